@@ -1,0 +1,122 @@
+"""Graphs as ``jraph.GraphsTuple``: building, checking, degrees. The only file that imports jraph.
+
+An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender,
+without self-loops and without repeats; ``nodes``, ``edges`` and ``globals`` are ``None``: what is private
+(features, labels) never travels inside the graph.
+"""
+
+from typing import Any
+
+import jraph
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ldp_jax._validate import integer_in
+
+GraphsTuple = jraph.GraphsTuple
+
+_MAX_NODES = 2**31 - 1
+
+
+def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
+    """Build an undirected graph from a list of node pairs.
+
+    Args:
+      edges: integers [m, 2]; each undirected edge once, in any order and direction.
+      num_nodes: how many nodes there are; isolated ones need no edge.
+
+    Returns:
+      A graph with 2m directed edges, sorted by (receiver, sender).
+
+    Raises:
+      ValueError: for a shape other than [m, 2], a node outside [0, num_nodes), a self-loop, or an edge given
+        twice. Nothing is repaired in silence.
+
+    >>> graph = from_edges([[0, 1], [2, 1]], num_nodes=4)
+    >>> graph.senders.tolist(), graph.receivers.tolist()
+    ([1, 0, 2, 1], [0, 1, 1, 2])
+    """
+    integer_in(1, _MAX_NODES, num_nodes=num_nodes)
+    pairs = np.asarray(edges)
+    if pairs.size == 0:
+        pairs = np.zeros((0, 2), np.int32)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise ValueError(f"edges must be integers of shape [m, 2], got {pairs.dtype} of shape {pairs.shape}")
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= num_nodes):
+        bad = pairs[((pairs < 0) | (pairs >= num_nodes)).any(1)][0]
+        raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {tuple(bad.tolist())}")
+    loops = pairs[:, 0] == pairs[:, 1]
+    if loops.any():
+        raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
+    low, high = pairs.min(1).astype(np.int64), pairs.max(1).astype(np.int64)
+    code = np.sort(low * num_nodes + high)
+    repeat = code[1:] == code[:-1]
+    if repeat.any():
+        first = int(code[1:][repeat][0])
+        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
+    senders = np.concatenate([low, high])
+    receivers = np.concatenate([high, low])
+    order = np.argsort(receivers * num_nodes + senders, kind="stable")
+    return jraph.GraphsTuple(
+        nodes=None,
+        edges=None,
+        globals=None,
+        senders=senders[order].astype(np.int32),
+        receivers=receivers[order].astype(np.int32),
+        n_node=np.array([num_nodes], np.int32),
+        n_edge=np.array([len(order)], np.int32),
+    )
+
+
+def to_edges(graph: jraph.GraphsTuple) -> Int[np.ndarray, "m 2"]:
+    """The undirected edges of a symmetric graph, each once with u < v, sorted; int32 [m, 2].
+
+    >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
+    [[0, 1], [1, 2]]
+    """
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    once = senders < receivers
+    pairs = np.stack([senders[once], receivers[once]], 1)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int32)
+
+
+def num_nodes(graph: jraph.GraphsTuple) -> int:
+    """How many nodes a concrete graph has."""
+    return int(np.sum(np.asarray(graph.n_node)))
+
+
+def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Array, " n"]:
+    """How many edges end at each node; float32 [num_nodes], traced or not.
+
+    >>> degree(from_edges([[0, 1], [2, 1]], num_nodes=4).receivers, 4).tolist()
+    [1.0, 2.0, 1.0, 0.0]
+    """
+    import jax.numpy as jnp
+
+    return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
+
+
+def validate_symmetric(graph: jraph.GraphsTuple) -> tuple[np.ndarray, np.ndarray, int]:
+    """Check range, symmetry and order on the host; return (senders, receivers, num_nodes) sorted by receiver.
+
+    Raises:
+      ValueError: where an edge leaves the node range or has no edge in the other direction.
+    """
+    n = num_nodes(graph)
+    senders = np.asarray(graph.senders).astype(np.int64)
+    receivers = np.asarray(graph.receivers).astype(np.int64)
+    if senders.shape != receivers.shape:
+        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
+    if len(senders) and (min(senders.min(), receivers.min()) < 0 or max(senders.max(), receivers.max()) >= n):
+        raise ValueError(f"graph has an edge outside its nodes [0, {n})")
+    forward = receivers * n + senders
+    if len(forward) > 1 and not (forward[1:] >= forward[:-1]).all():
+        order = np.argsort(forward, kind="stable")
+        senders, receivers, forward = senders[order], receivers[order], forward[order]
+    backward = np.sort(senders * n + receivers)
+    if not np.array_equal(forward, backward):
+        raise ValueError(
+            "graph must be symmetric: each directed edge with its reverse, as graphs.from_edges builds them. "
+            "For a directed graph use ppr_power."
+        )
+    return senders.astype(np.int32), receivers.astype(np.int32), n
