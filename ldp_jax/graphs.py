@@ -53,18 +53,20 @@ def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
     repeat = code[1:] == code[:-1]
     if repeat.any():
         first = int(code[1:][repeat][0])
-        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
-    senders = np.concatenate([low, high])
-    receivers = np.concatenate([high, low])
-    order = np.argsort(receivers * num_nodes + senders, kind="stable")
+        raise ValueError(
+            f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice"
+        )
+    both: Any = np.stack([np.concatenate([low, high]), np.concatenate([high, low])])
+    senders, receivers = both[:, np.argsort(both[1] * num_nodes + both[0], kind="stable")].astype(np.int32)
+    counts: Any = np.array([[num_nodes], [len(senders)]], np.int32)
     return jraph.GraphsTuple(
         nodes=None,
         edges=None,
         globals=None,
-        senders=senders[order].astype(np.int32),
-        receivers=receivers[order].astype(np.int32),
-        n_node=np.array([num_nodes], np.int32),
-        n_edge=np.array([len(order)], np.int32),
+        senders=senders,
+        receivers=receivers,
+        n_node=counts[0],
+        n_edge=counts[1],
     )
 
 

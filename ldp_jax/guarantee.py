@@ -51,8 +51,8 @@ class Guarantee:
       delta: the mass that may lose more than epsilon.
       unit: what is protected.
       adjacency: in words, which two inputs are compared.
-      arithmetic: ``ideal`` where the proof is over real numbers (float32 samplers), ``exact`` where it is over
-        the integers that are sampled from.
+      arithmetic: ``ideal`` where the proof is over real numbers (float32 samplers), ``exact`` where it is
+        over the integers that are sampled from.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
       reason: one sentence that says why the status is what it is.
 
@@ -116,7 +116,9 @@ class Guarantee:
 class PipelineGuarantee(Mapping[Unit, Guarantee]):
     """What a whole pipeline spends: one guarantee a unit, and which fields it does and does not protect.
 
-    >>> spent = PipelineGuarantee.of([Guarantee(1.0)], protected=["features"], unprotected=["edges", "labels"])
+    >>> spent = PipelineGuarantee.of(
+    ...     [Guarantee(1.0)], protected=["features"], unprotected=["edges", "labels"]
+    ... )
     >>> spent[RECORD].epsilon
     1.0
     >>> print(spent)

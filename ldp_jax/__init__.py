@@ -1,0 +1,37 @@
+"""Locally differentially private graph learning in JAX.
+
+Sub-modules are imported on first use, so that ``ldp_jax.guarantee`` and later the device's client never load
+JAX.
+"""
+
+import importlib
+from types import ModuleType
+
+__version__ = "0.1.0"
+
+_MODULES = (
+    "datasets",
+    "features",
+    "graphs",
+    "guarantee",
+    "mechanism",
+    "metrics",
+    "models",
+    "pipeline",
+    "propagation",
+    "training",
+    "types",
+    "utility",
+)
+
+__all__ = ["__version__", *_MODULES]  # pyrefly: ignore[bad-dunder-all]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"ldp_jax.{name}")
+    raise AttributeError(f"module 'ldp_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

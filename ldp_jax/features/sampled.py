@@ -1,0 +1,247 @@
+"""k of d coordinates, each through a mechanism on one number: the vectors of the papers."""
+
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from ldp_jax import _validate
+from ldp_jax._pytree import mechanism, static
+from ldp_jax.features.duchi import Duchi
+from ldp_jax.features.laplace import Laplace
+from ldp_jax.features.piecewise import Piecewise
+from ldp_jax.features.square_wave import SquareWave
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import Box, Numeric, Subset, uniform
+from ldp_jax.types import Array, PRNGKey, Scalar
+
+
+class SparseReport(NamedTuple):
+    """What a user sends: k coordinates and their values; O(k), whatever the dimension.
+
+    Attributes:
+      indices: int32 [k], sorted and distinct.
+      values: float32 [k], the inner mechanism's reports.
+    """
+
+    indices: Any
+    values: Any
+
+
+@mechanism
+class Sampled:
+    r"""Draw k of ``dim`` coordinates uniformly without replacement and report each through ``inner``.
+
+    Law: the set S is uniform among the :math:`\binom{d}{k}` subsets, independent of the record; the values
+    are independent given S.
+
+    Guarantee: k times that of ``inner``, which is already at epsilon / k. It is tight over the cube: whatever
+    S is, all of its coordinates may differ.
+
+    Utility: the estimate of coordinate j is scale * inner.estimate(y_j) if j is in S, else 0. With
+    :math:`m, v` the mean and variance of the inner estimate and :math:`s` the scale, its mean is
+    :math:`\frac{k}{d} s m(x_j)` and its variance :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the
+    squared mean; scale d / k keeps an unbiased inner mechanism unbiased (LDP-GE eq. 5, 8), scale 1 gives HDS
+    (eq. 11).
+
+    Numerics: the subset is drawn by Floyd's algorithm in O(k^2) operations and O(k) memory, with no pass over
+    the d coordinates; k = d draws no subset. One block of k uniforms gives the values.
+
+    Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
+
+    Args:
+      inner: a mechanism on one number, at epsilon / k.
+      dim: d, the length of a record.
+      k: how many coordinates are sent, in [1, dim].
+      scale: what the server multiplies an inner estimate with; d / k by default.
+
+    >>> m = Sampled(Duchi(0.5), dim=10, k=2)
+    >>> m.guarantee().epsilon
+    1.0
+    >>> m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape
+    (2,)
+    """
+
+    inner: Numeric
+    dim: int = static()
+    k: int = static()
+    scale: float | None = static(default=None)
+
+    def _check(self) -> None:
+        _validate.integer_in(1, dim=self.dim)
+        _validate.integer_in(1, self.dim, k=self.k)
+        if self.scale is None:
+            object.__setattr__(self, "scale", self.dim / self.k)
+        _validate.positive(scale=self.scale)
+
+    @property
+    def _gain(self) -> float:
+        return cast(float, self.scale)  # set by _check where the caller left it out
+
+    def privatize(self, key: PRNGKey, x: Any) -> SparseReport:
+        """The sparse report of one record [dim]."""
+        _validate.threefry(key)
+        x = jnp.asarray(x)
+        if self.k == self.dim:
+            indices = jnp.arange(self.dim, dtype=jnp.int32)
+            chosen = x
+        else:
+            key, subset_key = jax.random.split(key)
+            indices = _subset(subset_key, self.dim, self.k)
+            chosen = x[indices]
+        return SparseReport(indices, self.inner.from_uniform(uniform(key, (self.k,)), chosen))
+
+    def log_density(self, y: SparseReport, x: Any) -> Array:
+        """log p(y | x) of the set of coordinates and its values; ``-inf`` for an impossible set."""
+        indices, values = jnp.asarray(y.indices), jnp.asarray(y.values)
+        x = jnp.asarray(x)
+        d, k = float(self.dim), float(self.k)
+        sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
+        valid = (indices >= 0).all() & (indices < self.dim).all() & (indices[1:] > indices[:-1]).all()
+        inner = self.inner.log_density(values, x[jnp.clip(indices, 0, self.dim - 1)]).sum()
+        return jnp.where(valid, inner - sets, -jnp.inf)
+
+    def domain(self) -> Box:
+        """[-1, 1]^dim; other records are clipped, NaN goes to 0, coordinate by coordinate."""
+        return Box(self.dim)
+
+    def codomain(self) -> Subset:
+        """k sorted coordinates and their values."""
+        return Subset(self.dim, self.k, self.inner.codomain())
+
+    def guarantee(self) -> Guarantee:
+        """k times the inner guarantee."""
+        inner = self.inner.guarantee()
+        return Guarantee(
+            epsilon=self.k * inner.epsilon,
+            delta=min(1.0, self.k * inner.delta),
+            unit=inner.unit,
+            adjacency=f"any two vectors in [-1, 1]^{self.dim}",
+            arithmetic=inner.arithmetic,
+            status=inner.status,
+            reason=f"{self.k} reports compose, the choice of coordinates is independent of the record; "
+            f"each: {inner.reason}",
+        )
+
+    def estimate(self, y: SparseReport) -> Array:
+        """The server's estimate [dim]: 0 where nothing was sent."""
+        return self.estimate_columns(y, 0, self.dim)
+
+    def estimate_columns(self, y: SparseReport, start: Any, width: int) -> Array:
+        """The estimate of coordinates [start, start + width) alone, to work by blocks of columns.
+
+        Args:
+          y: one user's report; ``vmap`` for many.
+          start: first column; may be traced.
+          width: how many columns; static.
+        """
+        place = y.indices - start
+        place = jnp.where(place < 0, width, place)  # a negative index would wrap around
+        values = self.scale * self.inner.estimate(y.values)
+        return (
+            jnp.zeros(width, values.dtype)
+            .at[place]
+            .set(values, mode="drop", indices_are_sorted=False, unique_indices=False)
+        )
+
+    def mean(self, x: Any) -> Array:
+        """Mean of the estimate, by coordinate."""
+        return self.k / self.dim * self._gain * self.inner.mean(x)
+
+    def variance(self, x: Any) -> Array:
+        """Variance of the estimate, by coordinate."""
+        share, scale = self.k / self.dim, self._gain
+        mean = self.inner.mean(x)
+        return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
+
+
+def _subset(key: PRNGKey, dim: int, k: int) -> Array:
+    """A uniform sorted k-subset of range(dim): Floyd's algorithm, each step an insertion into a sorted row."""
+    tops = jnp.arange(dim - k, dim, dtype=jnp.int32)
+    draws = jax.random.randint(key, (k,), 0, tops + 1, dtype=jnp.int32)
+
+    def insert(i: Any, chosen: Array) -> Array:
+        new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
+        below = jnp.concatenate([jnp.full(1, -1, jnp.int32), chosen[:-1]])
+        return jnp.maximum(jnp.minimum(chosen, new), below)
+
+    return jax.lax.fori_loop(0, k, insert, jnp.full(k, dim, jnp.int32))
+
+
+def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) -> int:
+    """The papers' k = floor(epsilon / per_coordinate) within [1, dim], or the caller's."""
+    if k is not None:
+        return k
+    if not isinstance(epsilon, (int, float)):
+        raise ValueError(
+            "k must be given when epsilon is traced or a stack: it fixes the shape of the report"
+        )
+    return max(1, min(dim, int(epsilon / per_coordinate)))
+
+
+def _share(epsilon: Scalar, dim: int, k: int) -> Any:
+    """epsilon / k, after the checks that would otherwise come too late."""
+    _validate.positive(epsilon=epsilon)
+    _validate.integer_in(1, dim=dim)
+    _validate.integer_in(1, dim, k=k)
+    return epsilon / k if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / k
+
+
+def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
+    """High-dimensional square wave: k sampled coordinates through :class:`SquareWave` at epsilon / k.
+
+    The estimate is the raw report with 0 for what was not sent, as in the paper: biased, its mean is C x with
+    the C of LDP-GE eq. 11. ``debias`` gives the unbiased form, whose variance is larger.
+
+    Reference: LDP-GE Algorithm 2, Theorem 1, Lemma 1.
+
+    >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
+    1.0
+    """
+    return Sampled(SquareWave(_share(epsilon, dim, k), debias), dim, k, scale=dim / k if debias else 1.0)
+
+
+def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
+    """The multi-bit mechanism: k sampled coordinates through :class:`Duchi` at epsilon / k.
+
+    Args:
+      epsilon: the budget of a record.
+      dim: d.
+      k: floor(epsilon / 2.18) within [1, dim] by default (Sajadmanesh & Gatica-Perez, CCS 2021).
+
+    Reference: LDP-GE eq. 6-8.
+
+    >>> MultiBit(5.0, dim=100).k
+    2
+    """
+    _validate.positive(epsilon=epsilon)
+    k = _sampled_k(epsilon, dim, k, 2.18)
+    return Sampled(Duchi(_share(epsilon, dim, k)), dim, k)
+
+
+def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
+    """The piecewise mechanism on vectors: k sampled coordinates through :func:`Piecewise` at epsilon / k.
+
+    Args:
+      epsilon: the budget of a record.
+      dim: d.
+      k: floor(epsilon / 2.5) within [1, dim] by default (Wang et al., ICDE 2019).
+
+    Reference: LDP-GE eq. 3-5.
+
+    >>> MultiPiecewise(5.0, dim=100).k
+    2
+    """
+    _validate.positive(epsilon=epsilon)
+    k = _sampled_k(epsilon, dim, k, 2.5)
+    return Sampled(Piecewise(_share(epsilon, dim, k)), dim, k)
+
+
+def LaplaceVector(epsilon: Scalar, dim: int) -> Sampled:
+    """The Laplace mechanism on vectors: every coordinate through :class:`Laplace` at epsilon / dim.
+
+    >>> LaplaceVector(1.0, dim=4).variance(jnp.zeros(4)).tolist()
+    [128.0, 128.0, 128.0, 128.0]
+    """
+    return Sampled(Laplace(_share(epsilon, dim, dim)), dim, dim)

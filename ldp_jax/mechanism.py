@@ -1,0 +1,278 @@
+"""The protocol of a local mechanism: one user, one key, one report.
+
+A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax._pytree.mechanism`), so that its epsilon
+may be a number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API
+for n users; :func:`privatize` is the same, compiled and checked.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate
+from ldp_jax._pytree import mechanism
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.types import Array, PRNGKey, Record, Report, Scalar
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """The numbers in [lower, upper].
+
+    Attributes:
+      lower: may be ``-inf``.
+      upper: may be ``inf``.
+      breaks: for a codomain, the points where the density of a report jumps or bends, as a function of the
+        record; with the ends they are where the largest privacy loss is looked for.
+    """
+
+    lower: Scalar
+    upper: Scalar
+    breaks: Callable[[Any], Array] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Finite:
+    """A finite set of numbers."""
+
+    values: tuple[Scalar, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """Vectors of ``dim`` numbers, each in [-1, 1]."""
+
+    dim: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Subset:
+    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``."""
+
+    dim: int
+    k: int
+    inner: Interval | Finite
+
+
+Domain = Interval | Finite | Box | Subset
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """What every mechanism can do. Abilities that some lack are protocols of their own, below."""
+
+    def privatize(self, key: PRNGKey, x: Any) -> Report:
+        """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """What the report promises."""
+        ...
+
+    def domain(self) -> Domain:
+        """The records; others are clipped to it, NaN goes to its centre."""
+        ...
+
+    def codomain(self) -> Domain:
+        """The reports."""
+        ...
+
+    def estimate(self, y: Report) -> Any:
+        """The server's estimate of the record: post-processing, which costs no privacy."""
+        ...
+
+
+@runtime_checkable
+class HasDensity(Protocol):
+    """A mechanism whose report has a density (or mass, where the codomain is finite) in closed form."""
+
+    def log_density(self, y: Report, x: Any) -> Array:
+        """log p(y | x); ``-inf`` off the support."""
+        ...
+
+
+@runtime_checkable
+class HasMoments(Protocol):
+    """A mechanism whose estimate has its mean and variance in closed form."""
+
+    def mean(self, x: Any) -> Array:
+        """E[estimate(privatize(key, x))]."""
+        ...
+
+    def variance(self, x: Any) -> Array:
+        """Var[estimate(privatize(key, x))], coordinate by coordinate for vectors."""
+        ...
+
+
+@runtime_checkable
+class HasInverse(Protocol):
+    """A mechanism on numbers whose ``privatize`` draws one uniform."""
+
+    def from_uniform(self, u: Any, x: Record) -> Array:
+        """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
+        ...
+
+
+@mechanism
+class Numeric(abc.ABC):
+    """A mechanism on one number in [-1, 1]; abstract. Its methods are elementwise in x, y and u.
+
+    A subclass gives the law (``from_uniform``, ``log_density``, ``codomain``), the moments of its estimate
+    and a sentence that proves its guarantee.
+    """
+
+    epsilon: Scalar
+
+    def _check(self) -> None:
+        _validate.positive(epsilon=self.epsilon)
+
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """Draw the report of one record: one uniform through the inverse distribution function."""
+        return self.from_uniform(uniform(key), x)
+
+    def domain(self) -> Interval:
+        """Records are numbers in [-1, 1]; others are clipped, NaN goes to 0."""
+        return Interval(-1.0, 1.0)
+
+    def guarantee(self) -> Guarantee:
+        """epsilon per record; the largest one where epsilon is a stack of personal budgets."""
+        return Guarantee(largest(self.epsilon), adjacency="any two numbers in [-1, 1]", reason=self._proof())
+
+    @abc.abstractmethod
+    def from_uniform(self, u: Any, x: Record) -> Array:
+        """The inverse distribution function of the report at ``u`` in (0, 1)."""
+
+    @abc.abstractmethod
+    def log_density(self, y: Record, x: Record) -> Array:
+        """log p(y | x); ``-inf`` off the support."""
+
+    @abc.abstractmethod
+    def codomain(self) -> Interval | Finite:
+        """The reports."""
+
+    @abc.abstractmethod
+    def estimate(self, y: Record) -> Array:
+        """The server's estimate of the record."""
+
+    @abc.abstractmethod
+    def mean(self, x: Record) -> Array:
+        """Mean of the estimate."""
+
+    @abc.abstractmethod
+    def variance(self, x: Record) -> Array:
+        """Variance of the estimate."""
+
+    @abc.abstractmethod
+    def _proof(self) -> str:
+        """One sentence that says why the guarantee holds."""
+
+
+def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
+    """Uniform float32 draws in the open interval (0, 1), symmetric around 1/2.
+
+    ``jax.random.uniform`` takes the values j / 2^23; half a step is added (exactly, in float32), so that an
+    inverse distribution function never sees 0.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    _validate.threefry(key)
+    return jax.random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
+
+
+def clip(x: Record, lower: float = -1.0, upper: float = 1.0) -> Array:
+    """Bring any number into [lower, upper]; NaN goes to the centre.
+
+    >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
+    [1.0, -1.0, 0.0]
+    """
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(jnp.float32)
+    return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
+
+
+def largest(epsilon: Scalar) -> float:
+    """The largest of one or many concrete epsilons, as a Python float.
+
+    Raises:
+      ValueError: for a traced epsilon, or one that is not finite and > 0.
+    """
+    if not _validate.concrete(epsilon):
+        raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
+    _validate.positive(epsilon=epsilon)
+    return float(np.max(np.asarray(epsilon)))
+
+
+def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Array:
+    """log p(y | x) - log p(y | x_other): what one report tells about which record it came from.
+
+    Outputs that are impossible under both records have loss 0.
+
+    >>> from ldp_jax.features import Duchi
+    >>> round(float(privacy_loss(Duchi(1.0), 1.0, 1.0, -1.0)), 4)
+    1.0
+    """
+    a, b = mechanism.log_density(y, x), mechanism.log_density(y, x_other)
+    neither = jnp.isneginf(a) & jnp.isneginf(b)
+    return jnp.where(neither, 0.0, jnp.where(neither, 0.0, a) - jnp.where(neither, 0.0, b))
+
+
+def mse(mechanism: HasMoments, x: Any) -> Array:
+    """E[(estimate - x)^2] = variance + bias^2; coordinate by coordinate for vectors.
+
+    >>> from ldp_jax.features import Laplace
+    >>> float(mse(Laplace(1.0), 0.5))
+    8.0
+    """
+    bias = mechanism.mean(x) - clip(x)
+    return mechanism.variance(x) + bias**2
+
+
+@partial(jax.jit, static_argnames="block")
+def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None) -> Any:
+    def one(key_and_x: Any) -> Any:
+        key, record = key_and_x
+        return mechanism.privatize(key, record)
+
+    if block is None:
+        return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
+    return jax.lax.map(one, (keys, x), batch_size=block)
+
+
+def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None) -> Report:
+    """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
+
+    Args:
+      key: a typed threefry key.
+      mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
+      x: records, [n] or [n, d].
+      block: users at a time, to bound the memory of wide records; all at once by default.
+
+    Returns:
+      The reports, stacked along a leading axis of n.
+
+    Raises:
+      ValueError: for a key that is not threefry, or an epsilon that is not finite and > 0.
+
+    >>> from ldp_jax.features import HDS
+    >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
+    >>> reports.indices.shape, reports.values.shape
+    ((5, 2), (5, 2))
+    """
+    _validate.threefry(key)
+    mechanism.guarantee()
+    x = jnp.asarray(x)
+    return _privatize(jax.random.split(key, len(x)), mechanism, x, block)
+
+
+def exp(value: Scalar) -> Any:
+    """e^value: a Python float for a number, an array for a tracer or a stack."""
+    return math.exp(value) if isinstance(value, (int, float)) else jnp.exp(jnp.asarray(value))
