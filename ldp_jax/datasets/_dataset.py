@@ -1,0 +1,277 @@
+"""One attributed graph, or one set of graphs, with what is public about it."""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float32, Int32
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """A graph, the records of its users, and the public metadata that a mechanism may rely on.
+
+    The graph is public to the server; ``x`` and ``y`` are what the users hold. ``lower`` and ``upper`` are
+    declared with the data set and never computed from its values: a bound that is fitted to the records says
+    something about them.
+
+    Attributes:
+      name: what tables call it.
+      graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graphs.from_edges` builds it, on the host.
+      x: raw feature values of the source, float32 [n, d]; [n, 0] where there are none.
+      y: one class a node, int32 [n]; several labels a node, int8 [n, k] of 0/1; for a set of graphs one class
+        a graph, int32 [graphs].
+      lower: public lower bound of every feature value.
+      upper: public upper bound of every feature value.
+      node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
+      source: where the data come from.
+      licence: what the source says of its licence.
+      extras: further arrays of the source, by name.
+      notes: what a reader of a result must know, such as what the data set stands in for.
+      feature_names: the name of each column of ``x``, where known.
+      node_names: the name of each node, where known.
+      class_names: the name of each class, where known.
+
+    Raises:
+      ValueError: where the fields do not fit each other, or a value of ``x`` is NaN or outside the bounds.
+
+    >>> from ldp_jax import datasets
+    >>> debian = datasets.load("debian")
+    >>> debian.num_nodes, debian.num_edges, debian.num_features, debian.num_classes
+    (4375, 8453, 896, 8)
+    >>> debian.scaled_rows(0, 2).shape
+    (2, 896)
+    """
+
+    name: str
+    graph: Any  # a jraph.GraphsTuple; unnamed here, so that importing the data sets imports no jax
+    x: scipy.sparse.csr_array
+    y: np.ndarray
+    lower: float
+    upper: float
+    node_graph: np.ndarray | None = None
+    source: str = ""
+    licence: str = ""
+    extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    notes: str = ""
+    feature_names: tuple[str, ...] | None = None
+    node_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        n = int(np.sum(self.graph.n_node))
+        if self.x.shape[0] != n:
+            raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
+        _check_bounds(self.lower, self.upper, self.name)
+        validate_records(self.x, self.lower, self.upper, self.name)
+        _check_labels(self.y, n, self.node_graph, self.name)
+        for field, length in (
+            ("feature_names", self.num_features),
+            ("node_names", n),
+            ("class_names", self.num_classes),
+        ):
+            names = getattr(self, field)
+            if names is not None and len(names) != length:
+                raise ValueError(f"{field} of {self.name} must hold {length} names, got {len(names)}")
+
+    @property
+    def edges(self) -> Int32[np.ndarray, "m 2"]:
+        """The undirected edges, each once with u < v, sorted; int32 [m, 2]."""
+        from ldp_jax import graphs
+
+        return graphs.to_edges(self.graph)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes, over all graphs."""
+        return self.x.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """How many undirected edges, over all graphs."""
+        return len(self.graph.senders) // 2
+
+    @property
+    def num_features(self) -> int:
+        """How many features a node has; 0 where there are none."""
+        return self.x.shape[1]
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes, or how many labels where a node may carry several."""
+        if self.y.ndim == 2:
+            return self.y.shape[1]
+        return int(self.y.max()) + 1
+
+    @cached_property
+    def _columns(self) -> scipy.sparse.csc_array:
+        return self.x.tocsc()
+
+    def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
+        """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds.
+
+        Args:
+          start: first row.
+          stop: one past the last row.
+
+        Returns:
+          ``2 (x - lower) / (upper - lower) - 1``, dense float32 [stop - start, d].
+
+        Raises:
+          ValueError: unless 0 <= start <= stop <= num_nodes.
+        """
+        _check_block(start, stop, self.num_nodes)
+        return self._scaled(self.x[start:stop].toarray())
+
+    def scaled_columns(self, start: int, stop: int) -> Float32[np.ndarray, "n columns"]:
+        """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds.
+
+        Args:
+          start: first column.
+          stop: one past the last column.
+
+        Returns:
+          ``2 (x - lower) / (upper - lower) - 1``, dense float32 [n, stop - start].
+
+        Raises:
+          ValueError: unless 0 <= start <= stop <= num_features.
+        """
+        _check_block(start, stop, self.num_features)
+        return self._scaled(self._columns[:, start:stop].toarray())
+
+    def _scaled(self, block: np.ndarray) -> np.ndarray:
+        block = np.ascontiguousarray(block, np.float32)
+        block -= np.float32(self.lower)
+        block *= np.float32(2 / (self.upper - self.lower))
+        block -= np.float32(1)
+        return np.clip(block, -1, 1, out=block)  # the last bit of float32; values were checked when loaded
+
+    def default_record(self) -> float:
+        """The one public default value, scaled, that every coordinate holds in a structure-only run.
+
+        It is the lower bound of the domain (-1) where that is 0, an absent word or an empty count, and the
+        centre (0) where the domain has no such value.
+        """
+        return -1.0 if self.lower == 0 else 0.0
+
+    def top_features(self, k: int) -> "Dataset":
+        """The same data with only the ``k`` features that the most nodes have; ties go to the lower column.
+
+        Which features are frequent is computed from the records here. In a deployment that choice has to be
+        public already (a vocabulary known beforehand); it is a modelling choice of demos, and a privacy loss
+        wherever the frequencies are not public.
+
+        Args:
+          k: how many features to keep, in their old order.
+
+        Returns:
+          A new data set; ``notes`` says what was kept.
+
+        Raises:
+          ValueError: for k outside [1, num_features].
+        """
+        if not 1 <= k <= self.num_features:
+            raise ValueError(f"k must be a whole number in [1, {self.num_features}], got {k}")
+        frequency = np.bincount(self.x.indices[self.x.data != 0], minlength=self.num_features)
+        keep = np.sort(np.argsort(-frequency, kind="stable")[:k])
+        names = self.feature_names
+        return dataclasses.replace(
+            self,
+            x=scipy.sparse.csr_array(self._columns[:, keep].tocsr()),
+            feature_names=None if names is None else tuple(names[i] for i in keep),
+            notes=" ".join(filter(None, [self.notes, f"Only the {k} most frequent features."])),
+        )
+
+
+def validate_records(x: Any, lower: float, upper: float, name: str) -> None:
+    """Refuse records that are not numbers within their declared bounds.
+
+    This is the place for such a refusal: a mechanism never raises on data, because an exception that depends
+    on a record is an output outside the privacy analysis.
+
+    Args:
+      x: records [n, d], dense or sparse.
+      lower: declared lower bound of every value.
+      upper: declared upper bound of every value.
+      name: what the message calls the data.
+
+    Raises:
+      ValueError: naming the first value that is NaN, infinite or outside [lower, upper], and where it is.
+
+    >>> validate_records(np.array([[0.0, 1.0]]), 0, 1, "mine")
+    >>> validate_records(np.array([[0.0, 3.0]]), 0, 1, "mine")
+    Traceback (most recent call last):
+    ValueError: x of mine must be in its declared bounds [0, 1], got 3.0 at row 0, column 1
+    """
+    if scipy.sparse.issparse(x):
+        stored = x.tocsr()
+        values, size = stored.data, stored.shape[0] * stored.shape[1]
+        if len(values) < size and not lower <= 0 <= upper:
+            raise ValueError(
+                f"x of {name} must be in its declared bounds [{lower:g}, {upper:g}], got 0.0 (absent)"
+            )
+    else:
+        stored, values = None, np.asarray(x)
+    good = (values >= lower) & (values <= upper)  # NaN fails both
+    if good.all():
+        return
+    first = int(np.flatnonzero(~good.ravel())[0])
+    value = float(values.ravel()[first])
+    if stored is not None:
+        row = int(np.searchsorted(stored.indptr, first, side="right")) - 1
+        where = f"row {row}, column {int(stored.indices[first])}"
+    else:
+        where = (
+            "row {}, column {}".format(*divmod(first, values.shape[-1])) if values.ndim == 2 else f"{first}"
+        )
+    wanted = f"in its declared bounds [{lower:g}, {upper:g}]" if np.isfinite(value) else "finite"
+    raise ValueError(f"x of {name} must be {wanted}, got {value} at {where}")
+
+
+def _check_block(start: int, stop: int, size: int) -> None:
+    if not 0 <= start <= stop <= size:
+        raise ValueError(f"start and stop must satisfy 0 <= start <= stop <= {size}, got {start} and {stop}")
+
+
+def _check_bounds(lower: float, upper: float, name: str) -> None:
+    if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
+        raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({lower}, {upper})")
+
+
+def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str) -> None:
+    lengths = {n: "node"}
+    if node_graph is not None:
+        if node_graph.shape != (n,):
+            raise ValueError(f"node_graph of {name} must have shape ({n},), got {node_graph.shape}")
+        steps = np.diff(node_graph)
+        if n and (node_graph[0] != 0 or not np.isin(steps, (0, 1)).all()):
+            at = 0 if node_graph[0] != 0 else int(np.flatnonzero(~np.isin(steps, (0, 1)))[0]) + 1
+            raise ValueError(
+                f"node_graph of {name} must start at 0 and rise by 0 or 1, got {int(node_graph[at])} "
+                f"at node {at}"
+            )
+        lengths[int(node_graph[-1]) + 1] = "graph"
+    if y.ndim not in (1, 2) or not np.issubdtype(y.dtype, np.integer):
+        raise ValueError(
+            f"y of {name} must be integers with one or two axes, got {y.dtype} of shape {y.shape}"
+        )
+    if len(y) not in lengths:
+        wanted = " or ".join(f"one row a {unit} ({length})" for length, unit in lengths.items())
+        raise ValueError(f"y of {name} must have {wanted}, got shape {y.shape}")
+    if y.ndim == 2:
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError(f"y of {name} must be 0 or 1 in two axes, got {int(y[~np.isin(y, (0, 1))][0])}")
+        return
+    if y.min() < 0:
+        raise ValueError(f"y of {name} must be classes 0..c-1, got {int(y.min())}")
+    if int(y.max()) >= len(y):
+        raise ValueError(f"y of {name} must be classes 0..c-1, each with a member, got {int(y.max())}")
+    empty = np.flatnonzero(np.bincount(y) == 0)
+    if len(empty):
+        raise ValueError(
+            f"y of {name} must be classes 0..c-1, each with a member; class {int(empty[0])} has none "
+            f"though {int(y.max())} is in use"
+        )

@@ -1,0 +1,82 @@
+"""Where the bytes of a data set are found: a folder of the user, the cache, the public address."""
+
+import os
+from pathlib import Path
+
+import pooch
+
+from ldp_jax.datasets._format import replacing
+from ldp_jax.datasets._registry import Entry, RawFile
+
+DATA_VARIABLE = "LDP_JAX_DATA"
+CACHE_VARIABLE = "LDP_JAX_CACHE"
+_SECONDS_WITHOUT_AN_ANSWER = 30
+
+
+class DataUnavailableError(FileNotFoundError):
+    """A data set that is known by name is on no disk and could not be downloaded."""
+
+
+def data_folder() -> Path | None:
+    """The folder that $LDP_JAX_DATA names, if it is set."""
+    value = os.environ.get(DATA_VARIABLE)
+    return Path(value).expanduser() if value else None
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: $LDP_JAX_CACHE, or the user's cache folder of the operating system."""
+    value = os.environ.get(CACHE_VARIABLE)
+    return Path(value).expanduser() if value else Path(pooch.os_cache("ldp_jax"))
+
+
+def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
+    """The checked bytes of one public file.
+
+    Looked for in ``$LDP_JAX_DATA/<name>/``, then among earlier downloads, then at its address. What is
+    returned is what was checked: a file is never read twice.
+
+    Raises:
+      DataUnavailableError: where it is nowhere, and no download is possible.
+      ValueError: for a file of the user, or a download, that is not the published one.
+    """
+    folder = data_folder()
+    if folder is not None and (folder / entry.name / raw.name).is_file():
+        mine = folder / entry.name / raw.name
+        data = mine.read_bytes()
+        raw.check(data, str(mine))
+        return data
+    kept = cache_folder() / "raw" / f"{raw.blob[:12] if raw.blob else entry.name}-{raw.name}"
+    if kept.is_file():
+        data = kept.read_bytes()
+        try:
+            raw.check(data, str(kept))
+        except ValueError:
+            pass  # fetch it again; the old file goes only once the new one is whole
+        else:
+            return data
+    return _download(entry, raw, kept)
+
+
+def _download(entry: Entry, raw: RawFile, path: Path) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        try:
+            download = pooch.HTTPDownloader(timeout=_SECONDS_WITHOUT_AN_ANSWER)
+            download(raw.url, str(temporary), None)
+        except OSError as error:  # requests' own errors are OSErrors
+            raise unavailable(entry, raw.url, error) from error
+        data = temporary.read_bytes()
+        raw.check(data, f"the download of {raw.url}")
+        return data
+
+
+def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnavailableError:
+    """The one error for data that is nowhere: the data set, the variable, the address."""
+    folder = data_folder()
+    reason = f", which failed ({type(error).__name__}: {error})" if error else ""
+    direct = f"a download from {address}{reason}" if entry.raw else f"no loader reads its source, {address}"
+    return DataUnavailableError(
+        f"data set {entry.name!r} is not on this machine. ${DATA_VARIABLE} "
+        + (f"is {str(folder)!r}, which has no {entry.name}.npz" if folder else "is not set")
+        + f": let it name a folder that holds {entry.name}.npz. Otherwise {direct}"
+    )

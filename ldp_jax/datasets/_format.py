@@ -1,0 +1,278 @@
+"""The uniform format: one ``.npz`` a data set, numpy arrays alone, never a pickle.
+
+A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indices``, ``x_values``,
+``x_shape``: left out, or of width 0, where there are none), ``y`` (left out where nothing is labelled), and
+``node_graph`` for a set of graphs. Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text
+as uint8 arrays: ``source``, ``licence``, ``notes``, and ``feature_names``, ``node_names``, ``class_names``
+with one name a line. Any other array is an extra.
+"""
+
+import contextlib
+import io
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from ldp_jax.datasets._dataset import Dataset
+
+_TEXT = ("source", "licence", "notes")
+_NAMES = ("feature_names", "node_names", "class_names")
+_FEATURES = ("x_indptr", "x_indices", "x_values", "x_shape")
+_RESERVED = {"edges", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEXT, *_NAMES}
+
+
+def read_arrays(data: bytes, where: str) -> dict[str, np.ndarray]:
+    """All arrays of an ``.npz``; a ``ValueError`` names a file that is none, or is cut short."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array")
+            return {key: archive[key] for key in archive.files}
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        KeyError,
+        OSError,
+        NotImplementedError,
+        ValueError,
+    ) as error:
+        raise ValueError(
+            f"{where} is no readable .npz of plain arrays (corrupt or truncated?): {error}"
+        ) from error
+
+
+def build(
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    where: str,
+    *,
+    bounds: tuple[float, float] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Check the arrays of the uniform format and make a data set of them.
+
+    Args:
+      name: what the data set is called.
+      arrays: the arrays of one file.
+      where: the file, named by every message.
+      bounds: public bounds of the features; those of the arrays where ``None``.
+      metadata: ``source``, ``licence`` and ``notes`` that stand above those of the arrays.
+
+    Raises:
+      ValueError: naming the file, the array and the value.
+    """
+    try:
+        return _build(name, arrays, bounds, dict(metadata or {}))
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: dict[str, Any]) -> Dataset:
+    from ldp_jax import graphs  # brings jax, which naming the data sets does not need
+
+    if "edges" not in arrays:
+        raise ValueError(f"the array edges is missing, got {sorted(arrays)}")
+    x = _features(arrays)
+    node_graph = arrays.get("node_graph")
+    if node_graph is not None:
+        node_graph = _integers("node_graph", node_graph, np.int32)
+    y = arrays.get("y")
+    if x is not None:
+        n = x.shape[0]
+    elif node_graph is not None:
+        n = len(node_graph)
+    elif y is not None and y.ndim:
+        n = len(y)
+    else:
+        raise ValueError("the number of nodes is unknown: give y, or x_shape")
+    if x is None:
+        x = scipy.sparse.csr_array((n, 0), dtype=np.float32)
+    if y is None:
+        y = np.zeros((n, 0), np.int8)  # no labels: enough for link prediction
+    y = _integers("y", y, np.int8 if y.ndim == 2 else np.int32)
+    for field in _TEXT:
+        if field not in metadata and field in arrays:
+            metadata[field] = _text(field, arrays[field])
+    for field in _NAMES:
+        if field in arrays:
+            metadata[field] = tuple(_text(field, arrays[field]).split("\n"))
+    lower, upper = _bounds(arrays, bounds, name, x.shape[1])
+    graph = graphs.from_edges(arrays["edges"], n)
+    if node_graph is not None and node_graph.shape == (n,):
+        ends = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
+        crossing = node_graph[ends[:, 0]] != node_graph[ends[:, 1]]
+        if crossing.any():
+            pair = tuple(ends[crossing][0].tolist())
+            raise ValueError(f"edges must stay within one graph of node_graph, got {pair}")
+    return Dataset(
+        name=name,
+        graph=graph,
+        x=x,
+        y=y,
+        lower=lower,
+        upper=upper,
+        node_graph=node_graph,
+        extras={key: value for key, value in arrays.items() if key not in _RESERVED},
+        **metadata,
+    )
+
+
+def _integers(field: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{field} must be integers, got {array.dtype}")
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        bad = array[(array < limits.min) | (array > limits.max)][0]
+        raise ValueError(f"{field} must fit in {np.dtype(dtype)}, got {int(bad)}")
+    return array.astype(dtype)
+
+
+def _text(field: str, array: np.ndarray) -> str:
+    if array.dtype != np.uint8 or array.ndim != 1:
+        raise ValueError(
+            f"{field} must be UTF-8 text as uint8 [bytes], got {array.dtype} of shape {array.shape}"
+        )
+    return array.tobytes().decode("utf-8")
+
+
+def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None:
+    absent = [key for key in _FEATURES if key not in arrays]
+    if len(absent) == len(_FEATURES):
+        return None
+    if absent:
+        raise ValueError(f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
+    indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
+    shape = _integers("x_shape", shape, np.int64)
+    if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
+        raise ValueError(f"x_shape must be two sizes, [nodes, features], got {shape.tolist()}")
+    n, d = int(shape[0]), int(shape[1])
+    indptr = _integers("x_indptr", indptr, np.int64)
+    indices = _integers("x_indices", indices, np.int32)
+    if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError(f"x_indptr must be {n + 1} numbers that start at 0 and never fall")
+    if indices.ndim != 1 or not indptr[-1] == len(indices) == len(values) or values.ndim != 1:
+        raise ValueError(
+            f"x_indices and x_values must have the length {int(indptr[-1])} of x_indptr's end, "
+            f"got shapes {indices.shape} and {values.shape}"
+        )
+    if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool) or np.iscomplexobj(values):
+        raise ValueError(f"x_values must be real numbers, got {values.dtype}")
+    if len(indices) and (indices.min() < 0 or indices.max() >= d):
+        bad = indices[(indices < 0) | (indices >= d)][0]
+        raise ValueError(f"x_indices must be columns in [0, {d}), got {int(bad)}")
+    x = scipy.sparse.csr_array((values.astype(np.float32), indices, indptr.astype(np.int32)), shape=(n, d))
+    x.sort_indices()
+    rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(x.indptr))
+    repeat = np.flatnonzero(np.diff(rows * d + x.indices) == 0)
+    if len(repeat):
+        at = repeat[0]
+        raise ValueError(
+            f"x_indices must name a column once a row, got {x.indices[at]} twice in row {rows[at]}"
+        )
+    return x
+
+
+def _bounds(arrays: Mapping[str, np.ndarray], given: Any, name: str, width: int) -> tuple[float, float]:
+    if given is not None:
+        lower, upper = given
+        return float(lower), float(upper)
+    if "x_lower" in arrays and "x_upper" in arrays:
+        lower, upper = arrays["x_lower"], arrays["x_upper"]
+        for field, value in (("x_lower", lower), ("x_upper", upper)):
+            if value.size != 1 or not np.issubdtype(value.dtype, np.number) or np.iscomplexobj(value):
+                raise ValueError(f"{field} must be one real number, got {value.dtype} of shape {value.shape}")
+        return float(lower.item()), float(upper.item())
+    if width:
+        raise ValueError(
+            f"bounds of the features of {name} must be declared: pass bounds=(lower, upper), or store "
+            "x_lower and x_upper in the file. They must be known without looking at the records"
+        )
+    return 0.0, 1.0
+
+
+def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
+    """The arrays of the uniform format that :func:`build` makes the same data set of."""
+    taken = sorted(_RESERVED & set(dataset.extras))
+    if taken:
+        raise ValueError(f"extras must not use the names of the format, got {', '.join(taken)}")
+    x = scipy.sparse.csr_array(dataset.x)
+    arrays: dict[str, np.ndarray] = {
+        "edges": dataset.edges,
+        "x_indptr": x.indptr.astype(np.int32),
+        "x_indices": x.indices.astype(np.int32),
+        "x_values": x.data.astype(np.float32),
+        "x_shape": np.array(x.shape, np.int64),
+        "x_lower": np.array(dataset.lower, np.float64),
+        "x_upper": np.array(dataset.upper, np.float64),
+        "y": dataset.y,
+    }
+    if dataset.node_graph is not None:
+        arrays["node_graph"] = dataset.node_graph
+    for field in _TEXT:
+        if getattr(dataset, field):
+            arrays[field] = text_array(getattr(dataset, field))
+    for field in _NAMES:
+        names = getattr(dataset, field)
+        if names is not None:
+            if any("\n" in name for name in names):
+                raise ValueError(
+                    f"{field} must be names of one line, got {next(n for n in names if chr(10) in n)!r}"
+                )
+            arrays[field] = text_array("\n".join(names))
+    return {**arrays, **dataset.extras}
+
+
+def text_array(text: str) -> np.ndarray:
+    """UTF-8 text as a uint8 array."""
+    return np.frombuffer(text.encode("utf-8"), np.uint8)
+
+
+def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+    """Write a data set as one ``.npz`` of the uniform format, bounds and names included.
+
+    The same data give the same bytes (the archive carries no time), and the file appears whole or not at all.
+
+    Args:
+      dataset: what to write.
+      path: the file; ``load`` knows a path by its ending ``.npz``.
+
+    Raises:
+      ValueError: for a path without the ending, or names that the format cannot hold.
+
+    >>> import tempfile
+    >>> from ldp_jax import datasets
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     datasets.save(datasets.load("debian"), f"{folder}/mine.npz")
+    ...     datasets.load(f"{folder}/mine.npz").num_edges
+    8453
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"path must end in .npz, got {str(path)!r}")
+    arrays = to_arrays(dataset)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path`` that takes its place if the block ends well, and vanishes if not."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would hide a shared cache from its other readers
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,143 @@
+"""Loading a data set by name or by path."""
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ldp_jax.datasets import _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
+from ldp_jax.datasets._dataset import Dataset
+from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
+
+_CACHE_VERSION = "v1"  # of the parsed arrays: raise it when a parser changes what it returns
+
+Parser = Callable[..., dict[str, np.ndarray]]
+
+_PARSERS: Mapping[str, Parser] = {
+    "planetoid": planetoid.parse,
+    "musae": musae.parse,
+    "feather": feather.parse,
+    "gnn_benchmark": gnn_benchmark.parse,
+    "powerful_gnns": graph_sets.parse_powerful_gnns,
+    "tu": graph_sets.parse_tu,
+}
+
+
+def names() -> tuple[str, ...]:
+    """The data sets that :func:`load` knows by name.
+
+    >>> "debian" in names() and "cora" in names()
+    True
+    """
+    return tuple(REGISTRY)
+
+
+def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float, float] | None = None) -> Dataset:
+    """Load a public data set by name, or a user's own graph by path.
+
+    A name is looked up in this order: the data embedded in the package (``debian``); ``<name>.npz`` in the
+    folder that the environment variable LDP_JAX_DATA names, refused unless its sha256 is the registered one;
+    what an earlier call parsed and cached; the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded
+    from their pinned addresses, refused unless their digests are the registered ones, and parsed.
+    LDP_JAX_CACHE moves the cache.
+
+    Args:
+      name_or_path: one of :func:`names`, or the path of an ``.npz`` in the uniform format, as
+        :func:`ldp_jax.datasets.save` writes it.
+      bounds: public (lower, upper) of every feature value; needed for a file that has features and does not
+        declare them, and above any declaration where given. Never compute them from the records.
+
+    Returns:
+      The data set, checked.
+
+    Raises:
+      ValueError: for an unknown name, a file that is corrupt, truncated or not the registered one, or
+        contents that break the format: the message names the file, the array and the value.
+      FileNotFoundError: for a path that does not exist, or a name whose data are not here and cannot be
+        downloaded.
+
+    >>> from ldp_jax import datasets
+    >>> debian = datasets.load("debian")
+    >>> debian.class_names
+    ('admin', 'net', 'science', 'sound', 'graphics', 'games', 'mail', 'editors')
+    >>> datasets.load("corra")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: name_or_path must be the path of an .npz file or one of debian, ...; got 'corra'
+    """
+    if isinstance(name_or_path, str) and name_or_path in REGISTRY:
+        return _load_registered(REGISTRY[name_or_path], bounds)
+    path = Path(name_or_path)
+    if isinstance(name_or_path, str) and path.suffix != ".npz":
+        known = ", ".join(REGISTRY)
+        raise ValueError(
+            f"name_or_path must be the path of an .npz file or one of {known}; got {name_or_path!r}"
+        )
+    arrays = _format.read_arrays(path.read_bytes(), str(path))
+    metadata = {} if "source" in arrays else {"source": str(path)}
+    return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata)
+
+
+def _load_registered(entry: Entry, bounds: tuple[float, float] | None) -> Dataset:
+    if entry is DEBIAN:
+        data = resources.files("ldp_jax.datasets").joinpath("debian.npz").read_bytes()
+        return _from_npz(entry, data, "the embedded debian.npz", bounds)
+    folder = _fetch.data_folder()
+    if folder is not None and (path := folder / f"{entry.name}.npz").is_file():
+        return _from_npz(entry, path.read_bytes(), str(path), bounds)
+    if not entry.raw:
+        raise _fetch.unavailable(entry, entry.source, None)
+    cached = _fetch.cache_folder() / "parsed" / _CACHE_VERSION / f"{entry.name}.npz"
+    if cached.is_file():
+        try:
+            arrays = _format.read_arrays(cached.read_bytes(), str(cached))
+            return _checked(entry, arrays, str(cached), bounds)
+        except ValueError as error:
+            raise ValueError(f"{error}. This is a cache: delete the file to have it made again") from error
+    dataset = _checked(entry, parse(entry), f"the public files of {entry.name}", None)
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    _format.save(dataset, cached)
+    return dataset if bounds is None else _checked(entry, _format.to_arrays(dataset), str(cached), bounds)
+
+
+def _from_npz(entry: Entry, data: bytes, where: str, bounds: tuple[float, float] | None) -> Dataset:
+    RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
+    return _checked(entry, _format.read_arrays(data, where), where, bounds)
+
+
+def parse(entry: Entry) -> dict[str, np.ndarray]:
+    """The arrays of the uniform format, from the checked public files of a data set.
+
+    Raises:
+      ValueError: naming the data set, where the files break their format.
+    """
+    files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
+    assert entry.parser is not None
+    try:
+        return _PARSERS[entry.parser](files, **entry.options)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the public files of {entry.name} ({', '.join(files)}) do not parse: {error}"
+        ) from error
+
+
+def _checked(
+    entry: Entry, arrays: Mapping[str, np.ndarray], where: str, bounds: tuple[float, float] | None
+) -> Dataset:
+    metadata: dict[str, Any] = {"licence": entry.licence, "notes": entry.notes}
+    if entry is not DEBIAN:  # its file says which dump it was made of
+        metadata["source"] = entry.source
+    dataset = _format.build(entry.name, arrays, where, bounds=bounds or entry.bounds, metadata=metadata)
+    graphs = None if dataset.node_graph is None else int(dataset.node_graph[-1]) + 1
+    for count, wanted, got in (
+        ("nodes", entry.nodes, dataset.num_nodes),
+        ("edges", entry.edges, dataset.num_edges),
+        ("features", entry.features, dataset.num_features),
+        ("classes", entry.classes, dataset.num_classes),
+        ("graphs", entry.graphs, graphs),
+    ):
+        if wanted is not None and wanted != got:
+            raise ValueError(f"{where}: {entry.name} must have {wanted} {count}, got {got}")
+    return dataset

@@ -1,0 +1,92 @@
+"""Random splits of nodes and of edges, from a key. No privacy depends on them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from ldp_jax import _validate
+
+
+class NodeSplit(NamedTuple):
+    """Node indices, int32, disjoint, all nodes together."""
+
+    train: Int[np.ndarray, " a"]
+    validation: Int[np.ndarray, " b"]
+    test: Int[np.ndarray, " c"]
+
+
+class LinkSplit(NamedTuple):
+    """Edges [m, 2] of each part, and as many pairs without an edge beside them; all int32, u < v.
+
+    The graph to propagate over is that of the training edges alone.
+    """
+
+    train: Int[np.ndarray, "a 2"]
+    validation: Int[np.ndarray, "b 2"]
+    test: Int[np.ndarray, "c 2"]
+    train_non_edges: Int[np.ndarray, "a 2"]
+    validation_non_edges: Int[np.ndarray, "b 2"]
+    test_non_edges: Int[np.ndarray, "c 2"]
+
+
+def _generator(key: Any) -> np.random.Generator:
+    import jax
+
+    _validate.threefry(key)
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def _sizes(total: int, shares: Sequence[float]) -> list[int]:
+    if len(shares) != 3 or any(not 0.0 < share < 1.0 for share in shares) or abs(sum(shares) - 1.0) > 1e-9:
+        raise ValueError(f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}")
+    train, validation = (int(share * total) for share in shares[:2])
+    sizes = [train, validation, total - train - validation]
+    if min(sizes) < 1:
+        raise ValueError(f"shares {tuple(shares)} leave a part of {total} without any member")
+    return sizes
+
+
+def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0.25)) -> NodeSplit:
+    """Split the nodes at random into train, validation and test.
+
+    >>> import jax
+    >>> [len(part) for part in node_split(jax.random.key(0), 100)]
+    [50, 25, 25]
+    """
+    sizes = _sizes(num_nodes, shares)
+    order = _generator(key).permutation(num_nodes).astype(np.int32)
+    return NodeSplit(*np.split(order, np.cumsum(sizes)[:2]))
+
+
+def link_split(
+    key: Any, edges: Int[np.ndarray, "m 2"], num_nodes: int, shares: Sequence[float] = (0.85, 0.05, 0.10)
+) -> LinkSplit:
+    """Split the edges at random, and draw as many distinct pairs without an edge, uniformly.
+
+    Raises:
+      ValueError: where the graph is too dense to have that many pairs without an edge.
+
+    >>> import jax
+    >>> ring = np.array([[i, i + 1] for i in range(99)], np.int32)
+    >>> split = link_split(jax.random.key(0), ring, 100)
+    >>> [len(part) for part in split]
+    [84, 4, 11, 84, 4, 11]
+    """
+    m = len(edges)
+    if num_nodes * (num_nodes - 1) // 2 < 2 * m:
+        raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
+    sizes = _sizes(m, shares)
+    generator = _generator(key)
+    taken = np.sort(edges[:, 0].astype(np.int64) * num_nodes + edges[:, 1])
+    found = np.zeros(0, np.int64)
+    while len(found) < m:  # each round finds at least about half of what is still missing
+        pairs = np.sort(generator.integers(0, num_nodes, (2 * (m - len(found)) + 16, 2)), axis=1)
+        code = pairs[pairs[:, 0] < pairs[:, 1]] @ np.array([num_nodes, 1])
+        code = code[taken[np.minimum(np.searchsorted(taken, code), m - 1)] != code]
+        found = np.unique(np.concatenate([found, code]))
+    non_edges = np.stack(np.divmod(generator.permutation(found)[:m], num_nodes), 1).astype(np.int32)
+    order = generator.permutation(m)
+    cuts = np.cumsum(sizes)[:2]
+    return LinkSplit(*np.split(edges[order].astype(np.int32), cuts), *np.split(non_edges, cuts))
