@@ -46,27 +46,11 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
-def mechanism(cls: type[_T]) -> type[_T]:
+def pytree(cls: type[_T]) -> type[_T]:
     """Make ``cls`` a frozen dataclass that is a pytree; fields made by :func:`static` are its structure.
 
-    The class may define ``_check(self)``, called once after construction, never while a tree is rebuilt.
     ``==`` compares structure and leaves to one ``bool``.
-
-    >>> from ldp_jax.features import Laplace
-    >>> jax.tree.leaves(Laplace(1.0))
-    [1.0]
-    >>> jax.vmap(Laplace)(jax.numpy.array([0.5, 2.0])).epsilon.shape
-    (2,)
     """
-
-    def __post_init__(self: Any) -> None:
-        for field in dataclasses.fields(self):
-            if not field.metadata.get("static"):
-                value = _as_leaf(field.name, type(self).__name__, getattr(self, field.name))
-                object.__setattr__(self, field.name, value)
-        check: Callable[[], None] | None = getattr(self, "_check", None)
-        if check is not None:
-            check()
 
     def __eq__(self: Any, other: Any) -> bool:
         if type(self) is not type(other):
@@ -78,7 +62,6 @@ def mechanism(cls: type[_T]) -> type[_T]:
     def __hash__(self: Any) -> int:
         return hash(jax.tree.structure(self))
 
-    setattr(cls, "__post_init__", __post_init__)  # noqa: B010
     setattr(cls, "__eq__", __eq__)  # noqa: B010
     setattr(cls, "__hash__", __hash__)  # noqa: B010
     data = dataclasses.dataclass(frozen=True, eq=False)(cls)
@@ -103,3 +86,29 @@ def mechanism(cls: type[_T]) -> type[_T]:
 
     jax.tree_util.register_pytree_with_keys(data, flatten_with_keys, unflatten, flatten)
     return data
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static,))
+def mechanism(cls: type[_T]) -> type[_T]:
+    """Make ``cls`` a :func:`pytree` whose leaves are parameters: numbers, tracers or stacks of them.
+
+    The class may define ``_check(self)``, called once after construction, never while a tree is rebuilt.
+
+    >>> from ldp_jax.features import Laplace
+    >>> jax.tree.leaves(Laplace(1.0))
+    [1.0]
+    >>> jax.vmap(Laplace)(jax.numpy.array([0.5, 2.0])).epsilon.shape
+    (2,)
+    """
+
+    def __post_init__(self: Any) -> None:
+        for field in dataclasses.fields(self):
+            if not field.metadata.get("static"):
+                value = _as_leaf(field.name, type(self).__name__, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
+        check: Callable[[], None] | None = getattr(self, "_check", None)
+        if check is not None:
+            check()
+
+    setattr(cls, "__post_init__", __post_init__)  # noqa: B010
+    return pytree(cls)

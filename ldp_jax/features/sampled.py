@@ -136,14 +136,13 @@ class Sampled:
           start: first column; may be traced.
           width: how many columns; static.
         """
+        if self.k == self.dim:
+            columns = start + jnp.arange(width)
+            return self._gain * self.inner.estimate(y.values.at[columns].get(mode="fill", fill_value=0.0))
         place = y.indices - start
         place = jnp.where(place < 0, width, place)  # a negative index would wrap around
-        values = self.scale * self.inner.estimate(y.values)
-        return (
-            jnp.zeros(width, values.dtype)
-            .at[place]
-            .set(values, mode="drop", indices_are_sorted=False, unique_indices=False)
-        )
+        values = self._gain * self.inner.estimate(y.values)
+        return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
 
     def mean(self, x: Any) -> Array:
         """Mean of the estimate, by coordinate."""

@@ -1,0 +1,111 @@
+"""What a result is measured by, and how sure it is."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy import stats
+
+from ldp_jax.types import Array
+
+
+def accuracy(
+    scores: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " n"],
+    mask: Shaped[Array | np.ndarray, " n"] | None = None,
+) -> Float[Array, ""]:
+    """The share of rows whose largest score is their label's; over masked rows only, where a mask is given.
+
+    >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
+    0.5
+    """
+    right = (scores.argmax(-1) == labels).astype(jnp.float32)
+    if mask is None:
+        return right.mean()
+    weight = jnp.asarray(mask, jnp.float32)
+    return (right * weight).sum() / jnp.maximum(weight.sum(), 1.0)
+
+
+def f1(
+    scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro"
+) -> Array:
+    """The F1 score of single-label predictions.
+
+    Args:
+      scores: [n, classes].
+      labels: [n].
+      average: ``micro``, ``macro`` (classes alike) or ``weighted`` (by class size).
+
+    >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
+    0.6667000...
+    """
+    classes = scores.shape[-1]
+    predicted = jnp.eye(classes)[scores.argmax(-1)]
+    true = jnp.eye(classes)[labels]
+    hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
+    if average == "micro":
+        return 2 * hits.sum() / (found.sum() + wanted.sum())
+    each = 2 * hits / jnp.maximum(found + wanted, 1.0)
+    if average == "macro":
+        present = (found + wanted) > 0
+        return (each * present).sum() / jnp.maximum(present.sum(), 1)
+    if average == "weighted":
+        return (each * wanted).sum() / wanted.sum()
+    raise ValueError(f"average must be one of micro, macro, weighted; got {average!r}")
+
+
+def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
+    """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2, ties exactly.
+
+    >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
+    0.875
+    """
+    ordered = jnp.sort(negative)
+    below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
+    not_above = jnp.searchsorted(ordered, positive, side="right").astype(jnp.float32)
+    return ((below + not_above) / (2.0 * negative.shape[0])).mean()
+
+
+def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
+    """The relative error of an embedding in the Frobenius norm.
+
+    >>> float(embedding_error(jnp.ones((2, 2)), jnp.ones((2, 2))))
+    0.0
+    """
+    return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
+
+
+class Interval(NamedTuple):
+    """A mean and its confidence interval.
+
+    Attributes:
+      mean: of the values.
+      half_width: the interval is mean +- half_width; NaN for a single value.
+      n: how many values.
+    """
+
+    mean: float
+    half_width: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {self.half_width:.1f}" if self.n > 1 else f"{self.mean:.1f}"
+
+
+def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
+    """The mean of independent runs and Student's interval around it, in float64.
+
+    >>> mean_interval([1.0, 2.0, 3.0]).mean
+    2.0
+    >>> round(mean_interval([1.0, 2.0, 3.0]).half_width, 3)
+    2.484
+    """
+    data = np.asarray(values, np.float64)
+    n = len(data)
+    if n == 0:
+        raise ValueError("values must not be empty")
+    if n == 1:
+        return Interval(float(data[0]), float("nan"), 1)
+    quantile = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
+    return Interval(float(data.mean()), quantile * float(data.std(ddof=1)) / n**0.5, n)

@@ -1,0 +1,52 @@
+"""A multi-layer perceptron on rows."""
+
+from functools import lru_cache
+
+import flax.linen as nn
+
+from ldp_jax import _validate
+from ldp_jax.models._model import Model, from_linen
+from ldp_jax.types import Array
+
+
+class _MLP(nn.Module):
+    layers: int
+    hidden: int
+    outputs: int
+    dropout: float
+
+    @nn.compact
+    def __call__(self, rows: Array, train: bool) -> Array:
+        for _ in range(self.layers - 1):
+            rows = nn.relu(nn.Dense(self.hidden)(rows))
+            rows = nn.Dropout(self.dropout, deterministic=not train)(rows)
+        return nn.Dense(self.outputs)(rows)
+
+
+@lru_cache
+def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
+    """Dense layers with ReLU and dropout between them.
+
+    Args:
+      layers: how many dense layers, at least 1; 1 is a linear map.
+      hidden: width of the layers but the last.
+      outputs: width of the last.
+      dropout: the share of hidden values dropped in training, in [0, 1).
+
+    >>> import jax, jax.numpy as jnp
+    >>> model = mlp(2, 8, 3)
+    >>> variables = model.init(jax.random.key(0), jnp.zeros((5, 4)))
+    >>> outputs, _ = model.apply(variables, jnp.zeros((5, 4)), key=None, train=False)
+    >>> outputs.shape
+    (5, 3)
+    """
+    _validate.integer_in(1, layers=layers)
+    _validate.integer_in(1, hidden=hidden)
+    _validate.integer_in(1, outputs=outputs)
+    _validate.in_range(0.0, 0.999, dropout=dropout)
+    return from_linen(_MLP(layers, hidden, outputs, dropout))
+
+
+def linear(outputs: int) -> Model:
+    """A linear map of rows: with a sigmoid or softmax after it, logistic regression."""
+    return mlp(1, 1, outputs)

@@ -1,0 +1,258 @@
+"""The main job in one call: private features and a public graph in, a private embedding out."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax import _validate
+from ldp_jax.guarantee import PipelineGuarantee
+from ldp_jax.mechanism import Box, _privatize
+from ldp_jax.propagation import Operator as Operator
+from ldp_jax.propagation import block_width, operator, ppr
+from ldp_jax.types import Array, PRNGKey, Scalar
+
+_ROWS = 4096
+"""Users whose records are dense at the same time."""
+
+_COLUMNS = 1024
+"""Columns of the true features that are dense at the same time (non-private rows only)."""
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`."""
+
+    @property
+    def num_nodes(self) -> int:
+        """How many users."""
+        ...
+
+    @property
+    def num_features(self) -> int:
+        """d."""
+        ...
+
+    def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
+        """Records [start, stop), scaled to [-1, 1] with public bounds."""
+        ...
+
+
+@runtime_checkable
+class HasColumns(Protocol):
+    """A vector mechanism whose estimate can be had a few columns at a time."""
+
+    def estimate_columns(self, y: Any, start: Any, width: int) -> Array:
+        """The estimate of coordinates [start, start + width)."""
+        ...
+
+
+class PublicRecord(NamedTuple):
+    """One public record for every user: what structure-only rows are made of. Nothing of it is private.
+
+    Attributes:
+      num_nodes: how many users.
+      num_features: d.
+      value: every coordinate of the record, in [-1, 1].
+    """
+
+    num_nodes: int
+    num_features: int
+    value: float
+
+    def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
+        """The record, for each user."""
+        return np.full((stop - start, self.num_features), self.value, np.float32)
+
+
+class Embedding(NamedTuple):
+    """An embedding and what it spent.
+
+    Attributes:
+      z: float32 [n, d].
+      guarantee: per unit of privacy; names what is protected and what is not.
+    """
+
+    z: Array
+    guarantee: PipelineGuarantee
+
+
+def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
+    """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
+
+    Args:
+      key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]``.
+      x: dense [n, d] in [-1, 1], or :class:`Rows` such as a ``Dataset``.
+      mechanism: on vectors [d].
+
+    Raises:
+      ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
+        another dimension than d.
+    """
+    _validate.threefry(key)
+    mechanism.guarantee()
+    lazy = isinstance(x, Rows)
+    n, d = (x.num_nodes, x.num_features) if lazy else np.shape(x)
+    domain = mechanism.domain()
+    if not isinstance(domain, Box) or domain.dim != d:
+        raise ValueError(f"mechanism is for {domain}, records have {d} features")
+    keys = jax.random.split(key, n)
+    if not lazy:
+        return _privatize(keys, mechanism, jnp.asarray(x, jnp.float32), None)
+    pieces = []
+    rows = min(n, _ROWS)
+    for start in range(0, n, rows):
+        stop = min(n, start + rows)
+        place = np.minimum(np.arange(start, start + rows), n - 1)  # a last block of the same shape
+        block = x.scaled_rows(start, stop)
+        block = np.pad(block, ((0, rows - len(block)), (0, 0)))
+        reports = _privatize(keys[place], mechanism, jnp.asarray(block), None)
+        pieces.append(jax.tree.map(lambda leaf, count=stop - start: leaf[:count], reports))
+    return pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+
+
+@jax.jit
+def _propagate(op: Operator, mechanism: Any, reports: Any, alpha: Array, r: Array, tol: Array) -> Array:
+    if not isinstance(mechanism, HasColumns):
+        return ppr(op, jax.vmap(mechanism.estimate)(reports), alpha, r, tol)
+    dim = mechanism.domain().dim
+    width = min(dim, block_width())
+
+    def block(start: Array) -> Array:
+        columns = jax.vmap(lambda y: mechanism.estimate_columns(y, start, width))(reports)
+        return ppr(op, columns, alpha, r, tol)
+
+    pieces = jax.lax.map(block, jnp.arange(0, dim, width))
+    return jnp.moveaxis(pieces, 0, 1).reshape(op.num_nodes, -1)[:, :dim]
+
+
+def propagate(
+    op: Operator, mechanism: Any, reports: Any, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+) -> Array:
+    """Personalized PageRank of the estimates, by blocks of columns: the dense estimates never exist at once.
+
+    Args:
+      op: of the public graph.
+      mechanism: that made the reports.
+      reports: stacked, as :func:`perturb` returns them.
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      tol: see :func:`ldp_jax.propagation.ppr`.
+
+    Returns:
+      Z, float32 [n, d].
+    """
+    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    _validate.in_range(0.0, 1.0, r=r)
+    return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
+
+
+def private_embedding(
+    key: PRNGKey,
+    graph: Any,
+    x: Any,
+    mechanism: Any,
+    *,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+) -> Embedding:
+    """Perturb every user's features locally, propagate the reports over the public graph.
+
+    Args:
+      key: a typed threefry key.
+      graph: the public graph, or its :class:`~ldp_jax.propagation.Operator` when it is used often.
+      x: private records: dense [n, d] in [-1, 1], or a ``Dataset``, whose sparse rows are scaled with its
+        public bounds and made dense a few at a time.
+      mechanism: such as ``HDS(epsilon, dim=d, k=20)``.
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      tol: relative error of the propagation.
+
+    Returns:
+      :class:`Embedding`: z [n, d], and the guarantee of the whole.
+
+    Reference: LDP-GE Algorithm 4.
+
+    >>> from ldp_jax import datasets, features
+    >>> debian = datasets.load("debian")
+    >>> mechanism = features.HDS(1.0, dim=debian.num_features, k=20)
+    >>> result = private_embedding(jax.random.key(0), debian.graph, debian, mechanism, alpha=0.1, r=0.1)
+    >>> result.z.shape == debian.x.shape
+    True
+    >>> print(str(result.guarantee).splitlines()[0])
+    protected: features; NOT protected: edges, labels
+    """
+    spent = PipelineGuarantee.of(
+        [mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels"]
+    )
+    op = graph if isinstance(graph, Operator) else operator(graph)
+    reports = perturb(key, x, mechanism)
+    return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
+
+
+@jax.jit
+def private_embeddings(
+    keys: Any, op: Operator, x: Any, mechanism: Any, alpha: Any, r: Any, tol: Any
+) -> Array:
+    """One private embedding a key, stacked, in one compiled program: for repeated experiments.
+
+    Args:
+      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
+      op: one operator for all runs, or operators of layout ``segment`` stacked along a leading axis of runs
+        (link prediction: every split has its own training graph).
+      x: dense [n, d] in [-1, 1].
+      mechanism: on vectors [d]; its leaves are traced, so a sweep over epsilon is one program.
+      alpha: decay factor.
+      r: convolution coefficient.
+      tol: relative error.
+
+    Returns:
+      Z, float32 [runs, n, d].
+    """
+    _validate.threefry(keys)
+
+    def one(key: Any, op: Operator) -> Array:
+        users = jax.random.split(key, x.shape[0])
+        reports = jax.vmap(lambda user, record: mechanism.privatize(user, record))(users, x)
+        return _propagate(op, mechanism, reports, alpha, r, tol)
+
+    if op.degree.ndim == 2:
+        return jax.lax.map(lambda pair: one(*pair), (keys, op))
+    return jax.lax.map(lambda key: one(key, op), keys)
+
+
+def non_private_embedding(graph: Any, x: Any, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+    """Personalized PageRank of the true features: the row that every private one is held against.
+
+    Args:
+      graph: the public graph, or its operator.
+      x: dense [n, d], or a ``Dataset``, of which a thousand columns are made dense at a time.
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      tol: relative error.
+    """
+    op = graph if isinstance(graph, Operator) else operator(graph)
+    columns: Callable[[int, int], Any] | None = getattr(x, "scaled_columns", None)
+    if columns is None:
+        return ppr(op, x, alpha, r, tol)
+    starts = range(0, x.num_features, _COLUMNS)
+    blocks = [ppr(op, columns(s, min(x.num_features, s + _COLUMNS)), alpha, r, tol) for s in starts]
+    return jnp.concatenate(blocks, axis=1)
+
+
+@jax.jit
+def standardize(z: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """Every column to mean 0 and standard deviation 1; a constant column to 0. Post-processing.
+
+    >>> standardize(jnp.array([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
+    centred = z - z.mean(0)
+    spread = jnp.sqrt((centred**2).mean(0))
+    # Rounding leaves a constant column with a spread of about 1e-7 of its size: that is no signal.
+    constant = spread <= 1e-6 * jnp.abs(z).max(0)
+    return centred / jnp.where(constant, jnp.inf, spread)

@@ -1,0 +1,249 @@
+"""Training as one compiled scan: pure, keyed, the best validation epoch kept in the carry.
+
+:func:`fit` trains one model; :func:`fit_many` trains one a key over stacked inputs, in one program.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ldp_jax import _validate, metrics
+from ldp_jax.models import Model
+from ldp_jax.types import Array, PRNGKey
+
+
+class Objective(NamedTuple):
+    """What is trained for; functions of a shared ``context`` (an embedding) and a batch of ``examples``.
+
+    Attributes:
+      inputs: ``inputs(context, examples)`` -> what the model is applied to.
+      loss: ``loss(outputs, examples)`` -> float [batch], one loss an example.
+      score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
+    """
+
+    inputs: Callable[[Any, Any], Any]
+    loss: Callable[[Any, Any], Array]
+    score: Callable[[Any, Any], Array]
+
+
+class Fitted(NamedTuple):
+    """A trained model.
+
+    Attributes:
+      variables: those of the best validation epoch (the earliest, on ties).
+      validation: the validation score then.
+      test: the test score then.
+      epoch: which epoch that was, from 0.
+      losses: float [epochs], the mean training loss of each epoch.
+      validations: float [epochs], the validation score after each epoch.
+    """
+
+    variables: Any
+    validation: Array
+    test: Array
+    epoch: Array
+    losses: Array
+    validations: Array
+
+
+class Examples(NamedTuple):
+    """Labelled rows of the context: ``index`` int32 [n], ``label`` int32 [n]."""
+
+    index: Any
+    label: Any
+
+
+class Pairs(NamedTuple):
+    """Node pairs: ``edge`` int32 [n, 2] are edges, ``non_edge`` int32 [n, 2] are not."""
+
+    edge: Any
+    non_edge: Any
+
+
+node_classification = Objective(
+    inputs=lambda z, examples: z[examples.index],
+    loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(scores, examples.label),
+    score=lambda scores, examples: metrics.accuracy(scores, examples.label),
+)
+"""Cross entropy on rows of an embedding, scored by accuracy: context z [n, d], :class:`Examples`."""
+
+
+def _hadamard(z: Array, pairs: Pairs) -> Array:
+    both = jnp.stack([pairs.edge, pairs.non_edge], 1)  # [n, edge or not, end]
+    return z[both[..., 0]] * z[both[..., 1]]
+
+
+def _pairwise_loss(scores: Array, pairs: Pairs) -> Array:
+    probability = jax.nn.sigmoid(scores[..., 0])
+    return (1.0 - (probability[:, 0] - probability[:, 1])) ** 2
+
+
+link_prediction = Objective(
+    inputs=_hadamard,
+    loss=_pairwise_loss,
+    score=lambda scores, pairs: metrics.auc(scores[:, 0, 0], scores[:, 1, 0]),
+)
+"""Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows, s the sigmoid of the model's one output; scored
+by AUC. Context: z [n, d]. Examples: :class:`Pairs`.
+"""
+
+
+@lru_cache
+def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
+    """Adam with weight decay added to the gradient (L2), as PyTorch has it; cached by its numbers."""
+    _validate.positive(learning_rate=learning_rate)
+    _validate.in_range(0.0, 1.0, weight_decay=weight_decay)
+    if weight_decay == 0.0:
+        return optax.adam(learning_rate)
+    return optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate))
+
+
+def fit(
+    key: PRNGKey,
+    model: Model,
+    objective: Objective,
+    context: Any,
+    train: Any,
+    validation: Any,
+    test: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    epochs: int,
+    batch_size: int,
+) -> Fitted:
+    """Train for a fixed number of epochs and keep the best by validation.
+
+    Every epoch visits every training example once, in a new order; a last batch that is not full is padded,
+    and the padding weighs nothing.
+
+    Args:
+      key: for the parameters, the order of examples and dropout.
+      model: as the constructors of :mod:`ldp_jax.models` make it.
+      objective: :data:`node_classification`, :data:`link_prediction`, or one's own.
+      context: what all examples share; any pytree.
+      train: examples, a pytree whose leaves have one leading axis.
+      validation: examples.
+      test: examples; looked at once, with the variables that validation chose.
+      optimizer: any optax transformation.
+      epochs: at least 1; static.
+      batch_size: any size; static.
+    """
+    _validate.threefry(key)
+    _validate.integer_in(1, epochs=epochs)
+    _validate.integer_in(1, batch_size=batch_size)
+    count = jax.tree.leaves(train)[0].shape[0]
+    batch_size = min(batch_size, count)
+    batches = -(-count // batch_size)
+    init_key, epochs_key = jax.random.split(key)
+
+    def take(examples: Any, index: Array) -> Any:
+        return jax.tree.map(lambda leaf: leaf[index], examples)
+
+    def loss(parameters: Any, rest: Any, index: Array, key: PRNGKey) -> Any:
+        weight = (index < count).astype(jnp.float32)
+        batch = take(train, jnp.minimum(index, count - 1))
+        outputs, variables = model.apply(
+            {**rest, "params": parameters}, objective.inputs(context, batch), key=key, train=True
+        )
+        mean = (objective.loss(outputs, batch) * weight).sum() / weight.sum()
+        return mean, {name: value for name, value in variables.items() if name != "params"}
+
+    def score(variables: Any, examples: Any) -> Array:
+        outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
+        return objective.score(outputs, examples)
+
+    def step(carry: Any, index_and_key: Any) -> Any:
+        parameters, rest, state, total = carry
+        (value, rest), gradient = jax.value_and_grad(loss, has_aux=True)(parameters, rest, *index_and_key)
+        updates, state = optimizer.update(gradient, state, parameters)
+        return (optax.apply_updates(parameters, updates), rest, state, total + value), None
+
+    def epoch(number: Any, carry: Any) -> Any:
+        parameters, rest, state, best, chosen, losses, validations = carry
+        order_key, steps_key = jax.random.split(jax.random.fold_in(epochs_key, number))
+        order = jax.random.permutation(order_key, count)
+        order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
+        (parameters, rest, state, total), _ = jax.lax.scan(
+            step,
+            (parameters, rest, state, jnp.float32(0.0)),
+            (order.reshape(batches, batch_size), jax.random.split(steps_key, batches)),
+        )
+        now = score({**rest, "params": parameters}, validation)
+        better = now > best[0]
+        chosen = jax.tree.map(
+            lambda new, old: jnp.where(better, new, old), {**rest, "params": parameters}, chosen
+        )
+        best = (jnp.where(better, now, best[0]), jnp.where(better, number, best[1]))
+        # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.
+        return (
+            parameters, rest, state, best, chosen,
+            losses.at[number].set(total / batches), validations.at[number].set(now),
+        )  # fmt: skip
+
+    first = take(train, jnp.zeros(batch_size, jnp.int32))
+    variables = model.init(init_key, objective.inputs(context, first))
+    parameters = variables["params"]
+    rest = {name: value for name, value in variables.items() if name != "params"}
+    zeros = jnp.zeros(epochs, jnp.float32)
+    start = (
+        parameters, rest, optimizer.init(parameters), (jnp.float32(-jnp.inf), jnp.int32(0)), variables, zeros,
+        zeros,
+    )  # fmt: skip
+    _, _, _, best, chosen, losses, validations = jax.lax.fori_loop(0, epochs, epoch, start)
+    return Fitted(chosen, best[0], score(chosen, test), best[1], losses, validations)
+
+
+@partial(
+    jax.jit,
+    static_argnames=("model", "objective", "optimizer", "epochs", "batch_size", "at_once", "keep_variables"),
+)
+def fit_many(
+    keys: Any,
+    model: Model,
+    objective: Objective,
+    context: Any,
+    train: Any,
+    validation: Any,
+    test: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    epochs: int,
+    batch_size: int,
+    at_once: int | None = None,
+    keep_variables: bool = False,
+) -> Fitted:
+    """Train one model a key, over inputs stacked along a leading axis, in one compiled program.
+
+    Args:
+      keys: [runs] typed threefry keys.
+      model: see :func:`fit`.
+      objective: see :func:`fit`.
+      context: stacked [runs, ...].
+      train: stacked [runs, ...].
+      validation: stacked [runs, ...].
+      test: stacked [runs, ...].
+      optimizer: see :func:`fit`.
+      epochs: see :func:`fit`.
+      batch_size: see :func:`fit`.
+      at_once: runs that are vmapped together; 1 at a time by default, which is fastest on a CPU. On an
+        accelerator take as many as fit.
+      keep_variables: whether to return the trained variables, or ``()``.
+
+    Returns:
+      :class:`Fitted`, each leaf with a leading axis of runs.
+    """
+
+    def one(inputs: Any) -> Fitted:
+        key, context, train, validation, test = inputs
+        fitted = fit(
+            key, model, objective, context, train, validation, test,
+            optimizer=optimizer, epochs=epochs, batch_size=batch_size,
+        )  # fmt: skip
+        return fitted if keep_variables else fitted._replace(variables=())
+
+    stacked = (keys, context, train, validation, test)
+    return jax.lax.map(one, stacked) if at_once is None else jax.lax.map(one, stacked, batch_size=at_once)
