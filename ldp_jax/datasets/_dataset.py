@@ -50,8 +50,8 @@ class Dataset:
     graph: Any  # a jraph.GraphsTuple; unnamed here, so that importing the data sets imports no jax
     x: scipy.sparse.csr_array
     y: np.ndarray
-    lower: float
-    upper: float
+    lower: float | int
+    upper: float | int
     node_graph: np.ndarray | None = None
     source: str = ""
     licence: str = ""
@@ -186,7 +186,7 @@ class Dataset:
         )
 
 
-def validate_records(x: Any, lower: float, upper: float, name: str) -> None:
+def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:
     """Refuse records that are not numbers within their declared bounds.
 
     This is the place for such a refusal: a mechanism never raises on data, because an exception that depends
@@ -236,7 +236,7 @@ def _check_block(start: int, stop: int, size: int) -> None:
         raise ValueError(f"start and stop must satisfy 0 <= start <= stop <= {size}, got {start} and {stop}")
 
 
-def _check_bounds(lower: float, upper: float, name: str) -> None:
+def _check_bounds(lower: float | int, upper: float | int, name: str) -> None:
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({lower}, {upper})")
 

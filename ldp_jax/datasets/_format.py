@@ -13,7 +13,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def build(
     arrays: Mapping[str, np.ndarray],
     where: str,
     *,
-    bounds: tuple[float, float] | None = None,
+    bounds: tuple[float | int, float | int] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
@@ -263,7 +263,7 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Generator[Path]:
     """A temporary path beside ``path`` that takes its place if the block ends well, and vanishes if not."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     os.close(descriptor)

@@ -35,7 +35,9 @@ def names() -> tuple[str, ...]:
     return tuple(REGISTRY)
 
 
-def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float, float] | None = None) -> Dataset:
+def load(
+    name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, float | int] | None = None
+) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
     A name is looked up in this order: the data embedded in the package (``debian``); ``<name>.npz`` in the
@@ -80,7 +82,7 @@ def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float, float] | 
     return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata)
 
 
-def _load_registered(entry: Entry, bounds: tuple[float, float] | None) -> Dataset:
+def _load_registered(entry: Entry, bounds: tuple[float | int, float | int] | None) -> Dataset:
     if entry is DEBIAN:
         data = resources.files("ldp_jax.datasets").joinpath("debian.npz").read_bytes()
         return _from_npz(entry, data, "the embedded debian.npz", bounds)
@@ -102,7 +104,9 @@ def _load_registered(entry: Entry, bounds: tuple[float, float] | None) -> Datase
     return dataset if bounds is None else _checked(entry, _format.to_arrays(dataset), str(cached), bounds)
 
 
-def _from_npz(entry: Entry, data: bytes, where: str, bounds: tuple[float, float] | None) -> Dataset:
+def _from_npz(
+    entry: Entry, data: bytes, where: str, bounds: tuple[float | int, float | int] | None
+) -> Dataset:
     RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
     return _checked(entry, _format.read_arrays(data, where), where, bounds)
 
@@ -124,7 +128,7 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
 
 
 def _checked(
-    entry: Entry, arrays: Mapping[str, np.ndarray], where: str, bounds: tuple[float, float] | None
+    entry: Entry, arrays: Mapping[str, np.ndarray], where: str, bounds: tuple[float | int, float | int] | None
 ) -> Dataset:
     metadata: dict[str, Any] = {"licence": entry.licence, "notes": entry.notes}
     if entry is not DEBIAN:  # its file says which dump it was made of

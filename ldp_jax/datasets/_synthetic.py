@@ -17,11 +17,11 @@ def synthetic(
     num_nodes: int,
     num_classes: int,
     num_features: int,
-    mean_degree: float,
-    homophily: float,
-    degree_exponent: float = 2.5,
-    words_per_node: float = 10.0,
-    topicality: float = 0.5,
+    mean_degree: float | int,
+    homophily: float | int,
+    degree_exponent: float | int = 2.5,
+    words_per_node: float | int = 10.0,
+    topicality: float | int = 0.5,
 ) -> Dataset:
     """Draw an attributed degree-corrected block model with a chosen edge homophily.
 
@@ -66,10 +66,10 @@ def synthetic(
     _validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes)
     _validate.integer_in(num_classes, 2**31 - 1, num_features=num_features)
     _validate.positive(mean_degree=mean_degree)
-    _validate.in_range(0, 1, homophily=homophily)
-    _validate.in_range(2, np.inf, open_lower=True, degree_exponent=degree_exponent)
+    _validate.in_range(0.0, 1.0, homophily=homophily)
+    _validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
     _validate.positive(words_per_node=words_per_node)
-    _validate.in_range(0, 1, topicality=topicality)
+    _validate.in_range(0.0, 1.0, topicality=topicality)
 
     # The draws are host work of data-dependent size, so the key seeds a NumPy generator.
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -106,9 +106,9 @@ def _edges(
     rng: np.random.Generator,
     y: np.ndarray,
     num_classes: int,
-    mean_degree: float,
-    homophily: float,
-    degree_exponent: float,
+    mean_degree: float | int,
+    homophily: float | int,
+    degree_exponent: float | int,
 ) -> np.ndarray:
     n = len(y)
     weight = np.minimum(rng.random(n) ** (-1 / (degree_exponent - 1)), _LARGEST_WEIGHT)
@@ -142,7 +142,9 @@ def _edges(
     return np.stack([code // n, code % n], 1)
 
 
-def _distinct(rng: Any, nodes: _Weighted, classes: Any, count: int, n: int, mean_degree: float) -> np.ndarray:
+def _distinct(
+    rng: Any, nodes: _Weighted, classes: Any, count: int, n: int, mean_degree: float | int
+) -> np.ndarray:
     """``count`` distinct pairs, the first that are drawn."""
     found = np.zeros(0, np.int64)
     for _ in range(_ROUNDS):
@@ -162,8 +164,8 @@ def _words(
     y: np.ndarray,
     num_classes: int,
     num_features: int,
-    words_per_node: float,
-    topicality: float,
+    words_per_node: float | int,
+    topicality: float | int,
 ) -> scipy.sparse.csr_array:
     n = len(y)
     node = np.repeat(np.arange(n), rng.poisson(words_per_node, n))
