@@ -1,6 +1,7 @@
 """Where the bytes of a data set are found: a folder of the user, the cache, the public address."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pooch
@@ -33,7 +34,8 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     """The checked bytes of one public file.
 
     Looked for in ``$LDP_JAX_DATA/<name>/``, then among earlier downloads, then at its address. What is
-    returned is what was checked: a file is never read twice.
+    returned is what was checked: a file is never read twice. A file without a published digest is not kept;
+    its counts decide, and the parsed arrays are what is cached.
 
     Raises:
       DataUnavailableError: where it is nowhere, and no download is possible.
@@ -45,7 +47,10 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
         data = mine.read_bytes()
         raw.check(data, str(mine))
         return data
-    kept = cache_folder() / "raw" / f"{raw.blob[:12] if raw.blob else entry.name}-{raw.name}"
+    if raw.blob is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            return _download(entry, raw, Path(scratch) / raw.name)
+    kept = cache_folder() / "raw" / f"{raw.blob[:12]}-{raw.name}"
     if kept.is_file():
         data = kept.read_bytes()
         try:

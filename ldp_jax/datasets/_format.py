@@ -31,9 +31,10 @@ _RESERVED = {"edges", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEX
 def read_arrays(data: bytes, where: str) -> dict[str, np.ndarray]:
     """All arrays of an ``.npz``; a ``ValueError`` names a file that is none, or is cut short."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
+        archive = np.load(io.BytesIO(data), allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it holds a single array")
+        with archive:
             return {key: archive[key] for key in archive.files}
     except (
         zipfile.BadZipFile,

@@ -24,10 +24,10 @@ def parse(files: Mapping[str, bytes], *, num_features: int, keep_classes: int) -
     Returns:
       The arrays; the extras ``orig_id`` and ``orig_class`` are the numbers before the filter.
     """
-    lists = attribute_lists(files["lastfm_asia_features.json"])
-    n = len(lists)
     rows = list(csv.DictReader(io.StringIO(files["lastfm_asia_target.csv"].decode("utf-8"))))
-    y = column_by_node(rows, "id", [int(row["target"]) for row in rows], n, np.int32)
+    y = column_by_node(rows, "id", lambda row: int(row["target"]))
+    n = len(y)
+    lists = attribute_lists(files["lastfm_asia_features.json"], n)
     if y.min() < 0:
         raise ValueError(f"target must be >= 0, got {int(y.min())}")
     classes = np.sort(np.argsort(-np.bincount(y), kind="stable")[:keep_classes])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_jax.datasets._arrays import simple_edges
+from ldp_jax.datasets._arrays import simple_edges, whole_numbers
 
 _MAX_MEMBER_BYTES = 2**31  # the largest member that is needed has about 0.3 GB
 
@@ -88,7 +88,7 @@ def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str
     """
     (data,) = files.values()
     name = f"{dataset}/{dataset}.txt"
-    numbers = np.array(read_member(data, f"dataset/{name}", name).split(), np.int64)
+    numbers = whole_numbers(read_member(data, f"dataset/{name}", name))
     at = 1
     start = 0
     sizes: list[int] = []

@@ -7,7 +7,7 @@ by node id) and ``<stem>_target.csv``, whose columns differ.
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -37,21 +37,23 @@ def parse(
     if label not in _LABELS:
         raise ValueError(f"label must be one of {', '.join(_LABELS)}; got {label!r}")
     edges = simple_edges(edge_list(files[f"{stem}_edges.csv"]))
-    lists = attribute_lists(files[f"{stem}.json"])
     rows = list(csv.DictReader(io.StringIO(files[f"{stem}_target.csv"].decode("utf-8"))))
-    n = len(lists)
-    arrays = {"edges": edges, **attribute_arrays(lists, num_features)}
+    flags = {"False": 0, "True": 1}
+    target = None
     if label == "page_type":
         classes = sorted({row["page_type"] for row in rows})
-        arrays["y"] = column_by_node(
-            rows, "id", [classes.index(row["page_type"]) for row in rows], n, np.int32
-        )
+        y = column_by_node(rows, "id", lambda row: classes.index(row["page_type"]))
     elif label == "mature":
-        flags = {"True": 1, "False": 0}
-        arrays["y"] = column_by_node(rows, "new_id", [flags[row["mature"]] for row in rows], n, np.int32)
+        y = column_by_node(rows, "new_id", lambda row: flags[row["mature"]])
     else:
-        target = column_by_node(rows, "id", [int(row["target"]) for row in rows], n, np.int64)
-        arrays["y"] = (target > np.median(target)).astype(np.int32)
+        target = column_by_node(rows, "id", lambda row: int(row["target"]))
+        y = target > np.median(target)
+    arrays = {
+        "edges": edges,
+        **attribute_arrays(attribute_lists(files[f"{stem}.json"], len(y)), num_features),
+        "y": y.astype(np.int32),
+    }
+    if target is not None:
         arrays["target"] = target
         if karateclub_above is not None:
             arrays["y_karateclub"] = (target > karateclub_above).astype(np.int32)
@@ -67,35 +69,30 @@ def edge_list(data: bytes) -> np.ndarray:
     return np.loadtxt(io.BytesIO(data), np.int64, delimiter=",", skiprows=1, ndmin=2)
 
 
-def attribute_lists(data: bytes) -> list[list[int]]:
-    """The attributes of nodes 0..n-1 from a JSON object of lists by node id.
+def attribute_lists(data: bytes, n: int) -> list[list[int]]:
+    """The attributes of nodes 0..n-1 from a JSON object of lists by node id; a node may be missing.
 
     Raises:
-      ValueError: unless the ids are 0..n-1.
+      ValueError: for a node outside [0, n).
     """
     lists = {int(node): row for node, row in json.loads(data).items()}
-    missing = set(range(len(lists))) - set(lists)
-    if missing:
-        raise ValueError(f"node ids of the features must be 0..{len(lists) - 1}, got none for {min(missing)}")
-    return [lists[node] for node in range(len(lists))]
+    outside = [node for node in lists if not 0 <= node < n]
+    if outside:
+        raise ValueError(f"node ids of the features must be in [0, {n}), got {outside[0]}")
+    return [lists.get(node, []) for node in range(n)]
 
 
 def column_by_node(
-    rows: Sequence[Mapping[str, str]], id_column: str, values: Sequence[int], n: int, dtype: type
+    rows: Sequence[Mapping[str, str]], id_column: str, value: Callable[[Mapping[str, str]], int]
 ) -> np.ndarray:
-    """One value a node from rows in any order; a node that is listed again must say the same.
+    """One value a node, int64, from rows in any order; of a node that is listed again the last row counts.
 
     Raises:
-      ValueError: for a node outside [0, n), one that is missing, or one that says two things.
+      ValueError: unless the nodes are 0..n-1.
     """
-    found: dict[int, int] = {}
-    for row, value in zip(rows, values, strict=True):
-        node = int(row[id_column])
-        if not 0 <= node < n:
-            raise ValueError(f"{id_column} must be in [0, {n}), got {node}")
-        if found.setdefault(node, value) != value:
-            raise ValueError(f"{id_column} {node} must have one target, got {found[node]} and {value}")
-    if len(found) != n:
-        missing = min(set(range(n)) - set(found))
-        raise ValueError(f"every node of [0, {n}) must have a target, got none for {missing}")
-    return np.array([found[node] for node in range(n)], dtype)
+    found = {int(row[id_column]): value(row) for row in rows}
+    n = len(found)
+    missing = set(range(n)) - set(found)
+    if missing:
+        raise ValueError(f"{id_column} must name the nodes 0..{n - 1}, got none for {min(missing)}")
+    return np.array([found[node] for node in range(n)], np.int64)

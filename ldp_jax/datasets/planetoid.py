@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets._arrays import csr_arrays, simple_edges
+from ldp_jax.datasets._arrays import csr_arrays, simple_edges, whole_numbers
 
 _VALIDATION_NODES = 500  # the public split: as many nodes after the training nodes
 
@@ -104,7 +104,7 @@ def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
     allx, tx = _matrix(*part("allx")), _matrix(*part("tx"))
     ally, ty = np.asarray(unpickle(*part("ally"))), np.asarray(unpickle(*part("ty")))
     graph = unpickle(*part("graph"))
-    test = np.array(part("test.index")[0].split(), np.int64)
+    test = whole_numbers(part("test.index")[0])
 
     known = allx.shape[0]
     n = max(known, int(test.max()) + 1)
