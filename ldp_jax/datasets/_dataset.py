@@ -215,7 +215,8 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
             )
     else:
         stored, values = None, np.asarray(x)
-    good = (values >= lower) & (values <= upper)  # NaN fails both
+    # Against Python floats NumPy compares in the precision of the values: 0.3 stored as float32 is within 0.3.
+    good = (values >= float(lower)) & (values <= float(upper))  # NaN fails both
     if good.all():
         return
     first = int(np.flatnonzero(~good.ravel())[0])

@@ -169,7 +169,9 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None
     if len(indices) and (indices.min() < 0 or indices.max() >= d):
         bad = indices[(indices < 0) | (indices >= d)][0]
         raise ValueError(f"x_indices must be columns in [0, {d}), got {int(bad)}")
-    x = scipy.sparse.csr_array((values.astype(np.float32), indices, indptr.astype(np.int32)), shape=(n, d))
+    with np.errstate(over="ignore"):  # becomes inf, which validate_records names
+        values = values.astype(np.float32)
+    x = scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
     x.sort_indices()
     rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(x.indptr))
     repeat = np.flatnonzero(np.diff(rows * d + x.indices) == 0)

@@ -1,0 +1,212 @@
+import io
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from ldp_jax import datasets, graphs
+from ldp_jax.datasets import Dataset
+
+
+def arrays(**changes) -> dict[str, np.ndarray]:
+    """Three nodes, two features, as a user would write them; a change to None drops the array."""
+    given = {
+        "edges": np.array([[0, 1], [2, 1]]),
+        "x_indptr": np.array([0, 1, 2, 2]),
+        "x_indices": np.array([1, 0]),
+        "x_values": np.array([1.0, 0.5]),
+        "x_shape": np.array([3, 2]),
+        "x_lower": np.array(0.0),
+        "x_upper": np.array(1.0),
+        "y": np.array([0, 1, 1]),
+    }
+    given.update(changes)
+    return {key: np.asarray(value) for key, value in given.items() if value is not None}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(**changes):
+        path = tmp_path / "mine.npz"
+        np.savez(path, **arrays(**changes))
+        return path
+
+    return write
+
+
+def test_a_users_file_loads(write):
+    path = write()
+    data = datasets.load(path)
+    assert (data.name, data.num_nodes, data.num_edges, data.num_classes) == ("mine", 3, 2, 2)
+    assert (data.lower, data.upper) == (0.0, 1.0)
+    assert data.source == str(path)
+    assert data.x.dtype == np.float32
+    assert data.y.dtype == np.int32
+    np.testing.assert_array_equal(datasets.load(str(path)).x.toarray(), [[0, 1], [0.5, 0], [0, 0]])
+
+
+def test_bounds_are_declared_in_the_file_or_by_argument_or_refused(write):
+    assert datasets.load(write(), bounds=(-1, 2)).lower == -1
+    path = write(x_lower=None, x_upper=None)
+    assert datasets.load(path, bounds=(0, 1)).upper == 1
+    with pytest.raises(
+        ValueError, match=r"mine.npz: bounds of the features of mine must be declared: pass bounds="
+    ):
+        datasets.load(path)
+    with pytest.raises(
+        ValueError, match=r"mine.npz: x of mine must be in .*\[0, 0.5\], got 1.0 at row 0, column 1"
+    ):
+        datasets.load(path, bounds=(0, 0.5))
+    with pytest.raises(
+        ValueError, match=r"bounds of mine must be finite with lower < upper, got \(1.0, 0.0\)"
+    ):
+        datasets.load(path, bounds=(1, 0))
+
+
+def test_features_and_labels_may_be_absent(write):
+    none = {key: None for key in arrays() if key.startswith("x_")}
+    data = datasets.load(write(**none))
+    assert data.x.shape == (3, 0)
+    assert data.scaled_columns(0, 0).shape == (3, 0)
+    unlabelled = datasets.load(write(y=None))
+    assert unlabelled.y.shape == (3, 0)
+    assert unlabelled.num_classes == 0
+    with pytest.raises(ValueError, match="the number of nodes is unknown"):
+        datasets.load(write(**none, y=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": None}, "the array edges is missing"),
+        ({"edges": [[0, 3]]}, r"edges must join nodes in \[0, 3\), got \(0, 3\)"),
+        ({"edges": [[0, -1]]}, r"edges must join nodes in \[0, 3\), got \(0, -1\)"),
+        ({"edges": [[1, 1]]}, "edges must have no self-loops, got one at node 1"),
+        ({"edges": [[0, 1], [1, 0]]}, r"edges must name each pair once, got \(0, 1\) twice"),
+        ({"edges": [[0.0, 1.0]]}, "edges must be integers"),
+        ({"edges": [0, 1]}, r"edges must be integers of shape \[m, 2\]"),
+        ({"y": [0, 1]}, r"y of mine must have one row a node \(3\), got shape \(2,\)"),
+        ({"y": [0, 1, -1]}, "y of mine must be classes 0..c-1, got -1"),
+        ({"y": [0, 2, 0]}, "y of mine .* class 1 has none"),
+        ({"y": [0.0, 1.0, 0.0]}, "y must be integers, got float64"),
+        ({"y": [0, 1, 2**40]}, f"y must fit in int32, got {2**40}"),
+        ({"y": [[0, 1], [1, 3], [0, 0]]}, "y of mine must be 0 or 1 in two axes, got 3"),
+        ({"x_values": [1.0, np.nan]}, "x of mine must be finite, got nan at row 1, column 0"),
+        ({"x_values": [1.0, 1e300]}, "x of mine must be finite, got inf at row 1"),
+        ({"x_values": [1.0, 1.5]}, r"x of mine must be .*\[0, 1\], got 1.5 at row 1, column 0"),
+        ({"x_values": ["a", "b"]}, "x_values must be real numbers, got <U1"),
+        ({"x_values": [1.0]}, r"x_indices and x_values must have the length 2"),
+        ({"x_indices": [1, 2]}, r"x_indices must be columns in \[0, 2\), got 2"),
+        ({"x_indptr": [0, 2, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
+        ({"x_indptr": [0, 2]}, "x_indptr must be 4 numbers"),
+        (
+            {"x_indptr": [0, 2, 2, 2], "x_indices": [1, 1]},
+            "x_indices must name a column once a row, got 1 twice in row 0",
+        ),
+        ({"x_shape": [3, 2, 1]}, r"x_shape must be two sizes, .* got \[3, 2, 1\]"),
+        ({"x_indices": None}, "the arrays x_indices are missing"),
+        ({"x_lower": [0.0, 0.0]}, "x_lower must be one real number"),
+        ({"source": [1.0]}, "source must be UTF-8 text as uint8"),
+        ({"node_graph": [0, 0, 1]}, r"edges must stay within one graph of node_graph, got \(2, 1\)"),
+        ({"node_graph": [0, 0, 2]}, "node_graph of mine .* got 2 at node 2|edges must stay within one graph"),
+    ],
+)
+def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message):
+    with pytest.raises(ValueError, match=f"mine.npz: ({message})"):
+        datasets.load(write(**changes))
+
+
+def test_a_repeated_column_is_found_in_any_order(write):
+    with pytest.raises(ValueError, match="got 0 twice in row 2"):
+        datasets.load(write(x_indptr=[0, 0, 0, 3], x_indices=[0, 1, 0], x_values=[1.0, 1.0, 1.0]))
+
+
+def test_corrupt_and_truncated_files_are_refused_by_name(write, tmp_path):
+    whole = write().read_bytes()
+    path = tmp_path / "broken.npz"
+    damaged = bytearray(whole)
+    damaged[200] ^= 0xFF
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    for data in (b"", b"no zip at all", whole[: len(whole) // 2], bytes(damaged), buffer.getvalue()):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"broken.npz is no readable .npz of plain arrays"):
+            datasets.load(path)
+
+
+def test_object_arrays_are_never_unpickled(tmp_path):
+    path = tmp_path / "objects.npz"
+    np.savez(path, edges=np.array([[0, 1]]), y=np.array([{}, None], object))
+    with pytest.raises(
+        ValueError, match="objects.npz is no readable .npz of plain arrays.*allow_pickle=False"
+    ):
+        datasets.load(path)
+
+
+def test_a_missing_path_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="absent.npz"):
+        datasets.load(tmp_path / "absent.npz")
+
+
+def test_a_data_set_comes_back_from_its_file(tmp_path):
+    data = Dataset(
+        name="whole",
+        graph=graphs.from_edges([[0, 1], [2, 3]], 4),
+        x=scipy.sparse.csr_array(np.array([[1, 0], [0, 2], [0, 0], [3, 3]], np.float32)),
+        y=np.array([1, 0], np.int32),
+        lower=0.0,
+        upper=3.0,
+        node_graph=np.array([0, 0, 1, 1], np.int32),
+        source="drawn by hand",
+        licence="none",
+        extras={"split": np.array([1, 2, 3, 0], np.int8)},
+        notes="for a test",
+        feature_names=("ä", "b"),
+        node_names=("n0", "n1", "n2", "n3"),
+        class_names=("c0", "c1"),
+    )
+    path = tmp_path / "whole.npz"
+    datasets.save(data, path)
+    first = path.read_bytes()
+    back = datasets.load(path)
+    for field in (
+        "name",
+        "lower",
+        "upper",
+        "source",
+        "licence",
+        "notes",
+        "feature_names",
+        "node_names",
+        "class_names",
+    ):
+        assert getattr(back, field) == getattr(data, field)
+    for mine, theirs in (
+        (back.edges, data.edges),
+        (back.x.toarray(), data.x.toarray()),
+        (back.y, data.y),
+        (back.node_graph, data.node_graph),
+        (back.extras["split"], data.extras["split"]),
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    datasets.save(back, path)
+    assert path.read_bytes() == first  # the same data, the same bytes
+    assert [p.name for p in tmp_path.iterdir()] == ["whole.npz"]
+
+
+def test_save_leaves_the_old_file_where_it_fails(tmp_path, write):
+    path = write()
+    before = path.read_bytes()
+    data = datasets.load(path)
+    bad = Dataset(
+        name="bad", graph=data.graph, x=data.x, y=data.y, lower=0.0, upper=1.0, node_names=("a\nb", "c", "d")
+    )
+    with pytest.raises(ValueError, match=r"node_names must be names of one line, got 'a\\nb'"):
+        datasets.save(bad, path)
+    with pytest.raises(ValueError, match="extras must not use the names of the format, got edges"):
+        datasets.save(Dataset(**{**vars(data), "extras": {"edges": data.y}}), path)
+    with pytest.raises(ValueError, match=r"path must end in .npz, got"):
+        datasets.save(data, tmp_path / "mine.txt")
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.npz"]

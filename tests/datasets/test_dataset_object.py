@@ -1,0 +1,134 @@
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from ldp_jax import datasets, graphs
+from ldp_jax.datasets import Dataset
+
+
+def small(x=((0.0, 3.0), (4.0, 0.0), (0.0, 1.0)), y=(0, 1, 0), lower=0.0, upper=4.0, **fields) -> Dataset:
+    return Dataset(
+        name="small",
+        graph=graphs.from_edges([[0, 1], [2, 1]], len(x)),
+        x=scipy.sparse.csr_array(np.array(x, np.float32)),
+        y=np.array(y, np.int32),
+        lower=lower,
+        upper=upper,
+        **fields,
+    )
+
+
+def test_sizes_and_edges():
+    data = small()
+    assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == (3, 2, 2, 2)
+    assert data.edges.tolist() == [[0, 1], [1, 2]]
+    assert data.edges.dtype == np.int32
+
+
+def test_blocks_are_scaled_by_the_public_bounds():
+    data = small()
+    whole = 2 * data.x.toarray() / 4 - 1
+    np.testing.assert_array_equal(data.scaled_rows(0, 3), whole)
+    np.testing.assert_array_equal(data.scaled_rows(1, 2), whole[1:2])
+    np.testing.assert_array_equal(data.scaled_columns(0, 2), whole)
+    np.testing.assert_array_equal(data.scaled_columns(1, 2), whole[:, 1:])
+    assert data.scaled_rows(1, 1).shape == (0, 2)
+    assert data.scaled_columns(0, 1).dtype == data.scaled_rows(0, 1).dtype == np.float32
+
+
+def test_bounds_that_no_float32_equals_still_hold_their_own_values():
+    data = small(x=((0.1, 0.3),) * 3, lower=np.float64(0.1), upper=np.float64(0.3))  # neither is a float32
+    np.testing.assert_allclose(data.scaled_rows(0, 1), [[-1, 1]], atol=1e-6)
+    assert (np.abs(data.scaled_rows(0, 3)) <= 1).all()
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (2, 1), (0, 4)])
+def test_blocks_outside_the_data_are_refused(start, stop):
+    data = small()
+    with pytest.raises(ValueError, match=f"start and stop .* got {start} and {stop}"):
+        data.scaled_rows(start, stop)
+    with pytest.raises(ValueError, match="start and stop"):
+        data.scaled_columns(start, stop)
+
+
+def test_default_record_is_the_lower_bound_of_counts_and_the_centre_otherwise():
+    assert small().default_record() == -1.0
+    assert small(lower=-1.0).default_record() == 0.0
+
+
+def test_top_features_keeps_the_most_frequent_in_order():
+    x = np.array([[1, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1]], np.float32)
+    data = small(x=x, feature_names=("a", "b", "c", "d"), upper=1.0)
+    top = data.top_features(2)
+    assert top.feature_names == ("a", "d")
+    np.testing.assert_array_equal(top.x.toarray(), x[:, [0, 3]])
+    assert data.top_features(3).feature_names == ("a", "b", "d")  # b and c are as frequent: the lower wins
+    assert "2 most frequent" in top.notes
+    for k in (0, 5):
+        with pytest.raises(ValueError, match=rf"k must be a whole number in \[1, 4\], got {k}"):
+            data.top_features(k)
+
+
+def test_a_data_set_survives_a_pickle():
+    data = pickle.loads(pickle.dumps(small()))
+    assert data.edges.tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"y": (0, 1)}, r"y of small must have one row a node \(3\), got shape \(2,\)"),
+        ({"y": (0, -1, 1)}, "y of small must be classes 0..c-1, got -1"),
+        ({"y": (0, 2, 0)}, "class 1 has none though 2 is in use"),
+        ({"y": (0, 9, 0)}, "each with a member, got 9"),
+        ({"y": ((0, 1), (2, 0), (0, 0))}, "y of small must be 0 or 1 in two axes, got 2"),
+        ({"upper": 3.5}, r"x of small must be in its declared bounds \[0, 3.5\], got 4.0 at row 1, column 0"),
+        ({"lower": 0.5}, r"got 0.0 \(absent\)"),
+        ({"x": ((0, np.nan), (0, 0), (0, 0))}, "x of small must be finite, got nan at row 0, column 1"),
+        ({"x": ((0, 0), (0, 0), (-np.inf, 0))}, "x of small must be finite, got -inf at row 2, column 0"),
+        ({"lower": 5.0}, r"bounds of small must be finite with lower < upper, got \(5.0, 4.0\)"),
+        ({"upper": np.inf}, "bounds of small must be finite"),
+        ({"x": ((0, 0),) * 4, "y": (0, 0, 0)}, "y of small must have one row a node"),
+        ({"feature_names": ("a",)}, "feature_names of small must hold 2 names, got 1"),
+        ({"node_names": ("a",)}, "node_names of small must hold 3 names, got 1"),
+        ({"class_names": ("a",)}, "class_names of small must hold 2 names, got 1"),
+        ({"node_graph": np.array([0, 2, 2], np.int32)}, "rise by 0 or 1, got 2 at node 1"),
+        ({"node_graph": np.array([1, 1, 1], np.int32)}, "must start at 0 .* got 1 at node 0"),
+        (
+            {"node_graph": np.array([0, 0], np.int32)},
+            r"node_graph of small must have shape \(3,\), got \(2,\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name_and_value(fields, message):
+    with pytest.raises(ValueError, match=message):
+        small(**fields)
+
+
+def test_rows_of_x_must_be_the_nodes():
+    with pytest.raises(ValueError, match=r"x of two must have one row a node \(2\), got shape \(3, 1\)"):
+        Dataset(
+            name="two",
+            graph=graphs.from_edges([[0, 1]], 2),
+            x=scipy.sparse.csr_array((3, 1), dtype=np.float32),
+            y=np.zeros(2, np.int32),
+            lower=0.0,
+            upper=1.0,
+        )
+
+
+def test_validate_records_takes_dense_and_sparse():
+    x = np.array([[0.0, 0.5], [1.0, 0.0]])
+    for form in (x, scipy.sparse.csr_array(x), scipy.sparse.csc_array(x), x.tolist()):
+        datasets.validate_records(form, 0, 1, "mine")
+        with pytest.raises(ValueError, match=r"x of mine must be .*\[0, 0.75\], got 1.0 at row 1, column 0"):
+            datasets.validate_records(form, 0, 0.75, "mine")
+
+
+def test_naming_the_data_sets_imports_no_jax():
+    code = "import sys; from ldp_jax import datasets; datasets.names(); assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
