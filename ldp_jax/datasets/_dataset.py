@@ -215,7 +215,7 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
             )
     else:
         stored, values = None, np.asarray(x)
-    # Against Python floats NumPy compares in the precision of the values: 0.3 stored as float32 is within 0.3.
+    # Against a Python float NumPy compares in the precision of the values: float32(0.3) is within 0.3.
     good = (values >= float(lower)) & (values <= float(upper))  # NaN fails both
     if good.all():
         return

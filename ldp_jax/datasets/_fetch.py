@@ -78,10 +78,12 @@ def _download(entry: Entry, raw: RawFile, path: Path) -> bytes:
 def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnavailableError:
     """The one error for data that is nowhere: the data set, the variable, the address."""
     folder = data_folder()
-    reason = f", which failed ({type(error).__name__}: {error})" if error else ""
-    direct = f"a download from {address}{reason}" if entry.raw else f"no loader reads its source, {address}"
+    variable = f"is {str(folder)!r}, which holds no {entry.name}.npz" if folder else "is not set"
+    if error is not None:
+        address = f"the download from {address} failed ({type(error).__name__}: {error})"
+    else:
+        address = f"no loader reads its public source, {address}"
     return DataUnavailableError(
-        f"data set {entry.name!r} is not on this machine. ${DATA_VARIABLE} "
-        + (f"is {str(folder)!r}, which has no {entry.name}.npz" if folder else "is not set")
-        + f": let it name a folder that holds {entry.name}.npz. Otherwise {direct}"
+        f"data set {entry.name!r} was not found: ${DATA_VARIABLE} {variable} "
+        f"(let it name a folder that holds {entry.name}.npz), and {address}"
     )

@@ -63,7 +63,10 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarra
     labels = column("graph_labels")[:, 0]
     n = len(graph)
     if pairs.shape[1] != 2 or pairs.min() < 0 or pairs.max() >= n:
-        raise ValueError(f"{dataset}_A.txt must hold pairs of nodes in [1, {n}], got {int(pairs.max()) + 1}")
+        raise ValueError(
+            f"{dataset}_A.txt must hold pairs of nodes in [1, {n}], "
+            f"got {int(pairs.min()) + 1}..{int(pairs.max()) + 1}"
+        )
     if graph.min() < 0 or graph.max() != len(labels) - 1:
         raise ValueError(
             f"{dataset}_graph_indicator.txt must name graphs in [1, {len(labels)}], "

@@ -52,9 +52,13 @@ _ADMITTED: Mapping[tuple[str, str], Any] = {
 }
 
 
+_NAMES_OF_PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Only what is admitted; Python 2's names arrive here as those of Python 3."""
+        """Only what is admitted."""
+        module = _NAMES_OF_PYTHON_2.get(module, module)
         try:
             return _ADMITTED[module, name]
         except KeyError:

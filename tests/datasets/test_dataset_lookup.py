@@ -1,0 +1,263 @@
+"""Where a name is looked up, in which order, and what is refused on the way."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from ldp_jax import datasets
+from ldp_jax.datasets import _load, planetoid
+from ldp_jax.datasets._registry import REGISTRY, Entry, RawFile, git_blob_id
+
+_URL = "https://example.org/pinned/"
+_FILES = {
+    "tiny_edges.csv": b"id1,id2\n0,1\n1,0\n2,1\n2,2\n",
+    "tiny.json": json.dumps({"2": [0], "0": [1, 1], "1": []}).encode(),
+    "tiny_target.csv": b"id,target\n1,50\n0,3\n2,1\n",
+}
+_SERVED = {_URL + name: data for name, data in _FILES.items()}
+
+
+def tiny(**changes) -> Entry:
+    """A registered set of three nodes; one file has a sha256, the others a git blob id."""
+    fields = {
+        "name": "tiny",
+        "nodes": 3,
+        "edges": 2,
+        "features": 2,
+        "classes": 2,
+        "graphs": None,
+        "bounds": (0.0, 1.0),
+        "source": _URL,
+        "licence": "none",
+        "raw": tuple(
+            RawFile(
+                _URL + name,
+                git_blob_id(data),
+                hashlib.sha256(data).hexdigest() if name.endswith("json") else None,
+            )
+            for name, data in _FILES.items()
+        ),
+        "parser": "musae",
+        "options": {"stem": "tiny", "label": "traffic", "num_features": 2},
+    }
+    return Entry(**{**fields, **changes})
+
+
+@pytest.fixture
+def register(monkeypatch):
+    def register(entry: Entry) -> None:
+        monkeypatch.setattr(_load, "REGISTRY", {entry.name: entry})
+
+    return register
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def temporaries(folder):
+    return [path for path in folder.rglob(".*") if path.is_file()]
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(ValueError, match="name_or_path must be .*debian, cora, .*; got 'corra'"):
+        datasets.load("corra")
+    assert datasets.names() == tuple(REGISTRY)
+
+
+def test_no_network_and_no_file_is_one_error_with_name_variable_and_address(monkeypatch, tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        datasets.load("cora")
+    assert isinstance(caught.value, datasets.DataUnavailableError)
+    for part in (
+        "'cora'",
+        "$LDP_JAX_DATA is not set",
+        "cora.npz",
+        "https://raw.githubusercontent.com/kimiyoung/",
+    ):
+        assert part in str(caught.value)
+    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match=r"\$LDP_JAX_DATA is '.*nowhere', which holds no cora.npz"):
+        datasets.load("cora")
+
+
+def test_a_set_without_a_loader_names_its_source():
+    with pytest.raises(
+        FileNotFoundError, match="'karate_club'.*LDP_JAX_DATA.*https://github.com/EdisonLeeeee"
+    ):
+        datasets.load("karate_club")
+
+
+def test_public_files_are_downloaded_parsed_and_cached(register, serve, cache):
+    register(tiny())
+    asked = serve(_SERVED)
+    data = datasets.load("tiny")
+    assert sorted(asked) == sorted(_SERVED)
+    assert data.edges.tolist() == [[0, 1], [1, 2]]
+    np.testing.assert_array_equal(data.x.toarray(), [[0, 1], [0, 0], [1, 0]])
+    assert data.y.tolist() == [0, 1, 0]
+    assert data.extras["target"].tolist() == [3, 50, 1]
+    assert (data.source, data.licence) == (_URL, "none")
+
+    asked = serve({})  # from now on nothing can be had from outside
+    again = datasets.load("tiny")
+    assert not asked
+    assert again.edges.tolist() == data.edges.tolist()
+    assert again.extras["target"].tolist() == [3, 50, 1]
+    (cache / "parsed" / "v1" / "tiny.npz").unlink()
+    assert datasets.load("tiny").num_edges == 2  # the raw files were kept too
+    assert not asked
+    assert not temporaries(cache)
+
+
+def test_bounds_given_by_the_caller_do_not_reach_the_cache(register, serve):
+    register(tiny())
+    serve(_SERVED)
+    assert datasets.load("tiny", bounds=(-1, 1)).lower == -1
+    assert datasets.load("tiny").lower == 0
+    assert datasets.load("tiny", bounds=(-2, 1)).lower == -2
+
+
+@pytest.mark.parametrize("name", list(_FILES))
+def test_a_download_that_is_not_the_published_file_is_refused(register, serve, cache, name):
+    register(tiny())
+    serve({**_SERVED, _URL + name: _FILES[name][:-1]})
+    kind = "sha256" if name.endswith("json") else "git blob id"
+    with pytest.raises(ValueError, match=f"the download of {_URL}{name} must have {kind} .*, got "):
+        datasets.load("tiny")
+    assert not [path for path in cache.rglob("*") if path.name.endswith(name)]
+    assert not (cache / "parsed").exists()
+    assert not temporaries(cache)
+
+
+def test_a_damaged_file_in_the_cache_stays_until_a_whole_one_is_there(register, serve, cache):
+    entry = tiny()
+    register(entry)
+    serve(_SERVED)
+    datasets.load("tiny")
+    (cache / "parsed" / "v1" / "tiny.npz").unlink()
+    (edges,) = (cache / "raw").glob("*tiny_edges.csv")
+    edges.write_bytes(b"damaged")
+    serve({_URL + "tiny_edges.csv": b"cut short"})
+    with pytest.raises(ValueError, match="must have git blob id"):
+        datasets.load("tiny")
+    assert edges.read_bytes() == b"damaged"
+    serve(_SERVED)
+    assert datasets.load("tiny").num_edges == 2
+    assert edges.read_bytes() == _FILES["tiny_edges.csv"]
+
+
+def test_a_damaged_parsed_cache_is_refused_by_name(register, serve, cache):
+    register(tiny())
+    serve(_SERVED)
+    datasets.load("tiny")
+    path = cache / "parsed" / "v1" / "tiny.npz"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(
+        ValueError, match="tiny.npz is no readable .npz.*delete the file to have it made again"
+    ):
+        datasets.load("tiny")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes": 4}, "tiny must have 4 nodes, got 3"),
+        ({"edges": 3}, "tiny must have 3 edges, got 2"),
+        ({"classes": 3}, "tiny must have 3 classes, got 2"),
+        ({"features": 3}, "tiny must have 3 features, got 2"),
+        ({"graphs": 1}, "tiny must have 1 graphs, got None"),
+    ],
+)
+def test_counts_other_than_the_registered_ones_are_refused(register, serve, cache, changes, message):
+    register(tiny(**changes))
+    serve(_SERVED)
+    with pytest.raises(ValueError, match=f"the public files of tiny: {message}"):
+        datasets.load("tiny")
+    assert not (cache / "parsed").exists()
+
+
+def test_a_file_without_a_digest_is_not_kept(register, serve, cache):
+    register(tiny(raw=tuple(RawFile(_URL + name) for name in _FILES), edges=7))
+    serve(_SERVED)
+    with pytest.raises(ValueError, match="tiny must have 7 edges, got 2"):
+        datasets.load("tiny")
+    assert not cache.exists()
+
+
+def test_public_files_that_do_not_parse_are_refused_by_name(register, serve):
+    files = {**_FILES, "tiny.json": b'{"0": [7]}'}
+    register(tiny(raw=tuple(RawFile(_URL + name) for name in files)))
+    serve({_URL + name: data for name, data in files.items()})
+    with pytest.raises(
+        ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\), got 7"
+    ):
+        datasets.load("tiny")
+
+
+def test_the_users_own_raw_files_come_before_a_download(register, serve, monkeypatch, tmp_path):
+    register(tiny())
+    asked = serve(_SERVED)
+    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path))
+    (tmp_path / "tiny").mkdir()
+    for name, data in _FILES.items():
+        (tmp_path / "tiny" / name).write_bytes(data)
+    assert datasets.load("tiny").num_edges == 2
+    assert not asked
+
+
+def test_the_users_own_raw_files_must_be_the_published_ones(register, monkeypatch, tmp_path):
+    register(tiny())
+    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path))
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "tiny_edges.csv").write_bytes(b"id1,id2\n0,1\n")
+    with pytest.raises(ValueError, match=r"tiny/tiny_edges.csv must have git blob id .* \(12 bytes\)"):
+        datasets.load("tiny")
+
+
+def test_the_npz_of_the_users_folder_comes_first_and_must_be_the_registered_one(
+    register, serve, monkeypatch, tmp_path
+):
+    register(tiny())
+    asked = serve(_SERVED)
+    path = tmp_path / "tiny.npz"
+    datasets.save(datasets.load("tiny"), path)
+    asked.clear()
+    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path))
+    monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "another"))
+
+    register(tiny(npz_sha256=hashlib.sha256(path.read_bytes()).hexdigest()))
+    assert datasets.load("tiny").num_edges == 2
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match=f"{path} must have sha256 .*, got "):
+        datasets.load("tiny")
+    assert not asked
+
+
+def test_a_pickle_is_not_opened_before_its_sha256_matched(serve, monkeypatch):
+    def opened(*arguments):
+        raise AssertionError("unpickled")
+
+    monkeypatch.setattr(planetoid, "unpickle", opened)
+    serve({raw.url: b"cos\nsystem\n(S'true'\ntR." for raw in REGISTRY["cora"].raw})
+    with pytest.raises(ValueError, match="must have sha256"):
+        datasets.load("cora")
+
+
+def test_every_pickled_file_has_a_sha256():
+    pickled = [raw for entry in REGISTRY.values() if entry.parser == "planetoid" for raw in entry.raw]
+    assert len(pickled) == 24
+    assert all(raw.sha256 for raw in pickled)
+
+
+def test_every_entry_can_be_found_and_checked():
+    for entry in REGISTRY.values():
+        assert entry.npz_sha256 or entry.raw
+        assert bool(entry.raw) == bool(entry.parser)
+        assert entry.parser is None or entry.parser in _load._PARSERS
+        assert all(raw.url.startswith("https://") for raw in entry.raw)
+        assert entry.source
+        assert entry.licence

@@ -1,0 +1,139 @@
+"""The embedded data set, and the script that builds it from a dump of a package index."""
+
+import hashlib
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from ldp_jax import datasets
+from ldp_jax.datasets import build_debian
+
+
+def stanza(name, section="net", description="", **relations) -> str:
+    fields = {"Package": name, "Section": section, "Description": description, **relations}
+    return "".join(f"{field.replace('_', '-')}: {value}\n" for field, value in fields.items())
+
+
+def dump(*stanzas: str) -> bytes:
+    return "\n".join(stanzas).encode()
+
+
+def test_the_embedded_graph_is_the_one_described():
+    data = datasets.load("debian")
+    assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == (4375, 8453, 896, 8)
+    ends = data.y[data.edges]
+    assert round(float((ends[:, 0] == ends[:, 1]).mean()), 3) == 0.741
+    assert np.bincount(data.y).tolist() == [1037, 1222, 568, 497, 377, 192, 279, 203]
+    assert set(data.x.data.tolist()) == {1.0}
+    assert (np.bincount(data.x.indices) >= 5).all()
+    assert (data.lower, data.upper, data.default_record()) == (0.0, 1.0, -1.0)
+    degree = np.bincount(data.edges.ravel(), minlength=data.num_nodes)
+    assert degree.min() >= 1  # one component
+
+
+def test_names_are_readable():
+    data = datasets.load("debian")
+    assert data.class_names == build_debian.SECTIONS
+    assert list(data.node_names) == sorted(data.node_names)
+    vim = data.node_names.index("vim")
+    assert data.class_names[data.y[vim]] == "editors"
+    words = {data.feature_names[j] for j in data.x.indices[data.x.indptr[vim] : data.x.indptr[vim + 1]]}
+    assert words == {"vi", "improved", "enhanced", "editor"}
+
+
+def test_the_file_records_where_it_comes_from_and_fits_its_limit():
+    data = datasets.load("debian")
+    assert bytes(data.extras["release"]).decode() == "Debian 12 (bookworm)"
+    digest = bytes(data.extras["dump_sha256"]).decode()
+    assert len(digest) == 64
+    assert digest in data.source
+    assert len(resources.files("ldp_jax.datasets").joinpath("debian.npz").read_bytes()) <= 150_000
+
+
+def test_it_needs_neither_variable_nor_network(monkeypatch, tmp_path):
+    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path / "nowhere"))
+    assert datasets.load("debian").name == "debian"
+
+
+def test_edges_are_relations_of_every_kind_and_alternative():
+    arrays = build_debian.arrays_of(
+        dump(
+            stanza("a", Depends="b (>= 1.0) | c [amd64], libc6", Suggests="a"),
+            stanza("b", "admin", Pre_Depends="a:any"),
+            stanza("c", "contrib/mail", Recommends="d"),
+            stanza("d", "science", Suggests="a <!nocheck>"),
+            stanza("e", "games", Conflicts="a", Breaks="a"),
+            stanza("libc6", "libs"),
+        ),
+        "test",
+    )
+    assert bytes(arrays["node_names"]).decode() == "a\nb\nc\nd"
+    assert arrays["edges"].tolist() == [[0, 1], [0, 2], [0, 3], [2, 3]]
+    assert [build_debian.SECTIONS[c] for c in arrays["y"]] == ["net", "admin", "mail", "science"]
+
+
+def test_companion_packages_and_other_sections_are_left_out():
+    companions = [
+        stanza(f"a-{end}", Depends="a") for end in ("doc", "dbg", "dbgsym", "data", "common", "dev")
+    ]
+    arrays = build_debian.arrays_of(
+        dump(stanza("a", Depends="b"), stanza("b"), stanza("x", "python", Depends="a"), *companions), "test"
+    )
+    assert bytes(arrays["node_names"]).decode() == "a\nb"
+
+
+def test_the_largest_component_is_kept_and_renumbered():
+    arrays = build_debian.arrays_of(
+        dump(
+            stanza("a", Depends="b"),
+            stanza("b"),
+            stanza("c"),
+            stanza("d", Depends="e, f"),
+            stanza("e"),
+            stanza("f"),
+        ),
+        "test",
+    )
+    assert bytes(arrays["node_names"]).decode() == "d\ne\nf"
+    assert arrays["edges"].tolist() == [[0, 1], [0, 2]]
+
+
+def test_words_stand_in_at_least_five_packages_and_are_no_stop_words():
+    names = "abcde"
+    chain = [
+        stanza(name, description=f"The FAST fast x server-{name * 3} for IPv4", Depends=names[(i + 1) % 5])
+        for i, name in enumerate(names)
+    ]
+    arrays = build_debian.arrays_of(dump(*chain), "test")
+    assert bytes(arrays["feature_names"]).decode().split("\n") == ["fast", "ipv", "server"]
+    assert arrays["x_values"].tolist() == [1.0] * 15
+
+
+def test_the_first_listing_of_a_package_counts():
+    arrays = build_debian.arrays_of(
+        dump(stanza("a", Depends="b"), stanza("b"), stanza("a", "mail", Depends="c"), stanza("c")), "test"
+    )
+    assert bytes(arrays["node_names"]).decode() == "a\nb"
+    assert arrays["y"].tolist() == [1, 1]
+
+
+def test_what_is_no_dump_is_refused():
+    with pytest.raises(ValueError, match="dump must be the output of `apt-cache dumpavail`"):
+        build_debian.arrays_of(b"nothing of the kind\n", "test")
+
+
+def test_the_command_writes_the_same_bytes_twice(tmp_path, capsys):
+    source = tmp_path / "dump.txt"
+    classes = [stanza(s, s, "one word for all", Depends="net") for s in build_debian.SECTIONS]
+    source.write_bytes(dump(*classes))
+    digests = set()
+    for name in ("one.npz", "two.npz"):
+        out = tmp_path / name
+        build_debian.main([str(source), "--release", "Debian 0 (test)", "--out", str(out)])
+        digests.add(hashlib.sha256(out.read_bytes()).hexdigest())
+        assert "8 nodes, 7 edges, 1 words, edge homophily 0.000" in capsys.readouterr().out
+    assert len(digests) == 1
+    data = datasets.load(tmp_path / "one.npz")
+    assert data.class_names == build_debian.SECTIONS
+    assert bytes(data.extras["dump_sha256"]).decode() == hashlib.sha256(source.read_bytes()).hexdigest()
