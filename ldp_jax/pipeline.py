@@ -1,6 +1,5 @@
 """The main job in one call: private features and a public graph in, a private embedding out."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -38,6 +37,24 @@ class Rows(Protocol):
 
     def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
         """Records [start, stop), scaled to [-1, 1] with public bounds."""
+        ...
+
+
+@runtime_checkable
+class Columns(Protocol):
+    """Records that become dense a few columns at a time: a ``Dataset``."""
+
+    @property
+    def num_features(self) -> int:
+        """d."""
+        ...
+
+    def scaled_columns(self, start: int, stop: int) -> Float[np.ndarray, "n columns"]:
+        """Columns [start, stop) of the scaled records."""
+        ...
+
+    def default_record(self) -> float:
+        """The public default record, scaled."""
         ...
 
 
@@ -230,17 +247,20 @@ def non_private_embedding(graph: Any, x: Any, *, alpha: Scalar, r: Scalar, tol: 
 
     Args:
       graph: the public graph, or its operator.
-      x: dense [n, d], or a ``Dataset``, of which a thousand columns are made dense at a time.
+      x: dense [n, d], taken as it is; or a ``Dataset``, of which a thousand columns are made dense at a time
+        and taken relative to its public default record, so that 0/1 features stay sparse (for r > 0 a constant
+        has the degree profile as its PageRank, which would drown them).
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error.
     """
     op = graph if isinstance(graph, Operator) else operator(graph)
-    columns: Callable[[int, int], Any] | None = getattr(x, "scaled_columns", None)
-    if columns is None:
+    if not isinstance(x, Columns):
         return ppr(op, x, alpha, r, tol)
-    starts = range(0, x.num_features, _COLUMNS)
-    blocks = [ppr(op, columns(s, min(x.num_features, s + _COLUMNS)), alpha, r, tol) for s in starts]
+    blocks = []
+    for start in range(0, x.num_features, _COLUMNS):
+        block = x.scaled_columns(start, min(x.num_features, start + _COLUMNS)) - x.default_record()
+        blocks.append(ppr(op, block, alpha, r, tol))
     return jnp.concatenate(blocks, axis=1)
 
 

@@ -1,0 +1,1 @@
+"""The papers' experiments on real graphs: ``python -m experiments --help``."""

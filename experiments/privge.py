@@ -1,0 +1,212 @@
+"""PrivGE / LDP-GE: node classification and link prediction from locally private features."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import tyro
+
+from experiments import _privge_cells as cells
+from experiments._runner import DEFAULT_OUT, Results, config_hash, console, progress, row_key
+from experiments._settings import (
+    COMMITTED,
+    DEFAULT,
+    EPSILONS,
+    LEARNING_RATE,
+    LINK_BATCH,
+    MECHANISMS,
+    PUBLISHED,
+    TOL,
+    Plan,
+    Settings,
+    Task,
+)
+
+NAME = "privge"
+
+# A batch of seeds holds its embeddings at the same time; on a CPU they are computed one after the other anyway.
+_BATCH_BYTES = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
+
+    Without further words this is the committed plan: it computes whatever rows of it
+    experiments/results/privge.csv does not have yet. Each row of a mechanism has its structure-only twin: the same mechanism, budget, keys and
+    training on one public default record for all users.
+    """
+
+    task: Literal["node", "link", "both"] = "both"
+    """which task"""
+    datasets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
+    """names, or paths of .npz files; by default those of the committed plan"""
+    mechanisms: tuple[Literal["laplace", "piecewise", "multibit", "hds"], ...] = MECHANISMS
+    """which mechanisms"""
+    epsilons: tuple[float, ...] = ()
+    """budgets; by default the plan's"""
+    seeds: int | None = None
+    """how many seeds, from 0; by default the plan's"""
+    ks: tuple[int, ...] = ()
+    """HDS with these k instead of the published one (Figures 3 and 4)"""
+    preset: Literal["committed", "paper", "smoke"] = "committed"
+    """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke: seconds"""
+    standardize: Literal["on", "off"] = "on"
+    """off: the paper's raw embedding"""
+    head: Literal["mlp", "logistic"] | None = None
+    """the model on top; by default an MLP for nodes and logistic regression for links"""
+    epochs: int | None = None
+    """by default the preset's"""
+    out: Path = DEFAULT_OUT
+    """where the CSV and its manifest are, and are looked for"""
+
+
+class Cell(NamedTuple):
+    """One mechanism at one budget on one data set; ``name`` may also be a baseline."""
+
+    name: str
+    epsilon: float
+    k: int
+    structure_only: bool
+
+
+def plan(config: Config, task: Task, dataset: str) -> Plan:
+    """What is to be run for one task and data set, the command line's words first."""
+    if config.preset == "smoke":
+        base = Plan((1.0,), 2, epochs=3)
+    elif config.preset == "paper":
+        base = Plan(EPSILONS if task == "node" else EPSILONS[2:], 10)
+    else:
+        base = COMMITTED.get((task, dataset), Plan(EPSILONS, 3))
+    return Plan(
+        epsilons=config.epsilons or base.epsilons,
+        seeds=config.seeds if config.seeds is not None else base.seeds,
+        epochs=config.epochs if config.epochs is not None else base.epochs,
+        ks=config.ks or (() if config.epsilons else base.ks),
+        k_epsilons=(config.epsilons or base.epsilons) if config.ks else base.k_epsilons,
+    )
+
+
+def settings(config: Config, task: Task, dataset: str, epochs: int, features: int = 0) -> Settings:
+    """The resolved configuration of one task and data set."""
+    published = PUBLISHED.get(dataset, DEFAULT)
+    node = task == "node"
+    return Settings(
+        dataset=dataset,
+        data=cells.fingerprint(cells.load(dataset, features)),
+        task=task,
+        alpha=published.alpha if node else published.link_alpha,
+        r=published.r if node else published.link_r,
+        tol=TOL,
+        head=config.head or ("mlp" if node else "logistic"),
+        layers=published.layers,
+        hidden=published.hidden,
+        dropout=published.dropout if node else 0.0,
+        learning_rate=LEARNING_RATE,
+        weight_decay=published.weight_decay if node else 0.0,
+        batch_size=published.batch_size if node else LINK_BATCH,
+        epochs=epochs,
+        standardize=config.standardize == "on",
+        features=features,
+    )
+
+
+def cells_of(config: Config, task: Task, dataset: str, todo: Plan) -> list[Cell]:
+    """Baselines first, then every mechanism and budget, each followed by its structure-only twin."""
+    listed = [Cell("non-private", float("inf"), 0, False)]
+    if task == "node":
+        listed.append(Cell("label-propagation", 0.0, 0, False))
+    sweep: list[tuple[str, float, int]] = []
+    if not config.ks:
+        k = cells.published_k(dataset, task)
+        sweep += [(name, epsilon, k) for epsilon in todo.epsilons for name in config.mechanisms]
+    if "hds" in config.mechanisms:
+        sweep += [("hds", epsilon, k) for k in todo.ks for epsilon in todo.k_epsilons]
+    for item in dict.fromkeys(sweep):
+        listed += [Cell(*item, False), Cell(*item, True)]
+    return listed
+
+
+def missing(cell: Cell, resolved: Settings, dim: int, seeds: Iterable[int], results: Results) -> list[int]:
+    """The seeds of a cell that the CSV does not have yet."""
+    if cell.name in ("non-private", "label-propagation"):
+        k, spent, name = 0, cell.epsilon, cell.name
+    else:
+        made = cells.make_mechanism(cell.name, cell.epsilon, dim, cell.k)
+        k = made.k
+        spent = 0.0 if cell.structure_only else made.value.guarantee().epsilon
+        name = f"structure-only:{cell.name}" if cell.structure_only else cell.name
+    row = {
+        "dataset": cells.load(resolved.dataset, resolved.features).name,
+        "task": resolved.task,
+        "mechanism": name,
+        "epsilon": cell.epsilon,
+        "k": k,
+        "metric": cells.METRIC[resolved.task],
+        "epsilon_proved": spent,
+        "unit": "record",
+        "config": config_hash(resolved),
+    }
+    done = results.done()
+    return [seed for seed in seeds if row_key({**row, "seed": seed}) not in done]
+
+
+def compute(cell: Cell, bench: cells.Bench) -> list[dict]:
+    """The rows of one cell for the seeds of a bench."""
+    if cell.name == "non-private":
+        return cells.run(bench, None)
+    if cell.name == "label-propagation":
+        return cells.run_label_propagation(bench)
+    made = cells.make_mechanism(cell.name, cell.epsilon, bench.data.num_features, cell.k)
+    return cells.run(bench, made, structure_only=cell.structure_only)
+
+
+def run_task(
+    config: Config, task: Task, dataset: str, results: Results, *, todo: Plan, features: int = 0
+) -> None:
+    """Compute what is missing for one task and data set, with a progress bar; a killed run goes on here."""
+    resolved = settings(config, task, dataset, todo.epochs, features)
+    data = cells.load(dataset, features)
+    if data.num_features == 0:
+        raise SystemExit(f"{dataset} has no features: there is nothing private to perturb")
+    listed = cells_of(config, task, dataset, todo)
+    work = [(cell, missing(cell, resolved, data.num_features, range(todo.seeds), results)) for cell in listed]
+    work = [(cell, seeds) for cell, seeds in work if seeds]
+    at_once = max(1, _BATCH_BYTES // (4 * data.num_nodes * data.num_features))
+    benches: dict[tuple[int, ...], cells.Bench] = {}
+    total = sum(len(seeds) for _, seeds in work)
+    console.print(f"{task} task on {data.name}: {total} trainings to do, config {config_hash(resolved)}")
+    with progress() as bar:
+        line = bar.add_task(f"{data.name} {task}", total=total)
+        for cell, seeds in work:
+            label = f"structure-only:{cell.name}" if cell.structure_only else cell.name
+            bar.update(line, description=f"{data.name} {task} {label} eps {cell.epsilon:g}")
+            for start in range(0, len(seeds), at_once):
+                batch = tuple(seeds[start : start + at_once])
+                if batch not in benches:
+                    benches[batch] = cells.prepare(resolved, batch)
+                rows = compute(cell, benches[batch])
+                results.append(rows, [resolved], _notes(cell, data, rows))
+                bar.advance(line, len(batch))
+
+
+def _notes(cell: Cell, data: cells.datasets.Dataset, rows: list[dict]) -> dict:
+    """For the manifest: what the mechanism promises, in words, and where the data are from."""
+    notes = {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
+    if cell.epsilon not in (0.0, float("inf")) and not cell.structure_only:
+        made = cells.make_mechanism(cell.name, cell.epsilon, data.num_features, cell.k)
+        name = f"{cell.name}, epsilon {cell.epsilon:g}, k {made.k}, d {data.num_features}"
+        notes["guarantees"] = {name: f"{made.value.guarantee()}; protects features, not edges or labels"}
+    return notes
+
+
+def main(config: Config) -> None:
+    """Run the plan."""
+    tasks: tuple[Task, ...] = ("node", "link") if config.task == "both" else (config.task,)
+    results = Results(config.out, NAME)
+    for task in tasks:
+        names = config.datasets or tuple(name for known, name in COMMITTED if known == task)
+        for dataset in names:
+            run_task(config, task, dataset, results, todo=plan(config, task, dataset))
+    console.print(f"rows: {results.csv}; now: python -m experiments report --out {config.out}")
