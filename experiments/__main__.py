@@ -4,25 +4,22 @@ from typing import Annotated
 
 import tyro
 
-from experiments import privge
+from experiments import benchmarks, demo, privge, report
+
+_Command = (
+    Annotated[demo.Config, tyro.conf.subcommand("demo")]
+    | Annotated[privge.Config, tyro.conf.subcommand("privge")]
+    | Annotated[report.Config, tyro.conf.subcommand("report")]
+    | Annotated[benchmarks.Config, tyro.conf.subcommand("benchmarks")]
+)
 
 
 def main() -> None:
     """Parse the command line and run one experiment."""
-    commands = {
-        "privge": (privge.Config, privge.main),
-    }
-    parsed = tyro.extras.subcommand_cli_from_dict({name: _command(c, f) for name, (c, f) in commands.items()})
-    return parsed
-
-
-def _command(config_type: type, function):
-    def command(config) -> None:
-        function(config)
-
-    command.__annotations__["config"] = Annotated[config_type, tyro.conf.arg(name="")]
-    command.__doc__ = config_type.__doc__
-    return command
+    config = tyro.cli(_Command, prog="python -m experiments", description=__doc__)
+    for module in (demo, privge, report, benchmarks):
+        if isinstance(config, module.Config):
+            module.main(config)
 
 
 if __name__ == "__main__":

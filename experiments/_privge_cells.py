@@ -120,8 +120,7 @@ def prepare(settings: Settings, seeds: Sequence[int]) -> Bench:
     else:
         parts = [splits.link_split(key, data.edges, data.num_nodes) for key in split_keys]
         ops = [
-            propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout="segment")
-            for part in parts
+            propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout="segment") for part in parts
         ]
         op = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ops)
         stacked = [np.stack(part) for part in zip(*parts, strict=True)]

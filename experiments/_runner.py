@@ -81,9 +81,7 @@ class Results:
             return pd.DataFrame(columns=list(COLUMNS))
         frame = pd.read_csv(self.csv)
         if tuple(frame.columns) != COLUMNS:
-            raise SystemExit(
-                f"{self.csv} has other columns than this version writes; move it away or use --out"
-            )
+            raise SystemExit(f"{self.csv} has other columns than this version writes; move it away or use --out")
         return frame
 
     def done(self) -> set[tuple[str, ...]]:
@@ -100,7 +98,9 @@ class Results:
             new = [row for row in rows if row_key(row) not in known]
             if new:
                 added = pd.DataFrame(new, columns=list(COLUMNS))
-                _replace(self.csv, (added if frame.empty else pd.concat([frame, added])).to_csv(index=False))
+                write_atomically(
+                    self.csv, (added if frame.empty else pd.concat([frame, added])).to_csv(index=False)
+                )
             self._describe(configs, notes or {})
 
     def _describe(self, configs: Sequence[Any], notes: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ class Results:
             known_notes = manifest.setdefault(key, {})
             known_notes.update(value)
         manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
-        _replace(self.manifest, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        write_atomically(self.manifest, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -130,7 +130,8 @@ class Results:
             yield
 
 
-def _replace(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with open(temporary, "w") as handle:
         handle.write(text)

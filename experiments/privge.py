@@ -25,7 +25,7 @@ from experiments._settings import (
 
 NAME = "privge"
 
-# A batch of seeds holds its embeddings at the same time; on a CPU they are computed one after the other anyway.
+# A batch of seeds holds its embeddings at the same time; a CPU computes them one after the other anyway.
 _BATCH_BYTES = 1 << 30
 
 
@@ -34,8 +34,8 @@ class Config:
     """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
 
     Without further words this is the committed plan: it computes whatever rows of it
-    experiments/results/privge.csv does not have yet. Each row of a mechanism has its structure-only twin: the same mechanism, budget, keys and
-    training on one public default record for all users.
+    experiments/results/privge.csv does not have yet. Each row of a mechanism has its structure-only twin: the
+    same mechanism, budget, keys and training on one public default record for all users.
     """
 
     task: Literal["node", "link", "both"] = "both"
@@ -162,9 +162,7 @@ def compute(cell: Cell, bench: cells.Bench) -> list[dict]:
     return cells.run(bench, made, structure_only=cell.structure_only)
 
 
-def run_task(
-    config: Config, task: Task, dataset: str, results: Results, *, todo: Plan, features: int = 0
-) -> None:
+def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo: Plan, features: int = 0) -> None:
     """Compute what is missing for one task and data set, with a progress bar; a killed run goes on here."""
     resolved = settings(config, task, dataset, todo.epochs, features)
     data = cells.load(dataset, features)

@@ -78,8 +78,6 @@ def threefry(key: Any) -> None:
     """
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
-        raise ValueError(
-            f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}"
-        )
+        raise ValueError(f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}")
     if str(jax.random.key_impl(key)) != "threefry2x32":
         raise ValueError(f"key must be a threefry2x32 key, got {jax.random.key_impl(key)}")

@@ -53,9 +53,7 @@ def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
     repeat = code[1:] == code[:-1]
     if repeat.any():
         first = int(code[1:][repeat][0])
-        raise ValueError(
-            f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice"
-        )
+        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
     both: Any = np.stack([np.concatenate([low, high]), np.concatenate([high, low])])
     senders, receivers = both[:, np.argsort(both[1] * num_nodes + both[0], kind="stable")].astype(np.int32)
     counts: Any = np.array([[num_nodes], [len(senders)]], np.int32)

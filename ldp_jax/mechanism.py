@@ -273,6 +273,11 @@ def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None)
     return _privatize(jax.random.split(key, len(x)), mechanism, x, block)
 
 
+def compiled_privatize(key: PRNGKey, mechanism: Any, x: Any) -> jax.stages.Compiled:
+    """The compiled program of :func:`privatize`, to ask it for its memory or its text."""
+    return _privatize.lower(jax.random.split(key, len(x)), mechanism, x, None).compile()
+
+
 def exp(value: Scalar) -> Any:
     """e^value: a Python float for a number, an array for a tracer or a stack."""
     return math.exp(value) if isinstance(value, (int, float)) else jnp.exp(jnp.asarray(value))

@@ -27,9 +27,7 @@ def accuracy(
     return (right * weight).sum() / jnp.maximum(weight.sum(), 1.0)
 
 
-def f1(
-    scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro"
-) -> Array:
+def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
     """The F1 score of single-label predictions.
 
     Args:

@@ -146,9 +146,7 @@ def _propagate(op: Operator, mechanism: Any, reports: Any, alpha: Array, r: Arra
     return jnp.moveaxis(pieces, 0, 1).reshape(op.num_nodes, -1)[:, :dim]
 
 
-def propagate(
-    op: Operator, mechanism: Any, reports: Any, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
-) -> Array:
+def propagate(op: Operator, mechanism: Any, reports: Any, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
     """Personalized PageRank of the estimates, by blocks of columns: the dense estimates never exist at once.
 
     Args:
@@ -203,18 +201,14 @@ def private_embedding(
     >>> print(str(result.guarantee).splitlines()[0])
     protected: features; NOT protected: edges, labels
     """
-    spent = PipelineGuarantee.of(
-        [mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels"]
-    )
+    spent = PipelineGuarantee.of([mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels"])
     op = graph if isinstance(graph, Operator) else operator(graph)
     reports = perturb(key, x, mechanism)
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
 
 @jax.jit
-def private_embeddings(
-    keys: Any, op: Operator, x: Any, mechanism: Any, alpha: Any, r: Any, tol: Any
-) -> Array:
+def private_embeddings(keys: Any, op: Operator, x: Any, mechanism: Any, alpha: Any, r: Any, tol: Any) -> Array:
     """One private embedding a key, stacked, in one compiled program: for repeated experiments.
 
     Args:
@@ -248,8 +242,8 @@ def non_private_embedding(graph: Any, x: Any, *, alpha: Scalar, r: Scalar, tol: 
     Args:
       graph: the public graph, or its operator.
       x: dense [n, d], taken as it is; or a ``Dataset``, of which a thousand columns are made dense at a time
-        and taken relative to its public default record, so that 0/1 features stay sparse (for r > 0 a constant
-        has the degree profile as its PageRank, which would drown them).
+        and taken relative to its public default record, so that 0/1 features stay sparse (for r > 0 the
+        PageRank of a constant is the degree profile, which would drown them).
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error.

@@ -113,9 +113,7 @@ def _ell(senders: np.ndarray, degree: np.ndarray) -> tuple[tuple[Array, ...], np
 def _average(op: Operator, w: Array) -> Array:
     """D^-1 A w, rows in the layout's own order."""
     if op.layout == "segment":
-        total = jax.ops.segment_sum(
-            w[op.senders], op.receivers, num_segments=op.num_nodes, indices_are_sorted=True
-        )
+        total = jax.ops.segment_sum(w[op.senders], op.receivers, num_segments=op.num_nodes, indices_are_sorted=True)
     else:
         padded = jnp.concatenate([w, jnp.zeros((1, w.shape[1]), w.dtype)])
         total = jnp.concatenate([_table_sum(table, padded) for table in op.tables])
@@ -312,9 +310,7 @@ def _power(
     return jax.lax.fori_loop(0, steps, step, source) * degree**r
 
 
-def ppr_power(
-    graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5, steps: int | None = None
-) -> Array:
+def ppr_power(graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5, steps: int | None = None) -> Array:
     """Personalized PageRank by the power series, as one compiled segment-sum loop.
 
     On a directed graph D counts the edges that end at a node, and P averages over their senders.

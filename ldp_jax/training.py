@@ -174,9 +174,7 @@ def fit(
         )
         now = score({**rest, "params": parameters}, validation)
         better = now > best[0]
-        chosen = jax.tree.map(
-            lambda new, old: jnp.where(better, new, old), {**rest, "params": parameters}, chosen
-        )
+        chosen = jax.tree.map(lambda new, old: jnp.where(better, new, old), {**rest, "params": parameters}, chosen)
         best = (jnp.where(better, now, best[0]), jnp.where(better, number, best[1]))
         # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.
         return (

@@ -49,7 +49,7 @@ def _worst_variance(mechanism: Sampled) -> float:
 def _bernstein(
     rows: Float[np.ndarray, "nodes n"], dim: int, delta: float, variance: float, length: float
 ) -> Float[np.ndarray, " nodes"]:
-    """tau with 2d exp(-tau^2 / (2V + 2 M tau / 3)) = delta, V = variance |Pi_v|_2^2, M = length |Pi_v|_inf."""
+    """tau of 2d exp(-tau^2 / (2V + 2M tau / 3)) = delta, V = variance |Pi_v|_2^2, M = length |Pi_v|_inf."""
     log = np.log(2.0 * dim / delta)
     spread = variance * (rows**2).sum(1)
     third = log * length * rows.max(1) / 3.0
@@ -92,7 +92,8 @@ def theorem2(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
 def theorem3(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     r"""Theorem 3 (Laplace): Bernstein's inequality for sub-exponential noise.
 
-    With :math:`\nu = 2\lambda = 4d/\epsilon`, :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2` where :math:`L = \log(2d/\delta)` is at most
+    With :math:`\nu = 2\lambda = 4d/\epsilon` and :math:`L = \log(2d/\delta)`,
+    :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2` where L is at most
     :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else :math:`\tau = 2 \nu L \|\Pi_v\|_\infty`.
 
     Reference: LDP-GE Theorem 3, eq. 24-28.

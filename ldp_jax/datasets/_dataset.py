@@ -210,9 +210,7 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
         stored = x.tocsr()
         values, size = stored.data, stored.shape[0] * stored.shape[1]
         if len(values) < size and not lower <= 0 <= upper:
-            raise ValueError(
-                f"x of {name} must be in its declared bounds [{lower:g}, {upper:g}], got 0.0 (absent)"
-            )
+            raise ValueError(f"x of {name} must be in its declared bounds [{lower:g}, {upper:g}], got 0.0 (absent)")
     else:
         stored, values = None, np.asarray(x)
     # Against a Python float NumPy compares in the precision of the values: float32(0.3) is within 0.3.
@@ -225,9 +223,7 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
         row = int(np.searchsorted(stored.indptr, first, side="right")) - 1
         where = f"row {row}, column {int(stored.indices[first])}"
     else:
-        where = (
-            "row {}, column {}".format(*divmod(first, values.shape[-1])) if values.ndim == 2 else f"{first}"
-        )
+        where = "row {}, column {}".format(*divmod(first, values.shape[-1])) if values.ndim == 2 else f"{first}"
     wanted = f"in its declared bounds [{lower:g}, {upper:g}]" if np.isfinite(value) else "finite"
     raise ValueError(f"x of {name} must be {wanted}, got {value} at {where}")
 
@@ -251,14 +247,11 @@ def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: st
         if n and (node_graph[0] != 0 or not np.isin(steps, (0, 1)).all()):
             at = 0 if node_graph[0] != 0 else int(np.flatnonzero(~np.isin(steps, (0, 1)))[0]) + 1
             raise ValueError(
-                f"node_graph of {name} must start at 0 and rise by 0 or 1, got {int(node_graph[at])} "
-                f"at node {at}"
+                f"node_graph of {name} must start at 0 and rise by 0 or 1, got {int(node_graph[at])} at node {at}"
             )
         lengths[int(node_graph[-1]) + 1] = "graph"
     if y.ndim not in (1, 2) or not np.issubdtype(y.dtype, np.integer):
-        raise ValueError(
-            f"y of {name} must be integers with one or two axes, got {y.dtype} of shape {y.shape}"
-        )
+        raise ValueError(f"y of {name} must be integers with one or two axes, got {y.dtype} of shape {y.shape}")
     if len(y) not in lengths:
         wanted = " or ".join(f"one row a {unit} ({length})" for length, unit in lengths.items())
         raise ValueError(f"y of {name} must have {wanted}, got shape {y.shape}")

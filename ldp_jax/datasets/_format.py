@@ -45,9 +45,7 @@ def read_arrays(data: bytes, where: str) -> dict[str, np.ndarray]:
         NotImplementedError,
         ValueError,
     ) as error:
-        raise ValueError(
-            f"{where} is no readable .npz of plain arrays (corrupt or truncated?): {error}"
-        ) from error
+        raise ValueError(f"{where} is no readable .npz of plain arrays (corrupt or truncated?): {error}") from error
 
 
 def build(
@@ -138,9 +136,7 @@ def _integers(field: str, array: np.ndarray, dtype: Any) -> np.ndarray:
 
 def _text(field: str, array: np.ndarray) -> str:
     if array.dtype != np.uint8 or array.ndim != 1:
-        raise ValueError(
-            f"{field} must be UTF-8 text as uint8 [bytes], got {array.dtype} of shape {array.shape}"
-        )
+        raise ValueError(f"{field} must be UTF-8 text as uint8 [bytes], got {array.dtype} of shape {array.shape}")
     return array.tobytes().decode("utf-8")
 
 
@@ -177,9 +173,7 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None
     repeat = np.flatnonzero(np.diff(rows * d + x.indices) == 0)
     if len(repeat):
         at = repeat[0]
-        raise ValueError(
-            f"x_indices must name a column once a row, got {x.indices[at]} twice in row {rows[at]}"
-        )
+        raise ValueError(f"x_indices must name a column once a row, got {x.indices[at]} twice in row {rows[at]}")
     return x
 
 

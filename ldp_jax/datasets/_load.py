@@ -35,9 +35,7 @@ def names() -> tuple[str, ...]:
     return tuple(REGISTRY)
 
 
-def load(
-    name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, float | int] | None = None
-) -> Dataset:
+def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, float | int] | None = None) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
     A name is looked up in this order: the data embedded in the package (``debian``); ``<name>.npz`` in the
@@ -74,9 +72,7 @@ def load(
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and path.suffix != ".npz":
         known = ", ".join(REGISTRY)
-        raise ValueError(
-            f"name_or_path must be the path of an .npz file or one of {known}; got {name_or_path!r}"
-        )
+        raise ValueError(f"name_or_path must be the path of an .npz file or one of {known}; got {name_or_path!r}")
     arrays = _format.read_arrays(path.read_bytes(), str(path))
     metadata = {} if "source" in arrays else {"source": str(path)}
     return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata)
@@ -104,9 +100,7 @@ def _load_registered(entry: Entry, bounds: tuple[float | int, float | int] | Non
     return dataset if bounds is None else _checked(entry, _format.to_arrays(dataset), str(cached), bounds)
 
 
-def _from_npz(
-    entry: Entry, data: bytes, where: str, bounds: tuple[float | int, float | int] | None
-) -> Dataset:
+def _from_npz(entry: Entry, data: bytes, where: str, bounds: tuple[float | int, float | int] | None) -> Dataset:
     RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
     return _checked(entry, _format.read_arrays(data, where), where, bounds)
 
@@ -122,9 +116,7 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
     try:
         return _PARSERS[entry.parser](files, **entry.options)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"the public files of {entry.name} ({', '.join(files)}) do not parse: {error}"
-        ) from error
+        raise ValueError(f"the public files of {entry.name} ({', '.join(files)}) do not parse: {error}") from error
 
 
 def _checked(

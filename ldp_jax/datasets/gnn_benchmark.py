@@ -13,9 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ldp_jax.datasets._arrays import csr_arrays, simple_edges
 
-_ARRAYS = tuple(
-    f"{part}_{field}" for part in ("adj", "attr") for field in ("data", "indices", "indptr", "shape")
-)
+_ARRAYS = tuple(f"{part}_{field}" for part in ("adj", "attr") for field in ("data", "indices", "indptr", "shape"))
 
 
 def parse(files: Mapping[str, bytes], *, largest_component: bool) -> dict[str, np.ndarray]:

@@ -113,9 +113,7 @@ def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str
         labels.append(label)
         start += size
     if at != len(numbers):
-        raise ValueError(
-            f"{name} must end after {int(numbers[0])} graphs, got {len(numbers) - at} more numbers"
-        )
+        raise ValueError(f"{name} must end after {int(numbers[0])} graphs, got {len(numbers) - at} more numbers")
     ends = np.concatenate(neighbours) if neighbours else np.zeros(0, np.int64)
     pairs = np.stack([np.repeat(np.arange(start), degrees), ends], 1)
     return _arrays(pairs, np.repeat(np.arange(len(sizes)), sizes), np.array(labels))

@@ -62,9 +62,7 @@ class _Unpickler(pickle.Unpickler):
         try:
             return _ADMITTED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(
-                f"pickle asks for {module}.{name}, which no such file needs"
-            ) from None
+            raise pickle.UnpicklingError(f"pickle asks for {module}.{name}, which no such file needs") from None
 
 
 def unpickle(data: bytes, where: str) -> Any:
@@ -121,9 +119,7 @@ def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
         raise ValueError(f"test.index must name each node once, none below {known}, got {int(test.min())}")
     stacked = scipy.sparse.vstack([allx, tx]).tocoo()
     node_of_row = np.concatenate([np.arange(known), test])
-    x = scipy.sparse.coo_array(
-        (stacked.data, (node_of_row[stacked.row], stacked.col)), shape=(n, allx.shape[1])
-    )
+    x = scipy.sparse.coo_array((stacked.data, (node_of_row[stacked.row], stacked.col)), shape=(n, allx.shape[1]))
     y = np.zeros(n, np.int32)
     y[node_of_row] = np.concatenate([ally, ty]).argmax(1)
     split = np.zeros(n, np.int8)

@@ -173,9 +173,7 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
     if k is not None:
         return k
     if not isinstance(epsilon, (int, float)):
-        raise ValueError(
-            "k must be given when epsilon is traced or a stack: it fixes the shape of the report"
-        )
+        raise ValueError("k must be given when epsilon is traced or a stack: it fixes the shape of the report")
     return max(1, min(dim, int(epsilon / per_coordinate)))
 
 

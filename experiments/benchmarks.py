@@ -1,0 +1,231 @@
+"""How fast, next to what others do: both sides in one run, interleaved; ratios of medians."""
+
+import dataclasses
+import gc
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from experiments import _privge_cells as cells
+from experiments import privge
+from experiments._report import markdown
+from experiments._runner import DEFAULT_OUT, console, describe_environment, progress, write_atomically
+from experiments._settings import COMMITTED, EPSILONS, MECHANISMS
+from ldp_jax import datasets, features, graphs, pipeline, propagation, training
+from ldp_jax import mechanism as mechanisms
+
+NAME = "benchmarks"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Speed and memory of the main job's parts, against dense PyTorch and SciPy in the same run.
+
+    Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
+    """
+
+    only: tuple[Literal["perturb", "ppr", "figure2"], ...] = ("perturb", "ppr", "figure2")
+    """which ones; figure2 takes minutes"""
+    repeats: int = 5
+    """timed runs of each side, after one that is not timed"""
+    out: Path = DEFAULT_OUT
+    """where the CSV goes; rows of benchmarks that are not run stay"""
+
+
+def main(config: Config) -> None:
+    """Run the benchmarks."""
+    config.out.mkdir(parents=True, exist_ok=True)
+    path = config.out / f"{NAME}.csv"
+    run = {"perturb": perturb, "ppr": ppr, "figure2": figure2}
+    rows = [row for name in config.only for row in run[name](config.repeats)]
+    new = pd.DataFrame(rows)
+    if path.exists():
+        old = pd.read_csv(path)
+        new = pd.concat([old[~old.benchmark.isin(config.only)], new])
+    write_atomically(path, new.to_csv(index=False))
+    table = summary(new)
+    write_atomically(config.out / f"{NAME}.md", table + "\n")
+    environment = json.dumps(describe_environment(), indent=1, sort_keys=True)
+    write_atomically(config.out / f"{NAME}.manifest.json", environment + "\n")
+    console.print(table, soft_wrap=True, highlight=False)
+
+
+def summary(rows: pd.DataFrame) -> str:
+    """Medians, and ratios of the reference's to ours."""
+    lines = []
+    for (benchmark, subject), part in rows.groupby(["benchmark", "subject"], sort=False):
+        ours = rows[(rows.benchmark == benchmark) & (rows.subject == "ldp_jax")]
+        ratios = [f"{part[c].median() / ours[c].median():.1f}" for c in ("wall_s", "cpu_s")]
+        same = subject == "ldp_jax"
+        lines.append(
+            [
+                str(benchmark),
+                str(subject),
+                f"{part.wall_s.median():.3f}",
+                f"{part.cpu_s.median():.3f}",
+                "" if same else ratios[0],
+                "" if same else ratios[1],
+                str(part.note.iloc[0]),
+            ]
+        )
+    head = ["benchmark", "side", "wall s", "CPU s", "wall / ours", "CPU / ours", "what"]
+    return f"Medians over runs, on {os.cpu_count()} cores.\n\n" + markdown(head, lines)
+
+
+def _interleaved(
+    benchmark: str, sides: dict[str, tuple[Callable[[], Any], str]], repeats: int
+) -> list[dict[str, Any]]:
+    rows = []
+    with progress() as bar:
+        line = bar.add_task(benchmark, total=(repeats + 1) * len(sides))
+        for repeat in range(-1, repeats):  # the first of each side compiles and is not kept
+            for subject, (function, note) in sides.items():
+                gc.collect()
+                wall, cpu = time.perf_counter(), time.process_time()
+                result = function()
+                jax.block_until_ready(result)
+                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                del result
+                bar.advance(line)
+                if repeat >= 0:
+                    rows.append(
+                        {
+                            "benchmark": benchmark, "subject": subject, "repeat": repeat,
+                            "wall_s": round(wall, 5), "cpu_s": round(cpu, 5), "note": note,
+                        }
+                    )  # fmt: skip
+    return rows
+
+
+def perturb(repeats: int) -> list[dict[str, Any]]:
+    """HDS on a [22 470 x 4 714] matrix, k = 50, eps = 1: ours and a dense PyTorch version of Algorithm 2."""
+    n, d, k, epsilon = 22_470, 4_714, 50, 1.0
+    x = np.random.default_rng(0).random((n, d), dtype=np.float32) * 2 - 1
+    made = features.HDS(epsilon, d, k)
+    on_device = jnp.asarray(x)
+    key = jax.random.key(0)
+    memory = mechanisms.compiled_privatize(key, made, on_device).memory_analysis()
+    used = (memory.temp_size_in_bytes + memory.output_size_in_bytes) / x.nbytes
+    sides: dict[str, tuple[Callable[[], Any], str]] = {
+        "ldp_jax": (
+            lambda: mechanisms.privatize(key, made, on_device),
+            f"sparse reports; temporaries and output are {used:.3f} of the input",
+        )
+    }
+    if importlib.util.find_spec("torch") is None:
+        console.print("perturb: torch is not installed (pip install torch): no dense side to compare with")
+    else:
+        sides["dense torch"] = (_dense_torch(x, epsilon, k, float(made.inner.b)), "every entry, then a mask")
+    return _interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
+
+
+def _dense_torch(x: np.ndarray, epsilon: float, k: int, b: float) -> Callable[[], Any]:
+    """Algorithms 1 and 2 on a whole matrix, as one writes them with dense tensors."""
+    import torch  # pyrefly: ignore[missing-import]
+
+    records = torch.from_numpy(x)
+    share = float(np.exp(epsilon / k))
+
+    def run() -> Any:
+        with torch.no_grad():
+            near = torch.rand_like(records) < b * share / (b * share + 1)
+            inside = records - b + 2 * b * torch.rand_like(records)
+            outside = torch.rand_like(records) * 2 - 1 - b  # the two outer pieces have total length 2
+            outside = torch.where(outside < records - b, outside, outside + 2 * b)
+            reports = torch.where(near, inside, outside)
+            chosen = torch.rand_like(records).topk(k, dim=1).indices
+            mask = torch.zeros_like(records).scatter_(1, chosen, 1.0)
+            return reports.mul_(mask).numpy()
+
+    return run
+
+
+def _social_graph() -> tuple[str, Any]:
+    try:
+        return "facebook_pages", datasets.load("facebook_pages").graph
+    except datasets.DataUnavailableError:
+        data = datasets.synthetic(
+            jax.random.key(0),
+            num_nodes=22_470,
+            num_classes=4,
+            num_features=4,
+            mean_degree=15.2,
+            homophily=0.8,
+        )
+        return "synthetic, of the size of facebook_pages", data.graph
+
+
+def ppr(repeats: int) -> list[dict[str, Any]]:
+    """Chebyshev on the padded gather, and SciPy's CSR power iteration to the same error."""
+    name, graph = _social_graph()
+    n, alpha, r, columns = graphs.num_nodes(graph), 0.1, 0.1, 256
+    x = np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    degree = np.maximum(np.bincount(receivers, minlength=n), 1.0)
+    weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
+    step = scipy.sparse.csr_array((weight.astype(np.float32), (receivers, senders)), shape=(n, n))
+
+    def power(count: int, matrix: Any = step, start: Any = x) -> np.ndarray:
+        source = alpha * start
+        z = source
+        for _ in range(count):
+            z = matrix @ z + source
+        return z
+
+    exact_step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(n, n))
+    exact = power(250, exact_step, x.astype(np.float64))
+
+    def error(z: Any) -> float:
+        return float(np.linalg.norm(np.asarray(z) - exact) / np.linalg.norm(exact))
+
+    op, on_device = propagation.operator(graph), jnp.asarray(x)
+    ours = error(propagation.ppr(op, on_device, alpha, r, 1e-5))
+    z, count = alpha * x, 0
+    while error(z) > ours:
+        z, count = step @ z + alpha * x, count + 1
+    sides: dict[str, tuple[Callable[[], Any], str]] = {
+        "ldp_jax": (lambda: propagation.ppr(op, on_device, alpha, r, 1e-5), f"{name}; error {ours:.1e}"),
+        "scipy CSR power": (lambda: power(count), f"{count} products to the same error, one thread"),
+    }
+    return _interleaved("ppr, 256 columns, alpha 0.1, r 0.1, tol 1e-5", sides, repeats)
+
+
+def figure2(_: int) -> list[dict[str, Any]]:
+    """The whole of Figure 2 on Cora from a cold start: 490 trainings of 100 epochs."""
+    plan = COMMITTED[("node", "cora")]
+    resolved = privge.settings(privge.Config(), "node", "cora", plan.epochs)
+    seeds = range(10)
+    trainings = 0
+    jax.clear_caches()
+    wall, cpu = time.perf_counter(), time.process_time()
+    bench = cells.prepare(resolved, seeds)
+    work = [(name, epsilon, twin) for epsilon in EPSILONS for name in MECHANISMS for twin in (False, True)]
+    with progress() as bar:
+        line = bar.add_task("figure 2 on Cora", total=len(work) + 1)
+        trainings += len(cells.run(bench, None))
+        bar.advance(line)
+        for name, epsilon, twin in work:
+            made = cells.make_mechanism(name, epsilon, bench.data.num_features, cells.published_k("cora", "node"))
+            trainings += len(cells.run(bench, made, structure_only=twin))
+            bar.advance(line)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    programs = (training.fit_many._cache_size(), pipeline.private_embeddings._cache_size())
+    note = (
+        f"{trainings} trainings in {wall / 60:.1f} min, compilation included; {programs[0]} training program, "
+        f"{programs[1]} embedding programs (one a mechanism and k)"
+    )
+    row = {
+        "benchmark": "Figure 2 on Cora", "subject": "ldp_jax", "repeat": 0, "wall_s": round(wall, 2),
+        "cpu_s": round(cpu, 2), "note": note,
+    }  # fmt: skip
+    return [row]
