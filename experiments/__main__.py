@@ -17,9 +17,15 @@ _Command = (
 def main() -> None:
     """Parse the command line and run one experiment."""
     config = tyro.cli(_Command, prog="python -m experiments", description=__doc__)
-    for module in (demo, privge, report, benchmarks):
-        if isinstance(config, module.Config):
-            module.main(config)
+    match config:
+        case demo.Config():
+            demo.main(config)
+        case privge.Config():
+            privge.main(config)
+        case report.Config():
+            report.main(config)
+        case benchmarks.Config():
+            benchmarks.main(config)
 
 
 if __name__ == "__main__":

@@ -131,7 +131,8 @@ def prepare(settings: Settings, seeds: Sequence[int]) -> Bench:
     else:
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
     x = _dense(settings.dataset, settings.features)
-    return Bench(settings, data, tuple(seeds), x, op, *examples, noise_keys, fit_keys, model)
+    train, validation, test = examples
+    return Bench(settings, data, tuple(seeds), x, op, train, validation, test, noise_keys, fit_keys, model)
 
 
 @jax.jit

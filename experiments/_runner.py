@@ -41,7 +41,7 @@ DEFAULT_OUT = Path(__file__).parent / "results"
 
 console = Console()
 
-Row = Mapping[str, Any]
+Row = Mapping[Any, Any]
 
 
 def config_hash(config: Any) -> str:

@@ -114,7 +114,7 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
     made = features.HDS(epsilon, d, k)
     on_device = jnp.asarray(x)
     key = jax.random.key(0)
-    memory = mechanisms.compiled_privatize(key, made, on_device).memory_analysis()
+    memory: Any = mechanisms.compiled_privatize(key, made, on_device).memory_analysis()
     used = (memory.temp_size_in_bytes + memory.output_size_in_bytes) / x.nbytes
     sides: dict[str, tuple[Callable[[], Any], str]] = {
         "ldp_jax": (
@@ -125,7 +125,10 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
     if importlib.util.find_spec("torch") is None:
         console.print("perturb: torch is not installed (pip install torch): no dense side to compare with")
     else:
-        sides["dense torch"] = (_dense_torch(x, epsilon, k, float(made.inner.b)), "every entry, then a mask")
+        sides["dense torch"] = (
+            _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b)),
+            "every entry, then a mask",
+        )
     return _interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
 
 
@@ -219,7 +222,8 @@ def figure2(_: int) -> list[dict[str, Any]]:
             trainings += len(cells.run(bench, made, structure_only=twin))
             bar.advance(line)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    programs = (training.fit_many._cache_size(), pipeline.private_embeddings._cache_size())
+    compiled: tuple[Any, Any] = (training.fit_many, pipeline.private_embeddings)
+    programs = [function._cache_size() for function in compiled]
     note = (
         f"{trainings} trainings in {wall / 60:.1f} min, compilation included; {programs[0]} training program, "
         f"{programs[1]} embedding programs (one a mechanism and k)"

@@ -112,14 +112,14 @@ def settings(config: Config, task: Task, dataset: str, epochs: int, features: in
     )
 
 
-def cells_of(config: Config, task: Task, dataset: str, todo: Plan) -> list[Cell]:
+def cells_of(config: Config, task: Task, dataset: str, todo: Plan, dim: int) -> list[Cell]:
     """Baselines first, then every mechanism and budget, each followed by its structure-only twin."""
     listed = [Cell("non-private", float("inf"), 0, False)]
     if task == "node":
         listed.append(Cell("label-propagation", 0.0, 0, False))
     sweep: list[tuple[str, float, int]] = []
     if not config.ks:
-        k = cells.published_k(dataset, task)
+        k = min(dim, cells.published_k(dataset, task))
         sweep += [(name, epsilon, k) for epsilon in todo.epsilons for name in config.mechanisms]
     if "hds" in config.mechanisms:
         sweep += [("hds", epsilon, k) for k in todo.ks for epsilon in todo.k_epsilons]
@@ -168,7 +168,7 @@ def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo
     data = cells.load(dataset, features)
     if data.num_features == 0:
         raise SystemExit(f"{dataset} has no features: there is nothing private to perturb")
-    listed = cells_of(config, task, dataset, todo)
+    listed = cells_of(config, task, dataset, todo, data.num_features)
     work = [(cell, missing(cell, resolved, data.num_features, range(todo.seeds), results)) for cell in listed]
     work = [(cell, seeds) for cell, seeds in work if seeds]
     at_once = max(1, _BATCH_BYTES // (4 * data.num_nodes * data.num_features))
@@ -191,7 +191,9 @@ def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo
 
 def _notes(cell: Cell, data: cells.datasets.Dataset, rows: list[dict]) -> dict:
     """For the manifest: what the mechanism promises, in words, and where the data are from."""
-    notes = {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
+    notes: dict[str, dict] = {
+        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+    }
     if cell.epsilon not in (0.0, float("inf")) and not cell.structure_only:
         made = cells.make_mechanism(cell.name, cell.epsilon, data.num_features, cell.k)
         name = f"{cell.name}, epsilon {cell.epsilon:g}, k {made.k}, d {data.num_features}"

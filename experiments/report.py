@@ -28,6 +28,7 @@ from experiments._report import (
 )
 from experiments._runner import DEFAULT_OUT, Results, console
 from experiments._settings import COMMITTED, KS
+from experiments._settings import PUBLISHED as PUBLISHED_SETTINGS
 from ldp_jax import features, mechanism, utility
 
 
@@ -49,7 +50,7 @@ def main(config: Config) -> None:
     if frame.empty:
         console.print(f"{results.csv} has no rows yet: run python -m experiments privge")
     else:
-        chosen_k = {f"{d} {t}": cells.published_k(d, t) for t, d in _pairs(frame)}
+        chosen_k = {f"{d} {t}": cells.published_k(d, t) for t, d in _pairs(frame) if d in PUBLISHED_SETTINGS}
         summaries = summarise(frame, chosen_k)
         sections.append(_verdict(summaries))
         for task, title, stem in (

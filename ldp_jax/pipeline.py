@@ -62,6 +62,10 @@ class Columns(Protocol):
 class HasColumns(Protocol):
     """A vector mechanism whose estimate can be had a few columns at a time."""
 
+    def domain(self) -> Box:
+        """[-1, 1]^d."""
+        ...
+
     def estimate_columns(self, y: Any, start: Any, width: int) -> Array:
         """The estimate of coordinates [start, start + width)."""
         ...

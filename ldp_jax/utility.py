@@ -150,8 +150,11 @@ def error_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     >>> bool(multibit < laplace)
     True
     """
-    theorem = {SquareWave: theorem2, Laplace: theorem3}.get(type(mechanism.inner), theorem4)
-    return theorem(mechanism, rows, delta)
+    if isinstance(mechanism.inner, SquareWave):
+        return theorem2(mechanism, rows, delta)
+    if isinstance(mechanism.inner, Laplace):
+        return theorem3(mechanism, rows, delta)
+    return theorem4(mechanism, rows, delta)
 
 
 def worst_case(moment: Shaped[np.ndarray, " points"] | Any) -> float:

@@ -57,9 +57,7 @@ def test_bounds_are_declared_in_the_file_or_by_argument_or_refused(write):
         ValueError, match=r"mine.npz: x of mine must be in .*\[0, 0.5\], got 1.0 at row 0, column 1"
     ):
         datasets.load(path, bounds=(0, 0.5))
-    with pytest.raises(
-        ValueError, match=r"bounds of mine must be finite with lower < upper, got \(1.0, 0.0\)"
-    ):
+    with pytest.raises(ValueError, match=r"bounds of mine must be finite with lower < upper, got \(1.0, 0.0\)"):
         datasets.load(path, bounds=(1, 0))
 
 
@@ -137,9 +135,7 @@ def test_corrupt_and_truncated_files_are_refused_by_name(write, tmp_path):
 def test_object_arrays_are_never_unpickled(tmp_path):
     path = tmp_path / "objects.npz"
     np.savez(path, edges=np.array([[0, 1]]), y=np.array([{}, None], object))
-    with pytest.raises(
-        ValueError, match="objects.npz is no readable .npz of plain arrays.*allow_pickle=False"
-    ):
+    with pytest.raises(ValueError, match="objects.npz is no readable .npz of plain arrays.*allow_pickle=False"):
         datasets.load(path)
 
 

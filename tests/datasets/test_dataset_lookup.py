@@ -85,9 +85,7 @@ def test_no_network_and_no_file_is_one_error_with_name_variable_and_address(monk
 
 
 def test_a_set_without_a_loader_names_its_source():
-    with pytest.raises(
-        FileNotFoundError, match="'karate_club'.*LDP_JAX_DATA.*https://github.com/EdisonLeeeee"
-    ):
+    with pytest.raises(FileNotFoundError, match="'karate_club'.*LDP_JAX_DATA.*https://github.com/EdisonLeeeee"):
         datasets.load("karate_club")
 
 
@@ -156,9 +154,7 @@ def test_a_damaged_parsed_cache_is_refused_by_name(register, serve, cache):
     datasets.load("tiny")
     path = cache / "parsed" / "v1" / "tiny.npz"
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(
-        ValueError, match="tiny.npz is no readable .npz.*delete the file to have it made again"
-    ):
+    with pytest.raises(ValueError, match="tiny.npz is no readable .npz.*delete the file to have it made again"):
         datasets.load("tiny")
 
 
@@ -192,9 +188,7 @@ def test_public_files_that_do_not_parse_are_refused_by_name(register, serve):
     files = {**_FILES, "tiny.json": b'{"0": [7]}'}
     register(tiny(raw=tuple(RawFile(_URL + name) for name in files)))
     serve({_URL + name: data for name, data in files.items()})
-    with pytest.raises(
-        ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\), got 7"
-    ):
+    with pytest.raises(ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\), got 7"):
         datasets.load("tiny")
 
 

@@ -74,9 +74,7 @@ def test_edges_are_relations_of_every_kind_and_alternative():
 
 
 def test_companion_packages_and_other_sections_are_left_out():
-    companions = [
-        stanza(f"a-{end}", Depends="a") for end in ("doc", "dbg", "dbgsym", "data", "common", "dev")
-    ]
+    companions = [stanza(f"a-{end}", Depends="a") for end in ("doc", "dbg", "dbgsym", "data", "common", "dev")]
     arrays = build_debian.arrays_of(
         dump(stanza("a", Depends="b"), stanza("b"), stanza("x", "python", Depends="a"), *companions), "test"
     )

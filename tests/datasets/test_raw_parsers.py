@@ -179,9 +179,7 @@ def test_musae_refuses_what_does_not_fit():
 def test_feather_keeps_the_largest_classes():
     files = {
         "lastfm_asia_edges.csv": b"node_1,node_2\n0,1\n1,2\n2,4\n4,0\n3,4\n",
-        "lastfm_asia_features.json": json.dumps(
-            {"0": [2], "1": [0, 1], "2": [], "3": [1], "4": [0]}
-        ).encode(),
+        "lastfm_asia_features.json": json.dumps({"0": [2], "1": [0, 1], "2": [], "3": [1], "4": [0]}).encode(),
         "lastfm_asia_target.csv": b"id,target\n0,3\n1,1\n2,3\n3,0\n4,1\n",
     }
     data = _format.build("t", feather.parse(files, num_features=3, keep_classes=2), "t", bounds=(0, 1))

@@ -57,9 +57,7 @@ def test_topicality_says_how_much_the_words_tell():
         return float((data.x.indices % 4 == data.y[nodes]).mean()), len(nodes)
 
     own, words = share_of_own_words(draw(topicality=0.0))
-    assert abs(own - 0.25) <= _SIGMAS * np.sqrt(
-        0.25 * 0.75 / words
-    )  # about 22 000 words: off by 0.02 is seen
+    assert abs(own - 0.25) <= _SIGMAS * np.sqrt(0.25 * 0.75 / words)  # about 22 000 words: off by 0.02 is seen
     assert share_of_own_words(draw(topicality=1.0))[0] == 1.0
     assert 0.4 < share_of_own_words(draw(topicality=0.5))[0] < 0.8
 
