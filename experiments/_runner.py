@@ -103,6 +103,10 @@ class Results:
                 )
             self._describe(configs, notes or {})
 
+    def describe(self) -> dict[str, Any]:
+        """The manifest: configurations, environments, guarantees, sources of data."""
+        return json.loads(self.manifest.read_text())
+
     def _describe(self, configs: Sequence[Any], notes: Mapping[str, Any]) -> None:
         manifest = json.loads(self.manifest.read_text()) if self.manifest.exists() else {}
         known = manifest.setdefault("configs", {})

@@ -27,7 +27,7 @@ from experiments._report import (
     summarise,
 )
 from experiments._runner import DEFAULT_OUT, Results, console
-from experiments._settings import COMMITTED, KS
+from experiments._settings import KS
 from experiments._settings import PUBLISHED as PUBLISHED_SETTINGS
 from ldp_jax import features, mechanism, utility
 
@@ -52,6 +52,7 @@ def main(config: Config) -> None:
     else:
         chosen_k = {f"{d} {t}": cells.published_k(d, t) for t, d in _pairs(frame) if d in PUBLISHED_SETTINGS}
         summaries = summarise(frame, chosen_k)
+        configs = results.describe()["configs"]
         sections.append(_verdict(summaries))
         for task, title, stem in (
             ("node", "Node classification (Figure 2)", "figure2_node"),
@@ -61,7 +62,7 @@ def main(config: Config) -> None:
             if of_task:
                 _save_panels(of_task, config.out / f"{stem}.png")
                 sections.append(f"## {title}\n\n![{title}]({stem}.png)")
-                sections += [_table(summary) for summary in of_task]
+                sections += [_table(summary, configs) for summary in of_task]
         sections.append(_gaps(summaries))
         for task, stem, title in (
             ("node", "figure3_k_node", "Figure 3"),
@@ -109,7 +110,19 @@ def _percent(summary: Summary, name: str, epsilon: float) -> str:
     return f"{value:.1f}" if value is not None else ""
 
 
-def _table(summary: Summary) -> str:
+def _described(settings: dict) -> str:
+    """What distinguishes a configuration, in a line."""
+    words = [f"{settings['epochs']} epochs", f"batch {settings['batch_size']}"]
+    if settings["head"] == "mlp":
+        words.append(f"MLP with {settings['layers']} layers of {settings['hidden']}")
+    else:
+        words.append("logistic regression")
+    words.append(f"alpha {settings['alpha']:g}, r {settings['r']:g}")
+    words.append("standardised" if settings["standardize"] else "NOT standardised (the paper's)")
+    return ", ".join(words)
+
+
+def _table(summary: Summary, configs: dict) -> str:
     rows = []
     for line in summary.lines:
         private = line.twin is not None
@@ -126,12 +139,11 @@ def _table(summary: Summary) -> str:
             ]
         )
     headers = ["mechanism", "eps", "k", "paper", "ours", "structure-only", "gain", "over best"]
-    plan = COMMITTED.get((summary.task, summary.dataset))
-    epochs = f", {plan.epochs} epochs" if plan is not None else ""
+    what = _described(configs[summary.config])
     best = f" Best structure-only row: {name_of(summary.best)}." if summary.best is not None else ""
     return (
         f"### {summary.dataset}, {summary.task} task\n\n"
-        f"{summary.metric} in %, {summary.seeds} seeds{epochs}, config `{summary.config}`.{best}\n\n"
+        f"{summary.metric} in %, {summary.seeds} seeds; {what}; config `{summary.config}`.{best}\n\n"
         + markdown(headers, rows)
     )
 

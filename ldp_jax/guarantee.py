@@ -107,9 +107,23 @@ class Guarantee:
         delta = f", delta {self.delta:.3g}" if self.delta else ""
         reason = f": {self.reason}" if self.reason else ""
         return (
-            f"epsilon {self.epsilon:.6g}{delta} per {self.unit} "
+            f"epsilon {_rounded_up(self.epsilon)}{delta} per {self.unit} "
             f"({self.adjacency}; {self.arithmetic} arithmetic; {self.status}{reason})"
         )
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Six significant digits, never below the number: what is printed must hold.
+
+    >>> _rounded_up(0.1), _rounded_up(1.00000149), _rounded_up(3 * (1.1 / 3))
+    ('0.1', '1.00001', '1.1')
+    """
+    if epsilon == 0 or math.isinf(epsilon):
+        return f"{epsilon:g}"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 5)
+    nearest = round(epsilon / unit)  # kept where only float64 rounding is in the way
+    digits = nearest if abs(epsilon / unit - nearest) < 1e-6 else math.ceil(epsilon / unit)
+    return f"{digits * unit:.6g}"
 
 
 @dataclasses.dataclass(frozen=True)

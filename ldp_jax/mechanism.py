@@ -211,6 +211,12 @@ def largest(epsilon: Scalar) -> float:
     return float(np.max(np.asarray(epsilon)))
 
 
+def check_budget(mechanism: Any) -> None:
+    """Check concrete parameters once more: ``vmap(Mechanism)`` and ``tree.map`` build without the constructor."""
+    if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(mechanism)):
+        mechanism.guarantee()
+
+
 def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Array:
     """log p(y | x) - log p(y | x_other): what one report tells about which record it came from.
 
@@ -268,7 +274,7 @@ def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None)
     ((5, 2), (5, 2))
     """
     _validate.threefry(key)
-    mechanism.guarantee()
+    check_budget(mechanism)
     x = jnp.asarray(x)
     return _privatize(jax.random.split(key, len(x)), mechanism, x, block)
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ldp_jax import _validate
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.mechanism import Box, _privatize
+from ldp_jax.mechanism import Box, _privatize, check_budget
 from ldp_jax.propagation import Operator as Operator
 from ldp_jax.propagation import block_width, operator, ppr
 from ldp_jax.types import Array, PRNGKey, Scalar
@@ -114,7 +114,7 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
         another dimension than d.
     """
     _validate.threefry(key)
-    mechanism.guarantee()
+    check_budget(mechanism)
     lazy = isinstance(x, Rows)
     n, d = (x.num_nodes, x.num_features) if lazy else np.shape(x)
     domain = mechanism.domain()

@@ -216,16 +216,15 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
     return _solve(op, x, alpha, r, chebyshev_steps(alpha, tol))
 
 
-def _as_operator(op_or_graph: Any) -> Operator:
+def _as_operator(op_or_graph: Any, num_nodes: int | None = None) -> Operator:
+    """An operator as it is, a concrete graph checked and laid out, a traced one as ``segment`` and unchecked."""
     if isinstance(op_or_graph, Operator):
         return op_or_graph
     if _validate.concrete(op_or_graph.senders):
         return operator(op_or_graph)
-    n = op_or_graph.n_node.shape[0]
-    raise ValueError(
-        "a traced graph does not tell how many nodes it has: build the operator outside, or pass "
-        f"traced_operator(graph, num_nodes) (the graph is a batch of {n})"
-    )
+    if num_nodes is None:
+        raise ValueError("a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)")
+    return traced_operator(op_or_graph, num_nodes)
 
 
 def traced_operator(graph: Graph, num_nodes: int) -> Operator:
@@ -258,7 +257,8 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
     One compiled program for every alpha, r and tol: all are traced, and so is the number of products.
 
     Args:
-      op_or_graph: an :class:`Operator`, or a concrete graph to build one from.
+      op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
+        must be symmetric and sorted by receiver.
       x: [n] or [n, c] float.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
@@ -281,8 +281,8 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
     """
     _check(alpha, r)
     _validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
-    op = _as_operator(op_or_graph)
     columns, flat = _as_columns(x)
+    op = _as_operator(op_or_graph, columns.shape[0])
     if columns.shape[0] != op.num_nodes:
         raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got shape {jnp.shape(x)}")
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))

@@ -57,9 +57,7 @@ def test_constants_are_those_of_the_proofs():
     np.testing.assert_allclose(
         utility.theorem3(laplace, flat, delta).total, 4 * d / epsilon * np.sqrt(2 * log * 1e-3), rtol=1e-6
     )
-    np.testing.assert_allclose(
-        utility.theorem3(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6
-    )
+    np.testing.assert_allclose(utility.theorem3(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6)
     hds = HDS(epsilon, d, 5)
     bound = utility.theorem2(hds, peaked, delta)
     tau, b = bound.deviation[0], float(hds.inner.b)
