@@ -22,6 +22,7 @@ _MODULES = (
     "training",
     "types",
     "utility",
+    "verification",
 )
 
 __all__ = ["__version__", *_MODULES]  # pyrefly: ignore[bad-dunder-all]

@@ -1,0 +1,111 @@
+"""The exact rung: it finds the claimed epsilon to the last digits, and more than that in a broken twin."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax._pytree import mechanism
+from ldp_jax.features import (
+    HDS,
+    Duchi,
+    GeneralPiecewise,
+    Laplace,
+    LaplaceVector,
+    MultiBit,
+    MultiPiecewise,
+    Piecewise,
+    SquareWave,
+)
+from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.types import Scalar
+from ldp_jax.verification import privacy_loss_supremum
+
+MAKE = {
+    "laplace": Laplace,
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "piecewise t=3": lambda epsilon: GeneralPiecewise(epsilon, 3.0),
+    "square wave": SquareWave,
+    "hds": lambda epsilon: HDS(epsilon, 50, 7),
+    "multibit": lambda epsilon: MultiBit(epsilon, 50),
+    "multipiecewise": lambda epsilon: MultiPiecewise(epsilon, 50),
+    "laplace vector": lambda epsilon: LaplaceVector(epsilon, 50),
+}
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("name", MAKE)
+def test_claims_hold_and_are_tight(name, epsilon):
+    """Detects a claim that is off by one part in 1e9, on either side."""
+    made = MAKE[name](epsilon)
+    found = privacy_loss_supremum(made)
+    assert found.epsilon == pytest.approx(made.guarantee().epsilon, rel=1e-9)
+    assert found.searched <= found.epsilon * (1 + 1e-9)
+
+
+@mechanism
+class _Overspending(Numeric):
+    """Duchi's law at a budget that is 5 % above the claimed one."""
+
+    epsilon: Scalar
+
+    def _true(self):
+        return Duchi(jnp.asarray(self.epsilon) * 1.05)
+
+    def from_uniform(self, u, x):
+        return self._true().from_uniform(u, x)
+
+    def log_density(self, y, x):
+        return self._true().log_density(y, x)
+
+    def codomain(self):
+        return Duchi(1.0).codomain()
+
+    def estimate(self, y):
+        return jnp.asarray(y)
+
+    def mean(self, x):
+        return clip(x)
+
+    def variance(self, x):
+        return clip(x)
+
+    def _proof(self):
+        return "none: the budget is overspent"
+
+
+@mechanism
+class _Unclipped(_Overspending):
+    """The square wave cut to [-1, 1]: what one record can report, another cannot always."""
+
+    def log_density(self, y, x):
+        y = jnp.asarray(y)
+        inside = jnp.abs(y - clip(x)) <= 0.5
+        return jnp.where(inside, 0.0, -jnp.inf)
+
+    def from_uniform(self, u, x):
+        return clip(x) - 0.5 + jnp.asarray(u)
+
+    def codomain(self):
+        return Interval(-1.5, 1.5, lambda x: clip(x) + jnp.array([-0.5, 0.5]))
+
+
+def test_broken_twins_are_found():
+    assert privacy_loss_supremum(_Overspending(1.0)).epsilon == pytest.approx(1.05)
+    assert privacy_loss_supremum(_Unclipped(1.0)).epsilon == math.inf
+
+
+def test_a_witness_attains_the_supremum():
+    found = privacy_loss_supremum(Piecewise(2.0))
+    with jax.enable_x64(True):
+        made = Piecewise(2.0)
+        loss = made.log_density(found.y, found.x) - made.log_density(found.y, found.x_other)
+    assert float(loss) == pytest.approx(found.epsilon)
+
+
+def test_a_stack_is_refused():
+    with pytest.raises(ValueError, match="one concrete number"):
+        privacy_loss_supremum(Laplace(np.array([1.0, 2.0])))
