@@ -42,8 +42,8 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over records x, x' and reports y.
 
     Reports that are impossible under every record are skipped; one that is possible under some records alone makes
-    the supremum infinite. For :class:`Sampled` the choice of coordinates is independent of the record and the values
-    are independent given it, so the supremum is k times the inner one; the witness is the inner mechanism's.
+    the supremum infinite. For :class:`Sampled` the choice of coordinates is independent of the record and the
+    values are independent given it, so the supremum is k times the inner one; the witness is the inner mechanism's.
 
     Args:
       mechanism: with a density, on numbers in [-1, 1], or a :class:`Sampled` of such; epsilon one number.
