@@ -1,0 +1,85 @@
+"""Broken twins: mechanisms that promise what they do not keep, each in a way that has happened.
+
+They are here to test the tests: every twin must be rejected by the check that is there for its defect.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ldp_jax._pytree import mechanism
+from ldp_jax.features import Duchi, Laplace, Sampled, SparseReport, SquareWave
+from ldp_jax.features.sampled import _subset
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import clip, uniform
+
+
+@mechanism
+class Overspent(SquareWave):
+    """Runs at an epsilon 5 % larger than the one it claims; sampler and density agree."""
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon / 1.05)
+
+
+@mechanism
+class HonestDensityOnly(SquareWave):
+    """The density is that of epsilon, the draws are those of 1.05 epsilon."""
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        return SquareWave(1.05 * self.epsilon).from_uniform(u, x)
+
+
+@mechanism
+class SwappedBranch(Duchi):
+    """The probability of the flip is used for the keep."""
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        return -super().from_uniform(u, x)
+
+
+@mechanism
+class ReusedKey(Sampled):
+    """One key draws the coordinates and the values."""
+
+    def privatize(self, key: Any, x: Any) -> SparseReport:
+        indices = _subset(key, self.dim, self.k)
+        return SparseReport(indices, self.inner.from_uniform(uniform(key, (self.k,)), jnp.asarray(x)[indices]))
+
+
+@mechanism
+class Unclipped(Laplace):
+    """Adds noise for records in [-1, 1] to whatever it is given."""
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        return jnp.asarray(x) + super().from_uniform(u, 0.0)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return super().log_density(jnp.asarray(y) - x, 0.0)
+
+
+@mechanism
+class ReleasedSquareWave(SquareWave):
+    """PrivGE's released sampler: the left branch is written over the record, and the others start from there.
+
+    Written as a program on arrays in place, ``x[left] = ...`` and then ``x + ...`` for the rest; what a report
+    between -1 - b and x - b would be for the record is impossible for it.
+    """
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        x, b, be = clip(x), self.b, self._be
+        branch_key, place_key = jax.random.split(key)
+        branch, place = uniform(branch_key), uniform(place_key)
+        left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)
+        x = -1 - b + place * (x + 1)  # meant for the left branch alone
+        in_middle = clip(x - b + 2 * b * place, -1 - b, 1 + b)
+        in_right = x + b + place * jnp.maximum(1 - x, 0)
+        return jnp.where(branch < left, x, jnp.where(branch < left + middle, in_middle, in_right))
+
+
+def data_fitted(keys: Any, xs: Any, epsilon: float = 1.0) -> Any:
+    """Scales the records to [-1, 1] with their own minimum and maximum, which are private."""
+    low, high = jnp.min(xs), jnp.max(xs)
+    m = Laplace(epsilon)
+    return jax.vmap(m.privatize)(keys, 2 * (xs - low) / (high - low) - 1)
