@@ -76,15 +76,25 @@ class Bench:
 def fingerprint(data: datasets.Dataset) -> str:
     """Short sha256 of a data set's arrays."""
     digest = hashlib.sha256()
-    for array in (data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
+    bounds = np.array([data.lower, data.upper], np.float64)
+    for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:10]
+
+
+_BOUNDS: dict[str, tuple[float, float]] = {}
+
+
+def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
+    """Public bounds for files that declare none; before they are loaded."""
+    _BOUNDS.update({name: bounds for name in names})
+    load.cache_clear()
 
 
 @lru_cache(maxsize=4)
 def load(name: str, features_kept: int = 0) -> datasets.Dataset:
     """A data set, with its most frequent features only where a number is given."""
-    data = datasets.load(name)
+    data = datasets.load(name, bounds=_BOUNDS.get(name))
     return data.top_features(features_kept) if features_kept else data
 
 
@@ -152,6 +162,7 @@ def run(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = Fal
     """
     start = time.perf_counter()
     settings = bench.settings
+    # The keys are cloned: one seed's cells share them on purpose, so that their rows can be paired.
     numbers = [jnp.float32(v) for v in (settings.alpha, settings.r, settings.tol)]
     if mechanism is None:
         # Features relative to the public default record: 0/1 features stay sparse, and what is propagated is
@@ -160,11 +171,11 @@ def run(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = Fal
         z = _non_private(bench.op, features_alone, *numbers, runs=len(bench.seeds))
     else:
         x = jnp.full_like(bench.x, bench.data.default_record()) if structure_only else bench.x
-        z = pipeline.private_embeddings(bench.noise_keys, bench.op, x, mechanism.value, *numbers)
+        z = pipeline.private_embeddings(jax.random.clone(bench.noise_keys), bench.op, x, mechanism.value, *numbers)
     if settings.standardize:
         z = _standardize(z)
     fitted = training.fit_many(
-        bench.fit_keys,
+        jax.random.clone(bench.fit_keys),
         bench.model,
         bench.objective,
         z,

@@ -127,7 +127,7 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
     else:
         sides["dense torch"] = (
             _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b)),
-            "every entry, then a mask",
+            "our own dense version of the algorithm: every entry, then a mask",
         )
     return _interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
 
@@ -222,7 +222,7 @@ def figure2(_: int) -> list[dict[str, Any]]:
             trainings += len(cells.run(bench, made, structure_only=twin))
             bar.advance(line)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    compiled: tuple[Any, Any] = (training.fit_many, pipeline.private_embeddings)
+    compiled: tuple[Any, Any] = (training.fit_many, pipeline._private_embeddings)
     programs = [function._cache_size() for function in compiled]
     note = (
         f"{trainings} trainings in {wall / 60:.1f} min, compilation included; {programs[0]} training program, "

@@ -12,7 +12,7 @@ from experiments._runner import DEFAULT_OUT, Results, console
 from experiments._settings import Plan
 
 NAME = "demo"
-FEATURES = 500  # the most frequent words: word counts of a public archive, so the choice costs nothing
+FEATURES = 500  # the most frequent words: a vocabulary that is taken to be public
 # Budgets below 5 keep k = 1 for Multi-bit and Piecewise: one program for each serves all three.
 PLAN = Plan(epsilons=(0.1, 1.0, 4.0), seeds=3, epochs=60)
 
@@ -35,7 +35,7 @@ def main(config: Config) -> None:
     made = cells.make_mechanism("hds", 1.0, FEATURES, cells.published_k("debian", "node"))
     console.print("what one user spends with HDS at epsilon 1:")
     console.print(f"  {made.value.guarantee()}", highlight=False)
-    console.print("  protected: her features; NOT protected: edges, labels\n")
+    console.print("  protected: her features; NOT protected: edges, labels, which 500 words are counted\n")
     for task in ("node", "link"):
         privge.run_task(privge.Config(), task, "debian", results, todo=PLAN, features=FEATURES)
     summaries = summarise(results.read())

@@ -54,6 +54,8 @@ class Config:
     """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke: seconds"""
     standardize: Literal["on", "off"] = "on"
     """off: the paper's raw embedding"""
+    bounds: tuple[float, float] | None = None
+    """public bounds of the features of a file that does not declare them"""
     head: Literal["mlp", "logistic"] | None = None
     """the model on top; by default an MLP for nodes and logistic regression for links"""
     epochs: int | None = None
@@ -168,6 +170,9 @@ def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo
     data = cells.load(dataset, features)
     if data.num_features == 0:
         raise SystemExit(f"{dataset} has no features: there is nothing private to perturb")
+    if task == "node" and data.y.shape != (data.num_nodes,):
+        console.print(f"{dataset} has no single label for each node: node task left out")
+        return
     listed = cells_of(config, task, dataset, todo, data.num_features)
     work = [(cell, missing(cell, resolved, data.num_features, range(todo.seeds), results)) for cell in listed]
     work = [(cell, seeds) for cell, seeds in work if seeds]
@@ -205,6 +210,8 @@ def main(config: Config) -> None:
     """Run the plan."""
     tasks: tuple[Task, ...] = ("node", "link") if config.task == "both" else (config.task,)
     results = Results(config.out, NAME)
+    if config.bounds is not None:
+        cells.declare_bounds(config.datasets, config.bounds)
     for task in tasks:
         names = config.datasets or tuple(name for known, name in COMMITTED if known == task)
         for dataset in names:

@@ -28,7 +28,7 @@ class Unit:
 
 
 RECORD = Unit("record")
-"""Features and label of one user: any two records."""
+"""The whole record that one user's mechanism is given; which fields that is, a pipeline's ``protected`` says."""
 NEIGHBOUR_LIST = Unit("neighbour-list")
 """One bit of one user's neighbour list; a whole list of degree g costs g times as much."""
 RELATIONSHIP = Unit("relationship")
@@ -104,7 +104,7 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        delta = f", delta {self.delta:.3g}" if self.delta else ""
+        delta = f", delta {_rounded_up(self.delta)}" if self.delta else ""
         reason = f": {self.reason}" if self.reason else ""
         return (
             f"epsilon {_rounded_up(self.epsilon)}{delta} per {self.unit} "
@@ -113,7 +113,7 @@ class Guarantee:
 
 
 def _rounded_up(epsilon: float) -> str:
-    """Six significant digits, never below the number: what is printed must hold.
+    """Six significant digits, rounded up: what is printed must hold (to 1e-11 of it, float64's own rounding).
 
     >>> _rounded_up(0.1), _rounded_up(1.00000149), _rounded_up(3 * (1.1 / 3))
     ('0.1', '1.00001', '1.1')

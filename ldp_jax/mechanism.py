@@ -131,10 +131,17 @@ class Numeric(abc.ABC):
     epsilon: Scalar
 
     def _check(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
+        check_epsilon(self.epsilon)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
-        """Draw the report of one record: one uniform through the inverse distribution function."""
+        """Draw the report of one record: one uniform through the inverse distribution function.
+
+        Raises:
+          ValueError: for several records or epsilons at once, which would share the uniform: use ``vmap``.
+        """
+        check_single(self)
+        if jnp.ndim(x):
+            raise ValueError(f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each")
         return self.from_uniform(uniform(key), x)
 
     def domain(self) -> Interval:
@@ -142,7 +149,9 @@ class Numeric(abc.ABC):
         return Interval(-1.0, 1.0)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where epsilon is a stack of personal budgets."""
+        """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
+        if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
+            self._check()
         return Guarantee(largest(self.epsilon), adjacency="any two numbers in [-1, 1]", reason=self._proof())
 
     @abc.abstractmethod
@@ -211,8 +220,28 @@ def largest(epsilon: Scalar) -> float:
     return float(np.max(np.asarray(epsilon)))
 
 
+def check_epsilon(epsilon: Scalar) -> None:
+    """Refuse a budget that is not a number in (0, 100]: float32 has no e^epsilon far beyond."""
+    _validate.positive(epsilon=epsilon)
+    _validate.in_range(0.0, 100.0, open_lower=True, epsilon=epsilon)
+
+
+def check_single(mechanism: Any) -> None:
+    """Refuse a stack of mechanisms where one is meant: its reports would share their randomness.
+
+    A static check of shapes, which sees no data; under ``vmap`` each mechanism is single.
+    """
+    for leaf in jax.tree.leaves(mechanism):
+        if jnp.ndim(leaf):
+            raise ValueError(
+                f"{type(mechanism).__name__} holds a stack of shape {jnp.shape(leaf)}: reports of one key would "
+                "share their randomness; use jax.vmap over mechanisms, keys and records"
+            )
+
+
 def check_budget(mechanism: Any) -> None:
-    """Check concrete parameters once more: ``vmap(Mechanism)`` and ``tree.map`` build without the constructor."""
+    """Check a single mechanism's concrete parameters, also where ``vmap`` or ``tree.map`` built it."""
+    check_single(mechanism)
     if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(mechanism)):
         mechanism.guarantee()
 

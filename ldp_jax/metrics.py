@@ -56,13 +56,17 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
 def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
     """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2, ties exactly.
 
+    NaN where a score is NaN.
+
     >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
     0.875
     """
     ordered = jnp.sort(negative)
     below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
     not_above = jnp.searchsorted(ordered, positive, side="right").astype(jnp.float32)
-    return ((below + not_above) / (2.0 * negative.shape[0])).mean()
+    area = ((below + not_above) / (2.0 * negative.shape[0])).mean()
+    broken = jnp.isnan(positive).any() | jnp.isnan(negative).any()
+    return jnp.where(broken, jnp.nan, area)
 
 
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:

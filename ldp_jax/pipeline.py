@@ -59,6 +59,16 @@ class Columns(Protocol):
 
 
 @runtime_checkable
+class HasPublicChoices(Protocol):
+    """Records of which something is taken to be public, such as which words were counted."""
+
+    @property
+    def public_choices(self) -> tuple[str, ...]:
+        """What a guarantee names as not protected."""
+        ...
+
+
+@runtime_checkable
 class HasColumns(Protocol):
     """A vector mechanism whose estimate can be had a few columns at a time."""
 
@@ -101,6 +111,25 @@ class Embedding(NamedTuple):
     guarantee: PipelineGuarantee
 
 
+def _check_records(x: Any, mechanism: Any) -> tuple[int, int]:
+    """The shape (n, d) of the records, where the mechanism is for vectors of d."""
+    shape = (x.num_nodes, x.num_features) if isinstance(x, Rows) else np.shape(x)
+    if len(shape) != 2:
+        raise ValueError(f"x must be records of shape [n, d], got shape {shape}")
+    domain = mechanism.domain()
+    if not isinstance(domain, Box) or domain.dim != shape[1]:
+        raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features")
+    return shape
+
+
+def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scalar) -> None:
+    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    _validate.in_range(0.0, 1.0, r=r)
+    _validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    if op.num_nodes != n:
+        raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
+
+
 def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
     """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
 
@@ -116,10 +145,7 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
     _validate.threefry(key)
     check_budget(mechanism)
     lazy = isinstance(x, Rows)
-    n, d = (x.num_nodes, x.num_features) if lazy else np.shape(x)
-    domain = mechanism.domain()
-    if not isinstance(domain, Box) or domain.dim != d:
-        raise ValueError(f"mechanism is for {domain}, records have {d} features")
+    n, _ = _check_records(x, mechanism)
     keys = jax.random.split(key, n)
     if not lazy:
         return _privatize(keys, mechanism, jnp.asarray(x, jnp.float32), None)
@@ -164,8 +190,7 @@ def propagate(op: Operator, mechanism: Any, reports: Any, *, alpha: Scalar, r: S
     Returns:
       Z, float32 [n, d].
     """
-    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
-    _validate.in_range(0.0, 1.0, r=r)
+    _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
     return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
 
 
@@ -207,13 +232,19 @@ def private_embedding(
     """
     spent = PipelineGuarantee.of([mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels"])
     op = graph if isinstance(graph, Operator) else operator(graph)
+    _check_propagation(op, _check_records(x, mechanism)[0], alpha, r, tol)  # before anything is spent
     reports = perturb(key, x, mechanism)
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
 
-@jax.jit
-def private_embeddings(keys: Any, op: Operator, x: Any, mechanism: Any, alpha: Any, r: Any, tol: Any) -> Array:
+def private_embeddings(
+    keys: Any, op: Operator, x: Any, mechanism: Any, alpha: Any, r: Any, tol: Any = 1e-5
+) -> Array:
     """One private embedding a key, stacked, in one compiled program: for repeated experiments.
+
+    The guarantee of :func:`private_embedding` is that of one run. Publishing several runs on the same records
+    composes, and runs that share a key (two epsilons, two mechanisms) are not even independent: this is for
+    experiments on public data.
 
     Args:
       keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
@@ -229,7 +260,16 @@ def private_embeddings(keys: Any, op: Operator, x: Any, mechanism: Any, alpha: A
       Z, float32 [runs, n, d].
     """
     _validate.threefry(keys)
+    check_budget(mechanism)
+    _check_propagation(op, _check_records(x, mechanism)[0], alpha, r, tol)
+    numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
+    return _private_embeddings(keys, op, jnp.asarray(x, jnp.float32), mechanism, *numbers)
 
+
+@jax.jit
+def _private_embeddings(
+    keys: Any, op: Operator, x: Array, mechanism: Any, alpha: Array, r: Array, tol: Array
+) -> Array:
     def one(key: Any, op: Operator) -> Array:
         users = jax.random.split(key, x.shape[0])
         reports = jax.vmap(lambda user, record: mechanism.privatize(user, record))(users, x)

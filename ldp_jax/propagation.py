@@ -154,7 +154,8 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
     26
     """
     decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
-    steps = jnp.arccosh(1.0 / jnp.asarray(tol, jnp.float32)) / jnp.arccosh(1.0 / decay)
+    tol = jnp.clip(jnp.asarray(tol, jnp.float32), 1e-8, 1.0)  # float32 reaches nothing below
+    steps = jnp.arccosh(1.0 / tol) / jnp.arccosh(1.0 / decay)
     return jnp.maximum(jnp.ceil(steps).astype(jnp.int32) - 1, 0)
 
 
@@ -263,7 +264,7 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
-        ideal arithmetic; float32 adds about 1e-6.
+        ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8.
 
     Returns:
       Z, of the shape of x. It is linear in x and differentiable in x (the transpose of the operator is the
@@ -414,6 +415,7 @@ def ppr_rows(op_or_graph: Any, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar
     >>> ppr_rows(graph, [0, 3], alpha=0.5, r=0.0).sum(1).round(4).tolist()
     [1.0, 0.5]
     """
+    _check(alpha, r)
     op = _as_operator(op_or_graph)
     nodes = jnp.asarray(nodes)
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)

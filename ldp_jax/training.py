@@ -131,10 +131,33 @@ def fit(
       optimizer: any optax transformation.
       epochs: at least 1; static.
       batch_size: any size; static.
+
+    Compiled once for the same model, objective, optimizer and shapes. A run whose validation score is NaN in every
+    epoch returns its first variables, and a validation of -inf.
     """
     _validate.threefry(key)
     _validate.integer_in(1, epochs=epochs)
     _validate.integer_in(1, batch_size=batch_size)
+    return _fit(
+        key, model, objective, context, train, validation, test,
+        optimizer=optimizer, epochs=epochs, batch_size=batch_size,
+    )  # fmt: skip
+
+
+@partial(jax.jit, static_argnames=("model", "objective", "optimizer", "epochs", "batch_size"))
+def _fit(
+    key: PRNGKey,
+    model: Model,
+    objective: Objective,
+    context: Any,
+    train: Any,
+    validation: Any,
+    test: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    epochs: int,
+    batch_size: int,
+) -> Fitted:
     count = jax.tree.leaves(train)[0].shape[0]
     batch_size = min(batch_size, count)
     batches = -(-count // batch_size)

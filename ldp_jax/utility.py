@@ -3,7 +3,8 @@ r"""How far a private embedding can be from the true one: Theorems 2 to 4 of LDP
 The paper states its bounds in O(.) and proves them with row sums of Pi equal to 1, which holds for r = 0
 alone. Here each bound is a number: it takes the actual rows of the PageRank matrix
 (:func:`ldp_jax.propagation.ppr_rows`) and holds for every r, every graph and every data set in [-1, 1]^d,
-because variance and bias are taken at their worst over the records. Float64, on the host.
+because variance and bias are taken at their worst over the records. The error of the propagation itself (its
+``tol``) comes on top. Float64, on the host.
 """
 
 from typing import Any, NamedTuple
@@ -30,6 +31,11 @@ class ErrorBound(NamedTuple):
     bias: Float[np.ndarray, " nodes"]
     variance: float
     range: float
+
+
+def _unbiased(mechanism: Sampled) -> None:
+    if not np.isclose(mechanism._gain, mechanism.dim / mechanism.k, rtol=1e-9):
+        raise ValueError(f"scale must be d / k, for an unbiased estimate; got {mechanism._gain}")
 
 
 def _rows(rows: Any, delta: float) -> Float[np.ndarray, "nodes n"]:
@@ -106,6 +112,7 @@ def theorem3(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
         raise ValueError(f"theorem3 is about the Laplace mechanism, got {type(mechanism.inner).__name__}")
     if mechanism.k != mechanism.dim:
         raise ValueError(f"theorem3 needs k = d (every coordinate reported), got k={mechanism.k}")
+    _unbiased(mechanism)
     values = _rows(rows, delta)
     nu = 2.0 * float(mechanism.inner.scale)
     log = np.log(2.0 * mechanism.dim / delta)
@@ -135,6 +142,7 @@ def theorem4(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
         largest = float(inner.estimate(np.float32(1.0)))
     else:
         raise ValueError(f"theorem4 is about Piecewise and Multi-bit, got {type(inner).__name__}")
+    _unbiased(mechanism)
     values = _rows(rows, delta)
     length, variance = 2.0 * mechanism._gain * largest, _worst_variance(mechanism)
     deviation = _bernstein(values, mechanism.dim, delta, variance, length)

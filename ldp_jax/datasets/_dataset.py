@@ -34,6 +34,8 @@ class Dataset:
       feature_names: the name of each column of ``x``, where known.
       node_names: the name of each node, where known.
       class_names: the name of each class, where known.
+      public_choices: what was computed from the records and is taken to be public; guarantees name it as not
+        protected.
 
     Raises:
       ValueError: where the fields do not fit each other, or a value of ``x`` is NaN or outside the bounds.
@@ -60,6 +62,7 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     node_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    public_choices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = int(np.sum(self.graph.n_node))
@@ -168,7 +171,7 @@ class Dataset:
           k: how many features to keep, in their old order.
 
         Returns:
-          A new data set; ``notes`` says what was kept.
+          A new data set; ``notes`` says what was kept, and ``public_choices`` that the choice is not protected.
 
         Raises:
           ValueError: for k outside [1, num_features].
@@ -183,6 +186,7 @@ class Dataset:
             x=scipy.sparse.csr_array(self._columns[:, keep].tocsr()),
             feature_names=None if names is None else tuple(names[i] for i in keep),
             notes=" ".join(filter(None, [self.notes, f"Only the {k} most frequent features."])),
+            public_choices=(*self.public_choices, f"the choice of the {k} most frequent features"),
         )
 
 

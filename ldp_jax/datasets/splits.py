@@ -65,8 +65,14 @@ def link_split(
 ) -> LinkSplit:
     """Split the edges at random, and draw as many distinct pairs without an edge, uniformly.
 
+    Args:
+      key: a typed threefry key.
+      edges: [m, 2], each edge once, in either direction.
+      num_nodes: n.
+      shares: of train, validation and test.
+
     Raises:
-      ValueError: where the graph is too dense to have that many pairs without an edge.
+      ValueError: for an edge given twice, or a graph too dense to have that many pairs without an edge.
 
     >>> import jax
     >>> ring = np.array([[i, i + 1] for i in range(99)], np.int32)
@@ -79,7 +85,10 @@ def link_split(
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
     sizes = _sizes(m, shares)
     generator = _generator(key)
+    edges = np.sort(edges, axis=1)
     taken = np.sort(edges[:, 0].astype(np.int64) * num_nodes + edges[:, 1])
+    if (taken[1:] == taken[:-1]).any():
+        raise ValueError("edges must name each pair once")
     found = np.zeros(0, np.int64)
     while len(found) < m:  # each round finds at least about half of what is still missing
         pairs = np.sort(generator.integers(0, num_nodes, (2 * (m - len(found)) + 16, 2)), axis=1)

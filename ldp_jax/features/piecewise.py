@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Interval, Numeric, clip, exp
+from ldp_jax.mechanism import Interval, Numeric, check_epsilon, clip, exp
 from ldp_jax.types import Array, Record, Scalar
 
 
@@ -38,7 +38,7 @@ class GeneralPiecewise(Numeric):
     t: Scalar
 
     def _check(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
+        check_epsilon(self.epsilon)
         _validate.positive(t=self.t)
 
     def _parts(self) -> tuple[Array, Array, Array]:
@@ -113,6 +113,6 @@ def Piecewise(epsilon: Scalar) -> GeneralPiecewise:
     >>> round(Piecewise(1.0).variance(1.0).item(), 2)
     5.22
     """
-    _validate.positive(epsilon=epsilon)
+    check_epsilon(epsilon)
     half = epsilon / 2 if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / 2
     return GeneralPiecewise(epsilon, exp(half))

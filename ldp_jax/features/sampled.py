@@ -13,7 +13,7 @@ from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import Piecewise
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Numeric, Subset, uniform
+from ldp_jax.mechanism import Box, Numeric, Subset, check_single, uniform
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -80,9 +80,16 @@ class Sampled:
         return cast(float, self.scale)  # set by _check where the caller left it out
 
     def privatize(self, key: PRNGKey, x: Any) -> SparseReport:
-        """The sparse report of one record [dim]."""
+        """The sparse report of one record [dim].
+
+        Raises:
+          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+        """
         _validate.threefry(key)
+        check_single(self)
         x = jnp.asarray(x)
+        if x.shape != (self.dim,):
+            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
         if self.k == self.dim:
             indices = jnp.arange(self.dim, dtype=jnp.int32)
             chosen = x

@@ -93,6 +93,21 @@ class _Unclipped(_Overspending):
         return Interval(-1.5, 1.5, lambda x: clip(x) + jnp.array([-0.5, 0.5]))
 
 
+@mechanism
+class _Bumped(_Overspending):
+    """A law that gives one narrow band of records away: no declared point lies in it."""
+
+    def log_density(self, y, x):
+        bump = 2.0 * jnp.exp(-(((clip(x) - 0.33) / 0.02) ** 2))
+        return jax.nn.log_sigmoid(jnp.asarray(y) * bump)
+
+
+def test_the_search_finds_what_the_declared_points_miss():
+    found = privacy_loss_supremum(_Bumped(1.0))
+    assert found.epsilon == found.searched
+    assert found.epsilon > 1.0
+
+
 def test_broken_twins_are_found():
     assert privacy_loss_supremum(_Overspending(1.0)).epsilon == pytest.approx(1.05)
     assert privacy_loss_supremum(_Unclipped(1.0)).epsilon == math.inf
