@@ -206,7 +206,7 @@ def ppr(repeats: int) -> list[dict[str, Any]]:
 def figure2(_: int) -> list[dict[str, Any]]:
     """The whole of Figure 2 on Cora from a cold start: 490 trainings of 100 epochs."""
     plan = COMMITTED[("node", "cora")]
-    resolved = privge.settings(privge.Config(), "node", "cora", plan.epochs)
+    resolved = privge.settings(privge.Config(), "node", "cora", plan)
     seeds = range(10)
     trainings = 0
     jax.clear_caches()

@@ -17,7 +17,6 @@ from experiments._settings import (
     LINK_BATCH,
     MECHANISMS,
     PUBLISHED,
-    TOL,
     Plan,
     Settings,
     Task,
@@ -85,12 +84,13 @@ def plan(config: Config, task: Task, dataset: str) -> Plan:
         epsilons=config.epsilons or base.epsilons,
         seeds=config.seeds if config.seeds is not None else base.seeds,
         epochs=config.epochs if config.epochs is not None else base.epochs,
+        tol=base.tol,
         ks=config.ks or (() if config.epsilons else base.ks),
         k_epsilons=(config.epsilons or base.epsilons) if config.ks else base.k_epsilons,
     )
 
 
-def settings(config: Config, task: Task, dataset: str, epochs: int, features: int = 0) -> Settings:
+def settings(config: Config, task: Task, dataset: str, todo: Plan, features: int = 0) -> Settings:
     """The resolved configuration of one task and data set."""
     published = PUBLISHED.get(dataset, DEFAULT)
     node = task == "node"
@@ -100,7 +100,7 @@ def settings(config: Config, task: Task, dataset: str, epochs: int, features: in
         task=task,
         alpha=published.alpha if node else published.link_alpha,
         r=published.r if node else published.link_r,
-        tol=TOL,
+        tol=todo.tol,
         head=config.head or ("mlp" if node else "logistic"),
         layers=published.layers,
         hidden=published.hidden,
@@ -108,7 +108,7 @@ def settings(config: Config, task: Task, dataset: str, epochs: int, features: in
         learning_rate=LEARNING_RATE,
         weight_decay=published.weight_decay if node else 0.0,
         batch_size=published.batch_size if node else LINK_BATCH,
-        epochs=epochs,
+        epochs=todo.epochs,
         standardize=config.standardize == "on",
         features=features,
     )
@@ -166,7 +166,7 @@ def compute(cell: Cell, bench: cells.Bench) -> list[dict]:
 
 def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo: Plan, features: int = 0) -> None:
     """Compute what is missing for one task and data set, with a progress bar; a killed run goes on here."""
-    resolved = settings(config, task, dataset, todo.epochs, features)
+    resolved = settings(config, task, dataset, todo, features)
     data = cells.load(dataset, features)
     if data.num_features == 0:
         raise SystemExit(f"{dataset} has no features: there is nothing private to perturb")

@@ -186,8 +186,8 @@ def _verdict(summaries: list[Summary], configs: dict) -> str:
         "## What the private features add\n\n"
         "For each table: how many private rows (mechanism and budget) have a gain over their own structure-only\n"
         "row whose 95 % interval holds 0 (*not told apart*), is above it, or is below it. One row in forty lands\n"
-        "on each side by chance alone. Not told apart means that these runs show no use of the private features; how\n"
-        "large a gain they leave possible is what the intervals below say.\n\n" + markdown(headers, rows)
+        "on each side by chance alone. Not told apart means that these runs show no use of the private features;\n"
+        "how large a gain they leave possible is what the intervals below say.\n\n" + markdown(headers, rows)
     )
 
 
