@@ -230,7 +230,10 @@ def private_embedding(
     >>> print(str(result.guarantee).splitlines()[0])
     protected: features; NOT protected: edges, labels
     """
-    spent = PipelineGuarantee.of([mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels"])
+    choices = x.public_choices if isinstance(x, HasPublicChoices) else ()
+    spent = PipelineGuarantee.of(
+        [mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels", *choices]
+    )
     op = graph if isinstance(graph, Operator) else operator(graph)
     _check_propagation(op, _check_records(x, mechanism)[0], alpha, r, tol)  # before anything is spent
     reports = perturb(key, x, mechanism)
