@@ -73,7 +73,7 @@ class ReleasedSquareWave(SquareWave):
         branch, place = uniform(branch_key), uniform(place_key)
         left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)
         x = -1 - b + place * (x + 1)  # meant for the left branch alone
-        in_middle = clip(x - b + 2 * b * place, -1 - b, 1 + b)
+        in_middle = jnp.clip(x - b + 2 * b * place, -1 - b, 1 + b)
         in_right = x + b + place * jnp.maximum(1 - x, 0)
         return jnp.where(branch < left, x, jnp.where(branch < left + middle, in_middle, in_right))
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.features import SparseReport
-from ldp_jax.mechanism import Box, Finite, Interval, Subset
+from ldp_jax.mechanism import Box, Finite, Interval, Subset, privacy_loss
 from tests import stats
 
 # Exact in float32, so that float64 laws and float32 draws are about the same record.
@@ -38,6 +38,7 @@ pairwise = jax.jit(
 estimates = jax.jit(jax.vmap(lambda m, y: m.estimate(y), in_axes=(None, 0)))
 draw = jax.jit(jax.vmap(lambda m, key, x: m.privatize(key, x), in_axes=(None, 0, None)))
 draw_each = jax.jit(jax.vmap(lambda m, key, x: m.privatize(key, x), in_axes=(None, 0, 0)))
+losses = jax.jit(jax.vmap(lambda m, y, a, b: privacy_loss(m, y, a, b), in_axes=(None, 0, 0, 0)))
 moments = jax.jit(lambda m, x: (m.mean(x), m.variance(x)))
 
 
@@ -152,8 +153,8 @@ def check_density_sums_to_one(m: Any) -> None:
 def check_moments_are_those_of_the_density(m: Any) -> None:
     """Closed forms in float64 equal quadrature; in float32 they equal themselves.
 
-    Smallest defect: 1e-8 of a mean or variance. In float32 a variance may be a difference of numbers near 1
-    (Duchi's at epsilon = 16 is 5e-7), hence the absolute 3e-7.
+    Smallest defect: 1e-8 of a mean or variance. A float32 variance may be a difference of numbers near 1, and
+    as small as 5e-7 (Duchi's at epsilon = 16, x = 1), hence the absolute 1e-6.
     """
     for x in records(m):
         with jax.enable_x64(True):
@@ -163,7 +164,7 @@ def check_moments_are_those_of_the_density(m: Any) -> None:
         np.testing.assert_allclose(closed[1], variance, rtol=1e-8, atol=1e-12)
         single = [np.asarray(v) for v in moments(m, np.float32(x))]
         np.testing.assert_allclose(single[0], closed[0], rtol=1e-5, atol=3e-7)
-        np.testing.assert_allclose(single[1], closed[1], rtol=3e-5, atol=3e-7)
+        np.testing.assert_allclose(single[1], closed[1], rtol=3e-5, atol=1e-6)
 
 
 def _critical_values(m: Any, x_grid: Any) -> np.ndarray:
@@ -252,30 +253,46 @@ def check_sampler_fits(m: Any, x: Any, n: int = 200_000, seed: int = 2) -> None:
         _check_vectors_fit(m, x, y, n)
 
 
+def _cells(inner: Any, x: float) -> tuple[Any, np.ndarray]:
+    """Where to cut the reports of one coordinate, and the mass between the cuts.
+
+    Quartiles; or, where float32 would misplace reports inside a narrow high piece, just outside its two ends.
+    """
+    cdf, _ = _distribution(inner, np.float64(x))
+    if _distribution(inner, np.float64(1.0))[1] < 1e-4:
+        grid = cdf.keywords["xp"]
+        cuts = np.interp([0.25, 0.5, 0.75], cdf(grid), grid)
+    else:
+        with jax.enable_x64(True):
+            ends = np.asarray(inner.codomain().breaks(jnp.asarray(np.float64(x))))
+        cuts = ends + 1e-6 * (1 + np.abs(ends)) * np.array([-1.0, 1.0])
+    return cuts, np.diff(np.concatenate([[0.0], cdf(cuts), [1.0]]))
+
+
 def _check_vectors_fit(m: Any, x: np.ndarray, y: Any, n: int) -> None:
     codomain, inner = m.codomain(), m.inner
-    indices, values = np.asarray(y.indices), np.asarray(y.values)
+    indices, values = np.asarray(y.indices), np.asarray(y.values, np.float64)
     if isinstance(codomain.inner, Finite):
         levels = np.asarray(codomain.inner.values)
-        bins, cell = len(levels), np.searchsorted(levels, values)
+        cell = np.searchsorted(levels, values)
         mass = np.stack([np.exp(np.asarray(log_densities(inner, levels, x_j), np.float64)) for x_j in x])
     else:
-        bins, mass = 4, np.full((codomain.dim, 4), 0.25)
-        functions = [_distribution(inner, np.float64(x_j))[0] for x_j in x]
-        uniform = np.choose(indices, [function(values) for function in functions])
-        cell = np.minimum((4 * uniform).astype(int), 3)
-    subsets = list(itertools.combinations(range(codomain.dim), codomain.k))
-    name = {subset: i for i, subset in enumerate(subsets)}
-    code = np.array([name[tuple(row)] for row in indices.tolist()])
+        cuts, mass = (np.stack(part) for part in zip(*(_cells(inner, x_j) for x_j in x), strict=True))
+        cell = (values[..., None] > cuts[indices]).sum(-1)
+    bins = mass.shape[1]
+    subsets = np.array(list(itertools.combinations(range(codomain.dim), codomain.k)))
+    name = codomain.dim ** np.arange(codomain.k)[::-1]  # combinations come in this order
+    code = np.searchsorted(subsets @ name, indices @ name)
+    assert (subsets[code] == indices).all(), "indices must be a sorted subset"
     probability = np.full(len(subsets), 1 / len(subsets))
     for position in range(codomain.k):
         code = code * bins + cell[:, position]
-        each = np.repeat(mass[[s[position] for s in subsets]], bins**position, 0)
+        each = np.repeat(mass[subsets[:, position]], bins**position, 0)
         probability = (probability[:, None] * each).ravel()
     stats.assert_g(np.bincount(code, minlength=len(probability)), probability)
 
 
-def check_sample_moments(m: Any, x: Any, n: int = 100_000, seed: int = 3) -> None:
+def check_sample_moments(m: Any, x: Any, n: int = 200_000, seed: int = 3) -> None:
     """Estimates of draws have the closed forms' mean and variance, within five standard errors."""
     x = np.asarray(x, np.float32)
     values = estimates(m, draw(m, jax.random.split(jax.random.key(seed), n), x))
@@ -286,7 +303,7 @@ def check_sample_moments(m: Any, x: Any, n: int = 100_000, seed: int = 3) -> Non
     stats.assert_moments(values, mean, variance, fourth, rounding=1e-6)
 
 
-def check_users_are_independent(many: Any, n: int = 4, dim: int | None = None) -> None:
+def check_users_are_independent(many: Any, n: int = len(WEIRD), dim: int | None = None) -> None:
     """A user's report depends on her own record and key alone: ``many(keys, xs)`` must not mix users."""
     shape = (n,) if dim is None else (n, dim)
     x = np.linspace(-0.5, 0.5, int(np.prod(shape)), dtype=np.float32).reshape(shape)

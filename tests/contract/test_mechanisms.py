@@ -118,11 +118,11 @@ def test_users_are_independent(name):
 @every_epsilon
 def test_compiled_is_eager_and_vmap_is_a_loop(name, epsilon):
     m = CASES[name].make(epsilon)
-    x = checks.records(m)[:3].astype(np.float32)
-    together = checks.draw_each(m, jax.random.split(jax.random.key(5), 3), x)
+    x = checks.records(m)[[0, 1, 2, 3, 4, 1]].astype(np.float32)
+    together = checks.draw_each(m, jax.random.split(jax.random.key(5), 6), x)
     public = protocol.privatize(jax.random.key(5), m, x)
-    keys = list(jax.random.split(jax.random.key(5), 3))
-    alone = [m.privatize(key, record) for key, record in zip(keys, x, strict=True)]
+    keys = list(jax.random.split(jax.random.key(5), 6))
+    alone = [m.privatize(key, record) for key, record in zip(keys[:3], x[:3], strict=True)]
     for i, report in enumerate(alone):
         jax.tree.map(
             lambda one, all_, i=i: np.testing.assert_allclose(all_[i], one, rtol=2e-5, atol=2e-5), report, together
@@ -130,11 +130,11 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name, epsilon):
     jax.tree.map(np.testing.assert_array_equal, together, public)
 
 
-@every_case
+@pytest.mark.parametrize("name", ["Laplace", "HDS"])
 def test_blocks_of_users_change_nothing(name):
     m = CASES[name].make(1.0)
-    x = checks.records(m).astype(np.float32)
-    whole, blocks = (protocol.privatize(jax.random.key(6), m, x, block=block) for block in (None, 2))
+    x = checks.records(m)[[0, 1, 2, 3, 4, 1]].astype(np.float32)
+    whole, blocks = (protocol.privatize(jax.random.key(6), m, x, block=block) for block in (None, 4))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), whole, blocks)
 
 
@@ -239,9 +239,9 @@ def test_no_record_and_report_lose_more(name, data):
 def test_privacy_loss_of_float32_densities(name, epsilon):
     """``privacy_loss`` on drawn reports; a difference of float32 logarithms is good to 1e-5."""
     m = CASES[name].make(epsilon)
-    x = checks.records(m).astype(np.float32)
+    x = checks.records(m)[[0, 1, 2, 3, 4, 1]].astype(np.float32)
     y = checks.draw_each(m, jax.random.split(jax.random.key(8), len(x)), x)
-    loss = jax.vmap(lambda y, a, b: protocol.privacy_loss(m, y, a, b))(y, x, x[::-1])
+    loss = checks.losses(m, y, x, x[::-1])
     assert (np.abs(loss) <= epsilon + 1e-5 * (1 + epsilon)).all()
 
 
@@ -293,31 +293,26 @@ def test_from_uniform_is_the_inverse_distribution_function(name, epsilon):
 def test_gradient_in_epsilon(name):
     """Finite in float32 (reverse mode, where a NaN hides behind ``where``); equal to differences in float64."""
     make = CASES[name].make
-    u = np.array([0.013, 0.37, 0.77, 0.9913], np.float32)
+    u = np.array([0.013, 0.37, 0.77, 0.9913])
 
-    def numbers(epsilon, y, x):
+    def numbers(epsilon, y, x, u):
         m = make(epsilon)
-        values = [m.log_density(y, x), m.mean(x), m.variance(x)]
-        if isinstance(m, Numeric):
-            values += [m.from_uniform(u, x)]
-        else:
-            values += [m.privatize(jax.random.key(9), x).values]
-        return jnp.concatenate([jnp.ravel(v) for v in values])
+        inner, first = (m, x) if isinstance(m, Numeric) else (m.inner, x[0])
+        values = [m.log_density(y, x), m.mean(x), m.variance(x), inner.from_uniform(u, first)]
+        return (jnp.concatenate([jnp.ravel(v) for v in values]),) * 2
 
-    gradient, value = jax.jit(jax.jacrev(numbers)), jax.jit(numbers)
-    for epsilon in EPSILONS:
-        m = make(epsilon)
-        for x in checks.records(m):
-            y = checks.draw(m, jax.random.split(jax.random.key(10), 1), np.float32(x))
-            y = jax.tree.map(lambda leaf: leaf[0], y)
-            single = np.asarray(gradient(epsilon, y, np.float32(x)))
-            assert np.isfinite(single).all(), f"epsilon {epsilon}, x {x}: {single}"
-            if name == "Laplace" or epsilon <= 4:
-                with jax.enable_x64(True):
-                    h = 1e-6 * epsilon
-                    wide = np.asarray(gradient(epsilon, y, x))
-                    difference = (np.asarray(value(epsilon + h, y, x)) - value(epsilon - h, y, x)) / (2 * h)
-                np.testing.assert_allclose(wide, difference, rtol=1e-4, atol=1e-5)
+    both = jax.jit(jax.jacrev(numbers, has_aux=True))  # gradient, value
+    for epsilon, x in itertools.product(EPSILONS, checks.records(make(1.0))[1:3]):
+        y = checks.draw_each(make(epsilon), jax.random.split(jax.random.key(10), 6), np.float32([x] * 6))
+        y = jax.tree.map(lambda leaf: leaf[0], y)
+        single = np.asarray(both(epsilon, y, np.float32(x), np.float32(u))[0])
+        assert np.isfinite(single).all(), f"epsilon {epsilon}, x {x}: {single}"
+        y = jax.tree.map(lambda leaf: np.asarray(leaf, float if leaf.dtype == np.float32 else None), y)
+        with jax.enable_x64(True):
+            h = 1e-6 * epsilon
+            (gradient, _), (_, above), (_, below) = (both(e, y, x, u) for e in (epsilon, epsilon + h, epsilon - h))
+        difference = (np.asarray(above) - np.asarray(below)) / (2 * h)
+        np.testing.assert_allclose(gradient, difference, rtol=1e-4, atol=1e-4)
 
 
 # --- Pytrees ---------------------------------------------------------------------------------------------
@@ -391,6 +386,7 @@ def test_every_constructor_is_checked():
         (1j, "1j"),
         (np.array([1.0, -2.0]), "-2"),
         (jnp.array([1.0, jnp.nan]), "nan"),
+        (1000.0, r"\(0.0, 100.0\], got"),
     ],
     ids=str,
 )
@@ -427,13 +423,30 @@ def test_other_bad_parameters_are_refused(make, message):
 
 
 @every_case
-def test_entry_points_check_what_vmap_let_through(name):
-    """``vmap(Mechanism)`` meets tracers, so a bad epsilon passes; nothing is released from it."""
-    bad = jax.vmap(CASES[name].make)(jnp.array([1.0, -1.0]))
-    with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
-        bad.guarantee()
-    with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
-        protocol.privatize(jax.random.key(0), bad, np.zeros((2, *np.shape(one_record(CASES[name].make(1.0))))))
+def test_entry_points_check_what_was_not_constructed(name):
+    """``vmap(Mechanism)`` and ``tree.map`` pass a bad epsilon by the constructor; nothing is released from it."""
+    m = CASES[name].make(1.0)
+    x = np.zeros((2, *np.shape(one_record(m))))
+    bad = jax.tree.map(lambda leaf: -leaf, m)
+    stack = jax.vmap(CASES[name].make)(jnp.array([1.0, -1.0]))
+    for broken in (bad, stack):
+        with pytest.raises(ValueError, match=r"must be finite and > 0"):
+            broken.guarantee()
+    with pytest.raises(ValueError, match=r"must be finite and > 0"):
+        protocol.privatize(jax.random.key(0), bad, x)
+    with pytest.raises(ValueError, match=r"holds a stack of shape \(2,\)"):
+        protocol.privatize(jax.random.key(0), stack, x)
+
+
+@every_case
+def test_one_key_draws_one_report(name):
+    """Several records or epsilons under one key would share its randomness: refused, by shape alone."""
+    m = CASES[name].make(1.0)
+    x = one_record(m)
+    with pytest.raises(ValueError, match="x must be one"):
+        m.privatize(jax.random.key(0), np.stack([x, x]))
+    with pytest.raises(ValueError, match="holds a stack"):
+        stacked(name).privatize(jax.random.key(0), x)
 
 
 # --- Guarantees ------------------------------------------------------------------------------------------

@@ -1,0 +1,139 @@
+"""The checks themselves: every broken twin is rejected by the check that is there for its defect.
+
+And only by what it breaks: where a twin keeps a promise, the check of that promise passes.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.features import Duchi, Laplace, SquareWave
+from tests import broken, stats
+from tests.contract import checks
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])
+def test_five_percent_too_much_is_seen_in_the_density(epsilon):
+    twin = broken.Overspent(1.05 * epsilon)
+    assert twin.guarantee().epsilon == pytest.approx(epsilon)
+    with pytest.raises(AssertionError, match="claims epsilon"):
+        checks.check_loss(twin)
+    checks.check_density_sums_to_one(twin)
+    checks.check_sampler_fits(twin, 0.3)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_five_percent_too_much_is_seen_in_the_draws(epsilon):
+    """At 200 000 draws; below epsilon = 1, 5 % of epsilon is less than draws can tell, and the density decides."""
+    twin = broken.HonestDensityOnly(epsilon)
+    with pytest.raises(AssertionError, match="KS distance"):
+        checks.check_sampler_fits(twin, -1.0)
+    checks.check_loss(twin)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])
+def test_swapped_branch_is_seen_in_the_draws(epsilon):
+    twin = broken.SwappedBranch(epsilon)
+    with pytest.raises(AssertionError):
+        checks.check_sampler_fits(twin, -0.6)
+    with pytest.raises(AssertionError, match="mean off"):
+        checks.check_sample_moments(twin, -0.6)
+    checks.check_loss(twin)
+
+
+def test_reused_key_is_seen_by_the_key_checker():
+    twin = broken.ReusedKey(Duchi(0.5), 4, 2)
+    with pytest.raises(jax.errors.KeyReuseError):
+        checks.check_sampler_fits(twin, np.array([-1.0, -0.6, 0.3, 1.0]))
+
+
+def test_reused_key_outside_a_mechanism_is_seen():
+    key = jax.random.key(0)
+    Laplace(1.0).privatize(key, 0.5)
+    with pytest.raises(jax.errors.KeyReuseError):
+        Laplace(1.0).privatize(key, 0.5)
+
+
+def test_unclipped_input_is_seen_in_reports_and_in_the_density():
+    twin = broken.Unclipped(1.0)
+    with pytest.raises(AssertionError):
+        checks.check_total(twin)
+    with pytest.raises(AssertionError, match="claims epsilon 1, loses"):
+        checks.check_loss(twin, (-1.0, 0.0, 1.0, 3.0))
+    checks.check_loss(twin)  # inside the domain it keeps its promise
+    checks.check_loss(Laplace(1.0), (-1.0, 0.0, 1.0, 3.0))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_released_square_wave_is_seen_in_the_draws(epsilon):
+    twin = broken.ReleasedSquareWave(epsilon)
+    for x in (-1.0, 0.0):
+        with pytest.raises(AssertionError, match="KS distance"):
+            checks.check_sampler_fits(twin, x)
+    checks.check_loss(twin)  # the density is right; it is not what is drawn
+
+
+def test_released_square_wave_makes_reports_that_only_some_records_can_make():
+    """The mass of an event under one record, and never once under another: no epsilon covers that."""
+    n = 200_000
+    twin = broken.ReleasedSquareWave(0.1)
+    first, other = (np.asarray(checks.draw(twin, jax.random.split(jax.random.key(0), n), x)) for x in (-1.0, 1.0))
+    edge = -1.0 - float(twin.b) + 1e-3
+    assert ((first > edge) & (first < -1.0)).sum() == 0
+    assert ((other > edge) & (other < -1.0)).mean() > 0.1
+    right = SquareWave(0.1)
+    with pytest.raises(AssertionError):
+        stats.assert_share(0, n, np.exp(float(right.log_density(-1.5, -1.0))) * (-1.0 - edge))
+
+
+def test_data_fitted_bounds_are_seen_when_another_user_changes():
+    with pytest.raises(AssertionError):
+        checks.check_users_are_independent(broken.data_fitted)
+    checks.check_users_are_independent(lambda keys, xs: checks.draw_each(Laplace(1.0), keys, xs))
+
+
+def test_an_uneven_subset_is_seen():
+    """A subset drawn as k independent coordinates, repeats moved up: sorted and distinct, but not uniform."""
+    cells, n = 6, 100_000
+    draws = np.random.default_rng(0).integers(0, 4, (n, 2))
+    draws[draws[:, 0] == draws[:, 1], 1] = (draws[draws[:, 0] == draws[:, 1], 1] + 1) % 4
+    draws.sort(1)
+    code = np.searchsorted([1, 2, 3, 6, 7, 11], draws @ [4, 1])
+    with pytest.raises(AssertionError, match="G test"):
+        stats.assert_g(np.bincount(code, minlength=cells), np.full(cells, 1 / cells))
+
+
+# --- The statistics ----------------------------------------------------------------------------------------
+
+
+def test_statistics_accept_the_law_and_reject_the_smallest_defect_they_state():
+    n, rng = 200_000, np.random.default_rng(0)
+    uniform = rng.uniform(size=n)
+    stats.assert_ks(uniform, lambda y: y)
+    shift = 2 * stats.ks_threshold(n)
+    with pytest.raises(AssertionError, match="KS distance"):
+        stats.assert_ks(uniform, lambda y: np.clip(y + shift, 0, 1))
+    cells = 10
+    flat = np.full(cells, 1 / cells)
+    stats.assert_g(rng.multinomial(n, flat), flat)
+    off = flat + stats.smallest_defect_of_g(n, cells) * np.where(np.arange(cells) % 2, 2, -2) / cells
+    with pytest.raises(AssertionError, match="G test"):
+        stats.assert_g(rng.multinomial(n, off), flat)
+    with pytest.raises(AssertionError, match="impossible"):
+        stats.assert_g([10, 1], [1.0, 0.0])
+    normal = rng.normal(size=n)
+    stats.assert_moments(normal, 0.0, 1.0, 3.0)
+    with pytest.raises(AssertionError, match="mean off"):
+        stats.assert_moments(normal, 10 / np.sqrt(n), 1.0, 3.0)
+    with pytest.raises(AssertionError, match="variance off"):
+        stats.assert_moments(normal, 0.0, 1 + 10 * np.sqrt(2 / n), 3.0)
+    stats.assert_share(n // 2, n, 0.5)
+    with pytest.raises(AssertionError):
+        stats.assert_share(n // 2 + int(2 * stats.SIGMAS * np.sqrt(n) / 2), n, 0.5)
+
+
+def test_the_checker_is_on():
+    assert jax.config.jax_debug_key_reuse
+    assert jax.default_backend() == "cpu"
+    assert jnp.ones(1).dtype == jnp.float32
