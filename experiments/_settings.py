@@ -99,6 +99,7 @@ class Plan:
     tol: float = TOL
     ks: tuple[int, ...] = ()
     k_epsilons: tuple[float, ...] = ()
+    k_seeds: int = 3
 
 
 COMMITTED: dict[tuple[str, str], Plan] = {
@@ -107,6 +108,6 @@ COMMITTED: dict[tuple[str, str], Plan] = {
     ("node", "pubmed"): Plan((0.01, 1.0, 5.0), 3),
     ("node", "facebook_pages"): Plan((0.01, 1.0, 5.0), 3, epochs=30),
     ("node", "crocodile"): Plan((0.01, 1.0, 5.0), 3, epochs=15, tol=1e-3),
-    ("link", "cora"): Plan((1.0, 2.0, 3.0, 5.0), 5, ks=KS, k_epsilons=(1.0, 2.0, 3.0)),
+    ("link", "cora"): Plan((1.0, 2.0, 3.0, 5.0), 5, ks=KS, k_epsilons=(1.0, 2.0, 3.0), k_seeds=5),
     ("link", "citeseer"): Plan((1.0, 2.0, 3.0, 5.0), 5),
 }
