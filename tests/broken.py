@@ -63,8 +63,8 @@ class Unclipped(Laplace):
 class ReleasedSquareWave(SquareWave):
     """PrivGE's released sampler: the left branch is written over the record, and the others start from there.
 
-    Written as a program on arrays in place, ``x[left] = ...`` and then ``x + ...`` for the rest; what a report
-    between -1 - b and x - b would be for the record is impossible for it.
+    The middle then lies around a point below x - b, so that the record 1, which has no right branch, never
+    gives a report above 1: such a report is certain not to be hers.
     """
 
     def privatize(self, key: Any, x: Any) -> Any:
