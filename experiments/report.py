@@ -85,7 +85,8 @@ bold has an interval that leaves 0 out.
 * **structure-only** is the same mechanism, budget, k, keys and training, on one public record for all users.
   What it reaches is the public graph's (and the labels'), not the private features'.
 * **gain** is a mechanism less its own structure-only row; **over best** is a row less the best structure-only
-  row of its table, whichever mechanism and budget that is, chosen for each seed by the other seeds.
+  row of its table, whichever mechanism and budget that is. The best of many rows is lucky as well as
+  good: *over best* errs in the public graph's favour, *gain* in nobody's.
 * `epsilon_proved` is about the features of one user and of one row alone: rows of one seed share their noise, so
   that they can be compared, and publishing two of them would spend more than their sum.
 * Labels and edges are not protected, in any row. Embeddings are standardised column by column.
