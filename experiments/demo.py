@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from rich import box
 from rich.table import Table
 
 from experiments import _privge_cells as cells
@@ -40,7 +41,11 @@ def main(config: Config) -> None:
         privge.run_task(privge.Config(), task, "debian", results, todo=PLAN, features=FEATURES)
     summaries = summarise(results.read())
     for summary in summaries:
-        table = Table(title=f"{summary.dataset}, {summary.task} task: {summary.metric} in %, 95 % intervals")
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            title=f"{summary.dataset}, {summary.task} task: {summary.metric} in %, 95 % intervals",
+        )
         for header in (
             "mechanism",
             "epsilon",
