@@ -220,10 +220,14 @@ def largest(epsilon: Scalar) -> float:
     return float(np.max(np.asarray(epsilon)))
 
 
+MAX_EPSILON = 100.0
+"""The largest budget of one number: float32 has no e^epsilon far beyond."""
+
+
 def check_epsilon(epsilon: Scalar) -> None:
-    """Refuse a budget that is not a number in (0, 100]: float32 has no e^epsilon far beyond."""
+    """Refuse a budget that is not a number in (0, MAX_EPSILON]."""
     _validate.positive(epsilon=epsilon)
-    _validate.in_range(0.0, 100.0, open_lower=True, epsilon=epsilon)
+    _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon=epsilon)
 
 
 def check_single(mechanism: Any) -> None:

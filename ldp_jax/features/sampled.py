@@ -13,7 +13,7 @@ from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import Piecewise
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Numeric, Subset, check_single, uniform
+from ldp_jax.mechanism import MAX_EPSILON, Box, Numeric, Subset, check_single, uniform
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -189,6 +189,7 @@ def _share(epsilon: Scalar, dim: int, k: int) -> Any:
     _validate.positive(epsilon=epsilon)
     _validate.integer_in(1, dim=dim)
     _validate.integer_in(1, dim, k=k)
+    _validate.in_range(0.0, MAX_EPSILON * k, open_lower=True, epsilon=epsilon)
     return epsilon / k if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / k
 
 
