@@ -245,6 +245,11 @@ def _check(alpha: Scalar, r: Scalar) -> None:
     _validate.in_range(0.0, 1.0, r=r)
 
 
+def _check_rows(num_nodes: int, x: Any) -> None:
+    if np.shape(x)[:1] != (num_nodes,):
+        raise ValueError(f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}")
+
+
 def _as_columns(x: Any) -> tuple[Array, bool]:
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -284,8 +289,7 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
     _validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
     columns, flat = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])
-    if columns.shape[0] != op.num_nodes:
-        raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got shape {jnp.shape(x)}")
+    _check_rows(op.num_nodes, x)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
     z = _ppr(op, columns, *numbers)
     return z[:, 0] if flat else z
@@ -331,7 +335,9 @@ def ppr_power(graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5,
     [0.583, 0.236, 0.083, 0.5]
     """
     _check(alpha, r)
+    _validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
     n = graphs.num_nodes(graph)
+    _check_rows(n, x)
     columns, flat = _as_columns(x)
     if steps is None:
         decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
@@ -385,6 +391,7 @@ def ppr_push(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, r_max: float = 
     _check(alpha, r)
     _validate.positive(r_max=r_max)
     op = _as_operator(op_or_graph)
+    _check_rows(op.num_nodes, x)
     columns, flat = _as_columns(x)
     z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)))
     return z[:, 0] if flat else z
@@ -399,6 +406,7 @@ def ppr_dense(graph: Graph, x: Any, alpha: float, r: float) -> Float[np.ndarray,
     """
     _check(alpha, r)
     n = graphs.num_nodes(graph)
+    _check_rows(n, x)
     adjacency = np.zeros((n, n))
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
     degree = np.maximum(adjacency.sum(1), 1.0)
@@ -417,6 +425,8 @@ def ppr_rows(op_or_graph: Any, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar
     """
     _check(alpha, r)
     op = _as_operator(op_or_graph)
-    nodes = jnp.asarray(nodes)
+    nodes = np.asarray(nodes)
+    if nodes.ndim != 1 or (len(nodes) and (nodes.min() < 0 or nodes.max() >= op.num_nodes)):
+        raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)

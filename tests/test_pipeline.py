@@ -1,162 +1,243 @@
-"""The main job: what it computes, what it says it spent, and what it refuses before spending."""
+"""The main job in one call, against the naive dense computation; what it spends, and before what."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
-from ldp_jax import datasets, pipeline
-from ldp_jax.datasets import splits
-from ldp_jax.features import HDS, Duchi, LaplaceVector, MultiBit, Sampled
+from ldp_jax import datasets, graphs, mechanism, pipeline
+from ldp_jax.features import HDS, Laplace, LaplaceVector, MultiBit, MultiPiecewise
 from ldp_jax.guarantee import RECORD
-from ldp_jax.propagation import operator, ppr_dense
+from ldp_jax.pipeline import PublicRecord, private_embedding, private_embeddings, standardize
+from ldp_jax.propagation import operator, ppr_dense, traced_operator
+
+N, D = 30, 7
+ALPHA, R = 0.15, 0.3
+EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.1, 1))
+GRAPH = graphs.from_edges(EDGES, N)
+X = np.random.default_rng(1).uniform(-1, 1, (N, D)).astype(np.float32)
+MECHANISMS = {
+    "hds": HDS(2.0, D, 3),
+    "multibit": MultiBit(2.0, D, 2),
+    "piecewise": MultiPiecewise(2.0, D, 2),
+    "laplace": LaplaceVector(2.0, D),
+}
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
-@pytest.fixture(scope="module")
-def data():
-    return datasets.synthetic(
-        jax.random.key(0), num_nodes=90, num_classes=3, num_features=70, mean_degree=5.0, homophily=0.8
-    )
+def embed(key=0, x=X, m=MECHANISMS["hds"], graph=GRAPH, **changes):
+    return private_embedding(jax.random.key(key), graph, x, m, **{"alpha": ALPHA, "r": R, **changes})
 
 
-@pytest.mark.parametrize(
-    "make", [lambda d: HDS(1.0, d, 9), lambda d: LaplaceVector(1.0, d), lambda d: MultiBit(4.0, d)]
-)
-def test_it_is_estimate_then_pagerank(make, data):
-    """70 columns are more than one block of 64: blocks of estimates give what the dense matrix gives."""
-    m, key = make(data.num_features), jax.random.key(1)
-    x = data.scaled_rows(0, data.num_nodes)
-    reports = jax.vmap(m.privatize)(jax.random.split(jax.random.clone(key), data.num_nodes), jnp.asarray(x))
-    wanted = ppr_dense(data.graph, jax.vmap(m.estimate)(reports), 0.2, 0.4)
-    z, spent = pipeline.private_embedding(key, data.graph, data, m, alpha=0.2, r=0.4)
-    np.testing.assert_allclose(z, wanted, atol=3e-5 * np.abs(wanted).max())
-    assert spent[RECORD].epsilon == pytest.approx(m.guarantee().epsilon)
+def naive(key, x, m):
+    """One user after the other, every estimate dense, then a float64 solve."""
+    keys = jax.random.split(jax.random.key(key), len(x))
+    estimates = np.stack([m.estimate(m.privatize(one, row)) for one, row in zip(list(keys), x, strict=True)])
+    return ppr_dense(GRAPH, estimates, ALPHA, R)
 
 
-def test_streamed_rows_are_dense_rows_bit_for_bit(data, monkeypatch):
-    m, key = HDS(1.0, data.num_features, 9), jax.random.key(1)
-    dense = pipeline.perturb(key, data.scaled_rows(0, data.num_nodes), m)
-    monkeypatch.setattr(pipeline, "_ROWS", 32)  # 90 = 32 + 32 + 26
-    streamed = pipeline.perturb(jax.random.clone(key), data, m)
-    jax.tree.map(np.testing.assert_array_equal, dense, streamed)
+@every_mechanism
+def test_embedding_is_the_naive_computation(name):
+    m = MECHANISMS[name]
+    z, expected = np.asarray(embed(m=m).z), naive(0, X, m)
+    assert z.dtype == np.float32
+    assert np.linalg.norm(z - expected) <= 3e-5 * np.linalg.norm(expected)
+    for graph in (operator(GRAPH, "segment"), operator(GRAPH, "ell")):
+        np.testing.assert_allclose(embed(m=m, graph=graph).z, z, atol=1e-4 * np.abs(z).max())
 
 
-def test_many_embeddings_are_the_embeddings_one_by_one(data):
-    m, keys = HDS(1.0, data.num_features, 9), jax.random.split(jax.random.key(2), 2)
-    x = data.scaled_rows(0, data.num_nodes)
-    op = operator(data.graph)
-    many = pipeline.private_embeddings(jax.random.clone(keys), op, x, m, 0.2, 0.4)
-    for i in range(2):
-        one = pipeline.private_embedding(keys[i], op, x, m, alpha=0.2, r=0.4)
-        np.testing.assert_allclose(many[i], one.z, atol=1e-6)
+def test_wide_records_are_propagated_in_blocks_of_columns():
+    """More columns than a block, and not a multiple: estimates are made dense a block at a time."""
+    dim = 150
+    x = np.random.default_rng(2).uniform(-1, 1, (N, dim)).astype(np.float32)
+    for m in (HDS(2.0, dim, 40), LaplaceVector(2.0, dim)):
+        z = np.asarray(embed(x=x, m=m).z)
+        reports = pipeline.perturb(jax.random.key(0), x, m)
+        expected = ppr_dense(GRAPH, jax.vmap(m.estimate)(reports), ALPHA, R)
+        assert z.shape == (N, dim)
+        assert np.linalg.norm(z - expected) <= 3e-5 * np.linalg.norm(expected)
 
 
-def test_a_sweep_over_epsilon_is_one_program(data):
-    op, x = operator(data.graph), data.scaled_rows(0, data.num_nodes)
-    run = lambda seed, epsilon: pipeline.private_embeddings(
-        jax.random.split(jax.random.key(seed), 1), op, x, HDS(epsilon, data.num_features, 9), 0.2, 0.4
-    )
-    run(0, 1.0)
-    before = pipeline._private_embeddings._cache_size()
-    for seed, epsilon in ((1, 0.01), (2, 5.0)):
-        run(seed, epsilon)
-    assert pipeline._private_embeddings._cache_size() == before
+def sparse_data():
+    """0/1 words, whose public bounds are 0 and 1."""
+    x = scipy.sparse.csr_array((np.random.default_rng(3).uniform(size=(N, D)) < 0.2).astype(np.float32))
+    return datasets.Dataset("words", GRAPH, x, np.arange(N, dtype=np.int32) % 2, 0.0, 1.0)
 
 
-def test_the_guarantee_names_what_is_not_protected(data):
-    m = HDS(1.0, 20, 5)
-    few = data.top_features(20)
-    spent = pipeline.private_embedding(jax.random.key(0), few.graph, few, m, alpha=0.2, r=0.4).guarantee
+@every_mechanism
+def test_streaming_rows_changes_no_bit(name, monkeypatch):
+    """Rows of a sparse data set a few at a time, a last block that is not full included; and all at once."""
+    m, data = MECHANISMS[name], sparse_data()
+    dense = 2 * data.x.toarray() - 1
+    expected = pipeline.perturb(jax.random.key(4), dense, m)
+    jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(4), data, m), expected)
+    monkeypatch.setattr(pipeline, "_ROWS", 8)
+    jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(4), data, m), expected)
+    jax.tree.map(np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected)
+    np.testing.assert_array_equal(embed(4, data, m).z, embed(4, dense, m).z)
+
+
+@every_mechanism
+def test_many_runs_are_the_single_ones(name):
+    m, keys = MECHANISMS[name], jax.vmap(jax.random.key)(jnp.arange(3))
+    many = private_embeddings(keys, operator(GRAPH), X, m, ALPHA, R)
+    for i in range(3):
+        single = np.asarray(embed(i, m=m).z)
+        np.testing.assert_allclose(many[i], single, atol=1e-5 * np.abs(single).max())
+
+
+def test_many_runs_over_stacked_graphs():
+    """Link prediction: each run has the graph of its own training edges."""
+    rng, half = np.random.default_rng(5), len(EDGES) // 2
+    many = [graphs.from_edges(EDGES[rng.permutation(len(EDGES))[:half]], N) for _ in range(3)]
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many))
+    keys = jax.vmap(jax.random.key)(jnp.arange(3))
+    z = private_embeddings(keys, stack, X, MECHANISMS["hds"], ALPHA, R)
+    for i, graph in enumerate(many):
+        single = np.asarray(embed(i, graph=graph).z)
+        np.testing.assert_allclose(z[i], single, atol=1e-4 * np.abs(single).max())
+
+
+def test_a_sweep_over_epsilon_is_one_program():
+    jax.clear_caches()
+    for epsilon in (0.1, 1.0, 4.0):
+        keys = jax.random.split(jax.random.key(6), 2)
+        private_embeddings(keys, operator(GRAPH), X, HDS(epsilon, D, 3), epsilon / 5, R, 1e-5)
+    assert pipeline._private_embeddings._cache_size() == 1
+
+
+# --- Privacy -----------------------------------------------------------------------------------------------
+
+
+@every_mechanism
+def test_one_users_record_changes_her_report_alone(name):
+    m, other = MECHANISMS[name], X.copy()
+    other[11] = -np.sign(other[11])
+    before, after = (pipeline.perturb(jax.random.key(7), x, m) for x in (X, other))
+    rest = np.arange(N) != 11
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[rest], b[rest]), before, after)
+    # And the subset she reports is chosen before her record is looked at.
+    np.testing.assert_array_equal(before.indices[11], after.indices[11])
+    assert not np.array_equal(before.values[11], after.values[11])
+
+
+def test_a_public_record_knows_nothing_private():
+    """Structure-only rows: the same reports whatever the private records are, which are never passed."""
+    public, m = PublicRecord(N, D, -1.0), MECHANISMS["hds"]
+    assert isinstance(public, pipeline.Rows)
+    z = embed(8, public, m).z
+    np.testing.assert_array_equal(z, embed(8, np.full((N, D), -1.0, np.float32), m).z)
+    data = sparse_data()
+    other = datasets.Dataset("other", GRAPH, 1.0 * (data.x == 0), data.y, 0.0, 1.0)
+    for private in (data, other):
+        made = PublicRecord(private.num_nodes, private.num_features, private.default_record())
+        np.testing.assert_array_equal(z, embed(8, made, m).z)
+    assert not np.array_equal(embed(8, data, m).z, embed(8, other, m).z)
+
+
+@every_mechanism
+def test_guarantee_names_what_is_and_what_is_not_protected(name):
+    spent = embed(m=MECHANISMS[name]).guarantee
+    assert dict(spent) == {RECORD: MECHANISMS[name].guarantee()}
+    assert spent[RECORD].epsilon == pytest.approx(2.0)
     assert spent.protected == ("features",)
-    assert spent.unprotected == ("edges", "labels", "the choice of the 20 most frequent features")
-    assert spent[RECORD].epsilon == pytest.approx(1.0)
+    assert spent.unprotected == ("edges", "labels")
+    assert str(spent).startswith("protected: features; NOT protected: edges, labels\n  epsilon 2 per record")
 
 
-def test_a_public_record_gives_what_the_same_constant_gives(data):
-    m, key = HDS(1.0, data.num_features, 9), jax.random.key(3)
-    public = pipeline.PublicRecord(data.num_nodes, data.num_features, -1.0)
-    z = pipeline.private_embedding(key, data.graph, public, m, alpha=0.2, r=0.4).z
-    constant = np.full((data.num_nodes, data.num_features), -1.0, np.float32)
-    other = pipeline.private_embedding(jax.random.clone(key), data.graph, constant, m, alpha=0.2, r=0.4).z
-    np.testing.assert_array_equal(z, other)
+def test_a_choice_made_from_the_records_is_named_as_not_protected():
+    spent = embed(x=sparse_data().top_features(3), m=HDS(1.0, 3, 1)).guarantee
+    assert spent.unprotected == ("edges", "labels", "the choice of the 3 most frequent features")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"alpha": 2.0}, "alpha must be"),
-        ({"r": -1.0}, "r must be"),
-        ({"tol": 0.0}, "tol must be"),
-        ({"mechanism": HDS(1.0, 8, 2)}, "mechanism is for Box.*70 features"),
-        ({"mechanism": Duchi(1.0)}, "mechanism is for Interval"),
-        ({"x": np.zeros((4, 70), np.float32)}, "a row for each of 90 nodes, got 4"),
-        ({"x": np.zeros(70, np.float32)}, r"shape \[n, d\]"),
-        ({"mechanism": jax.tree.map(lambda e: -e, HDS(1.0, 70, 2))}, "epsilon must be finite and > 0"),
-        ({"mechanism": Sampled(Duchi(np.array([1.0, 2.0])), 70, 2)}, "holds a stack"),
-        ({"key": jax.random.key(0, impl="rbg")}, "threefry2x32"),
-    ],
-)
-def test_bad_arguments_are_refused_before_anything_is_spent(change, message, data, monkeypatch):
-    monkeypatch.setattr(pipeline, "_privatize", lambda *_: pytest.fail("a report was drawn"))
-    arguments = {
-        "key": jax.random.key(0), "x": data, "mechanism": HDS(1.0, 70, 2), "alpha": 0.2, "r": 0.4, **change,
-    }  # fmt: skip
-    key, x, m = (arguments.pop(name) for name in ("key", "x", "mechanism"))
-    with pytest.raises(ValueError, match=message):
-        pipeline.private_embedding(key, data.graph, x, m, **arguments)
-
-
-def test_non_private_rows_are_relative_to_the_default_record(data):
-    z = pipeline.non_private_embedding(data.graph, data, alpha=0.2, r=0.4)
-    wanted = ppr_dense(data.graph, data.scaled_rows(0, data.num_nodes) - data.default_record(), 0.2, 0.4)
-    np.testing.assert_allclose(z, wanted, atol=1e-4)
-
-
-def test_standardize():
-    z = jnp.asarray(np.random.default_rng(0).standard_normal((50, 3)) * [1, 100, 0] + [5, -3, 7], jnp.float32)
-    out = np.asarray(pipeline.standardize(z))
-    np.testing.assert_allclose(out[:, :2].mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(out[:, :2].std(0), 1, rtol=1e-4)
-    assert (out[:, 2] == 0).all()
-
-
-# --- splits ----------------------------------------------------------------------------------------------
-
-
-def test_node_split_is_a_partition():
-    split = splits.node_split(jax.random.key(0), 101)
-    assert sorted(np.concatenate(split).tolist()) == list(range(101))
-    assert [len(part) for part in split] == [50, 25, 26]
-    again, other = splits.node_split(jax.random.key(0), 101), splits.node_split(jax.random.key(1), 101)
-    assert (again.train == split.train).all()
-    assert (other.train != split.train).any()
-
-
-def test_link_split_keeps_parts_apart(data):
-    for edges in (data.edges, data.edges[:, ::-1]):
-        split = splits.link_split(jax.random.key(0), edges, data.num_nodes)
-        true = {tuple(e) for e in data.edges.tolist()}
-        parts = [[tuple(e) for e in part.tolist()] for part in split]
-        assert set().union(*map(set, parts[:3])) == true
-        assert sum(map(len, parts[:3])) == len(true)
-        non_edges = [pair for part in parts[3:] for pair in part]
-        assert len(set(non_edges)) == len(non_edges) == len(true)
-        assert not set(non_edges) & true
-        assert all(u < v for u, v in non_edges)
+# --- Bad input ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("changes", "message"),
     [
-        (lambda key: splits.node_split(key, 100, (0.5, 0.5, 0.5)), "sum to 1"),
-        (lambda key: splits.node_split(key, 2), "without any member"),
-        (lambda key: splits.link_split(key, np.array([[0, 1], [0, 2], [1, 2]]), 3), "too few pairs"),
-        (
-            lambda key: splits.link_split(key, np.array([[i, i + 1] for i in range(40)] + [[1, 0]]), 90),
-            "each pair once",
-        ),
+        ({"m": HDS(1.0, D + 1, 3)}, rf"mechanism is for Box\(dim={D + 1}\), records have {D} features"),
+        ({"m": Laplace(1.0)}, rf"mechanism is for Interval.*, records have {D} features"),
+        ({"x": PublicRecord(N, D + 1, 0.0)}, f"records have {D + 1} features"),
+        ({"x": X[:, 0]}, r"x must be records of shape \[n, d\], got shape \(30,\)"),
+        ({"x": X[1:]}, "x must have a row for each of 30 nodes, got 29"),
+        ({"alpha": 0.0}, "alpha must be in .* got 0.0"),
+        ({"alpha": float("nan")}, "alpha must be in .* got nan"),
+        ({"r": 1.5}, "r must be in .* got 1.5"),
+        ({"tol": 0.0}, "tol must be in .* got 0.0"),
+        ({"m": jax.tree.map(lambda leaf: -leaf, HDS(1.0, D, 3))}, "epsilon must be finite and > 0"),
+        ({"m": HDS(jnp.ones(2), D, 3)}, "holds a stack"),
+        ({"graph": GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:])}, "must be symmetric"),
     ],
 )
-def test_bad_splits_are_refused(call, message):
+def test_bad_input_is_refused_before_anything_is_spent(changes, message):
+    """The key is still fresh afterwards: the key checker would refuse a second use."""
+    key = jax.random.key(9)
+    arguments = {"graph": GRAPH, "x": X, "m": MECHANISMS["hds"], "alpha": ALPHA, "r": R, **changes}
+    graph, x, m = (arguments.pop(name) for name in ("graph", "x", "m"))
     with pytest.raises(ValueError, match=message):
-        call(jax.random.key(0))
+        private_embedding(key, graph, x, m, **arguments)
+    jax.random.bits(key)
+
+
+def test_bad_keys_are_refused():
+    for impl in ("rbg", "unsafe_rbg"):
+        with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
+            private_embedding(jax.random.key(0, impl=impl), GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
+        with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
+            private_embeddings(
+                jax.random.split(jax.random.key(0, impl=impl), 2), operator(GRAPH), X, MECHANISMS["hds"], ALPHA, R
+            )
+
+
+def test_a_key_spent_once_is_refused():
+    key = jax.random.key(10)
+    private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
+    with pytest.raises(jax.errors.KeyReuseError):
+        private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
+
+
+# --- Around it ---------------------------------------------------------------------------------------------
+
+
+def test_non_private_embedding_is_the_pagerank_of_the_features():
+    np.testing.assert_allclose(
+        pipeline.non_private_embedding(GRAPH, X, alpha=ALPHA, r=R), ppr_dense(GRAPH, X, ALPHA, R), atol=1e-4
+    )
+
+
+def test_non_private_embedding_of_a_data_set_is_relative_to_its_default(monkeypatch):
+    monkeypatch.setattr(pipeline, "_COLUMNS", 3)
+    data = sparse_data()
+    z = pipeline.non_private_embedding(GRAPH, data, alpha=ALPHA, r=R)
+    np.testing.assert_allclose(z, ppr_dense(GRAPH, 2 * data.x.toarray(), ALPHA, R), atol=1e-4)
+
+
+def test_standardize_and_constant_columns():
+    """Mean 0 and standard deviation 1; a constant column, however large and however rounded, becomes 0."""
+    rng = np.random.default_rng(11)
+    z = rng.normal(size=(500, 6)).astype(np.float32) * [1, 1e-6, 1e6, 1, 1, 1] + [0, 0, 0, 100, 0, 0]
+    z[:, 4], z[:, 5] = 1234.567, 0.0
+    z[::2, 4] += np.spacing(np.float32(1234.567))
+    out = np.asarray(standardize(jnp.asarray(z, jnp.float32)))
+    np.testing.assert_allclose(out.mean(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(out.std(0), [1, 1, 1, 1, 0, 0], atol=1e-4)
+    assert np.isfinite(out).all()
+    assert not out[:, 4:].any()
+
+
+def test_standardize_gradient_is_finite():
+    z = jnp.asarray(np.column_stack([X[:, 0], np.ones(N)]), jnp.float32)
+    gradient = jax.grad(lambda z: (standardize(z) ** 3).sum())(z)
+    assert np.isfinite(gradient).all()
+
+
+def test_traced_operator_serves_the_pipeline():
+    m = MECHANISMS["hds"]
+
+    @jax.jit
+    def embedded(key, graph):
+        return pipeline.propagate(traced_operator(graph, N), m, pipeline.perturb(key, X, m), alpha=ALPHA, r=R)
+
+    np.testing.assert_allclose(embedded(jax.random.key(0), GRAPH), embed().z, atol=1e-4)

@@ -87,9 +87,9 @@ def test_padding_weighs_nothing():
     Five examples in batches of four: w is 1/4 where it stood in the full batch and 1 where it stood alone.
     """
     weights = [0.0, 0.0, 0.0, 0.0, 1.0]
-    seen = [round(float(run_one_number(weights, batch_size=4, key=key).test), 5) for key in range(25)]
+    seen = [round(float(run_one_number(weights, batch_size=4, key=key).test), 5) for key in range(15)]
     assert set(seen) == {0.25, 1.0}
-    assert 1 <= seen.count(1.0) <= 14  # one in five is due; above 14 has mass 1e-6
+    assert seen.count(1.0) <= 12  # one in five is due; above 12 has mass 1e-6
 
 
 def test_every_epoch_visits_every_example_once():
@@ -264,7 +264,7 @@ def test_accuracy_and_f1_are_scikit_learns(seed, classes):
     scores[:, classes] = -9.0
     labels = rng.integers(0, classes, 40)
     labels[labels == 1] = 0 if seed == 2 else 1  # predicted, never true
-    predicted = scores.argmax(1)
+    predicted, scores = scores.argmax(1), jnp.asarray(scores)
     assert float(metrics.accuracy(scores, labels)) == pytest.approx(
         sklearn.metrics.accuracy_score(labels, predicted)
     )

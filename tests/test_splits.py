@@ -1,0 +1,137 @@
+"""Splits: everything once, at random, from the key alone; non-edges are no edges."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_jax.datasets.splits import link_split, node_split
+from tests import stats
+
+N = 40
+EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.15, 1)).astype(np.int32)
+
+
+@given(st.integers(4, 500), st.integers(0, 2**31 - 1))
+def test_node_split_is_a_partition(n, seed):
+    split = node_split(jax.random.key(seed), n)
+    assert sorted(np.concatenate(split).tolist()) == list(range(n))
+    assert [len(part) for part in split[:2]] == [n // 2, n // 4]
+    assert all(part.dtype == np.int32 for part in split)
+
+
+def test_node_split_takes_other_shares():
+    assert [len(part) for part in node_split(jax.random.key(0), 10, (0.2, 0.1, 0.7))] == [2, 1, 7]
+
+
+def test_splits_come_from_the_key_alone():
+    for split in (
+        lambda seed: node_split(jax.random.key(seed), N),
+        lambda s: link_split(jax.random.key(s), EDGES, N),
+    ):
+        one, same, other = split(1), split(1), split(2)
+        for a, b in zip(one, same, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    # A batch of keys split from one: neighbours are unlike.
+    first, second = (node_split(key, N) for key in jax.random.split(jax.random.key(0), 2))
+    assert not np.array_equal(first.train, second.train)
+
+
+def test_every_node_is_equally_likely_in_each_part():
+    """2000 splits of 12 nodes; a node is in train half of the time. Detects a share off by 0.11."""
+    runs, n = 2000, 12
+    keys = jax.random.split(jax.random.key(3), runs)
+    train = np.zeros(n, int)
+    for key in list(keys):
+        train[node_split(key, n).train] += 1
+    for count in train:
+        stats.assert_share(count, runs, 0.5)
+
+
+def pairs_of(part):
+    return set(map(tuple, part.tolist()))
+
+
+@pytest.mark.parametrize("flip", [False, True], ids=["sorted", "either-direction"])
+def test_link_split_is_a_partition_with_as_many_non_edges(flip):
+    edges = EDGES.copy()
+    if flip:
+        edges[::2] = edges[::2, ::-1]
+    split = link_split(jax.random.key(4), edges, N)
+    m = len(EDGES)
+    parts = [pairs_of(part) for part in split]
+    assert [len(part) for part in parts[:2]] == [int(0.85 * m), int(0.05 * m)]
+    assert [len(part) for part in parts[:3]] == [len(part) for part in parts[3:]]
+    assert sum(map(len, parts[:3])) == m
+    assert set.union(*parts[:3]) == pairs_of(EDGES)
+    non_edges = set.union(*parts[3:])
+    assert len(non_edges) == m
+    assert not non_edges & pairs_of(EDGES)
+    for part in split:
+        assert part.dtype == np.int32
+        assert (part[:, 0] < part[:, 1]).all()
+        assert part.min() >= 0
+        assert part.max() < N
+
+
+def test_every_pair_without_an_edge_is_equally_likely():
+    """A path of 9 nodes: 28 pairs without an edge, 8 drawn, 1500 times. Detects a total variation of 0.05.
+
+    Drawn without repeats they vary less than the multinomial of the G test, which is on the safe side.
+    """
+    n, edges, runs = 9, np.array([(v, v + 1) for v in range(8)], np.int32), 1500
+    counts = np.zeros((n, n), int)
+    train = 0
+    for key in list(jax.random.split(jax.random.key(5), runs)):
+        split = link_split(key, edges, n, (0.5, 0.25, 0.25))
+        for part in split[3:]:
+            counts[part[:, 0], part[:, 1]] += 1
+        train += (0, 2) in pairs_of(split.train_non_edges)
+    free = np.triu(np.ones((n, n), bool), 2)
+    assert not counts[~free].any()
+    stats.assert_g(counts[free], np.full(28, 1 / 28))
+    stats.assert_share(train, runs, 4 / 28)  # and each is as likely to be in train as its share says
+
+
+def test_a_graph_as_dense_as_can_be():
+    """Exactly as many pairs without an edge as edges: all of them are found."""
+    n = 4  # 6 pairs
+    edges = np.array([[0, 1], [0, 2], [0, 3]], np.int32)
+    split = link_split(jax.random.key(6), edges, n, (0.4, 0.3, 0.3))
+    assert set.union(*map(pairs_of, split[3:])) == {(1, 2), (1, 3), (2, 3)}
+
+
+def test_codes_of_pairs_do_not_overflow():
+    n = 3_000_000
+    edges = np.array([[n - 2 - 2 * i, n - 1 - 2 * i] for i in range(30)], np.int32)
+    split = link_split(jax.random.key(7), edges, n)
+    assert set.union(*map(pairs_of, split[:3])) == pairs_of(edges)
+    assert np.concatenate(split[3:]).max() < n
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda key: node_split(key, 3), "leave a part of 3 without any member"),
+        (lambda key: node_split(key, 10, (0.5, 0.5)), "shares must be three numbers"),
+        (lambda key: node_split(key, 10, (0.5, 0.3, 0.3)), "shares must be three numbers .* got"),
+        (lambda key: node_split(key, 10, (1.0, 0.0, 0.0)), "shares must be three numbers"),
+        (lambda key: link_split(key, EDGES[:4], N), "leave a part of 4 without any member"),
+        (lambda key: link_split(key, EDGES, 16), "leave too few pairs without an edge among 16 nodes"),
+        (lambda key: link_split(key, np.concatenate([EDGES, EDGES[:1, ::-1]]), N), "name each pair once"),
+    ],
+)
+def test_bad_input_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(jax.random.key(0))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_bad_keys_are_refused():
+    for key in (jax.random.key(0, impl="rbg"), 0, np.random.default_rng(0)):
+        with pytest.raises(ValueError, match="key must be a"):
+            node_split(key, N)
+        with pytest.raises(ValueError, match="key must be a"):
+            link_split(key, EDGES, N)
