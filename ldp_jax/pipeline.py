@@ -313,7 +313,7 @@ def standardize(z: Float[Array, "n d"]) -> Float[Array, "n d"]:
     [[-1.0, 0.0], [1.0, 0.0]]
     """
     centred = z - z.mean(0)
-    spread = jnp.sqrt((centred**2).mean(0))
+    variance = (centred**2).mean(0)
     # Rounding leaves a constant column with a spread of about 1e-7 of its size: that is no signal.
-    constant = spread <= 1e-6 * jnp.abs(z).max(0)
-    return centred / jnp.where(constant, jnp.inf, spread)
+    constant = variance <= (1e-6 * jnp.abs(z).max(0)) ** 2
+    return jnp.where(constant, 0.0, centred / jnp.sqrt(jnp.where(constant, 1.0, variance)))

@@ -129,7 +129,9 @@ def test_a_public_record_knows_nothing_private():
     z = embed(8, public, m).z
     np.testing.assert_array_equal(z, embed(8, np.full((N, D), -1.0, np.float32), m).z)
     data = sparse_data()
-    other = datasets.Dataset("other", GRAPH, 1.0 * (data.x == 0), data.y, 0.0, 1.0)
+    other = datasets.Dataset(
+        "other", GRAPH, scipy.sparse.csr_array(data.x.toarray() == 0, dtype=np.float32), data.y, 0.0, 1.0
+    )
     for private in (data, other):
         made = PublicRecord(private.num_nodes, private.num_features, private.default_record())
         np.testing.assert_array_equal(z, embed(8, made, m).z)
