@@ -100,11 +100,11 @@ def test_many_runs_over_stacked_graphs():
 
 
 def test_a_sweep_over_epsilon_is_one_program():
-    jax.clear_caches()
-    for epsilon in (0.1, 1.0, 4.0):
+    before = pipeline._private_embeddings._cache_size()
+    for epsilon in (0.1, 1.0, 4.0):  # two runs: a shape that no other test here has
         keys = jax.random.split(jax.random.key(6), 2)
         private_embeddings(keys, operator(GRAPH), X, HDS(epsilon, D, 3), epsilon / 5, R, 1e-5)
-    assert pipeline._private_embeddings._cache_size() == 1
+    assert pipeline._private_embeddings._cache_size() == before + 1
 
 
 # --- Privacy -----------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ ONE_NUMBER = Model(
     apply=lambda variables, inputs, *, key, train: (variables["params"]["w"] * jnp.ones(len(inputs)), variables),
 )
 """Its output is w for every row."""
+SGD = optax.sgd(1.0)
 
 
 @cache  # one objective a score, so that runs share a program
@@ -69,7 +70,7 @@ def run_one_number(weights, *, batch_size, epochs=1, score=the_number, key=0, te
     one = jnp.ones(1)
     return fit(
         jax.random.key(key), ONE_NUMBER, falling(score), None, jnp.asarray(weights, jnp.float32), one,
-        one if test is None else test, optimizer=optax.sgd(1.0), epochs=epochs, batch_size=batch_size,
+        one if test is None else test, optimizer=SGD, epochs=epochs, batch_size=batch_size,
     )  # fmt: skip
 
 

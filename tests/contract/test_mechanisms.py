@@ -94,6 +94,18 @@ def test_the_smallest_and_largest_uniforms_give_reports(name, epsilon):
     checks.assert_in_codomain(m.codomain(), m.from_uniform(ends[:, None], checks.SCALARS.astype(np.float32)))
 
 
+@numeric_case
+@pytest.mark.parametrize("epsilon", [1e-8, 88.0])  # float32 has no e^epsilon above 88.7
+def test_nothing_overflows_at_small_and_large_epsilons(name, epsilon):
+    m, x = CASES[name].make(epsilon), checks.SCALARS.astype(np.float32)
+    u = np.array([2.0**-24, 0.1, 0.5, 0.9, 1 - 2.0**-24], np.float32)[:, None]
+    y = m.from_uniform(u, x)
+    checks.assert_in_codomain(m.codomain(), y)
+    for values in (m.estimate(y), m.log_density(y, x), *checks.moments(m, x)):
+        assert np.isfinite(values).all()
+    assert (np.asarray(m.variance(x)) >= 0).all()
+
+
 @pytest.mark.usefixtures("untyped")
 @every_case
 def test_whole_numbers_are_records(name):
