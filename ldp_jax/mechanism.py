@@ -46,10 +46,27 @@ class Finite:
 
 
 @dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Pairs (branch, value): an integer that says which of ``parts`` the value comes from."""
+
+    parts: tuple[Interval | Finite, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Box:
-    """Vectors of ``dim`` numbers, each in [-1, 1]."""
+    """Vectors of ``dim`` numbers, each in [lower, upper]."""
 
     dim: int
+    lower: float = -1.0
+    upper: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """Vectors of ``dim`` values, each from ``inner``."""
+
+    dim: int
+    inner: Finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +75,10 @@ class Subset:
 
     dim: int
     k: int
-    inner: Interval | Finite
+    inner: Interval | Finite | Mixture
 
 
-Domain = Interval | Finite | Box | Subset
+Domain = Interval | Finite | Mixture | Box | Product | Subset
 
 
 @runtime_checkable
@@ -120,29 +137,67 @@ class HasInverse(Protocol):
         ...
 
 
-@mechanism
-class Numeric(abc.ABC):
-    """A mechanism on one number in [-1, 1]; abstract. Its methods are elementwise in x, y and u.
+class Univariate(abc.ABC):
+    """A mechanism on one number; abstract. ``draw`` and what follows it are elementwise in x and y.
 
-    A subclass gives the law (``from_uniform``, ``log_density``, ``codomain``), the moments of its estimate
-    and a sentence that proves its guarantee.
+    A subclass is a pytree; it gives the law, the moments of its estimate and its guarantee.
+    """
+
+    def privatize(self, key: PRNGKey, x: Record) -> Any:
+        """The report of one record.
+
+        Raises:
+          ValueError: for several records or epsilons at once, which would share randomness: use ``vmap``.
+        """
+        check_single(self)
+        if jnp.ndim(x):
+            raise ValueError(f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each")
+        return self.draw(key, x)
+
+    @abc.abstractmethod
+    def draw(self, key: PRNGKey, x: Record) -> Any:
+        """Independent reports of all of one user's numbers, any shape: one block of randomness from one key."""
+
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """epsilon per record; the largest one where it is a stack of personal budgets, one a user."""
+
+    @abc.abstractmethod
+    def log_density(self, y: Any, x: Record) -> Array:
+        """log p(y | x); ``-inf`` off the support."""
+
+    @abc.abstractmethod
+    def domain(self) -> Interval | Finite:
+        """The records; others are clipped, NaN goes to the centre."""
+
+    @abc.abstractmethod
+    def codomain(self) -> Interval | Finite | Mixture:
+        """The reports."""
+
+    @abc.abstractmethod
+    def estimate(self, y: Any) -> Array:
+        """The server's estimate of the record."""
+
+    @abc.abstractmethod
+    def mean(self, x: Record) -> Array:
+        """Mean of the estimate."""
+
+    @abc.abstractmethod
+    def variance(self, x: Record) -> Array:
+        """Variance of the estimate."""
+
+
+@mechanism
+class Analytic(Univariate):
+    """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
+
+    A subclass gives the law, the moments of its estimate and a sentence that proves its guarantee.
     """
 
     epsilon: Scalar
 
     def _check(self) -> None:
         check_epsilon(self.epsilon)
-
-    def privatize(self, key: PRNGKey, x: Record) -> Array:
-        """Draw the report of one record: one uniform through the inverse distribution function.
-
-        Raises:
-          ValueError: for several records or epsilons at once, which would share the uniform: use ``vmap``.
-        """
-        check_single(self)
-        if jnp.ndim(x):
-            raise ValueError(f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each")
-        return self.from_uniform(uniform(key), x)
 
     def domain(self) -> Interval:
         """Records are numbers in [-1, 1]; others are clipped, NaN goes to 0."""
@@ -155,32 +210,21 @@ class Numeric(abc.ABC):
         return Guarantee(largest(self.epsilon), adjacency="any two numbers in [-1, 1]", reason=self._proof())
 
     @abc.abstractmethod
-    def from_uniform(self, u: Any, x: Record) -> Array:
-        """The inverse distribution function of the report at ``u`` in (0, 1)."""
-
-    @abc.abstractmethod
-    def log_density(self, y: Record, x: Record) -> Array:
-        """log p(y | x); ``-inf`` off the support."""
-
-    @abc.abstractmethod
-    def codomain(self) -> Interval | Finite:
-        """The reports."""
-
-    @abc.abstractmethod
-    def estimate(self, y: Record) -> Array:
-        """The server's estimate of the record."""
-
-    @abc.abstractmethod
-    def mean(self, x: Record) -> Array:
-        """Mean of the estimate."""
-
-    @abc.abstractmethod
-    def variance(self, x: Record) -> Array:
-        """Variance of the estimate."""
-
-    @abc.abstractmethod
     def _proof(self) -> str:
         """One sentence that says why the guarantee holds."""
+
+
+@mechanism
+class Numeric(Analytic):
+    """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function."""
+
+    def draw(self, key: PRNGKey, x: Record) -> Array:
+        """Independent reports of all of one user's numbers: a uniform each, from one key."""
+        return self.from_uniform(uniform(key, jnp.shape(x)), x)
+
+    @abc.abstractmethod
+    def from_uniform(self, u: Any, x: Record) -> Array:
+        """The inverse distribution function of the report at ``u`` in (0, 1)."""
 
 
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
@@ -235,10 +279,11 @@ def check_single(mechanism: Any) -> None:
 
     A static check of shapes, which sees no data; under ``vmap`` each mechanism is single.
     """
-    for leaf in jax.tree.leaves(mechanism):
-        if jnp.ndim(leaf):
+    for leaf in jax.tree.leaves(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape")):
+        shape = leaf.stack_shape() if hasattr(leaf, "stack_shape") else jnp.shape(leaf)
+        if shape:
             raise ValueError(
-                f"{type(mechanism).__name__} holds a stack of shape {jnp.shape(leaf)}: reports of one key would "
+                f"{type(mechanism).__name__} holds a stack of shape {shape}: reports of one key would "
                 "share their randomness; use jax.vmap over mechanisms, keys and records"
             )
 

@@ -13,7 +13,7 @@ from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import Piecewise
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import MAX_EPSILON, Box, Numeric, Subset, check_single, uniform
+from ldp_jax.mechanism import MAX_EPSILON, Box, Interval, Subset, Univariate, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -22,7 +22,7 @@ class SparseReport(NamedTuple):
 
     Attributes:
       indices: int32 [k], sorted and distinct.
-      values: float32 [k], the inner mechanism's reports.
+      values: the inner mechanism's reports, [k] (a tuple of such where its report is a tuple).
     """
 
     indices: Any
@@ -63,7 +63,7 @@ class Sampled:
     (2,)
     """
 
-    inner: Numeric
+    inner: Univariate
     dim: int = static()
     k: int = static()
     scale: float | None = static(default=None)
@@ -74,6 +74,8 @@ class Sampled:
         if self.scale is None:
             object.__setattr__(self, "scale", self.dim / self.k)
         _validate.positive(scale=self.scale)
+        if self.inner.domain() != Interval(-1.0, 1.0):
+            raise ValueError(f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}")
 
     @property
     def _gain(self) -> float:
@@ -97,16 +99,16 @@ class Sampled:
             key, subset_key = jax.random.split(key)
             indices = _subset(subset_key, self.dim, self.k)
             chosen = x[indices]
-        return SparseReport(indices, self.inner.from_uniform(uniform(key, (self.k,)), chosen))
+        return SparseReport(indices, self.inner.draw(key, chosen))
 
     def log_density(self, y: SparseReport, x: Any) -> Array:
         """log p(y | x) of the set of coordinates and its values; ``-inf`` for an impossible set."""
-        indices, values = jnp.asarray(y.indices), jnp.asarray(y.values)
+        indices = jnp.asarray(y.indices)
         x = jnp.asarray(x)
         d, k = float(self.dim), float(self.k)
         sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
         valid = (indices >= 0).all() & (indices < self.dim).all() & (indices[1:] > indices[:-1]).all()
-        inner = self.inner.log_density(values, x[jnp.clip(indices, 0, self.dim - 1)]).sum()
+        inner = self.inner.log_density(y.values, x[jnp.clip(indices, 0, self.dim - 1)]).sum()
         return jnp.where(valid, inner - sets, -jnp.inf)
 
     def domain(self) -> Box:
@@ -145,7 +147,8 @@ class Sampled:
         """
         if self.k == self.dim:
             columns = start + jnp.arange(width)
-            return self._gain * self.inner.estimate(y.values.at[columns].get(mode="fill", fill_value=0.0))
+            values = self._gain * self.inner.estimate(y.values)
+            return values.at[columns].get(mode="fill", fill_value=0.0)
         place = y.indices - start
         place = jnp.where(place < 0, width, place)  # a negative index would wrap around
         values = self._gain * self.inner.estimate(y.values)
