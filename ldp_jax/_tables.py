@@ -32,8 +32,8 @@ _STEPS = 23  # a position between two inputs is a whole number of 2^-23 steps
 Encoding = Literal["grid", "bins", "category"]
 """How a record becomes a row.
 
-``grid``: [-1, 1] on equally spaced points, rounded up or down at random so that the mean is kept; ``bins``: [0, 1] in
-equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
+``grid``: [-1, 1] on equally spaced points, rounded up or down at random so that the mean is kept; ``bins``: [0, 1]
+in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
 """
 
 _PRECISE = decimal.Context(prec=60)
@@ -96,8 +96,7 @@ class Table:
     def loss(self) -> Fraction:
         """The largest ratio of two inputs' masses at one output; its logarithm is the privacy loss."""
         return max(
-            Fraction(int(high), int(low))
-            for high, low in zip(self.masses.max(0), self.masses.min(0), strict=True)
+            Fraction(int(high), int(low)) for high, low in zip(self.masses.max(0), self.masses.min(0), strict=True)
         )
 
     @property
@@ -106,7 +105,7 @@ class Table:
         return log_up(self.loss)
 
     def report(self, x: Any, word: Any, rounding: Any = 0) -> np.ndarray:
-        """Outputs of records ``x`` under uniform words: one picks the output, one rounds to the grid; elementwise."""
+        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise."""
         row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
         row = row + rounds_up(rounding, part)
@@ -155,6 +154,25 @@ class Table:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+
+def checked_epsilon(epsilon: Any) -> float:
+    """A table's budget as a Python float.
+
+    Raises:
+      ValueError: for what is not one concrete number in (0, 20].
+    """
+    if isinstance(epsilon, (bool, str, np.bool_)) or epsilon is None or isinstance(epsilon, complex):
+        raise ValueError(f"epsilon must be a number, got {epsilon!r}")
+    if not isinstance(epsilon, (int, float, np.number)) and np.ndim(epsilon):
+        raise ValueError(
+            "epsilon must be one concrete number: a table has one law; personal budgets are a menu of levels "
+            f"(ldp_jax.features.menu), got {epsilon}"
+        )
+    value = float(epsilon)  # a tracer says here that it must be concrete
+    if not 0.0 < value <= MAX_EPSILON:
+        raise ValueError(f"epsilon must be finite and > 0, in (0.0, {MAX_EPSILON}], got {epsilon}")
+    return value
 
 
 def width(outputs: int) -> int:
@@ -278,12 +296,13 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
 
 def _fill(row: np.ndarray, low: list[int], high: list[int]) -> np.ndarray:
     entries = [
-        min(max(math.floor(WORDS * p), least), most)
-        for p, least, most in zip(row.tolist(), low, high, strict=True)
+        min(max(math.floor(WORDS * p), least), most) for p, least, most in zip(row.tolist(), low, high, strict=True)
     ]
     lacking = WORDS - sum(entries)
     for place in np.argsort(-row, kind="stable").tolist():
-        change = min(lacking, high[place] - entries[place]) if lacking > 0 else max(lacking, low[place] - entries[place])
+        change = (
+            min(lacking, high[place] - entries[place]) if lacking > 0 else max(lacking, low[place] - entries[place])
+        )
         entries[place] += change
         lacking -= change
         if not lacking:

@@ -119,6 +119,10 @@ class HasDensity(Protocol):
 class HasMoments(Protocol):
     """A mechanism whose estimate has its mean and variance in closed form."""
 
+    def domain(self) -> Domain:
+        """The records."""
+        ...
+
     def mean(self, x: Any) -> Array:
         """E[estimate(privatize(key, x))]."""
         ...
@@ -312,11 +316,17 @@ def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Arra
 def mse(mechanism: HasMoments, x: Any) -> Array:
     """E[(estimate - x)^2] = variance + bias^2; coordinate by coordinate for vectors.
 
+    Raises:
+      ValueError: for a mechanism on categories, whose estimate is of another kind than its record.
+
     >>> from ldp_jax.features import Laplace
     >>> float(mse(Laplace(1.0), 0.5))
     8.0
     """
-    bias = mechanism.mean(x) - clip(x)
+    domain = mechanism.domain()
+    if not isinstance(domain, (Interval, Box)):
+        raise ValueError(f"mse is for numbers and vectors, got a mechanism on {domain}")
+    bias = mechanism.mean(x) - clip(x, float(domain.lower), float(domain.upper))
     return mechanism.variance(x) + bias**2
 
 

@@ -135,7 +135,8 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
 
     Args:
       key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]``.
-      x: dense [n, d] in [-1, 1], or :class:`Rows` such as a ``Dataset``.
+      x: dense [n, d] in the mechanism's domain, or :class:`Rows` such as a ``Dataset``, whose rows in [-1, 1] are
+        mapped to that domain.
       mechanism: on vectors [d].
 
     Raises:
@@ -146,6 +147,7 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
     check_budget(mechanism)
     lazy = isinstance(x, Rows)
     n, _ = _check_records(x, mechanism)
+    domain = mechanism.domain()
     keys = jax.random.split(key, n)
     if not lazy:
         return _privatize(keys, mechanism, jnp.asarray(x, jnp.float32), None)
@@ -156,6 +158,8 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
         place = np.minimum(np.arange(start, start + rows), n - 1)  # a last block of the same shape
         block = x.scaled_rows(start, stop)
         block = np.pad(block, ((0, rows - len(block)), (0, 0)))
+        if (domain.lower, domain.upper) != (-1.0, 1.0):
+            block = domain.lower + (block + 1) / 2 * (domain.upper - domain.lower)
         reports = _privatize(keys[place], mechanism, jnp.asarray(block), None)
         pieces.append(jax.tree.map(lambda leaf, count=stop - start: leaf[:count], reports))
     return pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)

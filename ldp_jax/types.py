@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Array, Float, Key, Shaped
+from jaxtyping import Array, Key, Real, Shaped
 
 PRNGKey: TypeAlias = Key[Array, ""]
 """One typed threefry key, as ``jax.random.key(seed)`` makes it."""
@@ -14,8 +14,8 @@ PRNGKeys: TypeAlias = Key[Array, "..."]
 Scalar: TypeAlias = float | int | Shaped[Array, "..."] | Shaped[np.ndarray, "..."] | np.number
 """A parameter of a mechanism: a number, a traced scalar, or a stack of them."""
 
-Record: TypeAlias = float | int | Float[Array, "..."] | Float[np.ndarray, "..."] | np.number
-"""What one user holds: a number in [-1, 1], or a vector of them."""
+Record: TypeAlias = float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
+"""What one user holds: a number (most often in [-1, 1]), or a vector of them."""
 
 Report: TypeAlias = Any
 """What leaves a user's device: an array, or a tuple of arrays."""

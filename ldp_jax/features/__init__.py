@@ -1,21 +1,44 @@
 """What one user does to a number or a vector; one file a published mechanism."""
 
+from ldp_jax.features.discrete import Discrete, menu
 from ldp_jax.features.duchi import Duchi
+from ldp_jax.features.duchi_vector import DuchiVector
+from ldp_jax.features.feature_rr import FeatureRR, RandomizedFeatures, importance_weights
+from ldp_jax.features.generalized_rr import GeneralizedRR
+from ldp_jax.features.gridded import GridPiecewise, GridSquareWave
+from ldp_jax.features.hybrid import BranchReport, Hybrid
 from ldp_jax.features.laplace import Laplace
-from ldp_jax.features.piecewise import GeneralPiecewise, Piecewise
+from ldp_jax.features.lp_optimal import LPOptimal
+from ldp_jax.features.piecewise import GeneralPiecewise, OptimalPiecewise, Piecewise, SuboptimalPiecewise
 from ldp_jax.features.sampled import HDS, LaplaceVector, MultiBit, MultiPiecewise, Sampled, SparseReport
 from ldp_jax.features.square_wave import SquareWave
+from ldp_jax.features.three_outputs import ThreeOutputs
 
 __all__ = [
     "HDS",
+    "BranchReport",
+    "Discrete",
     "Duchi",
+    "DuchiVector",
+    "FeatureRR",
     "GeneralPiecewise",
+    "GeneralizedRR",
+    "GridPiecewise",
+    "GridSquareWave",
+    "Hybrid",
+    "LPOptimal",
     "Laplace",
     "LaplaceVector",
     "MultiBit",
     "MultiPiecewise",
+    "OptimalPiecewise",
     "Piecewise",
+    "RandomizedFeatures",
     "Sampled",
     "SparseReport",
     "SquareWave",
+    "SuboptimalPiecewise",
+    "ThreeOutputs",
+    "importance_weights",
+    "menu",
 ]

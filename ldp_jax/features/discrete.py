@@ -1,0 +1,246 @@
+"""Finite mechanisms as integer tables: privacy that holds in the arithmetic that is run."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _tables, _validate
+from ldp_jax._pytree import pytree, static
+from ldp_jax._tables import Encoding, Table
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import Finite, Interval, Univariate
+from ldp_jax.types import Array, PRNGKey, Record
+
+_DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
+_STEP = 2.0**-23
+
+
+@pytree
+class Discrete(Univariate):
+    r"""A finite mechanism given by whole numbers over 2^32; build one with :meth:`of`.
+
+    Law: the record becomes a row of the table (``grid``: rounded at random to one of two neighbouring points of
+    [-1, 1] so that its mean is kept; ``bins``: the bin of [0, 1] it lies in; ``category``: itself), and
+    :math:`P(y \mid \text{row}) = m_{row, y} / 2^{32}`. The report is the index y of an output.
+
+    Guarantee: the logarithm of the largest ratio of two masses of one column, an exact number (rounding to a
+    grid mixes rows, which loses no more). It holds for the words that are drawn, floating point and all:
+    ``arithmetic`` is ``exact``.
+
+    Utility: the estimate is the output's value; mean and variance are computed from the table, between two
+    grid points by :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
+
+    Numerics: a report is one uniform 32-bit word compared with cumulative integers (b steps of bisection for
+    2^b outputs), and another word for the rounding. Records are rounded to multiples of 2^-22 first.
+
+    Reference: no paper; see Mironov, CCS 2012, for what floating-point noise gives away.
+
+    Attributes:
+      thresholds: uint32 [levels * inputs, 2^b - 1], cumulative masses.
+      values: float32 [levels * outputs, ...], the server's estimates.
+      counts: int32 [levels], outputs of each level.
+      level: int32, which table; an array where users or coordinates have different ones.
+      inputs: rows a level.
+      encoding: how a record becomes a row.
+      names: of the levels.
+
+    >>> import jax
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> m = GeneralizedRR(1.0, categories=3)
+    >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0
+    ('exact', True)
+    >>> int(m.privatize(jax.random.key(0), 2)) in (0, 1, 2)
+    True
+    """
+
+    thresholds: Any
+    values: Any
+    counts: Any
+    inputs: int = static()
+    encoding: Encoding = static()
+    names: tuple[str, ...] = static()
+    level: Any = 0
+
+    @classmethod
+    def of(cls, *tables: Table) -> "Discrete":
+        """A mechanism from a table; from several, a public menu of levels (see :meth:`at`).
+
+        Raises:
+          ValueError: for no table, or tables of different inputs, encodings or shapes of estimates.
+        """
+        if not tables:
+            raise ValueError("tables must hold at least one table")
+        kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"tables of one menu must agree in inputs, encoding and estimates, got {sorted(kinds)}"
+            )
+        size = max(table.thresholds.shape[1] for table in tables)
+        rest = [(0, 0)] * (tables[0].values.ndim - 1)
+        return cls(
+            thresholds=jnp.asarray(np.concatenate([_tables.padded(t.thresholds, size) for t in tables])),
+            values=jnp.asarray(
+                np.concatenate([np.pad(t.values, [(0, size + 1 - t.outputs), *rest]) for t in tables])
+            ),
+            counts=jnp.asarray([table.outputs for table in tables], jnp.int32),
+            inputs=tables[0].inputs,
+            encoding=tables[0].encoding,
+            names=tuple(table.name for table in tables),
+            level=jnp.int32(0),
+        )
+
+    def at(self, level: Any) -> "Discrete":
+        """The same menu at another level: a number, or an array of public levels (one a user, through ``vmap``).
+
+        A level beyond the menu is the nearest one. A user's level must not depend on her record.
+        """
+        level = jnp.clip(jnp.asarray(level, jnp.int32), 0, len(self.names) - 1)
+        return dataclasses.replace(self, level=level)
+
+    def table(self, level: int | None = None) -> Table:
+        """The integer table of one level (by default, this one's), for :mod:`ldp_jax.client` and for audits.
+
+        Raises:
+          ValueError: where the level is traced, or several.
+        """
+        if level is None:
+            if not _validate.concrete(self.level) or np.ndim(self.level):
+                raise ValueError("table() needs one concrete level: say which")
+            level = int(self.level)
+        _validate.integer_in(0, len(self.names) - 1, level=level)
+        outputs, size = int(self.counts[level]), self._size
+        rows = np.asarray(self.thresholds)[level * self.inputs : (level + 1) * self.inputs, : outputs - 1]
+        edges = np.pad(rows.astype(np.int64), ((0, 0), (1, 0)))
+        masses = np.diff(edges, append=_tables.WORDS, axis=1).astype(np.uint32)
+        start = level * (size + 1)
+        values = np.asarray(self.values)[start : start + outputs]
+        return Table(self.names[level], masses, values, self.encoding)
+
+    @property
+    def _size(self) -> int:
+        return self.thresholds.shape[-1]
+
+    def stack_shape(self) -> tuple[int, ...]:
+        """() for one mechanism: its arrays are a table, not a stack."""
+        return jnp.shape(self.level)
+
+    def from_words(self, word: Any, rounding: Any, x: Record) -> Array:
+        """Reports of records ``x`` under uniform uint32 words, the same as the client's table's; elementwise."""
+        row, part = self._rows(x)
+        row = row + _tables.rounds_up(rounding, part)
+        return _tables.outcome(jnp, self.thresholds.ravel(), row, word, self._size, self.counts[self.level])
+
+    def draw(self, key: PRNGKey, x: Record) -> Array:
+        """Independent reports of all of one user's numbers: two words each from one key (one without a grid)."""
+        _validate.threefry(key)
+        words = jax.random.bits(key, (2 if self.encoding == "grid" else 1, *jnp.shape(x)), jnp.uint32)
+        return self.from_words(words[0], words[-1], x)
+
+    def _rows(self, x: Record) -> tuple[Array, Array]:
+        row, part = _tables.split(jnp, x, self.inputs, self.encoding)
+        return row + self.level * self.inputs, part
+
+    def _masses(self) -> Array:
+        """uint32 [levels * inputs, 2^b]; 0 for what pads a level."""
+        edges = jnp.pad(self.thresholds, ((0, 0), (1, 0)))
+        masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # modulo 2^32
+        last = jnp.repeat(self.counts, self.inputs, total_repeat_length=len(edges))[:, None] - 1
+        place = jnp.arange(self._size + 1)
+        top = -jnp.take_along_axis(edges, last, 1)  # 2^32 less what comes before
+        return jnp.where(place < last, masses, jnp.where(place == last, top, 0))
+
+    def log_density(self, y: Any, x: Record) -> Array:
+        """log P(y | x): the masses of two neighbouring rows, mixed as the rounding mixes them."""
+        y = jnp.asarray(y)
+        index = jnp.clip(y, 0, self._size).astype(jnp.int32)
+        possible = (index == y) & (index < self.counts[self.level])
+        row, f, above = self._mixed(x)
+        masses = self._masses().astype(jnp.result_type(float))
+        mass = ((1 - f) * masses[row, index] + f * masses[above, index]) * 2.0**-32
+        return jnp.where(possible, jnp.log(jnp.where(possible, mass, 1.0)), -jnp.inf)
+
+    def _mixed(self, x: Record) -> tuple[Array, Array, Array]:
+        """A row, the weight of the next one, and the next one (itself at the top, with weight 0)."""
+        row, part = self._rows(x)
+        return row, part.astype(jnp.result_type(float)) * _STEP, row + (part > 0)
+
+    def domain(self) -> Interval | Finite:
+        """[-1, 1], [0, 1] or the categories."""
+        if self.encoding == "category":
+            return Finite(tuple(range(self.inputs)))
+        return Interval(-1.0 if self.encoding == "grid" else 0.0, 1.0)
+
+    def codomain(self) -> Finite:
+        """The indices of the outputs: of the widest level that :attr:`level` may be."""
+        levels = self.level if _validate.concrete(self.level) else np.arange(len(self.names))
+        return Finite(tuple(range(int(np.asarray(self.counts)[np.asarray(levels)].max()))))
+
+    def guarantee(self) -> Guarantee:
+        """The exact loss of the table; the largest one where levels differ.
+
+        Raises:
+          ValueError: for traced tables or levels.
+        """
+        if not all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
+            raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
+        losses = [self.table(level).epsilon for level in np.unique(np.asarray(self.level)).tolist()]
+        return Guarantee(
+            max(losses),
+            adjacency=_DOMAINS.get(self.encoding, f"any two of {self.inputs} categories"),
+            arithmetic="exact",
+            reason="the largest ratio of two whole numbers of one column of the table that is sampled",
+        )
+
+    def estimate(self, y: Any) -> Array:
+        """The value of the output."""
+        return self.values[self.level * (self._size + 1) + jnp.asarray(y)]
+
+    def _row_moments(self) -> tuple[Array, Array]:
+        """Mean and variance of the estimate, row by row, centred before squaring."""
+        shape = (len(self.names), self._size + 1, *self.values.shape[1:])
+        values = self.values.reshape(shape).astype(jnp.result_type(float))
+        share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
+        mean = jnp.einsum("lik,lk...->li...", share, values)
+        offset = values[:, None] - mean[:, :, None]
+        variance = jnp.einsum("lik,lik...->li...", share, offset**2)
+        rows = (len(self.names) * self.inputs, *shape[2:])
+        return mean.reshape(rows), variance.reshape(rows)
+
+    def mean(self, x: Record) -> Array:
+        """Mean of the estimate, of the table: linear between grid points."""
+        row, f, above = self._mixed(x)
+        mean, _ = self._row_moments()
+        f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
+        return (1 - f) * mean[row] + f * mean[above]
+
+    def variance(self, x: Record) -> Array:
+        """Variance of the estimate, of the table, the rounding to the grid included."""
+        row, f, above = self._mixed(x)
+        mean, variance = self._row_moments()
+        f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
+        return (1 - f) * variance[row] + f * variance[above] + f * (1 - f) * (mean[above] - mean[row]) ** 2
+
+
+def menu(mechanisms: Sequence[Discrete]) -> Discrete:
+    """One mechanism with a public menu of levels: personal budgets for table mechanisms.
+
+    Tables are stacked and a user's report is read from hers, in one program for all.
+
+    Args:
+      mechanisms: of equal inputs, encoding and estimates; level i is the i-th one's.
+
+    Raises:
+      ValueError: for none, or ones that do not fit.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> levels = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
+    >>> one = lambda level, key, x: levels.at(level).privatize(key, x)
+    >>> jax.vmap(one)(jnp.array([0, 1]), jax.random.split(jax.random.key(0), 2), jnp.array([3, 3])).shape
+    (2,)
+    """
+    return Discrete.of(*(made.table() for made in mechanisms))

@@ -1,0 +1,191 @@
+"""HeteroRR's randomised response on features: near bins likelier than far ones, budgets that differ by feature."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _tables, _validate
+from ldp_jax._pytree import pytree, static
+from ldp_jax.features.discrete import Discrete
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import Box, Finite, Product, check_single
+from ldp_jax.types import Array, PRNGKey
+
+
+@pytree
+class RandomizedFeatures:
+    r"""Every feature in [0, 1] falls into one of k bins, and a near bin is reported with more mass than a far one.
+
+    Law: feature i in bin t, (t - 1)/k < x <= t/k, is reported as bin u with mass proportional to
+    :math:`e^{-\epsilon_i |u - t| / (k - 1)}`, independently of the others. The paper's noise scale
+    :math:`\sigma_i = (k-1) / (k \epsilon_i)` is the exact bound: the mass of bin 1 under bins 1 and k is in ratio
+    :math:`e^{\epsilon_i}`. :math:`\epsilon_i = \epsilon \theta_i` with :math:`\theta` normalised to sum to 1.
+
+    Guarantee: the sum of the features' exact losses, at most epsilon a record: integer tables, one a distinct
+    budget (:class:`Discrete`).
+
+    Utility: the estimate of feature i is u / k, as in the paper. It is *biased* towards the middle, and at the
+    budgets of a long record (epsilon / d a feature) nearly independent of it; mean and variance are the table's.
+
+    Numerics: exact in integers; one 32-bit word a feature.
+
+    Reference: HeteroRR eq. 7-9, 16-17 and Algorithm 1.
+
+    Attributes:
+      inner: the tables, one level a distinct budget; its level [dim] says which feature has which.
+      dim: d.
+
+    >>> m = FeatureRR(4.0, bins=10, dim=3)
+    >>> m.guarantee().epsilon <= 4.0
+    True
+    """
+
+    inner: Discrete
+    dim: int = static()
+
+    def privatize(self, key: PRNGKey, x: Any) -> Array:
+        """The bins reported for one record [dim]: int32 [dim], 0 for the lowest.
+
+        Raises:
+          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+        """
+        check_single(self)
+        x = jnp.asarray(x)
+        if x.shape != (self.dim,):
+            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
+        return self.inner.draw(key, x)
+
+    def stack_shape(self) -> tuple[int, ...]:
+        """() for one mechanism: the level of its tables has one entry a feature."""
+        return jnp.shape(self.inner.level)[:-1]
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        """log P(y | x) of all features together."""
+        return self.inner.log_density(y, jnp.asarray(x)).sum(-1)
+
+    def domain(self) -> Box:
+        """[0, 1]^dim; other records are clipped, NaN goes to 1/2, coordinate by coordinate."""
+        return Box(self.dim, 0.0, 1.0)
+
+    def codomain(self) -> Product:
+        """One bin a feature."""
+        inner = self.inner.codomain()
+        assert isinstance(inner, Finite)
+        return Product(self.dim, inner)
+
+    def guarantee(self) -> Guarantee:
+        """The sum of the features' losses.
+
+        Raises:
+          ValueError: for traced tables.
+        """
+        worst = self.inner.guarantee()  # also refuses what is traced
+        levels, counts = np.unique(np.asarray(self.inner.level), return_counts=True)
+        total = sum(
+            count * self.inner.table(level).epsilon
+            for level, count in zip(levels.tolist(), counts.tolist(), strict=True)
+        )
+        return Guarantee(
+            total,
+            adjacency=f"any two vectors in [0, 1]^{self.dim}",
+            arithmetic="exact",
+            reason=f"{self.dim} independent reports compose; each: {worst.reason}",
+        )
+
+    def estimate(self, y: Any) -> Array:
+        """u / k, feature by feature: the upper end of the bin, as in the paper."""
+        return self.inner.estimate(y)
+
+    def mean(self, x: Any) -> Array:
+        """Mean of the estimate, by feature: biased."""
+        return self.inner.mean(jnp.asarray(x))
+
+    def variance(self, x: Any) -> Array:
+        """Variance of the estimate, by feature."""
+        return self.inner.variance(jnp.asarray(x))
+
+
+def FeatureRR(epsilon: float, bins: int, weights: Any = None, *, dim: int | None = None) -> RandomizedFeatures:
+    """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
+
+    Args:
+      epsilon: of a whole record; one concrete number.
+      bins: k, in [2, 512].
+      weights: theta [d], public numbers > 0, normalised here to sum to 1 (without which Theorem 3 fails); see
+        :func:`importance_weights`. Left out, all features have the same budget.
+      dim: d, where weights are left out.
+
+    Raises:
+      ValueError: for weights that are not finite and > 0, or budgets above 20 a feature.
+
+    >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
+    >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
+    [1, 2]
+    """
+    _validate.positive(epsilon=epsilon)
+    _validate.integer_in(2, _tables.MAX_INPUTS, bins=bins)
+    if (weights is None) == (dim is None):
+        raise ValueError("give either weights, one a feature, or dim")
+    if weights is None:
+        _validate.integer_in(1, dim=dim)
+        theta = np.ones(dim or 0)
+    else:
+        _validate.positive(weights=weights)
+        theta = np.asarray(weights, np.float64)
+        if theta.ndim != 1 or not len(theta):
+            raise ValueError(f"weights must be [d], got shape {theta.shape}")
+    if not isinstance(epsilon, (int, float, np.number)) and np.ndim(epsilon):
+        raise ValueError(f"epsilon must be one concrete number, got {epsilon}")
+    budgets, level = np.unique(float(epsilon) * (theta / theta.sum()), return_inverse=True)
+    # In floating point the shares may add up to a hair more than epsilon.
+    spent = sum(np.bincount(level) * budgets)
+    budgets = budgets * min(1.0, float(epsilon) / spent) * (1 - 2.0**-50)
+    tables = [_table(_tables.checked_epsilon(budget), bins) for budget in budgets.tolist()]
+    return RandomizedFeatures(Discrete.of(*tables).at(level), len(theta))
+
+
+def _table(epsilon: float, bins: int) -> _tables.Table:
+    place = np.arange(bins)
+    law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
+    masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    values = ((place + 1) / bins).astype(np.float32)
+    return _tables.Table(f"FeatureRR({epsilon:g})", masses, values, "bins")
+
+
+def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
+    r"""HeteroRR's score of a feature's share of the budget.
+
+    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. More important and less sensitive features get more of the budget. The scores must come from *public* data or a
+    public model: computed on the private record they are a release of their own, which no guarantee here covers.
+
+    Args:
+      alpha: importance [d], for instance normalised absolute SHAP values (eq. 6); finite and >= 0.
+      beta: sensitivity [d] (eq. 5); finite and >= 0.
+      gamma: in [0, 1], the weight of importance.
+
+    Returns:
+      theta [d], float64, summing to 1.
+
+    Raises:
+      ValueError: for scores of different shapes, negative ones, or where a feature would be left without budget.
+
+    Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
+
+    >>> importance_weights([0.5, 0.25, 0.25], [0.2, 0.4, 0.4]).round(3).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    alpha, beta = np.asarray(alpha, np.float64), np.asarray(beta, np.float64)
+    if alpha.ndim != 1 or alpha.shape != beta.shape or not len(alpha):
+        raise ValueError(f"alpha and beta must both be [d], got {alpha.shape} and {beta.shape}")
+    for name, scores in (("alpha", alpha), ("beta", beta)):
+        if not (np.isfinite(scores).all() and (scores >= 0).all()):
+            raise ValueError(f"{name} must be finite and >= 0, got {scores}")
+    _validate.in_range(0.0, 1.0, gamma=gamma)
+    theta = gamma * alpha + (1 - gamma) * (beta.min() + (beta.max() - beta))
+    if not (theta > 0).all():
+        raise ValueError(
+            f"features {np.flatnonzero(theta <= 0).tolist()} would get no budget: drop them from the record, or "
+            "choose another gamma"
+        )
+    return theta / theta.sum()

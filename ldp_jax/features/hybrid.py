@@ -1,0 +1,108 @@
+"""The hybrid mechanism on one number: Piecewise or Duchi, by a public coin."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ldp_jax._pytree import mechanism
+from ldp_jax.features.duchi import Duchi
+from ldp_jax.features.piecewise import GeneralPiecewise, Piecewise
+from ldp_jax.mechanism import Analytic, Mixture, clip, uniform
+from ldp_jax.types import Array, PRNGKey, Record, Scalar
+
+THRESHOLD = 0.61
+"""Budgets up to this one use Duchi's mechanism alone (Wang et al., ICDE 2019, eq. 7, eps*)."""
+
+
+class BranchReport(NamedTuple):
+    """What a user of :class:`Hybrid` sends.
+
+    Attributes:
+      branch: int32; 0 for Duchi's mechanism, 1 for the piecewise one.
+      value: float32; that mechanism's report.
+    """
+
+    branch: Any
+    value: Any
+
+
+@mechanism
+class Hybrid(Analytic):
+    r"""Toss a coin that knows nothing of the record, and report through Piecewise or through Duchi.
+
+    Law: branch 1 (:func:`Piecewise`) with probability :math:`\beta = 1 - e^{-\epsilon/2}` for epsilon > 0.61,
+    else 0; branch 0 is :class:`Duchi`. The branch is part of the report, so that the codomain is a mixture and the
+    density exact.
+
+    Guarantee: epsilon per record: each branch keeps it, and the coin is independent of the record.
+
+    Utility: unbiased; the variance is :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, for epsilon > 0.61 the
+    same for every x: :math:`\beta` is the weight that cancels :math:`x^2`. It is never above that of either
+    mechanism in the worst case.
+
+    Numerics: those of the two mechanisms; the coin is one uniform, the value another.
+
+    Reference: Wang et al., ICDE 2019, section III-C.
+
+    >>> round(Hybrid(1.0).variance(0.0).item(), 2), round(Hybrid(1.0).variance(1.0).item(), 2)
+    (4.29, 4.29)
+    """
+
+    epsilon: Scalar
+
+    @property
+    def piecewise(self) -> GeneralPiecewise:
+        """Branch 1."""
+        return Piecewise(self.epsilon)
+
+    @property
+    def duchi(self) -> Duchi:
+        """Branch 0."""
+        return Duchi(self.epsilon)
+
+    @property
+    def beta(self) -> Array:
+        """The probability of branch 1."""
+        epsilon = jnp.asarray(self.epsilon)
+        return jnp.where(epsilon > THRESHOLD, -jnp.expm1(-epsilon / 2), 0.0)
+
+    def draw(self, key: PRNGKey, x: Record) -> BranchReport:
+        """Independent reports: a coin and a value for each number."""
+        coin, value = jax.random.split(key)
+        branch = (uniform(coin, jnp.shape(x)) < self.beta).astype(jnp.int32)
+        u = uniform(value, jnp.shape(x))
+        return BranchReport(
+            branch, jnp.where(branch == 1, self.piecewise.from_uniform(u, x), self.duchi.from_uniform(u, x))
+        )
+
+    def log_density(self, y: BranchReport, x: Record) -> Array:
+        """log of the branch's mass times the density (or mass) of its value."""
+        branch, value = jnp.asarray(y[0]), jnp.asarray(y[1])
+        beta = self.beta
+        log_beta = jnp.where(beta > 0, jnp.log(jnp.where(beta > 0, beta, 1.0)), -jnp.inf)
+        return jnp.where(
+            branch == 1,
+            log_beta + self.piecewise.log_density(value, x),
+            jnp.where(branch == 0, jnp.log1p(-beta) + self.duchi.log_density(value, x), -jnp.inf),
+        )
+
+    def codomain(self) -> Mixture:
+        """Signs on branch 0, an interval on branch 1."""
+        return Mixture((self.duchi.codomain(), self.piecewise.codomain()))
+
+    def estimate(self, y: BranchReport) -> Array:
+        """The estimate of the branch that was taken."""
+        return jnp.where(jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1]))
+
+    def mean(self, x: Record) -> Array:
+        """x: unbiased."""
+        return clip(x)
+
+    def variance(self, x: Record) -> Array:
+        """The mixture of two unbiased estimates: the mean of their variances."""
+        beta = self.beta
+        return beta * self.piecewise.variance(x) + (1 - beta) * self.duchi.variance(x)
+
+    def _proof(self) -> str:
+        return "both branches keep epsilon and the coin between them is independent of the record"

@@ -1,0 +1,164 @@
+"""The unbiased finite mechanism of least variance: a linear program, solved once on the host."""
+
+import importlib.resources
+import io
+import math
+from functools import lru_cache
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+
+from ldp_jax import _tables, _validate
+from ldp_jax.features.discrete import Discrete
+from ldp_jax.features.piecewise import OptimalPiecewise
+
+INPUTS, OUTPUTS = 11, 101
+SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
+"""Budgets whose laws at the default sizes come with the package."""
+
+
+def LPOptimal(
+    epsilon: float,
+    inputs: int = INPUTS,
+    outputs: int = OUTPUTS,
+    *,
+    prior: tuple[float, ...] | None = None,
+) -> Discrete:
+    r"""The unbiased mechanism on a grid of outputs whose worst variance is least; exact in integers.
+
+    Law: records are rounded at random to ``inputs`` points x_i on [-1, 1]; :math:`P[y \mid x_i]` on ``outputs``
+    points on :math:`\pm 1.5\,(e^\epsilon + 1)/(e^\epsilon - 1)` solves the linear program: rows sum to 1,
+    :math:`\sum_y y P[y \mid x_i] = x_i`, every entry of column y lies in :math:`[q_y, e^\epsilon q_y]`, and the
+    largest :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points (the
+    rounding included). It is imposed at the grid points and at seven points of each segment. With ``prior`` the
+    mean of :math:`M(x_i) - x_i^2` under these weights is minimised instead.
+
+    Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
+
+    Utility: unbiased to 1e-6; the worst-case variance is 3.995 at epsilon 1 (the hybrid mechanism's is 4.289),
+    0.873 at 2 (1.042), 0.312 at 3 (0.432), 0.0655 at 5 (0.121), and below every other mechanism here up to epsilon
+    5. Rounding to the grid alone costs up to h^2 / 4 = 1 / (inputs - 1)^2, so that larger budgets need more inputs.
+
+    Numerics: solved in float64 by HiGHS (the default sizes in a tenth of a second; at common budgets their tables
+    are shipped, so that they are the same on every machine), columns of less than 1e-9 dropped, then rounded to
+    integers within their boxes.
+
+    Reference: the program is ours; its continuous relatives are Geng et al., IEEE JSTSP 2015, and Kairouz, Oh &
+    Viswanath, JMLR 2016.
+
+    Args:
+      epsilon: one concrete number in (0, 20].
+      inputs: points of the grid of records, in [2, 512].
+      outputs: points of the grid of reports before empty ones are dropped, at least 41.
+      prior: weights of the grid points, [inputs], for the mean instead of the worst case.
+
+    Raises:
+      ValueError: where the rounding alone costs more than :func:`OptimalPiecewise`: more inputs are needed.
+
+    >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
+    4.0
+    """
+    epsilon = _tables.checked_epsilon(epsilon)
+    _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
+    _validate.integer_in(41, _tables.MAX_OUTPUTS, outputs=outputs)
+    floor, other = 1 / (inputs - 1) ** 2, float(OptimalPiecewise(epsilon).variance(1.0))
+    if floor >= other:
+        needed = math.ceil(1 + 1 / math.sqrt(other)) + 1
+        raise ValueError(
+            f"rounding to {inputs} inputs alone costs a variance of {floor:.3g}, more than OptimalPiecewise at "
+            f"epsilon {epsilon:g} ({other:.3g}): use more than {needed} inputs, or OptimalPiecewise"
+        )
+    if prior is not None:
+        prior = tuple(float(weight) for weight in prior)
+        if len(prior) != inputs or not all(math.isfinite(w) and w >= 0 for w in prior) or not sum(prior) > 0:
+            raise ValueError(f"prior must be {inputs} weights >= 0 with a sum > 0, got {prior}")
+    return Discrete.of(table(epsilon, inputs, outputs, prior))
+
+
+@lru_cache(maxsize=64)
+def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None = None) -> _tables.Table:
+    """The integer table of a solved program; from the package where it is shipped."""
+    if prior is None and (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
+        return _shipped()[epsilon]
+    return _rounded(epsilon, *solve(epsilon, inputs, outputs, prior))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[float, _tables.Table]:
+    data = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz").read_bytes()
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        return {epsilon: _tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes()) for epsilon in SHIPPED}
+
+
+def ship(path: str) -> None:
+    """Solve the programs of :data:`SHIPPED` and write them as the package's file."""
+    tables = {epsilon: _rounded(epsilon, *solve(epsilon, INPUTS, OUTPUTS)) for epsilon in SHIPPED}
+    arrays = {f"{epsilon:g}": np.frombuffer(made.to_bytes(), np.uint8) for epsilon, made in tables.items()}
+    np.savez_compressed(path, **arrays)  # pyrefly: ignore[bad-argument-type]
+
+
+def solve(
+    epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Solve the linear program.
+
+    Returns:
+      The law [inputs, outputs] and the output points [outputs], float64; some columns may be empty.
+
+    Raises:
+      RuntimeError: where HiGHS finds no optimum.
+    """
+    x = np.linspace(-1.0, 1.0, inputs)
+    y = np.linspace(-1.5, 1.5, outputs) / math.tanh(epsilon / 2)
+    cells = inputs * outputs
+    size = cells + outputs + 1  # the law row by row, then q, then the bound
+    one, law = scipy.sparse.identity(cells, format="csr"), scipy.sparse
+    column = law.kron(np.ones((inputs, 1)), law.identity(outputs), format="csr")
+    nothing = law.csr_array((cells, 1))
+    # q_y - P <= 0 in units that keep coefficients near 1: P <= e^eps q_y is divided by e^eps.
+    low = law.hstack([-one, column, nothing])
+    high = law.hstack([one * math.exp(-epsilon), -column, nothing])
+    row = law.kron(law.identity(inputs), np.ones((1, outputs)), format="csr")
+    mean = law.kron(law.identity(inputs), y[None], format="csr")
+    second = law.kron(law.identity(inputs), y[None] ** 2, format="csr")
+    rest = law.csr_array((inputs, outputs + 1))
+    equal = law.vstack([law.hstack([row, rest]), law.hstack([mean, rest])])
+    at = (np.arange(8 * (inputs - 1) + 1) / 8).clip(max=inputs - 1)
+    below = np.minimum(at.astype(int), inputs - 2)
+    f = at - below
+    blend = law.csr_array(
+        (np.concatenate([1 - f, f]), (np.tile(np.arange(len(at)), 2), np.concatenate([below, below + 1])))
+    )
+    worst = law.hstack([blend @ second, law.csr_array((len(at), outputs)), -np.ones((len(at), 1))])
+    points = x[below] + f * (x[1] - x[0])
+    cost = np.zeros(size)
+    if prior is None:
+        cost[-1] = 1.0
+    else:
+        cost[:cells] = np.outer(np.array(prior) / sum(prior), y**2).ravel()
+    found = scipy.optimize.linprog(
+        cost,
+        A_ub=law.vstack([low, high, worst], format="csr"),
+        b_ub=np.concatenate([np.zeros(2 * cells), points**2]),
+        A_eq=equal,
+        b_eq=np.concatenate([np.ones(inputs), x]),
+        bounds=(0, None),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    )
+    if found.status != 0:
+        raise RuntimeError(f"the linear program at epsilon {epsilon:g} was not solved: {found.message}")
+    return found.x[:cells].reshape(inputs, outputs), y
+
+
+def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> _tables.Table:
+    """Make a solver's law exact: symmetric, in its boxes, and in integers."""
+    law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)  # the program is symmetric: so is the mean of two optima
+    kept = law.max(0) > 1e-9
+    law, y = law[:, kept], y[kept]
+    low = law.min(0)
+    low = np.maximum(low, law.max(0) * math.exp(-epsilon))  # the solver's tolerance, lifted away
+    law = np.clip(law, low, low * math.exp(epsilon))
+    masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    return _tables.Table(f"LPOptimal({epsilon:g})", masses, y.astype(np.float32), "grid")
