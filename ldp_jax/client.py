@@ -95,7 +95,7 @@ _WORDS = b"ldp_jax 1 words."
 _SAMPLE = b"ldp_jax 1 sample"
 _NAME = b"ldp_jax 1 device"
 _LEDGER = "ldp-session 1"
-_A_BLOCK = 8  # fields whose words come from one hash
+_PER_HASH = 8  # fields whose words come from one hash
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 
 
@@ -156,7 +156,7 @@ class Device:
         """16 hexadecimal digits that tell devices apart and say nothing of their secrets."""
         return self._hash(_NAME)[:8].hex()
 
-    def words(self, table: Table, fields: np.ndarray, *, user: int, round: int) -> np.ndarray:
+    def words(self, table: Table, fields: np.ndarray | Sequence[int], *, user: int, round: int) -> np.ndarray:
         """The random words of some fields: with them and a report, its record can be bounded. They stay here.
 
         Args:
@@ -169,13 +169,13 @@ class Device:
           uint32 [n, 2]: the word that picks the output, and the one that rounds to the grid.
         """
         start = _WORDS + table.digest + struct.pack("<QI", user, round)
-        block, place = np.divmod(np.asarray(fields, np.int64), _A_BLOCK)
+        block, place = np.divmod(np.asarray(fields, np.int64), _PER_HASH)
         if len(block) == 1:
             needed, at = block, np.zeros(1, np.intp)
         else:
             needed, at = np.unique(block, return_inverse=True)
         stream = b"".join([self._hash(start + number.to_bytes(4, "little")) for number in needed.tolist()])
-        return np.frombuffer(stream, "<u4").reshape(-1, _A_BLOCK, 2)[at, place].astype(np.uint32)
+        return np.frombuffer(stream, "<u4").reshape(-1, _PER_HASH, 2)[at, place].astype(np.uint32)
 
     def sample(self, table: Table, dim: int, k: int, *, user: int, round: int) -> list[int]:
         """k of ``dim`` coordinates, each subset equally likely, ascending; the same for the same arguments."""
