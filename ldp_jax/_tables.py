@@ -109,7 +109,7 @@ class Table:
         row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
         row = row + rounds_up(rounding, part)
-        return outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs)
+        return np.asarray(outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs))
 
     def to_bytes(self) -> bytes:
         """The table as bytes that :meth:`from_bytes` reads on any machine."""
@@ -192,7 +192,7 @@ def split(xp: Any, x: Any, inputs: int, encoding: str) -> tuple[Any, Any]:
     Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first rounded to
     multiples of 2^-22; from there on all is done in integers. Only a grid has parts other than 0.
     """
-    x = xp.asarray(x).astype(xp.float32)
+    x = xp.clip(xp.asarray(x), -1e9, 1e9).astype(xp.float32)  # no float64 overflows
     if encoding == "grid":
         x = xp.where(xp.isnan(x), xp.float32(0), xp.clip(x, -1.0, 1.0))
         half = 2 ** (_STEPS - 1)

@@ -156,8 +156,9 @@ def _table(epsilon: float, bins: int) -> _tables.Table:
 def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
     r"""HeteroRR's score of a feature's share of the budget.
 
-    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. More important and less sensitive features get more of the budget. The scores must come from *public* data or a
-    public model: computed on the private record they are a release of their own, which no guarantee here covers.
+    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised: more
+    important and less sensitive features get more. The scores must come from *public* data or a public model:
+    computed on the private record they are a release of their own, which no guarantee here covers.
 
     Args:
       alpha: importance [d], for instance normalised absolute SHAP values (eq. 6); finite and >= 0.

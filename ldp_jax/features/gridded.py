@@ -17,7 +17,7 @@ def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: floa
     r"""Outputs within ``reach`` places of the record's own have e^epsilon times the mass of the others.
 
     Row i of ``inputs`` has its window at outputs i, ..., i + 2 reach of inputs + 2 reach, so all rows have the same
-    two masses and :math:`C = \frac{(2r+1)(E-1)}{(2r+1)E + n - 1}` times its centre as mean position: exactly linear.
+    two masses, and as mean position :math:`\frac{(2r+1)(E-1)}{(2r+1)E + n - 1}` times its centre: exactly linear.
     """
     outputs, window = inputs + 2 * reach, 2 * reach + 1
     offset = np.arange(outputs) - np.arange(inputs)[:, None]

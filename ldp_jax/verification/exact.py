@@ -1,4 +1,4 @@
-"""The largest privacy loss of a mechanism, in float64 over the critical points that it declares.
+"""The largest privacy loss of a mechanism: in integers where it is a table, else in float64 over critical points.
 
 The densities of this library are piecewise smooth in the report and monotone between the breaks that the codomain
 declares, and their extremes over records lie at the ends or the centre of the domain. So the supremum of
@@ -6,15 +6,18 @@ log p(y | x) - log p(y | x') is a maximum over finitely many points, up to the t
 search over records and reports cross-checks that nothing larger was missed.
 """
 
+import itertools
+import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.features import Sampled
-from ldp_jax.mechanism import Finite, Interval, privacy_loss
+from ldp_jax import _tables, _validate
+from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
+from ldp_jax.mechanism import Finite, HasInverse, Interval, Mixture, privacy_loss
 
 _SEARCH = 4096
 """Random pairs of records in the cross-check."""
@@ -27,14 +30,14 @@ class Supremum(NamedTuple):
       epsilon: the loss; ``inf`` where one record makes possible what another makes impossible.
       x: the record in the numerator.
       x_other: the record in the denominator.
-      y: the report.
-      searched: the largest loss of the random search alone.
+      y: the report: a number, a pair (branch, value), or a tuple of these.
+      searched: the largest loss of the random search alone; the whole where everything was enumerated.
     """
 
     epsilon: float
-    x: float
-    x_other: float
-    y: float
+    x: Any
+    x_other: Any
+    y: Any
     searched: float
 
 
@@ -43,14 +46,18 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
 
     Reports that are impossible under every record are skipped; one that is possible under some records alone makes
     the supremum infinite. It is the law that is asked, ``log_density``; whether the sampler follows it is another
-    question. For :class:`Sampled` the choice of coordinates is independent of the record and the
-    values are independent given it, so the supremum is k times the inner one; the witness is the inner mechanism's.
+    question (:mod:`ldp_jax.verification.empirical`). :class:`Discrete` tables are asked in integers, rounded up.
+    For :class:`Sampled` the choice of coordinates is independent of the record and the values are independent given
+    it, so the supremum is k times the inner one, whose witness is given; :class:`RandomizedFeatures` adds its
+    features. For :class:`DuchiVector` the mass of a report is linear in each coordinate of the record, so that
+    corners of the cube decide, and only how many of a corner's signs agree with the report matters.
 
     Args:
-      mechanism: with a density, on numbers in [-1, 1], or a :class:`Sampled` of such; epsilon one number.
+      mechanism: one with a density, on one number or category, or one of the vector mechanisms above; parameters
+        are one number each.
 
     Raises:
-      ValueError: for a mechanism without a density, or whose epsilon is a stack or traced.
+      ValueError: for another mechanism, or whose epsilon is a stack or traced.
 
     >>> from ldp_jax.features import HDS, Duchi
     >>> round(privacy_loss_supremum(Duchi(1.0)).epsilon, 12)
@@ -61,28 +68,261 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     if isinstance(mechanism, Sampled):
         inner = privacy_loss_supremum(mechanism.inner)
         return inner._replace(epsilon=mechanism.k * inner.epsilon, searched=mechanism.k * inner.searched)
+    if isinstance(mechanism, RandomizedFeatures):
+        return _sum_of_features(mechanism)
+    if isinstance(mechanism, Discrete):
+        return _of_table(mechanism.table())
+    _check_numbers(mechanism, vectors=True)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
+        if isinstance(mechanism, DuchiVector):
+            return _of_signs(wide)
+        records = _critical_records(mechanism)
+        reports = _critical_reports(wide, records)
+        declared = _largest(wide, records, records, reports)
+        searched = _random_search(wide, reports)
+        larger = searched if searched.epsilon > declared.epsilon else declared
+        return larger._replace(searched=searched.epsilon)
+
+
+def hockey_stick(mechanism: Any, epsilon: float) -> float:
+    r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
+
+    :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
+    where reports are finite (for tables 0 exactly from their exact epsilon on), else Gauss-Legendre quadrature
+    between the breaks of both records, good to about 1e-6 of the mass in a piece where the loss crosses epsilon.
+
+    Args:
+      mechanism: one with a density, on one number or category.
+      epsilon: finite and >= 0.
+
+    Raises:
+      ValueError: for another mechanism or a negative epsilon.
+
+    >>> from ldp_jax.features import SquareWave
+    >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
+    (True, True)
+    """
+    _validate.in_range(0.0, math.inf, epsilon=epsilon)
+    if isinstance(mechanism, Discrete):
+        table = mechanism.table()
+        if epsilon >= table.epsilon:
+            return 0.0
+        masses = table.masses.astype(np.float64) / _tables.WORDS
+        excess = (np.maximum(masses[i] - np.exp(epsilon) * masses, 0).sum(1).max() for i in range(len(masses)))
+        return float(max(excess))
+    _check_numbers(mechanism)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
+        records = _critical_records(mechanism)
+        reports, weights = _quadrature(wide, records)
+        logs = jax.vmap(lambda x: wide.log_density(reports, x))(records)
+        density = np.asarray(jnp.exp(logs)) * np.asarray(weights)
+    excess = (np.maximum(row - np.exp(epsilon) * density, 0).sum(1).max() for row in density)
+    return float(max(excess))
+
+
+def enumerated_supremum(mechanism: Sampled, limit: int = 4_000_000) -> Supremum:
+    """The supremum of a :class:`Sampled` whose inner mechanism is a table, over all records, subsets and reports.
+
+    Nothing is assumed: every record of the grid, every set of coordinates and every vector of outputs is visited,
+    and its mass is a product of integers. It is what composition says it is, shown where it can be.
+
+    Args:
+      mechanism: with a :class:`Discrete` inner mechanism.
+      limit: the most (record, report) pairs to visit.
+
+    Raises:
+      ValueError: for another inner mechanism, or more pairs than ``limit``.
+
+    >>> from ldp_jax.features import GridSquareWave
+    >>> small = Sampled(GridSquareWave(0.5, inputs=2), dim=3, k=2)
+    >>> abs(enumerated_supremum(small).epsilon - 1.0) < 1e-6
+    True
+    """
+    if not isinstance(mechanism.inner, Discrete):
+        raise ValueError(
+            "mechanism must sample coordinates of a Discrete mechanism: its gridded twin, for instance"
+        )
+    table = mechanism.inner.table()
+    subsets = list(itertools.combinations(range(mechanism.dim), mechanism.k))
+    records = list(itertools.product(range(table.inputs), repeat=mechanism.dim))
+    outputs = list(itertools.product(range(table.outputs), repeat=mechanism.k))
+    if len(subsets) * len(records) * len(outputs) > limit:
+        raise ValueError(
+            f"{len(subsets) * len(records) * len(outputs)} pairs are more than {limit}: take a coarser grid"
+        )
+    masses = table.masses.astype(object)
+    best = (Fraction(0), (), (), ())
+    for subset, output in itertools.product(subsets, outputs):
+        # The mass of (subset, output) under every record, but for the subset's own, which all records share.
+        mass = [math.prod(masses[record[j], y] for j, y in zip(subset, output, strict=True)) for record in records]
+        high, low = max(range(len(mass)), key=mass.__getitem__), min(range(len(mass)), key=mass.__getitem__)
+        ratio = Fraction(mass[high], mass[low])
+        if ratio > best[0]:
+            best = (ratio, records[high], records[low], (subset, output))
+    loss = _tables.log_up(best[0])
+    points = _points(mechanism.inner)
+    return Supremum(loss, tuple(points[i] for i in best[1]), tuple(points[i] for i in best[2]), best[3], loss)
+
+
+class FloatAudit(NamedTuple):
+    """What the float32 arithmetic of a sampler gives away about two records.
+
+    Attributes:
+      impossible: the mass, under the first record, of reports that the second cannot give.
+      impossible_other: the same the other way round.
+      largest_loss: the largest absolute log ratio of masses among the reports that both can give; ``nan`` for none.
+      reports: how many different reports the first record can give.
+    """
+
+    impossible: float
+    impossible_other: float
+    largest_loss: float
+    reports: int
+
+
+def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
+    """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
+
+    ``privatize`` of these mechanisms draws one of them, so this is the law that runs, not the one on paper:
+    whatever its epsilon, a report that one record gives and the other cannot tells them apart for certain. For
+    :class:`Discrete` both figures are read from the table over all 2^32 words.
+
+    Args:
+      mechanism: with ``from_uniform``, or a :class:`Discrete`; epsilon one number.
+      x: a record.
+      x_other: another.
+
+    Raises:
+      ValueError: for a mechanism that draws otherwise.
+
+    >>> from ldp_jax.features import GridSquareWave, Laplace
+    >>> float_audit(Laplace(1.0), 0.0, 1.0).impossible > 0.3
+    True
+    >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
+    0.0
+    """
+    if isinstance(mechanism, Discrete):
+        table = mechanism.table()
+        (row, part), (other, other_part) = (
+            _tables.split(np, v, table.inputs, table.encoding) for v in (x, x_other)
+        )
+        first, second = _exact_law(table, int(row), int(part)), _exact_law(table, int(other), int(other_part))
+        ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(first, second, strict=True)]
+        return FloatAudit(0.0, 0.0, _tables.log_up(max(ratios)), table.outputs)
+    if not isinstance(mechanism, HasInverse):
+        raise ValueError(f"{type(mechanism).__name__} has no from_uniform: it does not draw one uniform a report")
+    _check_numbers(mechanism)
+    total = 2**23
+    u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
+    push = jax.jit(lambda m, record: m.from_uniform(u, record))
+    (ours, mine), (theirs, others) = (
+        np.unique(np.asarray(push(mechanism, jnp.float32(record))), return_counts=True) for record in (x, x_other)
+    )
+    shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
+    return FloatAudit(
+        1.0 - mine[at].sum() / total,
+        1.0 - others[at_other].sum() / total,
+        float(losses.max()) if len(shared) else math.nan,
+        len(ours),
+    )
+
+
+def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
     leaves = jax.tree.leaves(mechanism)
     if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
     codomain = mechanism.codomain()
-    if not isinstance(codomain, (Interval, Finite)):
+    if not (isinstance(codomain, (Interval, Finite, Mixture)) or (vectors and isinstance(mechanism, DuchiVector))):
         raise ValueError(f"mechanism must report a number, got codomain {type(codomain).__name__}")
-    with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
-        records = jnp.linspace(-1.0, 1.0, 9)
-        if isinstance(codomain, Finite):
-            reports = jnp.asarray(codomain.values, jnp.float64)
-        else:
-            reports = _critical_reports(wide, records)
-        x, other, y = (axis.ravel() for axis in jnp.meshgrid(records, records, reports, indexing="ij"))
-        losses = privacy_loss(wide, y, x, other)
-        best = int(jnp.argmax(losses))
-        declared = Supremum(float(losses[best]), float(x[best]), float(other[best]), float(y[best]), 0.0)
-        searched = _random_search(wide, reports, isinstance(codomain, Finite))
-        larger = searched if searched.epsilon > declared.epsilon else declared
-        return larger._replace(searched=searched.epsilon)
+
+
+def _exact_law(table: _tables.Table, row: int, part: int) -> list[int]:
+    """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
+    above = min(row + 1, table.inputs - 1)
+    whole = 2**23
+    return [
+        (whole - part) * int(a) + part * int(b) for a, b in zip(table.masses[row], table.masses[above], strict=True)
+    ]
+
+
+def _points(mechanism: Discrete) -> list[float]:
+    """A record for each row of a table."""
+    n = mechanism.inputs
+    if mechanism.encoding == "category":
+        return list(map(float, range(n)))
+    if mechanism.encoding == "bins":
+        return [(i + 0.5) / n for i in range(n)]
+    return np.linspace(-1.0, 1.0, n).tolist()
+
+
+def _of_table(table: _tables.Table) -> Supremum:
+    masses = table.masses
+    high, low = masses.argmax(0), masses.argmin(0)
+    columns = range(table.outputs)
+    ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
+    y = max(columns, key=ratios.__getitem__)
+    loss = _tables.log_up(ratios[y])
+    points = _points(Discrete.of(table))
+    return Supremum(loss, points[high[y]], points[low[y]], y, loss)
+
+
+def _sum_of_features(mechanism: RandomizedFeatures) -> Supremum:
+    levels = np.asarray(mechanism.inner.level)
+    each = {level: _of_table(mechanism.inner.table(level)) for level in np.unique(levels).tolist()}
+    parts = [each[level] for level in levels.tolist()]
+    total = math.fsum(part.epsilon for part in parts)
+    x, other, y = (tuple(getattr(part, field) for part in parts) for field in ("x", "x_other", "y"))
+    return Supremum(total, x, other, y, total)
+
+
+def _of_signs(mechanism: Any) -> Supremum:
+    dim = mechanism.dim
+    corners = jnp.where(jnp.arange(dim) < jnp.arange(dim + 1)[:, None], 1.0, -1.0)
+    logs = np.asarray(jax.lax.map(lambda x: mechanism.log_density(jnp.ones(dim), x), corners))
+    high, low = int(logs.argmax()), int(logs.argmin())
+    loss = float(logs[high] - logs[low])
+    x, other = (tuple(np.asarray(corners[i]).tolist()) for i in (high, low))
+    return Supremum(loss, x, other, (1.0,) * dim, loss)
+
+
+def _critical_records(mechanism: Any) -> Any:
+    domain = mechanism.domain()
+    if isinstance(domain, Finite):
+        return jnp.asarray(domain.values, jnp.float64)
+    return jnp.linspace(domain.lower, domain.upper, 9)
+
+
+def _critical_reports(mechanism: Any, records: Any) -> Any:
+    """Reports as an array, or as a pair of arrays (branch, value) for a mixture."""
+    codomain = mechanism.codomain()
+    if not isinstance(codomain, Mixture):
+        return _critical_values(codomain, records)
+    values = [_critical_values(part, records) for part in codomain.parts]
+    branches = [jnp.full(len(value), branch) for branch, value in enumerate(values)]
+    return jnp.concatenate(branches), jnp.concatenate(values)
+
+
+def _critical_values(codomain: Any, records: Any) -> Any:
+    """Both sides of every break of every record, the ends, and a point between any two neighbours of these."""
+    if isinstance(codomain, Finite):
+        return jnp.asarray(codomain.values, jnp.float64)
+    breaks = _breaks(codomain, records)
+    lower, upper = _ends(codomain, breaks)
+    nudge = 1e-12 * jnp.maximum(1.0, jnp.abs(breaks))
+    points = jnp.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
+    points = jnp.unique(jnp.clip(points, lower, upper))
+    return jnp.concatenate([points, (points[1:] + points[:-1]) / 2])
+
+
+def _breaks(codomain: Interval, records: Any) -> Any:
+    if codomain.breaks is None:
+        return records
+    return jnp.ravel(jax.vmap(codomain.breaks)(records))
 
 
 def _ends(codomain: Any, breaks: Any) -> tuple[Any, Any]:
@@ -92,28 +332,76 @@ def _ends(codomain: Any, breaks: Any) -> tuple[Any, Any]:
     return jnp.where(jnp.isinf(lower), -far, lower), jnp.where(jnp.isinf(upper), far, upper)
 
 
-def _critical_reports(mechanism: Any, records: Any) -> Any:
-    """Both sides of every break of every record, the ends, and a point between any two neighbours of these."""
-    codomain = mechanism.codomain()
-    breaks = jnp.concatenate([jnp.ravel(codomain.breaks(x)) for x in records]) if codomain.breaks else records
-    lower, upper = _ends(codomain, breaks)
-    nudge = 1e-12 * jnp.maximum(1.0, jnp.abs(breaks))
-    points = jnp.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
-    points = jnp.unique(jnp.clip(points, lower, upper))
-    return jnp.concatenate([points, (points[1:] + points[:-1]) / 2])
+@jax.jit
+def _losses(mechanism: Any, x: Any, other: Any, y: Any) -> Any:
+    return privacy_loss(mechanism, y, x, other)
 
 
-def _random_search(mechanism: Any, reports: Any, finite: bool) -> Supremum:
+def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
+    """The largest loss among triples of equal length."""
+    losses = _losses(mechanism, x, other, y)
+    best = int(jnp.argmax(losses))
+    report = tuple(float(leaf[best]) for leaf in y) if isinstance(y, tuple) else float(y[best])
+    loss = float(losses[best])
+    return Supremum(loss, float(x[best]), float(other[best]), report, loss)
+
+
+def _largest(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
+    """The largest loss among all triples."""
+    count = len(y[0] if isinstance(y, tuple) else y)
+    axes = jnp.meshgrid(jnp.arange(len(x)), jnp.arange(len(other)), jnp.arange(count), indexing="ij")
+    i, j, k = (axis.ravel() for axis in axes)
+    return _witness(mechanism, x[i], other[j], jax.tree.map(lambda leaf: leaf[k], y))
+
+
+def _random_search(mechanism: Any, reports: Any) -> Supremum:
     """The largest loss over random pairs of records, at uniform reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
-    x, other = jnp.asarray(rng.uniform(-1.0, 1.0, (2, _SEARCH)))
-    if finite:
-        y = jnp.asarray(rng.choice(np.asarray(reports), _SEARCH))
+    domain, codomain = mechanism.domain(), mechanism.codomain()
+    if isinstance(domain, Finite):
+        x, other = jnp.asarray(rng.choice(np.asarray(domain.values, np.float64), (2, _SEARCH)))
     else:
-        anywhere = jnp.asarray(rng.uniform(float(reports.min()), float(reports.max()), _SEARCH))
-        drawn = mechanism.from_uniform(jnp.asarray(rng.uniform(0.0, 1.0, _SEARCH)), x)
-        y, x, other = jnp.concatenate([anywhere, drawn]), jnp.tile(x, 2), jnp.tile(other, 2)
-    losses = privacy_loss(mechanism, y, x, other)
-    best = int(jnp.argmax(losses))
-    loss = float(losses[best])
-    return Supremum(loss, float(x[best]), float(other[best]), float(y[best]), loss)
+        x, other = jnp.asarray(rng.uniform(float(domain.lower), float(domain.upper), (2, _SEARCH)))
+    if isinstance(codomain, Finite):
+        return _witness(mechanism, x, other, jnp.asarray(rng.choice(np.asarray(reports), _SEARCH)))
+    if isinstance(codomain, Mixture):
+        branch, value = (np.asarray(leaf) for leaf in reports)
+        chosen = rng.integers(0, len(codomain.parts), _SEARCH)
+        y = np.empty(_SEARCH)
+        for part, kind in enumerate(codomain.parts):
+            known = value[branch == part]
+            uniform = rng.uniform(known.min(), known.max(), _SEARCH)
+            y = np.where(chosen == part, rng.choice(known, _SEARCH) if isinstance(kind, Finite) else uniform, y)
+        return _witness(mechanism, x, other, (jnp.asarray(chosen), jnp.asarray(y)))
+    anywhere = jnp.asarray(rng.uniform(float(reports.min()), float(reports.max()), _SEARCH))
+    drawn = mechanism.from_uniform(jnp.asarray(rng.uniform(0.0, 1.0, _SEARCH)), x)
+    y, x, other = jnp.concatenate([anywhere, drawn]), jnp.tile(x, 2), jnp.tile(other, 2)
+    return _witness(mechanism, x, other, y)
+
+
+def _quadrature(mechanism: Any, records: Any) -> tuple[Any, Any]:
+    """Reports and weights that integrate every record's density: sums, or Gauss-Legendre between breaks."""
+    codomain = mechanism.codomain()
+    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
+    rules = [_rule(part, records) for part in parts]
+    weights = jnp.concatenate([weight for _, weight in rules])
+    if not isinstance(codomain, Mixture):
+        return rules[0][0], weights
+    branches = [jnp.full(len(weight), branch) for branch, (_, weight) in enumerate(rules)]
+    return (jnp.concatenate(branches), jnp.concatenate([value for value, _ in rules])), weights
+
+
+def _rule(codomain: Any, records: Any, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+    if isinstance(codomain, Finite):
+        values = jnp.asarray(codomain.values, jnp.float64)
+        return values, jnp.ones_like(values)
+    cuts = _breaks(codomain, records)
+    lower, upper = _ends(codomain, cuts)
+    tails = []
+    if jnp.isinf(jnp.asarray(codomain.upper)):  # panels that double in width: e^-y is 1e-17 before 40 scales
+        tails = [sign * (upper + (2.0 ** jnp.arange(0, 14) - 1)) for sign in (-1.0, 1.0)]
+    edges = jnp.unique(jnp.concatenate([jnp.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
+    fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * jnp.linspace(0, 1, panels + 1)
+    left, half = fine[:, :-1].ravel(), jnp.diff(fine, axis=1).ravel() / 2
+    at, weight = np.polynomial.legendre.leggauss(order)
+    return (left[:, None] + half[:, None] * (1 + at)).ravel(), (half[:, None] * weight).ravel()
