@@ -638,7 +638,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     """The smallest standard deviation of Gaussian noise for (epsilon, delta), to 1e-12, on the safe side.
 
     Unlike the classic sqrt(2 ln(1.25 / delta)) / epsilon, which wastes noise at small epsilons and breaks its
-    promise at large ones (from about 8 at delta = 1e-5, 10 at 1e-9), it is right at every epsilon.
+    promise at large ones (from 8.5 at delta = 1e-5, 9.7 at 1e-9), it is right at every epsilon.
 
     Args:
       epsilon: in [0, 1e9].
