@@ -10,6 +10,8 @@ from types import ModuleType
 __version__ = "0.1.0"
 
 _MODULES = (
+    "accounting",
+    "client",
     "datasets",
     "features",
     "graphs",

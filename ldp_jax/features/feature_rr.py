@@ -60,6 +60,10 @@ class RandomizedFeatures:
         """() for one mechanism: the level of its tables has one entry a feature."""
         return jnp.shape(self.inner.level)[:-1]
 
+    def coordinate(self, j: int) -> Discrete:
+        """Feature j alone: features are independent given the record."""
+        return self.inner.at(self.inner.level[j])
+
     def log_density(self, y: Any, x: Any) -> Array:
         """log P(y | x) of all features together."""
         return self.inner.log_density(y, jnp.asarray(x)).sum(-1)

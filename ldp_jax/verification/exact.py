@@ -223,22 +223,24 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
     return FloatAudit(
-        1.0 - mine[at].sum() / total,
-        1.0 - others[at_other].sum() / total,
+        float(1.0 - mine[at].sum() / total),
+        float(1.0 - others[at_other].sum() / total),
         float(losses.max()) if len(shared) else math.nan,
         len(ours),
     )
 
 
 def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
+    codomain = mechanism.codomain()
+    if not (isinstance(codomain, (Interval, Finite, Mixture)) or (vectors and isinstance(mechanism, DuchiVector))):
+        raise ValueError(
+            f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
+        )
     leaves = jax.tree.leaves(mechanism)
     if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
-    codomain = mechanism.codomain()
-    if not (isinstance(codomain, (Interval, Finite, Mixture)) or (vectors and isinstance(mechanism, DuchiVector))):
-        raise ValueError(f"mechanism must report a number, got codomain {type(codomain).__name__}")
 
 
 def _exact_law(table: _tables.Table, row: int, part: int) -> list[int]:

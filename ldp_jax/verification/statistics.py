@@ -1,0 +1,117 @@
+"""Tests of draws against a law, and bounds of a probability: each says the smallest defect that it detects."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import optimize, special, stats
+
+SIGNIFICANCE = 1e-6
+"""How often a test of this library may reject a correct sampler."""
+
+
+class Fit(NamedTuple):
+    """The outcome of a test of draws against a law.
+
+    Attributes:
+      fits: False: the draws do not follow the law.
+      test: ``KS`` or ``G``.
+      statistic: the distance of distribution functions, or G.
+      threshold: what a correct sampler exceeds with probability ``significance``.
+      smallest_defect: a sampler whose distribution function (KS) or total variation (G) is off by this much is
+        rejected with probability 1 - ``significance``.
+      draws: how many.
+    """
+
+    fits: bool
+    test: str
+    statistic: float
+    threshold: float
+    smallest_defect: float
+    draws: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.test} test: {self.statistic:.4g} against {self.threshold:.4g} (n = {self.draws}); "
+            f"detects {self.smallest_defect:.3g} and more"
+        )
+
+
+def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
+    """The distance of distribution functions that n draws of the right law exceed this rarely (DKW, Massart 1990).
+
+    >>> round(ks_threshold(200_000), 4)
+    0.006
+    """
+    return float(np.sqrt(np.log(2 / significance) / (2 * n)))
+
+
+def ks_test(draws: Any, cdf: Any, *, rounding: float = 0.0, significance: float = SIGNIFICANCE) -> Fit:
+    """Draws [n] of a continuous law against its distribution function.
+
+    Args:
+      draws: numbers; repeats, as float32 makes them, are atoms of their own.
+      cdf: a function of an array.
+      rounding: the mass that float32 reports may be off by.
+      significance: how often a correct sampler may be rejected.
+    """
+    draws = np.sort(np.asarray(draws, np.float64))
+    n = len(draws)
+    expected = cdf(draws)
+    below = np.searchsorted(draws, draws, "left") / n
+    above = np.searchsorted(draws, draws, "right") / n
+    distance = float(max(np.max(expected - below), np.max(above - expected)))
+    limit = ks_threshold(n, significance) + rounding
+    return Fit(distance <= limit, "KS", distance, limit, 2 * limit, n)
+
+
+def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE) -> float:
+    """The total variation distance that :func:`g_test` misses at most this often.
+
+    By Pinsker a distance t gives a non-centrality of at least 4 n t^2.
+    """
+    critical = stats.chi2.isf(significance, cells - 1)
+    missed = lambda shift: special.chndtr(critical, cells - 1, shift) - significance
+    return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))
+
+
+def g_test(counts: Any, probabilities: Any, *, significance: float = SIGNIFICANCE) -> Fit:
+    """Counts of outcomes [cells] against their probabilities: the likelihood-ratio (G) test.
+
+    An outcome of probability 0 must not happen at all. Rare outcomes (fewer than 10 expected) are taken together;
+    where even these are too few, a Poisson tail bounds them.
+    """
+    counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
+    n = counts.sum()
+    if counts[probabilities == 0].any():
+        return Fit(False, "G (an impossible outcome was drawn)", np.inf, 0.0, 0.0, int(n))
+    probabilities = probabilities / probabilities.sum()
+    rare = n * probabilities < 10
+    observed = np.append(counts[~rare], counts[rare].sum())
+    expected = n * np.append(probabilities[~rare], probabilities[rare].sum())
+    if expected[-1] < 10:
+        limit = stats.poisson.isf(significance, expected[-1])
+        if observed[-1] > limit:
+            return Fit(False, "G (too many rare outcomes)", float(observed[-1]), float(limit), 0.0, int(n))
+        observed, expected = observed[:-1], expected[:-1]
+        expected = expected * observed.sum() / expected.sum()
+    if len(observed) < 2:
+        return Fit(True, "G", 0.0, 0.0, 1.0, int(n))
+    g = float(2 * special.rel_entr(observed, expected).sum())
+    limit = float(stats.chi2.isf(significance, len(observed) - 1))
+    return Fit(g <= limit, "G", g, limit, smallest_defect_of_g(int(n), len(observed), significance), int(n))
+
+
+def clopper_pearson(successes: Any, n: int, alpha: float) -> tuple[Any, Any]:
+    """Exact bounds of a probability: each is wrong with probability at most ``alpha``; elementwise.
+
+    Reference: Clopper & Pearson, Biometrika 1934.
+
+    >>> low, high = clopper_pearson(50, 100, 0.025)
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.398, 0.602)
+    """
+    successes = np.asarray(successes, np.float64)
+    with np.errstate(invalid="ignore"):
+        low = np.where(successes > 0, stats.beta.ppf(alpha, successes, n - successes + 1), 0.0)
+        high = np.where(successes < n, stats.beta.isf(alpha, successes + 1, n - successes), 1.0)
+    return low, high
