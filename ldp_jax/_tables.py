@@ -162,14 +162,15 @@ def checked_epsilon(epsilon: Any) -> float:
     Raises:
       ValueError: for what is not one concrete number in (0, 20].
     """
-    if isinstance(epsilon, (bool, str, np.bool_)) or epsilon is None or isinstance(epsilon, complex):
+    if isinstance(epsilon, (bool, str, complex, np.bool_)) or epsilon is None:
         raise ValueError(f"epsilon must be a number, got {epsilon!r}")
-    if not isinstance(epsilon, (int, float, np.number)) and np.ndim(epsilon):
+    try:
+        value = float(epsilon)
+    except TypeError as error:  # a stack, or traced
         raise ValueError(
-            "epsilon must be one concrete number: a table has one law; personal budgets are a menu of levels "
-            f"(ldp_jax.features.menu), got {epsilon}"
-        )
-    value = float(epsilon)  # a tracer says here that it must be concrete
+            "a table needs a concrete epsilon, and epsilon must be one number: personal budgets are a menu of "
+            f"levels (ldp_jax.features.menu); got {epsilon}"
+        ) from error
     if not 0.0 < value <= MAX_EPSILON:
         raise ValueError(f"epsilon must be finite and > 0, in (0.0, {MAX_EPSILON}], got {epsilon}")
     return value

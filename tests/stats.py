@@ -1,20 +1,29 @@
-"""Tests of draws against a law, at significance 1e-6: a correct sampler fails one in a million.
+"""Assertions about draws, at significance 1e-6: a correct sampler fails one in a million.
 
 Keys are fixed, so a test that passes once passes always. Each check says, in its error and by a function of its
 own, the smallest defect that it misses with probability at most 1e-6: a check of draws means nothing without it.
+The statistics are the library's (:mod:`ldp_jax.verification.statistics`), tested on their own.
 """
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import stats
 
-SIGNIFICANCE = 1e-6
+from ldp_jax.verification import statistics
+from ldp_jax.verification.statistics import SIGNIFICANCE, ks_threshold, smallest_defect_of_g
+
+__all__ = [
+    "SIGMAS",
+    "SIGNIFICANCE",
+    "assert_g",
+    "assert_ks",
+    "assert_moments",
+    "assert_share",
+    "ks_threshold",
+    "smallest_defect_of_g",
+]
+
 SIGMAS = float(stats.norm.isf(SIGNIFICANCE / 2))
 """4.89: standard errors at which a two-sided z-test rejects."""
-
-
-def ks_threshold(n: int) -> float:
-    """The distance of distribution functions that n draws of the right law exceed with mass 1e-6 (DKW)."""
-    return float(np.sqrt(np.log(2 / SIGNIFICANCE) / (2 * n)))
 
 
 def assert_ks(draws, cdf, *, rounding: float = 0.0) -> None:
@@ -23,27 +32,8 @@ def assert_ks(draws, cdf, *, rounding: float = 0.0) -> None:
     Rejects with mass 1 - 1e-6 a sampler whose distribution function is off by 2 * ks_threshold(n) + rounding
     anywhere (0.012 at n = 2e5). ``rounding`` is what float32 reports may be off by, in mass.
     """
-    draws = np.sort(np.asarray(draws, np.float64))
-    n = len(draws)
-    # A report that float32 repeats is an atom: compare below the first and above the last of its copies.
-    expected = cdf(draws)
-    below = np.searchsorted(draws, draws, "left") / n
-    above = np.searchsorted(draws, draws, "right") / n
-    distance = max(np.max(expected - below), np.max(above - expected))
-    limit = ks_threshold(n) + rounding
-    assert distance <= limit, (
-        f"KS distance {distance:.4g} > {limit:.4g} (n = {n}); detects {2 * limit:.4g} and more"
-    )
-
-
-def smallest_defect_of_g(n: int, cells: int) -> float:
-    """The total variation distance that :func:`assert_g` misses with mass at most 1e-6.
-
-    By Pinsker a distance t gives a non-centrality of at least 4 n t^2.
-    """
-    critical = stats.chi2.isf(SIGNIFICANCE, cells - 1)
-    missed = lambda shift: special.chndtr(critical, cells - 1, shift) - SIGNIFICANCE
-    return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))
+    fit = statistics.ks_test(draws, cdf, rounding=rounding)
+    assert fit.fits, str(fit)
 
 
 def assert_g(counts, probabilities) -> None:
@@ -52,25 +42,10 @@ def assert_g(counts, probabilities) -> None:
     An outcome of probability 0 must not happen at all. Rare outcomes (fewer than 10 expected) are taken
     together. See :func:`smallest_defect_of_g`: 0.011 at n = 1e5 and ten cells.
     """
-    counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
+    probabilities = np.asarray(probabilities, np.float64)
     np.testing.assert_allclose(probabilities.sum(), 1.0, atol=1e-6)
-    n = counts.sum()
-    assert not counts[probabilities == 0].any(), "an impossible outcome was drawn"
-    rare = n * probabilities < 10
-    observed = np.append(counts[~rare], counts[rare].sum())
-    expected = n * np.append(probabilities[~rare], probabilities[rare].sum())
-    if expected[-1] < 10:  # too few even together: a Poisson tail bounds them
-        assert stats.poisson.sf(observed[-1] - 1, expected[-1]) > SIGNIFICANCE, "too many rare outcomes"
-        observed, expected = observed[:-1], expected[:-1]
-        expected = expected * observed.sum() / expected.sum()
-    if len(observed) < 2:
-        return
-    g = 2 * special.rel_entr(observed, expected).sum()
-    p = stats.chi2.sf(g, len(observed) - 1)
-    assert p > SIGNIFICANCE, (
-        f"G test: p = {p:.2g} (n = {n:.0f}, {len(observed)} cells); detects a total variation of "
-        f"{smallest_defect_of_g(int(n), len(observed)):.3g} and more"
-    )
+    fit = statistics.g_test(counts, probabilities)
+    assert fit.fits, str(fit)
 
 
 def assert_share(successes: float, n: int, probability: float) -> None:

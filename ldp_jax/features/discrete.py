@@ -197,7 +197,7 @@ class Discrete(Univariate):
 
     def estimate(self, y: Any) -> Array:
         """The value of the output."""
-        return self.values[self.level * (self._size + 1) + jnp.asarray(y)]
+        return self.values[self.level * (self._size + 1) + jnp.asarray(y).astype(jnp.int32)]
 
     def _row_moments(self) -> tuple[Array, Array]:
         """Mean and variance of the estimate, row by row, centred before squaring."""

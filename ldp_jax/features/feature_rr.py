@@ -1,5 +1,6 @@
 """HeteroRR's randomised response on features: near bins likelier than far ones, budgets that differ by feature."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from ldp_jax._pytree import pytree, static
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import Box, Finite, Product, check_single
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 @pytree
@@ -79,19 +80,17 @@ class RandomizedFeatures:
         return Product(self.dim, inner)
 
     def guarantee(self) -> Guarantee:
-        """The sum of the features' losses.
+        """The sum of the features' losses; the largest one where users have levels of their own.
 
         Raises:
           ValueError: for traced tables.
         """
         worst = self.inner.guarantee()  # also refuses what is traced
-        levels, counts = np.unique(np.asarray(self.inner.level), return_counts=True)
-        total = sum(
-            count * self.inner.table(level).epsilon
-            for level, count in zip(levels.tolist(), counts.tolist(), strict=True)
-        )
+        levels, place = np.unique(np.asarray(self.inner.level), return_inverse=True)
+        losses = np.array([self.inner.table(level).epsilon for level in levels.tolist()])
+        totals = [math.fsum(user) for user in losses[place].reshape(-1, self.dim).tolist()]
         return Guarantee(
-            total,
+            max(totals),
             adjacency=f"any two vectors in [0, 1]^{self.dim}",
             arithmetic="exact",
             reason=f"{self.dim} independent reports compose; each: {worst.reason}",
@@ -110,7 +109,7 @@ class RandomizedFeatures:
         return self.inner.variance(jnp.asarray(x))
 
 
-def FeatureRR(epsilon: float, bins: int, weights: Any = None, *, dim: int | None = None) -> RandomizedFeatures:
+def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | None = None) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
     Args:
@@ -129,6 +128,8 @@ def FeatureRR(epsilon: float, bins: int, weights: Any = None, *, dim: int | None
     """
     _validate.positive(epsilon=epsilon)
     _validate.integer_in(2, _tables.MAX_INPUTS, bins=bins)
+    if not _validate.concrete(epsilon) or np.ndim(epsilon):
+        raise ValueError(f"a table needs a concrete epsilon, and epsilon must be one number, got {epsilon}")
     if (weights is None) == (dim is None):
         raise ValueError("give either weights, one a feature, or dim")
     if weights is None:
@@ -139,8 +140,7 @@ def FeatureRR(epsilon: float, bins: int, weights: Any = None, *, dim: int | None
         theta = np.asarray(weights, np.float64)
         if theta.ndim != 1 or not len(theta):
             raise ValueError(f"weights must be [d], got shape {theta.shape}")
-    if not isinstance(epsilon, (int, float, np.number)) and np.ndim(epsilon):
-        raise ValueError(f"epsilon must be one concrete number, got {epsilon}")
+    _validate.in_range(0.0, _tables.MAX_EPSILON * len(theta), open_lower=True, epsilon=epsilon)
     budgets, level = np.unique(float(epsilon) * (theta / theta.sum()), return_inverse=True)
     # In floating point the shares may add up to a hair more than epsilon.
     spent = sum(np.bincount(level) * budgets)
@@ -154,7 +154,7 @@ def _table(epsilon: float, bins: int) -> _tables.Table:
     law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
     masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
     values = ((place + 1) / bins).astype(np.float32)
-    return _tables.Table(f"FeatureRR({epsilon:g})", masses, values, "bins")
+    return _tables.Table("FeatureRR", masses, values, "bins")
 
 
 def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:

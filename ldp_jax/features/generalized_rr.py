@@ -4,9 +4,10 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.features.discrete import Discrete
+from ldp_jax.types import Scalar
 
 
-def GeneralizedRR(epsilon: float, categories: int) -> Discrete:
+def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     r"""Report the category with probability e^epsilon / (e^epsilon + k - 1), else another one, each alike.
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`). Two categories give Warner's randomised
@@ -30,4 +31,4 @@ def GeneralizedRR(epsilon: float, categories: int) -> Discrete:
     law = np.ones((categories, categories)) + np.diag(np.full(categories, np.expm1(epsilon)))
     masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
     values = np.linalg.inv(masses.astype(np.float64) / _tables.WORDS).astype(np.float32)
-    return Discrete.of(_tables.Table(f"GeneralizedRR({epsilon:g})", masses, values, "category"))
+    return Discrete.of(_tables.Table("GeneralizedRR", masses, values, "category"))

@@ -8,6 +8,7 @@ from ldp_jax import _tables, _validate
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.features.piecewise import GeneralPiecewise, OptimalPiecewise
 from ldp_jax.features.square_wave import SquareWave
+from ldp_jax.types import Scalar
 
 INPUTS = 129
 """Points of the default grid on [-1, 1]: rounding to it adds a variance of at most 6e-5."""
@@ -27,10 +28,10 @@ def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: floa
     if unbiased:
         first = (masses[0].astype(np.float64) @ places) / _tables.WORDS
         places = places / -first  # the mean at record -1 becomes -1; it is linear in the record
-    return Discrete.of(_tables.Table(f"{name}({epsilon:g})", masses, places.astype(np.float32), "grid"))
+    return Discrete.of(_tables.Table(name, masses, places.astype(np.float32), "grid"))
 
 
-def GridSquareWave(epsilon: float, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
+def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
     """The square wave on a grid, exact in integers: what a deployed client runs.
 
     Law: records are rounded at random to ``inputs`` points on [-1, 1]; outputs have the same spacing h and reach
@@ -60,7 +61,7 @@ def GridSquareWave(epsilon: float, inputs: int = INPUTS, *, debias: bool = False
     return _two_level("GridSquareWave", epsilon, inputs, reach, spacing, debias)
 
 
-def GridPiecewise(epsilon: float, inputs: int = INPUTS, *, t: float | None = None) -> Discrete:
+def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = None) -> Discrete:
     """The piecewise mechanism on a grid, exact in integers and unbiased: what a deployed client runs.
 
     Law: that of :func:`GridSquareWave` with a window of round(1 / (t h)) places to either side: one place of the

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ldp_jax import _validate
 from ldp_jax._pytree import mechanism
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import GeneralPiecewise, Piecewise
@@ -69,6 +70,7 @@ class Hybrid(Analytic):
 
     def draw(self, key: PRNGKey, x: Record) -> BranchReport:
         """Independent reports: a coin and a value for each number."""
+        _validate.threefry(key)
         coin, value = jax.random.split(key)
         branch = (uniform(coin, jnp.shape(x)) < self.beta).astype(jnp.int32)
         u = uniform(value, jnp.shape(x))
@@ -76,7 +78,7 @@ class Hybrid(Analytic):
             branch, jnp.where(branch == 1, self.piecewise.from_uniform(u, x), self.duchi.from_uniform(u, x))
         )
 
-    def log_density(self, y: BranchReport, x: Record) -> Array:
+    def log_density(self, y: Any, x: Record) -> Array:
         """log of the branch's mass times the density (or mass) of its value."""
         branch, value = jnp.asarray(y[0]), jnp.asarray(y[1])
         beta = self.beta
@@ -91,7 +93,7 @@ class Hybrid(Analytic):
         """Signs on branch 0, an interval on branch 1."""
         return Mixture((self.duchi.codomain(), self.piecewise.codomain()))
 
-    def estimate(self, y: BranchReport) -> Array:
+    def estimate(self, y: Any) -> Array:
         """The estimate of the branch that was taken."""
         return jnp.where(jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1]))
 

@@ -12,6 +12,7 @@ import scipy.sparse
 from ldp_jax import _tables, _validate
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.features.piecewise import OptimalPiecewise
+from ldp_jax.types import Scalar
 
 INPUTS, OUTPUTS = 11, 101
 SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
@@ -19,7 +20,7 @@ SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 
 
 def LPOptimal(
-    epsilon: float,
+    epsilon: Scalar,
     inputs: int = INPUTS,
     outputs: int = OUTPUTS,
     *,
@@ -161,4 +162,4 @@ def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> _tables.Table:
     low = np.maximum(low, law.max(0) * math.exp(-epsilon))  # the solver's tolerance, lifted away
     law = np.clip(law, low, low * math.exp(epsilon))
     masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    return _tables.Table(f"LPOptimal({epsilon:g})", masses, y.astype(np.float32), "grid")
+    return _tables.Table("LPOptimal", masses, y.astype(np.float32), "grid")

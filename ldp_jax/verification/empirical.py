@@ -31,8 +31,8 @@ def matches_density(
 
     Numbers on a line by the Kolmogorov-Smirnov test, finite reports by a G test, pairs (branch, value) by a G test
     of branch and cell of the value. Vectors by a G test of coordinates and cells together, so that an uneven
-    subset, a wrong value and a dependence between them are all seen; where that has too many cells, of one uniformly chosen
-    coordinate a user, which sees all but the dependence between coordinates.
+    subset, a wrong value and a dependence between them are all seen; where that has too many cells, of one
+    coordinate a user, chosen uniformly, which sees all but the dependence between coordinates.
 
     Args:
       mechanism: with ``log_density``; epsilon one number.
