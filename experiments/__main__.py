@@ -4,11 +4,13 @@ from typing import Annotated
 
 import tyro
 
-from experiments import benchmarks, demo, privge, report
+from experiments import audit, benchmarks, demo, privge, report, variance
 
 _Command = (
     Annotated[demo.Config, tyro.conf.subcommand("demo")]
     | Annotated[privge.Config, tyro.conf.subcommand("privge")]
+    | Annotated[audit.Config, tyro.conf.subcommand("audit")]
+    | Annotated[variance.Config, tyro.conf.subcommand("variance")]
     | Annotated[report.Config, tyro.conf.subcommand("report")]
     | Annotated[benchmarks.Config, tyro.conf.subcommand("benchmarks")]
 )
@@ -22,6 +24,10 @@ def main() -> None:
             demo.main(config)
         case privge.Config():
             privge.main(config)
+        case audit.Config():
+            audit.main(config)
+        case variance.Config():
+            variance.main(config)
         case report.Config():
             report.main(config)
         case benchmarks.Config():

@@ -39,7 +39,7 @@ KEY = tuple(column for column in COLUMNS if column not in ("value", "seconds"))
 
 DEFAULT_OUT = Path(__file__).parent / "results"
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width: room for tables
 
 Row = Mapping[Any, Any]
 

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
-from ldp_jax._pytree import mechanism
+from ldp_jax._pytree import mechanism as mechanism
+from ldp_jax._pytree import static as static
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.types import Array, PRNGKey, Record, Report, Scalar
 

@@ -8,11 +8,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
 from ldp_jax._pytree import mechanism
 from ldp_jax.features import Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import clip, uniform
+from ldp_jax.mechanism import uniform
+
+__all__ = [
+    "DuchiVectorWithTies",
+    "HonestDensityOnly",
+    "Overspent",
+    "ReleasedSquareWave",
+    "ReusedKey",
+    "SwappedBranch",
+    "Unclipped",
+    "data_fitted",
+]
 
 
 @mechanism
@@ -57,25 +69,6 @@ class Unclipped(Laplace):
 
     def log_density(self, y: Any, x: Any) -> Any:
         return super().log_density(jnp.asarray(y) - x, 0.0)
-
-
-@mechanism
-class ReleasedSquareWave(SquareWave):
-    """PrivGE's released sampler: the left branch is written over the record, and the others start from there.
-
-    The middle then lies around a point below x - b, so that the record 1, which has no right branch, never
-    gives a report above 1: such a report is certain not to be hers.
-    """
-
-    def privatize(self, key: Any, x: Any) -> Any:
-        x, b, be = clip(x), self.b, self._be
-        branch_key, place_key = jax.random.split(key)
-        branch, place = uniform(branch_key), uniform(place_key)
-        left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)
-        x = -1 - b + place * (x + 1)  # meant for the left branch alone
-        in_middle = jnp.clip(x - b + 2 * b * place, -1 - b, 1 + b)
-        in_right = x + b + place * jnp.maximum(1 - x, 0)
-        return jnp.where(branch < left, x, jnp.where(branch < left + middle, in_middle, in_right))
 
 
 def data_fitted(keys: Any, xs: Any, epsilon: float = 1.0) -> Any:

@@ -22,6 +22,7 @@ _JOINT_CELLS = 4096
 """Beyond, a vector is tested one random coordinate a user instead of whole."""
 _FINE = 2048  # pieces of a distribution function between two breaks
 _EVENTS = 512  # thresholds tried on one score
+_TRAINING = 100_000  # reports of each record that a distinguisher is trained on
 
 
 def matches_density(
@@ -392,9 +393,10 @@ def _logit(mechanism: Any, reports: list[Any], half: int) -> tuple[np.ndarray, n
     sizes = [len(cut) + 1 for cut in cuts]
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     codes = [np.stack([start + p for start, p in zip(starts, place, strict=True)], 1) for place in places]
-    weights = np.asarray(_regress(jnp.asarray(codes[0][:half]), jnp.asarray(codes[1][:half]), sum(sizes)))
-    first, second = (weights[code].sum(1).astype(np.float64) for code in codes)
-    return first, second
+    first, second = (jnp.asarray(code[: min(half, _TRAINING)]) for code in codes)
+    weights = np.asarray(_regress(first, second, sum(sizes)))
+    scores = [weights[code].sum(1).astype(np.float64) for code in codes]
+    return scores[0], scores[1]
 
 
 @partial(jax.jit, static_argnames="size")

@@ -216,9 +216,10 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     _check_numbers(mechanism)
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
-    push = jax.jit(lambda m, record: m.from_uniform(u, record))
+    push = jax.jit(lambda m, u, record: m.from_uniform(u, record))
     (ours, mine), (theirs, others) = (
-        np.unique(np.asarray(push(mechanism, jnp.float32(record))), return_counts=True) for record in (x, x_other)
+        np.unique(np.asarray(push(mechanism, u, jnp.float32(record))), return_counts=True)
+        for record in (x, x_other)
     )
     shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))

@@ -1,0 +1,58 @@
+"""Forms that were published, or released as code, and do not keep the epsilon that is printed beside them.
+
+They are here to be measured, by ``python -m experiments audit`` and by the tests, never to be used.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ldp_jax import features
+from ldp_jax.mechanism import clip, mechanism, uniform
+
+
+@mechanism
+class ReleasedSquareWave(features.SquareWave):
+    """PrivGE's released sampler: the left branch is written over the record, and the others start from there.
+
+    The middle then lies around a point below x - b, so that the record 1, which has no right branch, never gives a
+    report above 1: such a report is certain not to be hers. The density is the paper's; it is not what is drawn.
+    """
+
+    def draw(self, key: Any, x: Any) -> Any:
+        """Reports as the release draws them: a branch and a place, two uniforms each."""
+        x, b, be = clip(x), self.b, self._be
+        branch_key, place_key = jax.random.split(key)
+        branch, place = uniform(branch_key, jnp.shape(x)), uniform(place_key, jnp.shape(x))
+        left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)
+        x = -1 - b + place * (x + 1)  # meant for the left branch alone
+        in_middle = jnp.clip(x - b + 2 * b * place, -1 - b, 1 + b)
+        in_right = x + b + place * jnp.maximum(1 - x, 0)
+        return jnp.where(branch < left, x, jnp.where(branch < left + middle, in_middle, in_right))
+
+
+@mechanism
+class DuchiVectorWithTies(features.DuchiVector):
+    """The hypercube mechanism as first published: the ties s.v = 0 belong to both half-spaces.
+
+    For even d a tie is reported with more than either branch's probability, and the loss is log(1 + e^epsilon).
+    Small d only: the law is a table over the 2^d reports.
+    """
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        """log P(s | x): the definition, summed over all v."""
+        corners = jnp.array(list(itertools.product((-1.0, 1.0), repeat=self.dim)))
+        to_corner = jnp.prod((1 + corners * clip(x)) / 2, -1)
+        dot = corners @ jnp.asarray(y, corners.dtype)
+        size = 2 ** (self.dim - 1) + (math.comb(self.dim, self.dim // 2) // 2 if self.dim % 2 == 0 else 0)
+        odds = jnp.exp(jnp.asarray(self.epsilon))
+        return jnp.log(to_corner @ ((odds * (dot >= 0) + (dot <= 0)) / (1 + odds) / size))
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        """One of the 2^d sign vectors, by its mass."""
+        corners = jnp.array(list(itertools.product((-1.0, 1.0), repeat=self.dim)))
+        logits = jax.vmap(lambda y: self.log_density(y, x))(corners)
+        return corners[jax.random.categorical(key, logits)]

@@ -1,0 +1,140 @@
+"""Which mechanism is best on one number? Worst-case variances of all of them, against epsilon."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from experiments._report import legend_below, markdown, panels
+from experiments._runner import DEFAULT_OUT, console, describe_environment, write_atomically
+from ldp_jax import features
+
+NAME = "variance"
+TABLE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
+FORMULAS = {
+    "Laplace": features.Laplace,
+    "Duchi": features.Duchi,
+    "Piecewise": features.Piecewise,
+    "PM-SUB": features.SuboptimalPiecewise,
+    "PM-OPT": features.OptimalPiecewise,
+    "Three outputs": features.ThreeOutputs,
+    "Hybrid": features.Hybrid,
+    "Square wave, debiased": lambda e: features.SquareWave(e, debias=True),
+}
+TABLES = {
+    "Grid piecewise": features.GridPiecewise,
+    "LP-optimal": features.LPOptimal,
+}
+COLOURS = dict(
+    zip(
+        [*FORMULAS, *TABLES],
+        [
+            "#7a7a7a",
+            "#edae49",
+            "#d1495b",
+            "#c77cff",
+            "#7b2d8b",
+            "#66a182",
+            "#2e4057",
+            "#00798c",
+            "#f08cae",
+            "#000000",
+        ],
+        strict=True,
+    )
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Worst-case variance on [-1, 1] of every unbiased mechanism on one number: table, CSV and figure.
+
+    The paper's Figure 1 with all mechanisms of the library: closed forms, and integer tables with their rounding
+    included. Seconds.
+    """
+
+    points: int = 33
+    """budgets of the figure, from 0.25 to 5, evenly in the logarithm"""
+    out: Path = DEFAULT_OUT
+    """where variance.csv, variance.md and variance.png go"""
+
+
+def worst_case(epsilons: np.ndarray) -> dict[str, np.ndarray]:
+    """The largest variance over records on [-1, 1], for each mechanism and budget, [budgets]."""
+    records = jnp.linspace(-1.0, 1.0, 641)  # 64 points in each segment of the coarsest grid
+    found = {}
+    for name, make in FORMULAS.items():
+        swept: Any = jax.jit(jax.vmap(lambda e, make=make: make(e).variance(records).max()))
+        found[name] = np.asarray(swept(jnp.asarray(epsilons, jnp.float32)))
+    worst = jax.jit(lambda m: m.variance(records).max())
+    for name, make in TABLES.items():
+        found[name] = np.array([float(worst(make(float(e)))) for e in epsilons])
+    return found
+
+
+def main(config: Config) -> None:
+    """Compute, print and draw."""
+    config.out.mkdir(parents=True, exist_ok=True)
+    grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
+    found = worst_case(grid)
+    rows = [
+        {"mechanism": name, "epsilon": float(e), "worst_variance": float(v)}
+        for name, values in found.items()
+        for e, v in zip(grid, values, strict=True)
+    ]
+    frame = pd.DataFrame(rows)
+    write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
+    manifest = json.dumps(describe_environment(), indent=1, sort_keys=True)
+    write_atomically(config.out / f"{NAME}.manifest.json", manifest + "\n")
+    lines = _lines(frame)
+    header = ["worst-case variance", *(f"{e:g}" for e in TABLE)]
+    write_atomically(config.out / f"{NAME}.md", markdown(header, lines) + "\n")
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="worst-case variance on [-1, 1]; * the least")
+    for column in header:
+        view.add_column(column, justify="left" if column == header[0] else "right")
+    for line in lines:
+        view.add_row(*(cell.replace("**", "*") for cell in line))
+    console.print(view)
+    figure = plot(grid, found)
+    path = config.out / f"{NAME}.png"
+    figure.savefig(path)
+    console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
+
+
+def _lines(frame: pd.DataFrame) -> list[list[str]]:
+    lines = []
+    best = frame.groupby("epsilon").worst_variance.min()
+    for name, part in frame.groupby("mechanism", sort=False):
+        values = part.set_index("epsilon").worst_variance
+        cells = [f"{values[e]:.4g}" for e in TABLE]
+        lines.append(
+            [str(name), *(f"**{c}**" if values[e] == best[e] else c for c, e in zip(cells, TABLE, strict=True))]
+        )
+    return lines
+
+
+def plot(epsilons: np.ndarray, found: dict[str, np.ndarray]) -> Any:
+    """Variances, and their ratios to the least one."""
+    figure, axes = panels(2, width=4.6, height=3.8)
+    least = np.min(list(found.values()), axis=0)
+    for name, values in found.items():
+        style = {"color": COLOURS[name], "lw": 1.6, "ls": "--" if name in TABLES else "-", "label": name}
+        axes[0].plot(epsilons, values, **style)
+        axes[1].plot(epsilons, values / least, **style)
+    axes[0].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="worst-case variance on [-1, 1]")
+    axes[1].set(xscale="log", xlabel="epsilon", ylabel="over the least of all", ylim=(0.95, 3.0))
+    for axis in axes:
+        axis.set_xticks([0.25, 0.5, 1, 2, 5], ["0.25", "0.5", "1", "2", "5"])
+        axis.minorticks_off()
+        axis.grid(alpha=0.25)
+    axes[0].set_title("variance (dashed: integer tables)")
+    axes[1].set_title("how far from the best")
+    legend_below(figure, axes[0], columns=5)
+    return figure
