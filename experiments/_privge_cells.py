@@ -14,9 +14,9 @@ import numpy as np
 
 from experiments._runner import config_hash
 from experiments._settings import DEFAULT, PUBLISHED, Settings
-from ldp_jax import datasets, features, graphs, metrics, models, pipeline, propagation, training
+from ldp_jax import accounting, datasets, features, graphs, metrics, models, pipeline, propagation, training
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import RECORD
+from ldp_jax.guarantee import RECORD, Guarantee
 
 METRIC = {"node": "accuracy", "link": "auc"}
 
@@ -43,6 +43,21 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     else:
         raise ValueError(f"mechanism must be one of laplace, piecewise, multibit, hds; got {name!r}")
     return Mechanism(name, epsilon, value.k, value)
+
+
+def ledger(
+    mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()
+) -> accounting.Ledger:
+    """What a row spends of its budget: one release a user; nothing where one public record stands for all.
+
+    ``chosen`` names what was chosen by looking at the records, and is not protected either.
+    """
+    unspent = accounting.Ledger(Guarantee(mechanism.epsilon))
+    if structure_only:
+        return unspent
+    released = mechanism.value.guarantee()
+    name = f"features by {mechanism.name}"
+    return unspent.spend(name, released, protects=("features",), exposes=("edges", "labels", *chosen))
 
 
 def published_k(dataset: str, task: str) -> int:
@@ -190,7 +205,7 @@ def run(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = Fal
     seconds = (time.perf_counter() - start) / len(bench.seeds)
     if mechanism is None:
         return _rows(bench, "non-private", math.inf, 0, math.inf, scores, seconds)
-    spent = 0.0 if structure_only else mechanism.value.guarantee().epsilon
+    spent = ledger(mechanism, structure_only=structure_only).spent(RECORD).epsilon
     name = f"structure-only:{mechanism.name}" if structure_only else mechanism.name
     return _rows(bench, name, mechanism.epsilon, mechanism.k, spent, scores, seconds)
 

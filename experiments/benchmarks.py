@@ -34,7 +34,7 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    only: tuple[Literal["perturb", "ppr", "figure2"], ...] = ("perturb", "ppr", "figure2")
+    only: tuple[Literal["perturb", "ppr", "discrete", "figure2"], ...] = ("perturb", "ppr", "discrete", "figure2")
     """which ones; figure2 takes minutes"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
@@ -46,12 +46,12 @@ def main(config: Config) -> None:
     """Run the benchmarks."""
     config.out.mkdir(parents=True, exist_ok=True)
     path = config.out / f"{NAME}.csv"
-    run = {"perturb": perturb, "ppr": ppr, "figure2": figure2}
+    run = {"perturb": perturb, "ppr": ppr, "discrete": discrete, "figure2": figure2}
     rows = [row for name in config.only for row in run[name](config.repeats)]
     new = pd.DataFrame(rows)
     if path.exists():
         old = pd.read_csv(path)
-        new = pd.concat([old[~old.benchmark.isin(config.only)], new])
+        new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
     write_atomically(path, new.to_csv(index=False))
     table = summary(new)
     write_atomically(config.out / f"{NAME}.md", table + "\n")
@@ -201,6 +201,30 @@ def ppr(repeats: int) -> list[dict[str, Any]]:
         "scipy CSR power": (lambda: power(count), f"{count} products to the same error, one thread"),
     }
     return _interleaved("ppr, 256 columns, alpha 0.1, r 0.1, tol 1e-5", sides, repeats)
+
+
+def discrete(repeats: int) -> list[dict[str, Any]]:
+    """Draws from integer tables next to the words they are made of, and to a float32 sampler: 2^24 of each."""
+    n = 2**24
+    records = jnp.linspace(-1.0, 1.0, n)
+    categories = jnp.asarray(np.random.default_rng(0).integers(0, 256, n, dtype=np.int32))
+    table, grid, wave = features.GeneralizedRR(1.0, 256), features.GridSquareWave(1.0), features.SquareWave(1.0)
+    words = jax.jit(lambda key: jax.random.bits(key, (n,)))
+    draw = jax.jit(lambda m, key, x: m.draw(key, x))
+    key = jax.random.key(0)
+    sides: dict[str, tuple[Callable[[], Any], str]] = {
+        "ldp_jax": (lambda: draw(table, key, categories), "a 256 x 256 table, one word a draw, one key"),
+        "raw words": (lambda: words(key), "jax.random.bits alone"),
+        "grid": (lambda: draw(grid, key, records), "a 129 x 195 table, two words: records are rounded to a grid"),
+        "float32": (lambda: draw(wave, key, records), "the square wave in float32, one uniform"),
+        "users": (lambda: mechanisms.privatize(key, table, categories), "the table again, a key of its own a user"),
+    }
+    rows = _interleaved("2^24 draws from a table", sides, repeats)
+    walls = {name: np.median([row["wall_s"] for row in rows if row["subject"] == name]) for name in sides}
+    for row in rows:
+        rate, share = n / walls[row["subject"]] / 1e6, walls["raw words"] / walls[row["subject"]]
+        row["note"] += f"; {rate:.0f} M draws/s, {share:.2f} of raw words"
+    return rows
 
 
 def figure2(_: int) -> list[dict[str, Any]]:

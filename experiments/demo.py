@@ -35,8 +35,8 @@ def main(config: Config) -> None:
     results = Results(config.out, NAME)
     made = cells.make_mechanism("hds", 1.0, FEATURES, cells.published_k("debian", "node"))
     console.print("what one user spends with HDS at epsilon 1:")
-    console.print(f"  {made.value.guarantee()}", highlight=False)
-    console.print("  protected: her features; NOT protected: edges, labels, which 500 words are counted\n")
+    spent = cells.ledger(made, chosen=("which 500 words are counted",))
+    console.print(f"{spent.explain()}\n", highlight=False, soft_wrap=True)
     for task in ("node", "link"):
         privge.run_task(privge.Config(), task, "debian", results, todo=PLAN, features=FEATURES)
     summaries = summarise(results.read())

@@ -21,6 +21,7 @@ from experiments._settings import (
     Settings,
     Task,
 )
+from ldp_jax.guarantee import RECORD
 
 NAME = "privge"
 
@@ -138,7 +139,7 @@ def missing(cell: Cell, resolved: Settings, dim: int, seeds: Iterable[int], resu
     else:
         made = cells.make_mechanism(cell.name, cell.epsilon, dim, cell.k)
         k = made.k
-        spent = 0.0 if cell.structure_only else made.value.guarantee().epsilon
+        spent = cells.ledger(made, structure_only=cell.structure_only).spent(RECORD).epsilon
         name = f"structure-only:{cell.name}" if cell.structure_only else cell.name
     row = {
         "dataset": cells.load(resolved.dataset, resolved.features).name,
@@ -207,7 +208,7 @@ def _notes(cell: Cell, data: cells.datasets.Dataset, rows: list[dict]) -> dict:
     if cell.epsilon not in (0.0, float("inf")) and not cell.structure_only:
         made = cells.make_mechanism(cell.name, cell.epsilon, data.num_features, cell.k)
         name = f"{cell.name}, epsilon {cell.epsilon:g}, k {made.k}, d {data.num_features}"
-        notes["guarantees"] = {name: f"{made.value.guarantee()}; protects features, not edges or labels"}
+        notes["guarantees"] = {name: str(cells.ledger(made, chosen=data.public_choices).total())}
     return notes
 
 
