@@ -195,6 +195,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
     order = {label: place for place, label in enumerate(SUBJECTS)}
     wide = wide.reset_index()
+    wide = wide.reindex(columns=[*wide.columns, *({"supremum", "impossible"} - set(wide.columns))])
     wide = wide[wide.mechanism.isin(list(order))]
     return wide.sort_values(["mechanism", "epsilon"], key=lambda c: c.map(order) if c.name == "mechanism" else c)
 

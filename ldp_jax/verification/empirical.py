@@ -281,6 +281,7 @@ def epsilon_lower_bound(
     x: Any = None,
     x_other: Any = None,
     delta: float = 0.0,
+    resolution: float = 1e-4,
 ) -> LowerBound:
     r"""A lower bound on the epsilon of a sampler, from draws alone: rung 3.
 
@@ -299,6 +300,10 @@ def epsilon_lower_bound(
       x: one record, by default the lower end of the domain in every coordinate.
       x_other: the other, by default the upper end.
       delta: of the (epsilon, delta) guarantee that is asked about.
+      resolution: scores are rounded to this share of their size. The last bits of a float32 report are those of the
+        record, and the game finds them: at 0, draws of :class:`Laplace` at epsilon 1 are seen to lose more than
+        1. That is real, and :func:`~ldp_jax.verification.float_audit` measures it; rounded, it is the law that
+        is asked.
 
     Raises:
       ValueError: for a key that is not threefry, or fewer than 1 000 trials.
@@ -311,6 +316,7 @@ def epsilon_lower_bound(
     _validate.integer_in(1000, trials=trials)
     _validate.in_range(0.0, 1.0, confidence=confidence)
     _validate.in_range(0.0, 1.0, delta=delta)
+    _validate.in_range(0.0, 1.0, resolution=resolution)
     check_budget(mechanism)
     first, second = extreme_records(mechanism)
     first = first if x is None else np.asarray(x, np.float32)
@@ -319,7 +325,8 @@ def epsilon_lower_bound(
     reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
     half, alpha = trials // 2, (1 - confidence) / 2
     best: tuple[float, str, float, float] = (-math.inf, "none", 0.0, 1.0)
-    for name, (mine, others) in _scores(mechanism, reports, first, second, half).items():
+    for name, pair in _scores(mechanism, reports, first, second, half).items():
+        mine, others = _rounded(*pair, resolution)
         for swapped in (False, True):
             a, b = (others, mine) if swapped else (mine, others)
             # "The score is at least t" is an event in favour of a; so is its mirror, with the sign changed.
@@ -333,6 +340,12 @@ def epsilon_lower_bound(
     value = _bound(best[2] * rest, best[3] * rest, rest, alpha, delta)
     limit = _bound(rest, 0, rest, alpha, delta)
     return LowerBound(max(0.0, float(value)), float(limit), best[1], best[2], best[3], trials)
+
+
+def _rounded(mine: np.ndarray, others: np.ndarray, resolution: float) -> tuple[np.ndarray, np.ndarray]:
+    """Scores to a share of their usual size; a coarser score is post-processing, so the bound stays valid."""
+    step = resolution * float(np.quantile(np.abs(np.concatenate([mine, others])), 0.9))
+    return (mine, others) if step == 0 else (np.round(mine / step) * step, np.round(others / step) * step)
 
 
 def _bound(hits: Any, others: Any, n: int, alpha: float, delta: float) -> Any:

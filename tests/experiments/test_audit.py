@@ -1,0 +1,112 @@
+"""The audit: it covers everything that is exported, fails when a claim fails, and goes on where it was killed."""
+
+import math
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import audit, variance
+from ldp_jax import features, verification
+from tests import broken
+from tests.contract.test_mechanisms import NOT_MECHANISMS
+
+CONFIG = audit.Config(quick=True)
+CONFIDENCE = 1 - 1e-6
+
+
+def only(monkeypatch, **subjects):
+    monkeypatch.setattr(audit, "SUBJECTS", subjects)
+
+
+def test_every_exported_mechanism_is_audited():
+    named = {subject.public for subject in audit.SUBJECTS.values() if subject.sound}
+    assert named == set(features.__all__) - NOT_MECHANISMS
+
+
+def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
+    only(
+        monkeypatch,
+        **{
+            "Duchi": audit.SUBJECTS["Duchi"],
+            "Generalised RR, 8": audit.SUBJECTS["Generalised RR, 8"],
+            "Duchi, d = 4, ties twice": audit.SUBJECTS["Duchi, d = 4, ties twice"],
+        },
+    )
+    config = audit.Config(quick=True, out=tmp_path)
+    audit.main(config)
+    rows = pd.read_csv(tmp_path / "audit_quick.csv")
+    assert set(rows.mechanism) == set(audit.SUBJECTS)
+    assert {"claimed", "supremum", "lower_bound", "fit", "variance"} <= set(rows.metric)
+    text = (tmp_path / "audit_quick.md").read_text()
+    assert "| *Duchi, d = 4, ties twice* | ideal |  | **1.313** (> " in text
+    assert (tmp_path / "audit_quick.png").stat().st_size > 10_000
+    # A second run computes nothing.
+    monkeypatch.setattr(audit, "examine", None)
+    audit.main(config)
+
+
+TWINS = {
+    "overspent": (lambda e: broken.Overspent(1.05 * e), "loses 1.05"),
+    "draws more than it says": (broken.HonestDensityOnly, "does not draw what its density says"),
+    "swapped": (broken.SwappedBranch, "does not draw what its density says"),
+    "released": (broken.ReleasedSquareWave, "is seen to lose"),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_broken_claim_fails_it(name, tmp_path, monkeypatch, capsys):
+    make, words = TWINS[name]
+    only(monkeypatch, **{name: audit.Subject("SquareWave", make)})
+    with pytest.raises(SystemExit) as stopped:
+        audit.main(audit.Config(quick=True, out=tmp_path))
+    assert stopped.value.code == 1
+    printed = capsys.readouterr().out
+    assert name in printed
+    assert words in " ".join(printed.split())
+
+
+def test_a_defect_that_is_not_seen_fails_it(tmp_path, monkeypatch, capsys):
+    """Otherwise an audit that sees nothing would pass."""
+    only(monkeypatch, honest=audit.Subject("Duchi", features.Duchi, sound=False))
+    with pytest.raises(SystemExit):
+        audit.main(audit.Config(quick=True, out=tmp_path))
+    assert "its defect was not seen" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_mechanism_that_refuses_a_budget_is_said_to():
+    measured = audit.examine(audit.SUBJECTS["LP-optimal"], 16.0, jax.random.key(0), CONFIG, CONFIDENCE)
+    assert measured == {}
+
+
+def test_figures_are_those_of_the_library():
+    subject = audit.SUBJECTS["Grid square wave"]
+    measured = audit.examine(subject, 1.0, jax.random.key(1), CONFIG, CONFIDENCE)
+    made = features.GridSquareWave(1.0)
+    assert measured["claimed"] == measured["supremum"] == made.guarantee().epsilon
+    assert measured["exact"] == 1.0
+    assert measured["impossible"] == 0.0
+    assert measured["variance"] == pytest.approx(
+        float(np.max(made.variance(np.linspace(-1, 1, 41, dtype=np.float32))))
+    )
+    assert measured["lower_bound"] <= measured["claimed"]
+    laplace = audit.examine(audit.SUBJECTS["Laplace"], 1.0, jax.random.key(2), CONFIG, CONFIDENCE)
+    assert laplace["impossible"] == verification.float_audit(features.Laplace(1.0), -1.0, 0.3125).impossible > 0.5
+
+
+def test_variances_are_in_the_papers_order(tmp_path):
+    """PM-OPT <= PM-SUB <= Piecewise, Hybrid <= min(Duchi, Piecewise), and the linear program below all to 5."""
+    variance.main(variance.Config(points=3, out=tmp_path))
+    rows = pd.read_csv(tmp_path / "variance.csv")
+    table = rows.pivot_table(index="epsilon", columns="mechanism", values="worst_variance")
+    table = table[table.index.isin([0.5, 1.0, 2.0, 4.0])]
+    assert len(table) == 4
+    slack = 1 + 1e-5
+    assert (table["PM-OPT"] <= table["PM-SUB"] * slack).all()
+    assert (table["PM-SUB"] <= table["Piecewise"] * slack).all()
+    assert (table["Hybrid"] <= table[["Duchi", "Piecewise"]].min(axis=1) * slack).all()
+    assert (table["LP-optimal"] < table.drop(columns="LP-optimal").min(axis=1)).all()
+    for name, exact in (("Laplace", lambda e: 8 / e**2), ("Duchi", lambda e: 1 / math.tanh(e / 2) ** 2)):
+        np.testing.assert_allclose(table[name], [exact(e) for e in table.index], rtol=1e-5)
+    assert (tmp_path / "variance.png").stat().st_size > 10_000
