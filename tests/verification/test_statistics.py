@@ -1,0 +1,209 @@
+"""Tests of draws against a law, against SciPy's, by simulation, and at the smallest defect that they state."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_jax.verification import statistics
+from ldp_jax.verification.statistics import SIGNIFICANCE, clopper_pearson, g_test, ks_test, ks_threshold
+
+RUNS = 2000
+
+
+def _rare(events: int, runs: int, probability: float) -> bool:
+    """Whether so many events are what an event of at most this probability gives, but once in a million."""
+    return events <= stats.binom.isf(1e-6, runs, probability)
+
+
+# --- Kolmogorov and Smirnov -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", [stats.uniform(), stats.norm(1, 3), stats.laplace(0, 2)])
+def test_ks_distance_is_scipys(law):
+    """Detects a distance that is off by 1e-12."""
+    y = law.rvs(5000, random_state=1)
+    found = ks_test(y, law.cdf)
+    assert found.fits
+    assert found.test == "KS"
+    assert found.draws == 5000
+    assert found.statistic == pytest.approx(stats.kstest(y, law.cdf).statistic, abs=1e-12)
+
+
+def test_ks_threshold_is_above_the_exact_quantile():
+    """Massart's bound is never below the exact one, and within 1 % of it: no power is lost."""
+    for n in (100, 1000, 100_000):
+        exact = stats.kstwo.isf(SIGNIFICANCE, n)
+        assert exact <= ks_threshold(n) < 1.01 * exact + 1 / n
+
+
+def test_ks_false_alarms_are_as_rare_as_asked():
+    """2000 correct samples at significance 0.05: a level above 0.076 is seen."""
+    rng = np.random.default_rng(2)
+    alarms = sum(not ks_test(rng.uniform(size=200), lambda y: y, significance=0.05).fits for _ in range(RUNS))
+    assert _rare(alarms, RUNS, 0.05)
+    assert alarms > 0.02 * RUNS
+
+
+@pytest.mark.parametrize("rounding", [0.0, 0.01])
+def test_ks_rejects_its_smallest_defect(rounding):
+    """A distribution function that is off by ``smallest_defect`` at one point: rejected in 200 of 200 samples."""
+    rng, n = np.random.default_rng(3), 10_000
+    defect = ks_test(rng.uniform(size=n), lambda y: y, rounding=rounding).smallest_defect
+    for _ in range(200):
+        y = rng.uniform(size=n)
+        y = np.where((y > 0.5) & (y < 0.5 + defect), 0.5, y)  # moves ``defect`` of the mass to one side of 1/2
+        assert not ks_test(y, lambda y: y, rounding=rounding).fits
+
+
+def test_ks_of_atoms_compares_both_of_their_sides():
+    """An atom of mass 0.1 in a continuous law is a distance of 0.05 at best: both sides are looked at."""
+    rng, n = np.random.default_rng(4), 20_000
+    y = rng.uniform(size=n)
+    rounded = np.floor(10 * y) / 10 + 0.05  # atoms in the middle of ten bins
+    found = ks_test(rounded, lambda y: np.clip(y, 0, 1))
+    assert not found.fits
+    assert found.statistic == pytest.approx(0.05, abs=0.012)
+    top = np.floor(10 * y) / 10 + 0.1  # at their upper ends: the whole atom is missing below
+    assert ks_test(top, lambda y: np.clip(y, 0, 1)).statistic == pytest.approx(0.1, abs=0.012)
+    # Float32 makes atoms too, which ``rounding`` allows for.
+    assert ks_test(rounded, lambda y: np.clip(y, 0, 1), rounding=0.05).fits
+
+
+def test_ks_refuses_nan():
+    y = np.random.default_rng(5).uniform(size=1000)
+    y[17] = np.nan
+    assert not ks_test(y, lambda y: y).fits
+
+
+# --- G ----------------------------------------------------------------------------------------------------------
+
+
+def test_g_is_scipys():
+    """Detects a statistic or a threshold that is off by 1e-9 of it; also where outcomes are taken together."""
+    rng = np.random.default_rng(6)
+    p = np.array([0.5, 0.3, 0.15, 0.05])
+    counts = rng.multinomial(3000, p)
+    found = g_test(counts, p)
+    assert found.fits
+    assert found.statistic == pytest.approx(stats.power_divergence(counts, 3000 * p, lambda_=0).statistic, rel=1e-9)
+    assert found.statistic == pytest.approx(
+        stats.power_divergence(counts, 3000 * p, lambda_="log-likelihood").statistic, rel=1e-9
+    )
+    assert stats.chi2.sf(found.threshold, 3) == pytest.approx(SIGNIFICANCE, rel=1e-9)
+    p = np.append(0.9 * p, np.full(50, 0.1 / 50))  # fifty outcomes of six expected each, 300 together
+    counts = rng.multinomial(3000, p)
+    together = np.append(counts[:4], counts[4:].sum())
+    expected = 3000 * np.append(p[:4], p[4:].sum())
+    found = g_test(counts, p)
+    assert found.statistic == pytest.approx(
+        stats.power_divergence(together, expected, lambda_=0).statistic, rel=1e-9
+    )
+    assert stats.chi2.sf(found.threshold, 4) == pytest.approx(SIGNIFICANCE, rel=1e-9)
+
+
+@pytest.mark.parametrize("rare", [0.0, 0.02, 0.2], ids=["none rare", "rare apart", "rare together"])
+def test_g_false_alarms_are_as_rare_as_asked(rare):
+    """2000 correct samples of 400 at significance 0.05: a level above 0.1 + 0.03 is seen.
+
+    Twice 0.05 is allowed, because the rare outcomes are tested apart from the others.
+    """
+    rng = np.random.default_rng(7)
+    common = np.full(5, (1 - rare) / 5)
+    p = np.append(common, np.full(20, rare / 20)) if rare else common
+    alarms = sum(not g_test(rng.multinomial(400, p), p, significance=0.05).fits for _ in range(RUNS))
+    assert _rare(alarms, RUNS, 0.1)
+    assert alarms > 0.02 * RUNS
+
+
+@pytest.mark.parametrize("cells", [2, 10, 300])
+def test_g_rejects_its_smallest_defect(cells):
+    """A law ``smallest_defect`` away in total variation: rejected in 200 of 200 samples of 100 000."""
+    rng, n = np.random.default_rng(8), 100_000
+    flat = np.full(cells, 1 / cells)
+    defect = statistics.smallest_defect_of_g(n, cells)
+    off = flat + defect * np.where(np.arange(cells) % 2, 2, -2) / cells
+    assert np.abs(off - flat).sum() / 2 == pytest.approx(defect)
+    assert g_test(rng.multinomial(n, flat), flat).smallest_defect == defect
+    assert not any(g_test(rng.multinomial(n, off), flat).fits for _ in range(200))
+
+
+def test_g_does_not_see_a_tenth_of_its_smallest_defect():
+    """So the figure is no wild understatement of what the test can do: a tenth of it passes."""
+    rng, n, flat = np.random.default_rng(9), 100_000, np.full(10, 0.1)
+    off = flat + 0.1 * statistics.smallest_defect_of_g(n, 10) * np.where(np.arange(10) % 2, 2, -2) / 10
+    assert all(g_test(rng.multinomial(n, off), flat).fits for _ in range(50))
+
+
+def test_an_impossible_outcome_is_refused_whatever_its_share():
+    found = g_test([10**9, 1], [1.0, 0.0])
+    assert not found.fits
+    assert found.statistic == np.inf
+    assert "impossible" in str(found)
+
+
+def test_rare_outcomes_are_bounded_by_a_poisson_tail():
+    """Two expected together: 17 are too many at 1e-6 and 16 are not; a defect of 15 in 100 000 draws is seen."""
+    p = np.array([0.49999, 0.49999, 1e-5, 1e-5])
+    limit = int(stats.poisson.isf(SIGNIFICANCE, 2))
+    for rare, fits in ((0, True), (limit, True), (limit + 1, False)):
+        counts = np.array([50_000 - rare, 50_000, rare, 0])
+        assert g_test(counts, p).fits == fits
+    assert "rare" in str(g_test([50_000 - limit - 1, 50_000, limit + 1, 0], p))
+
+
+@pytest.mark.parametrize(("counts", "p"), [([3, 3, 3], [1 / 3] * 3), ([9], [1.0]), ([500], [1.0])])
+def test_where_nothing_can_be_tested_nothing_is_claimed(counts, p):
+    """All outcomes rare, or only one: the test passes and says that it detects nothing."""
+    found = g_test(counts, p)
+    assert found.fits
+    assert found.smallest_defect == 1.0
+
+
+# --- Clopper and Pearson ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-6])
+@pytest.mark.parametrize("n", [1, 10, 1000])
+def test_clopper_pearson_is_scipys(n, alpha):
+    """Detects a bound that is off by 1e-9 of it."""
+    k = np.unique(np.array([0, 1, n // 3, n - 1, n]))
+    low, high = clopper_pearson(k, n, alpha)
+    for i, successes in enumerate(k.tolist()):
+        exact = stats.binomtest(successes, n).proportion_ci(1 - 2 * alpha, method="exact")
+        assert low[i] == pytest.approx(exact.low, rel=1e-9, abs=1e-12)
+        assert high[i] == pytest.approx(exact.high, rel=1e-9, abs=1e-12)
+
+
+def test_clopper_pearson_at_the_ends():
+    low, high = clopper_pearson(0, 100, 0.01)
+    assert low == 0.0
+    assert high == pytest.approx(1 - 0.01 ** (1 / 100), rel=1e-12)
+    low, high = clopper_pearson(100, 100, 0.01)
+    assert low == pytest.approx(0.01 ** (1 / 100), rel=1e-12)
+    assert high == 1.0
+    low, high = clopper_pearson(np.array([0, 50, 100]), 100, 0.0)  # certain: it says nothing
+    np.testing.assert_array_equal(low, 0.0)
+    np.testing.assert_array_equal(high, 1.0)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-6])
+@pytest.mark.parametrize("probability", [1e-5, 0.003, 0.2689, 0.5, 0.999])
+def test_each_side_of_clopper_pearson_errs_as_rarely_as_asked(probability, alpha):
+    """No simulation: the binomial mass of all counts whose bound is wrong. Detects a level of 1.000001 alpha."""
+    n = 2000
+    counts = np.arange(n + 1)
+    mass = stats.binom.pmf(counts, n, probability)
+    low, high = clopper_pearson(counts, n, alpha)
+    assert mass[low > probability].sum() <= alpha * (1 + 1e-6)
+    assert mass[high < probability].sum() <= alpha * (1 + 1e-6)
+    assert (np.diff(low) > 0).all()
+    assert (np.diff(high) > 0).all()
+
+
+def test_clopper_pearson_covers_in_simulation():
+    """20 000 shares of 50 draws at 0.05 a side: a level above 0.058 is seen."""
+    rng, runs = np.random.default_rng(10), 20_000
+    for probability in (0.05, 0.5):
+        low, high = clopper_pearson(rng.binomial(50, probability, runs), 50, 0.05)
+        assert _rare(int((low > probability).sum()), runs, 0.05)
+        assert _rare(int((high < probability).sum()), runs, 0.05)
