@@ -143,6 +143,20 @@ def test_floor_exp_against_mpmath_at_every_kind_of_mass():
                 assert got == min(WORDS, math.floor(below * mass))
 
 
+def test_floor_exp_at_logarithms_of_integers_on_the_right_side():
+    """Where float64's e^epsilon is the integer itself (or past it) and the true one is not: floats would err here."""
+    fooled = 0
+    for number in range(2, 1500):
+        epsilon = math.log(number)
+        below, _ = power(epsilon)
+        masses = [1, 3, 2**20 + 1, WORDS // number]
+        most = [math.floor(below * mass) for mass in masses]
+        assert most == [mass * number - (below < number) for mass in masses]
+        assert _tables._floor_exp(epsilon, masses) == most
+        fooled += [math.floor(Fraction(math.exp(epsilon)) * mass) for mass in masses] != most
+    assert fooled > 100
+
+
 @pytest.mark.parametrize("outputs", [2, 3, 7, 256])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1.0, 20.0])
 def test_equal_rows_say_nothing(outputs, epsilon):
