@@ -144,7 +144,7 @@ def test_floor_exp_against_mpmath_at_every_kind_of_mass():
 
 
 def test_floor_exp_at_logarithms_of_integers_on_the_right_side():
-    """Where float64's e^epsilon is the integer itself (or past it) and the true one is not: floats would err here."""
+    """Where float64 has e^epsilon on the wrong side of the integer, or on it: floats would err here."""
     fooled = 0
     for number in range(2, 1500):
         epsilon = math.log(number)
