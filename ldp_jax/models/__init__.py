@@ -1,6 +1,7 @@
 """Models as pairs of pure functions; flax is known here and nowhere else."""
 
 from ldp_jax.models._model import Model
+from ldp_jax.models.gin import gin
 from ldp_jax.models.mlp import linear, mlp
 
-__all__ = ["Model", "linear", "mlp"]
+__all__ = ["Model", "gin", "linear", "mlp"]
