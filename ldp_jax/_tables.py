@@ -13,6 +13,7 @@ import decimal
 import hashlib
 import json
 import math
+import operator
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -69,12 +70,17 @@ class Table:
             raise ValueError(f"every row of masses must sum to 2^32, got {masses.sum(1, dtype=np.uint64)}")
         if not (masses > 0).all():
             raise ValueError("an output that one input cannot give and another can has no epsilon: drop or lift it")
-        if values.dtype != np.float32 or values.shape[:1] != (outputs,) or not np.isfinite(values).all():
+        wrong = values.dtype != np.float32 or values.shape[:1] != (outputs,) or values.ndim > 2
+        if wrong or not np.isfinite(values).all():
             raise ValueError(f"values must be {outputs} finite float32 numbers or vectors, got {values.shape}")
         if self.encoding not in ("grid", "bins", "category"):
             raise ValueError(f"encoding must be one of grid, bins, category; got {self.encoding!r}")
         if self.encoding == "grid" and inputs < 2:
             raise ValueError("a grid has at least two points")
+        for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
+            frozen = np.array(getattr(self, name))
+            frozen.flags.writeable = False
+            object.__setattr__(self, name, frozen)
 
     @property
     def inputs(self) -> int:
@@ -104,9 +110,18 @@ class Table:
         """log of :attr:`loss`, rounded up to a float."""
         return log_up(self.loss)
 
-    def report(self, x: Any, word: Any, rounding: Any = 0) -> np.ndarray:
-        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise."""
-        row, part = split(np, x, self.inputs, self.encoding)
+    def report(self, x: Any, word: Any, rounding: Any = None) -> np.ndarray:
+        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise.
+
+        Raises:
+          ValueError: for a grid without words to round with.
+        """
+        if rounding is None:
+            if self.encoding == "grid":
+                raise ValueError("rounding must be uniform words: a grid rounds at random")
+            rounding = 0
+        with np.errstate(over="ignore", invalid="ignore"):  # what a record holds must not be seen in a warning
+            row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
         row = row + rounds_up(rounding, part)
         return np.asarray(outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs))
@@ -134,14 +149,14 @@ class Table:
         try:
             text, _, body = data[len(_FORMAT) :].partition(b"\n")
             header = json.loads(text)
-            shapes = [tuple(int(n) for n in header[part]) for part in ("masses", "values")]
+            shapes = [tuple(map(operator.index, header[part])) for part in ("masses", "values")]
             sizes = [4 * math.prod(shape) for shape in shapes]
             if min(min(shape) for shape in shapes) < 1 or len(body) != sum(sizes):
                 raise ValueError(f"{len(body)} bytes where {sum(sizes)} were announced")
             masses = np.frombuffer(body[: sizes[0]], "<u4").reshape(shapes[0]).astype(np.uint32)
             values = np.frombuffer(body[sizes[0] :], "<f4").reshape(shapes[1]).astype(np.float32)
             return cls(str(header["name"]), masses, values, header["encoding"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"a damaged table: {error}") from error
 
     @cached_property
@@ -289,10 +304,16 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
         raise ValueError(f"rows of probabilities must sum to 1, got {probabilities.sum(1)}")
     low = [max(1, math.ceil(WORDS * Fraction(p))) for p in probabilities.min(0).tolist()]
     high = _floor_exp(epsilon, low)
-    if (probabilities == probabilities[0]).all():  # nothing is said about the record: one row serves all
+    if WORDS * np.ptp(probabilities, axis=0).max() < 1:  # nothing is said about the record: one row serves all
         low, high = [1] * len(low), [WORDS - 1] * len(low)
-        return np.repeat(_fill(probabilities[0], low, high)[None], len(probabilities), 0)
-    return np.stack([_fill(row, low, high) for row in probabilities])
+        return np.repeat(_fill(probabilities.mean(0), low, high)[None], len(probabilities), 0)
+    masses = np.stack([_fill(row, low, high) for row in probabilities])
+    off = np.abs(masses - WORDS * probabilities).max()
+    if off > 2 * masses.shape[1] + 1e-6 * WORDS:
+        raise ValueError(
+            f"the law loses more than epsilon {epsilon:g}: its integers would be off by {off:.3g} of 2^32"
+        )
+    return masses
 
 
 def _fill(row: np.ndarray, low: list[int], high: list[int]) -> np.ndarray:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Literal
 
 Arithmetic = Literal["ideal", "exact"]
@@ -85,12 +86,13 @@ class Guarantee:
             raise ValueError(f"units do not add: {self.unit} and {other.unit}; report both")
         weaker = max(self, other, key=lambda g: _ORDER[g.status])
         both = self.adjacency == other.adjacency
+        exact = self.arithmetic == other.arithmetic == "exact"
         return Guarantee(
-            epsilon=self.epsilon + other.epsilon,
+            epsilon=add_up((self.epsilon, other.epsilon)) if exact else self.epsilon + other.epsilon,
             delta=min(1.0, self.delta + other.delta),
             unit=self.unit,
             adjacency=self.adjacency if both else f"{self.adjacency}; {other.adjacency}",
-            arithmetic="exact" if self.arithmetic == other.arithmetic == "exact" else "ideal",
+            arithmetic="exact" if exact else "ideal",
             status=weaker.status,
             reason=weaker.reason,
         )
@@ -99,8 +101,11 @@ class Guarantee:
         """Sequential composition of ``times`` independent releases under this guarantee."""
         if times < 1:
             raise ValueError(f"times must be >= 1, got {times}")
+        exact = self.arithmetic == "exact"
         return dataclasses.replace(
-            self, epsilon=self.epsilon * times, delta=min(1.0, self.delta * times), reason=self.reason
+            self,
+            epsilon=add_up((self.epsilon,), times) if exact else self.epsilon * times,
+            delta=min(1.0, self.delta * times),
         )
 
     def __str__(self) -> str:
@@ -110,6 +115,20 @@ class Guarantee:
             f"epsilon {_rounded_up(self.epsilon)}{delta} per {self.unit} "
             f"({self.adjacency}; {self.arithmetic} arithmetic; {self.status}{reason})"
         )
+
+
+def add_up(epsilons: Iterable[float], times: int = 1) -> float:
+    """The sum of epsilons, ``times`` over, rounded up: what is exact stays at or above the truth.
+
+    >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3)
+    (True, 1.5)
+    """
+    known = list(epsilons)
+    if any(math.isinf(epsilon) for epsilon in known):
+        return math.inf
+    exact = times * sum(map(Fraction, known), Fraction(0))
+    nearest = float(exact)
+    return math.nextafter(nearest, math.inf) if Fraction(nearest) < exact else nearest
 
 
 def _rounded_up(epsilon: float) -> str:

@@ -180,13 +180,23 @@ def test_equal_rows_with_an_output_below_one_word():
         ([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]], 1.5),
         ([[1.0, 0.0], [0.0, 1.0]], 20.0),  # loses all
         ([[0.5, 0.5], [0.4, 0.6]], 0.0),
-        (subset_law(3, 1, 1e-10), 1e-10),  # the integers are too coarse
-        (subset_law(200, 1, 1e-9), 1e-9),
+        (subset_law(200, 1, 5e-8), 5e-8),  # the integers are too coarse
     ],
 )
 def test_what_cannot_be_rounded_is_refused(law, epsilon):
     with pytest.raises(ValueError, match="no table over 2\\^32 keeps this law"):
         _tables.integer_masses(np.array(law), epsilon)
+
+
+def test_rows_that_differ_by_less_than_a_word_are_one_row():
+    for epsilon in (1e-10, 1.0):
+        masses = _tables.integer_masses(np.array(subset_law(3, 1, 1e-10)), epsilon)
+        assert (masses == masses[0]).all()
+
+
+def test_a_law_that_would_be_bent_to_fit_is_refused():
+    with pytest.raises(ValueError, match="loses more than epsilon"):
+        _tables.integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0)
 
 
 @pytest.mark.parametrize("epsilon", [20.000001, 21.0, math.inf, math.nan, -1e-9])

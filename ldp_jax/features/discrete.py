@@ -80,6 +80,10 @@ class Discrete(Univariate):
                 f"tables of one menu must agree in inputs, encoding and estimates, got {sorted(kinds)}"
             )
         size = max(table.thresholds.shape[1] for table in tables)
+        if len(tables) * tables[0].inputs * (size + 1) >= 2**31:
+            raise ValueError(
+                f"{len(tables)} tables of {tables[0].inputs} x {size + 1} are more than indices can hold"
+            )
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         return cls(
             thresholds=jnp.asarray(np.concatenate([_tables.padded(t.thresholds, size) for t in tables])),
@@ -98,7 +102,8 @@ class Discrete(Univariate):
 
         A level beyond the menu is the nearest one. A user's level must not depend on her record.
         """
-        level = jnp.clip(jnp.asarray(level, jnp.int32), 0, len(self.names) - 1)
+        clip: Any = jnp.clip if isinstance(level, jax.Array) else np.clip
+        level = jnp.asarray(clip(level, 0, len(self.names) - 1), jnp.int32)
         return dataclasses.replace(self, level=level)
 
     def table(self, level: int | None = None) -> Table:
@@ -130,6 +135,7 @@ class Discrete(Univariate):
 
     def from_words(self, word: Any, rounding: Any, x: Record) -> Array:
         """Reports of records ``x`` under uniform uint32 words, the same as the client's table's; elementwise."""
+        word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
         row = row + _tables.rounds_up(rounding, part)
         return _tables.outcome(jnp, self.thresholds.ravel(), row, word, self._size, self.counts[self.level])
@@ -137,10 +143,14 @@ class Discrete(Univariate):
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of all of one user's numbers: two words each from one key (one without a grid)."""
         _validate.threefry(key)
-        words = jax.random.bits(key, (2 if self.encoding == "grid" else 1, *jnp.shape(x)), jnp.uint32)
+        shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
+        words = jax.random.bits(key, (2 if self.encoding == "grid" else 1, *shape), jnp.uint32)
         return self.from_words(words[0], words[-1], x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
+        if not isinstance(x, jax.Array):  # before 64-bit numbers of the host wrap around
+            with np.errstate(invalid="ignore"):
+                x = np.clip(x, -1e9, 1e9)
         row, part = _tables.split(jnp, x, self.inputs, self.encoding)
         return row + self.level * self.inputs, part
 
@@ -204,11 +214,15 @@ class Discrete(Univariate):
         shape = (len(self.names), self._size + 1, *self.values.shape[1:])
         values = self.values.reshape(shape).astype(jnp.result_type(float))
         share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
-        mean = jnp.einsum("lik,lk...->li...", share, values)
-        offset = values[:, None] - mean[:, :, None]
-        variance = jnp.einsum("lik,lik...->li...", share, offset**2)
+
+        def row(share: Array) -> tuple[Array, Array]:  # [levels, outputs], one input at a time: no cube of all
+            mean = jnp.einsum("lk,lk...->l...", share, values)
+            return mean, jnp.einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
+
+        moments = jax.lax.map(row, share.swapaxes(0, 1))
         rows = (len(self.names) * self.inputs, *shape[2:])
-        return mean.reshape(rows), variance.reshape(rows)
+        mean, variance = (leaf.swapaxes(0, 1).reshape(rows) for leaf in moments)
+        return mean, variance
 
     def mean(self, x: Record) -> Array:
         """Mean of the estimate, of the table: linear between grid points."""
@@ -228,7 +242,8 @@ class Discrete(Univariate):
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:
     """One mechanism with a public menu of levels: personal budgets for table mechanisms.
 
-    Tables are stacked and a user's report is read from hers, in one program for all.
+    Tables are stacked and a user's report is read from hers, in one program for all. Until :meth:`Discrete.at` says
+    which, the level is the one of largest loss.
 
     Args:
       mechanisms: of equal inputs, encoding and estimates; level i is the i-th one's.
@@ -243,4 +258,7 @@ def menu(mechanisms: Sequence[Discrete]) -> Discrete:
     >>> jax.vmap(one)(jnp.array([0, 1]), jax.random.split(jax.random.key(0), 2), jnp.array([3, 3])).shape
     (2,)
     """
-    return Discrete.of(*(made.table() for made in mechanisms))
+    tables = [made.table() for made in mechanisms]
+    if not tables:
+        raise ValueError("mechanisms must hold at least one table mechanism")
+    return Discrete.of(*tables).at(max(range(len(tables)), key=lambda level: tables[level].epsilon))

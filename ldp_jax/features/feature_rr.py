@@ -1,6 +1,5 @@
 """HeteroRR's randomised response on features: near bins likelier than far ones, budgets that differ by feature."""
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import numpy as np
 from ldp_jax import _tables, _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax.features.discrete import Discrete
-from ldp_jax.guarantee import Guarantee
+from ldp_jax.guarantee import Guarantee, add_up
 from ldp_jax.mechanism import Box, Finite, Product, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -45,12 +44,26 @@ class RandomizedFeatures:
     inner: Discrete
     dim: int = static()
 
+    def __post_init__(self) -> None:
+        self._check_levels()
+        if self.inner.encoding != "bins":
+            raise ValueError(f"inner must be a table on bins of [0, 1], got one on a {self.inner.encoding}")
+
+    def _check_levels(self) -> None:
+        """A level a feature, by shape: features that broadcast would share a word."""
+        shape = jnp.shape(self.inner.level)
+        if shape[-1:] != (self.dim,):
+            raise ValueError(
+                f"inner must have a level for each of {self.dim} features, got levels of shape {shape}"
+            )
+
     def privatize(self, key: PRNGKey, x: Any) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest.
 
         Raises:
           ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
         """
+        self._check_levels()
         check_single(self)
         x = jnp.asarray(x)
         if x.shape != (self.dim,):
@@ -88,7 +101,8 @@ class RandomizedFeatures:
         worst = self.inner.guarantee()  # also refuses what is traced
         levels, place = np.unique(np.asarray(self.inner.level), return_inverse=True)
         losses = np.array([self.inner.table(level).epsilon for level in levels.tolist()])
-        totals = [math.fsum(user) for user in losses[place].reshape(-1, self.dim).tolist()]
+        self._check_levels()
+        totals = [add_up(user) for user in losses[place].reshape(-1, self.dim).tolist()]
         return Guarantee(
             max(totals),
             adjacency=f"any two vectors in [0, 1]^{self.dim}",
@@ -152,7 +166,10 @@ def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | Non
 def _table(epsilon: float, bins: int) -> _tables.Table:
     place = np.arange(bins)
     law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
-    masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    try:
+        masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    except ValueError as error:
+        raise ValueError(f"a feature's share of the budget is {epsilon:.3g}, and {error}") from error
     values = ((place + 1) / bins).astype(np.float32)
     return _tables.Table("FeatureRR", masses, values, "bins")
 
@@ -186,6 +203,8 @@ def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
     for name, scores in (("alpha", alpha), ("beta", beta)):
         if not (np.isfinite(scores).all() and (scores >= 0).all()):
             raise ValueError(f"{name} must be finite and >= 0, got {scores}")
+    if np.ndim(gamma):
+        raise ValueError(f"gamma must be one number, got shape {np.shape(gamma)}")
     _validate.in_range(0.0, 1.0, gamma=gamma)
     theta = gamma * alpha + (1 - gamma) * (beta.min() + (beta.max() - beta))
     if not (theta > 0).all():

@@ -35,8 +35,8 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
     """The square wave on a grid, exact in integers: what a deployed client runs.
 
     Law: records are rounded at random to ``inputs`` points on [-1, 1]; outputs have the same spacing h and reach
-    round(b / h) places beyond; those within that reach of the record's point have e^epsilon times the mass of the
-    others. It is a two-level law of its own, not an integral of the density of :class:`SquareWave`.
+    round(b / h - 1/2) places beyond; those within that reach of the record's point have e^epsilon times the mass of
+    the others. It is a two-level law of its own, not an integral of the density of :class:`SquareWave`.
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
 
@@ -57,20 +57,21 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
     epsilon = _tables.checked_epsilon(epsilon)
     _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
     spacing = 2 / (inputs - 1)
-    reach = round(float(SquareWave(epsilon).b) / spacing)
+    reach = max(0, round(float(SquareWave(epsilon).b) / spacing - 0.5))  # 2 reach + 1 places are 2b wide
     return _two_level("GridSquareWave", epsilon, inputs, reach, spacing, debias)
 
 
 def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = None) -> Discrete:
     """The piecewise mechanism on a grid, exact in integers and unbiased: what a deployed client runs.
 
-    Law: that of :func:`GridSquareWave` with a window of round(1 / (t h)) places to either side: one place of the
-    window is g t h wide, for the half width g and the slope t of :class:`GeneralPiecewise`.
+    Law: that of :func:`GridSquareWave` with a window of 2r + 1 places, which stands for t = 2 / ((2r + 1) h) in
+    :class:`GeneralPiecewise`: r = round(1 / (t h) - 1/2), and where t is left out the r of least worst-case
+    variance next to :func:`OptimalPiecewise`'s.
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
 
-    Utility: unbiased up to 1e-8; the variance is that of :class:`GeneralPiecewise` at the t that the rounded window
-    stands for, plus that of the rounding, at most h^2 / 4.
+    Utility: unbiased up to 1e-6; the variance is at most that of :class:`GeneralPiecewise` at the t that the window
+    stands for, plus h^2 / 4 for the rounding.
 
     Args:
       epsilon: one concrete number in (0, 20].
@@ -86,5 +87,20 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
     _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
     made = OptimalPiecewise(epsilon) if t is None else GeneralPiecewise(epsilon, t)
     spacing = 2 / (inputs - 1)
-    reach = round(1 / (float(made.t) * spacing))
+    nearest = max(0, round(1 / (float(made.t) * spacing) - 0.5))
+    near = [nearest] if t is not None else [r for r in range(nearest - 1, nearest + 2) if r >= 0]
+    reach = min(near, key=lambda r: _worst_variance(epsilon, inputs, r))
     return _two_level("GridPiecewise", epsilon, inputs, min(reach, 4 * inputs), spacing, True)
+
+
+def _worst_variance(epsilon: float, inputs: int, reach: int) -> float:
+    """Of the unbiased estimate over records on and between grid points, the rounding included."""
+    window, h, low = 2 * reach + 1, 2 / (inputs - 1), math.exp(-epsilon)
+    mass = window + (inputs - 1) * low
+    gain = mass / (window * (1 - low))  # one over the contraction
+    places = h * (np.arange(inputs + 2 * reach) - (inputs + 2 * reach - 1) / 2)
+    near = h * (np.arange(window) - reach)
+    x = np.linspace(-1.0, 1.0, inputs)
+    second = ((1 - low) * (window * x**2 + (near**2).sum()) + low * (places**2).sum()) * gain**2 / mass
+    middle = (x[1:] + x[:-1]) / 2
+    return float(max((second - x**2).max(), ((second[1:] + second[:-1]) / 2 - middle**2).max()))

@@ -55,7 +55,7 @@ def LPOptimal(
       prior: weights of the grid points, [inputs], for the mean instead of the worst case.
 
     Raises:
-      ValueError: where the rounding alone costs more than :func:`OptimalPiecewise`: more inputs are needed.
+      ValueError: where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
 
     >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
     4.0
@@ -74,15 +74,33 @@ def LPOptimal(
         prior = tuple(float(weight) for weight in prior)
         if len(prior) != inputs or not all(math.isfinite(w) and w >= 0 for w in prior) or not sum(prior) > 0:
             raise ValueError(f"prior must be {inputs} weights >= 0 with a sum > 0, got {prior}")
-    return Discrete.of(table(epsilon, inputs, outputs, prior))
+    solved = table(epsilon, inputs, outputs, prior)
+    worst = _worst_variance(solved)
+    if prior is None and worst > other:
+        raise ValueError(
+            f"with {inputs} inputs the worst-case variance is {worst:.3g}, more than that of OptimalPiecewise at "
+            f"epsilon {epsilon:g} ({other:.3g}): use more inputs, or OptimalPiecewise"
+        )
+    return Discrete.of(solved)
+
+
+def _worst_variance(solved: _tables.Table) -> float:
+    """At the grid points and at seven points of each segment, the rounding included; float64."""
+    share = solved.masses / _tables.WORDS
+    y = solved.values.astype(np.float64)
+    second = share @ y**2
+    at = np.linspace(0, solved.inputs - 1, 8 * (solved.inputs - 1) + 1)
+    points = 2 * at / (solved.inputs - 1) - 1
+    return float((np.interp(at, np.arange(solved.inputs), second) - points**2).max())
 
 
 @lru_cache(maxsize=64)
-def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None = None) -> _tables.Table:
+def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None) -> _tables.Table:
     """The integer table of a solved program; from the package where it is shipped."""
     if prior is None and (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
         return _shipped()[epsilon]
-    return _rounded(epsilon, *solve(epsilon, inputs, outputs, prior))
+    symmetric = prior is None or prior == prior[::-1]
+    return _rounded(epsilon, *solve(epsilon, inputs, outputs, prior), symmetric)
 
 
 @lru_cache(maxsize=1)
@@ -153,9 +171,11 @@ def solve(
     return found.x[:cells].reshape(inputs, outputs), y
 
 
-def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> _tables.Table:
-    """Make a solver's law exact: symmetric, in its boxes, and in integers."""
-    law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)  # the program is symmetric: so is the mean of two optima
+def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray, symmetric: bool = True) -> _tables.Table:
+    """Make a solver's law exact: in its boxes, and in integers; symmetric where the program is."""
+    if symmetric:  # then so is the mean of an optimum and its mirror image
+        law = (law + law[::-1, ::-1]) / 2
+    law = np.maximum(law, 0.0)
     kept = law.max(0) > 1e-9
     law, y = law[:, kept], y[kept]
     low = law.min(0)

@@ -1,5 +1,6 @@
 """k of d coordinates, each through a mechanism on one number: the vectors of the papers."""
 
+import dataclasses
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -122,13 +123,9 @@ class Sampled:
     def guarantee(self) -> Guarantee:
         """k times the inner guarantee."""
         inner = self.inner.guarantee()
-        return Guarantee(
-            epsilon=self.k * inner.epsilon,
-            delta=min(1.0, self.k * inner.delta),
-            unit=inner.unit,
+        return dataclasses.replace(
+            inner.repeated(self.k),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",
-            arithmetic=inner.arithmetic,
-            status=inner.status,
             reason=f"{self.k} reports compose, the choice of coordinates is independent of the record; "
             f"each: {inner.reason}",
         )

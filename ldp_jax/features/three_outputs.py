@@ -76,9 +76,10 @@ class ThreeOutputs(Numeric):
 
     def from_uniform(self, u: Any, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
-        below, _, above = self._masses(x)
+        below, nothing, above = self._masses(x)
         u = jnp.asarray(u)
-        return jnp.where(u < below, -1.0, jnp.where(u < 1 - above, 0.0, 1.0))
+        # Where 0 is never reported, rounding must not report it either.
+        return jnp.where(u < below, -1.0, jnp.where((u < 1 - above) & (nothing > 0), 0.0, 1.0))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x); ``-inf`` for 0 where it is never reported."""

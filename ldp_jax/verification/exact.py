@@ -17,8 +17,10 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Finite, HasInverse, Interval, Mixture, privacy_loss
+from ldp_jax.mechanism import Finite, HasInverse, Interval, Mixture, Product, privacy_loss
 
+_MAX_EPSILON = 700.0
+_MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
 _SEARCH = 4096
 """Random pairs of records in the cross-check."""
 
@@ -50,7 +52,8 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     For :class:`Sampled` the choice of coordinates is independent of the record and the values are independent given
     it, so the supremum is k times the inner one, whose witness is given; :class:`RandomizedFeatures` adds its
     features. For :class:`DuchiVector` the mass of a report is linear in each coordinate of the record, so that
-    corners of the cube decide, and only how many of a corner's signs agree with the report matters.
+    corners of the cube decide, and only how many of a corner's signs agree with the report matters. Other vectors
+    of few finite values are enumerated over the corners and the centres of their domain.
 
     Args:
       mechanism: one with a density, on one number or category, or one of the vector mechanisms above; parameters
@@ -65,24 +68,42 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     >>> round(privacy_loss_supremum(HDS(2.0, dim=100, k=7)).epsilon, 12)
     2.0
     """
-    if isinstance(mechanism, Sampled):
+    if _has_law_of(mechanism, Sampled):
         inner = privacy_loss_supremum(mechanism.inner)
         return inner._replace(epsilon=mechanism.k * inner.epsilon, searched=mechanism.k * inner.searched)
-    if isinstance(mechanism, RandomizedFeatures):
+    if _has_law_of(mechanism, RandomizedFeatures):
         return _sum_of_features(mechanism)
     if isinstance(mechanism, Discrete):
         return _of_table(mechanism.table())
     _check_numbers(mechanism, vectors=True)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
-        if isinstance(mechanism, DuchiVector):
+        if _has_law_of(mechanism, DuchiVector):
             return _of_signs(wide)
+        if isinstance(mechanism.codomain(), Product):
+            return _of_vectors(wide)
         records = _critical_records(mechanism)
         reports = _critical_reports(wide, records)
         declared = _largest(wide, records, records, reports)
         searched = _random_search(wide, reports)
-        larger = searched if searched.epsilon > declared.epsilon else declared
+        larger = declared if searched.epsilon <= declared.epsilon else searched  # NaN is not hidden
+        if _beyond(wide, records, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
+            larger = larger._replace(epsilon=math.inf)
         return larger._replace(searched=searched.epsilon)
+
+
+def _has_law_of(mechanism: Any, kind: type) -> bool:
+    """Whether a mechanism is of a kind, and no subclass with a density of its own."""
+    return isinstance(mechanism, kind) and type(mechanism).log_density is kind.log_density
+
+
+def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
+    """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
+    codomain = mechanism.codomain()
+    if not (isinstance(codomain, Interval) and math.isinf(float(codomain.upper))):
+        return -math.inf
+    far = float(jnp.abs(reports).max()) * jnp.array([-1e3, -10.0, 10.0, 1e3])
+    return _largest(mechanism, records, records, far).epsilon
 
 
 def hockey_stick(mechanism: Any, epsilon: float) -> float:
@@ -94,7 +115,7 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
 
     Args:
       mechanism: one with a density, on one number or category.
-      epsilon: finite and >= 0.
+      epsilon: in [0, 700]; float64 has no e^epsilon beyond.
 
     Raises:
       ValueError: for another mechanism or a negative epsilon.
@@ -103,7 +124,7 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
     >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
     (True, True)
     """
-    _validate.in_range(0.0, math.inf, epsilon=epsilon)
+    _validate.in_range(0.0, _MAX_EPSILON, epsilon=epsilon)
     if isinstance(mechanism, Discrete):
         table = mechanism.table()
         if epsilon >= table.epsilon:
@@ -233,7 +254,7 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
 
 def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
     codomain = mechanism.codomain()
-    if not (isinstance(codomain, (Interval, Finite, Mixture)) or (vectors and isinstance(mechanism, DuchiVector))):
+    if not (isinstance(codomain, (Interval, Finite, Mixture)) or (vectors and isinstance(codomain, Product))):
         raise ValueError(
             f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
         )
@@ -291,6 +312,28 @@ def _of_signs(mechanism: Any) -> Supremum:
     loss = float(logs[high] - logs[low])
     x, other = (tuple(np.asarray(corners[i]).tolist()) for i in (high, low))
     return Supremum(loss, x, other, (1.0,) * dim, loss)
+
+
+def _of_vectors(mechanism: Any) -> Supremum:
+    """All records of ends and centres against all reports."""
+    domain, codomain = mechanism.domain(), mechanism.codomain()
+    places = (domain.lower, (domain.lower + domain.upper) / 2, domain.upper)
+    count = 3**domain.dim * len(codomain.inner.values) ** domain.dim
+    if count > _MOST_TRIPLES:
+        raise ValueError(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")
+    records = np.array(list(itertools.product(places, repeat=domain.dim)))
+    reports = np.array(list(itertools.product(codomain.inner.values, repeat=domain.dim)), np.float64)
+    logs = np.asarray(_grid(mechanism, jnp.asarray(records), jnp.asarray(reports)))
+    high, low = logs.max(0), logs.min(0)
+    losses = np.where(np.isneginf(high), -np.inf, high - np.where(np.isneginf(high), 0.0, low))
+    y = int(losses.argmax())
+    x, other = (tuple(records[i].tolist()) for i in (logs[:, y].argmax(), logs[:, y].argmin()))
+    return Supremum(float(losses[y]), x, other, tuple(reports[y].tolist()), float(losses[y]))
+
+
+@jax.jit
+def _grid(mechanism: Any, records: Any, reports: Any) -> Any:
+    return jax.lax.map(lambda x: jax.vmap(lambda y: mechanism.log_density(y, x))(reports), records)
 
 
 def _critical_records(mechanism: Any) -> Any:
@@ -386,7 +429,7 @@ def _quadrature(mechanism: Any, records: Any) -> tuple[Any, Any]:
     """Reports and weights that integrate every record's density: sums, or Gauss-Legendre between breaks."""
     codomain = mechanism.codomain()
     parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-    rules = [_rule(part, records) for part in parts]
+    rules = [_rule(part, records, lambda y: mechanism.log_density(y, records[0])) for part in parts]
     weights = jnp.concatenate([weight for _, weight in rules])
     if not isinstance(codomain, Mixture):
         return rules[0][0], weights
@@ -394,15 +437,18 @@ def _quadrature(mechanism: Any, records: Any) -> tuple[Any, Any]:
     return (jnp.concatenate(branches), jnp.concatenate([value for value, _ in rules])), weights
 
 
-def _rule(codomain: Any, records: Any, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+def _rule(codomain: Any, records: Any, log_density: Any, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
     if isinstance(codomain, Finite):
         values = jnp.asarray(codomain.values, jnp.float64)
         return values, jnp.ones_like(values)
     cuts = _breaks(codomain, records)
     lower, upper = _ends(codomain, cuts)
     tails = []
-    if jnp.isinf(jnp.asarray(codomain.upper)):  # panels that double in width: e^-y is 1e-17 before 40 scales
-        tails = [sign * (upper + (2.0 ** jnp.arange(0, 14) - 1)) for sign in (-1.0, 1.0)]
+    if jnp.isinf(jnp.asarray(codomain.upper)):  # panels that double in width, until nothing is left
+        count = 1
+        while float(log_density(upper + 2.0**count) - log_density(upper)) > -50.0:
+            count += 1
+        tails = [sign * (upper + (2.0 ** jnp.arange(0, count + 1) - 1)) for sign in (-1.0, 1.0)]
     edges = jnp.unique(jnp.concatenate([jnp.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
     fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * jnp.linspace(0, 1, panels + 1)
     left, half = fine[:, :-1].ravel(), jnp.diff(fine, axis=1).ravel() / 2

@@ -77,8 +77,9 @@ def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE)
 def g_test(counts: Any, probabilities: Any, *, significance: float = SIGNIFICANCE) -> Fit:
     """Counts of outcomes [cells] against their probabilities: the likelihood-ratio (G) test.
 
-    An outcome of probability 0 must not happen at all. Rare outcomes (fewer than 10 expected) are taken together;
-    where even these are too few, a Poisson tail bounds them.
+    An outcome of probability 0 must not happen at all. Rare outcomes (fewer than 10 expected) are taken together,
+    so that their mass adds to the smallest defect; where even these are too few, a Poisson tail bounds them, and it
+    and the test of the others have half of the significance each.
     """
     counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
     n = counts.sum()
@@ -86,19 +87,24 @@ def g_test(counts: Any, probabilities: Any, *, significance: float = SIGNIFICANC
         return Fit(False, "G (an impossible outcome was drawn)", np.inf, 0.0, 0.0, int(n))
     probabilities = probabilities / probabilities.sum()
     rare = n * probabilities < 10
+    pooled = float(probabilities[rare].sum()) if rare.sum() > 1 else 0.0
     observed = np.append(counts[~rare], counts[rare].sum())
     expected = n * np.append(probabilities[~rare], probabilities[rare].sum())
     if expected[-1] < 10:
+        significance = significance / 2 if rare.any() else significance
         limit = stats.poisson.isf(significance, expected[-1])
         if observed[-1] > limit:
             return Fit(False, "G (too many rare outcomes)", float(observed[-1]), float(limit), 0.0, int(n))
         observed, expected = observed[:-1], expected[:-1]
         expected = expected * observed.sum() / expected.sum()
-    if len(observed) < 2:
-        return Fit(True, "G", 0.0, 0.0, 1.0, int(n))
+    if len(observed) < 2:  # one outcome, and the others were not too many
+        rest = n * float(probabilities[rare].sum())
+        seen = pooled + (stats.poisson.isf(significance, rest) + 30) / n if rare.any() else 1.0
+        return Fit(True, "G", 0.0, 0.0, float(min(1.0, seen)), int(n))
     g = float(2 * special.rel_entr(observed, expected).sum())
     limit = float(stats.chi2.isf(significance, len(observed) - 1))
-    return Fit(g <= limit, "G", g, limit, smallest_defect_of_g(int(n), len(observed), significance), int(n))
+    smallest = smallest_defect_of_g(int(n), len(observed), significance) + pooled
+    return Fit(g <= limit, "G", g, limit, smallest, int(n))
 
 
 def clopper_pearson(successes: Any, n: int, alpha: float) -> tuple[Any, Any]:

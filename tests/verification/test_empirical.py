@@ -81,9 +81,8 @@ def test_samplers_draw_their_densities(name, epsilon):
     fit = matches_density(ALL[name](epsilon), jax.random.key(1), trials=50_000)
     assert fit.fits, f"{name}({epsilon}): {fit}"
     assert fit.draws == 50_000
-    # Where all but one outcome is rare, only how often they come is tested.
-    one_outcome = epsilon == 16.0 and name in ("GridSquareWave", "GridPiecewise", "GeneralizedRR")
-    assert fit.smallest_defect == 1.0 if one_outcome else 0.01 < fit.smallest_defect < 0.1
+    # Where all but one outcome is rare, only how often they come is tested: 30 in 50 000 are seen.
+    assert 5e-4 < fit.smallest_defect < 0.1
 
 
 def test_records_at_the_ends_and_outside_fit_too():
@@ -498,7 +497,6 @@ class _Unnormalised(Numeric):
         return "none"
 
 
-@pytest.mark.xfail(strict=True, reason="no report is asked whether log_density gives it any mass")
 @pytest.mark.parametrize(
     "twin",
     [_OffCodomain(1.0), _Leaking(1.0), _ForeignBranch(1.0), _Twice(Duchi(0.3), 40, 3)],
@@ -509,7 +507,6 @@ def test_impossible_reports_are_seen(twin):
     assert not matches_density(twin, jax.random.key(24), trials=50_000).fits
 
 
-@pytest.mark.xfail(strict=True, reason="masses are divided by their sum, whatever it is")
 def test_a_density_that_does_not_sum_to_one_is_seen():
     """It would hide a loss from the exact rung: 1.52 is found where 1.95 is lost."""
     twin = _Unnormalised(1.6, math.log(7 / 3) / 4)

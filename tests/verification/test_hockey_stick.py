@@ -33,6 +33,8 @@ from ldp_jax.features import (
     ThreeOutputs,
     menu,
 )
+from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.types import Scalar
 from ldp_jax.verification import enumerated_supremum, hockey_stick, privacy_loss_supremum
 from tests import broken
 from tests.test_duchi_vector import signs, table
@@ -409,3 +411,68 @@ def test_sampled_inherits_the_supremum_of_any_inner_mechanism():
         found = privacy_loss_supremum(Sampled(inner, 9, 3))
         assert found.epsilon == pytest.approx(3 * inner.guarantee().epsilon, rel=1e-9)
     assert privacy_loss_supremum(Sampled(broken.Overspent(1.05), 9, 3)).epsilon == pytest.approx(3.15)
+
+
+# --- Findings of a review, kept out ------------------------------------------------------------------------------
+
+
+@mechanism
+class _Gaussian(Numeric):
+    """Noise whose loss grows with the report: no epsilon covers it."""
+
+    epsilon: Scalar
+
+    def from_uniform(self, u, x):
+        return clip(x) + 2.0 * jax.scipy.stats.norm.ppf(u)
+
+    def log_density(self, y, x):
+        return jax.scipy.stats.norm.logpdf(y, clip(x), 2.0)
+
+    def codomain(self):
+        return Interval(-math.inf, math.inf, breaks=lambda x: clip(x)[None])
+
+    def estimate(self, y):
+        return jnp.asarray(y)
+
+    def mean(self, x):
+        return clip(x)
+
+    def variance(self, x):
+        return clip(x)
+
+    def _proof(self):
+        return "none"
+
+
+def test_a_loss_that_grows_without_end_is_infinite():
+    assert privacy_loss_supremum(_Gaussian(1.0)).epsilon == math.inf
+    assert privacy_loss_supremum(Laplace(1.0)).epsilon == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_subclass_with_a_law_of_its_own_is_asked_for_it():
+    @mechanism
+    class Chatty(Sampled):
+        def log_density(self, y, x):
+            return super().log_density(y, x) + 5 * jnp.asarray(x).sum()
+
+    with pytest.raises(ValueError, match="must report one number"):
+        privacy_loss_supremum(Chatty(Duchi(0.5), 3, 2))
+
+    @mechanism
+    class Lopsided(DuchiVector):
+        def log_density(self, y, x):
+            return super().log_density(y, x) + jnp.where(jnp.asarray(y)[0] < 0, 2 * jnp.asarray(x)[0], 0.0)
+
+    assert privacy_loss_supremum(Lopsided(1.0, 3)).epsilon == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.0005, 0.001, 0.002])
+def test_laplace_of_tiny_budgets_keeps_its_tails(epsilon):
+    """1 - e^(-eps/2) at 0, to 1e-6 of it: panels go on until nothing is left."""
+    assert hockey_stick(Laplace(epsilon), 0.0) == pytest.approx(-math.expm1(-epsilon / 2), rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [701.0, math.inf, math.nan])
+def test_a_budget_that_overflows_is_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be in"):
+        hockey_stick(Duchi(1.0), epsilon)
