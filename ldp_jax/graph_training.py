@@ -243,10 +243,13 @@ def fit_graphs(
         _validate.integer_in(1, patience=patience)
     _validate.one_of(("accuracy", "auc"), select=select)
     packed = packing.pack(train, batch_size, shapes=shapes, layout=layout)
-    packed_validation = packing.pack(validation, batch_size, shapes=1, layout=layout)
+    packed_validation, packed_test = (
+        packing.pack(part, batch_size, shapes=1, layout=layout) for part in (validation, test)
+    )
     init_key, epochs_key = jax.random.split(key)
     variables = _init(init_key, packed, model=model)
-    _check_labels(model, variables, packed, {"train": train, "validation": validation, "test": test})
+    outputs = _predict_compiled.eval_shape(model, variables, packed_test).shape[-1]
+    _check_labels(outputs, {"train": train, "validation": validation, "test": test})
     history = np.full(epochs, np.nan, np.float32)
     run = _Run(
         (variables, optimizer.init(variables["params"])), variables, np.array(-np.inf), np.array(0), np.array(0),
@@ -278,8 +281,8 @@ def fit_graphs(
             run = store.load(run)
         while not _ended(run, epochs, patience):
             number = int(run.epochs_run)
-            state, loss, outputs = step(run.state, number=number)
-            run = _after(run, state, float(loss), getattr(scores(outputs, validation.labels), select))
+            state, loss, found = step(run.state, number=number)
+            run = _after(run, state, float(loss), getattr(scores(found, validation.labels), select))
             if store is not None:
                 store.save(number, run)
             if progress is not None:
@@ -287,12 +290,12 @@ def fit_graphs(
     finally:
         if store is not None:
             store.close()
-    outputs = predict(model, run.best, test, batch_size=batch_size, layout=layout)
+    found = _predict_compiled(model, run.best, packed_test)
     done = int(run.epochs_run)
     return FittedGraphs(
         variables=run.best,
         validation=float(run.best_score),
-        test=scores(outputs, test.labels),
+        test=scores(found, test.labels),
         epoch=int(run.best_epoch),
         losses=run.losses[:done],
         validations=run.validations[:done],
@@ -324,8 +327,7 @@ def _put(values: np.ndarray, index: int, value: float) -> np.ndarray:
     return values
 
 
-def _check_labels(model: Model, variables: Any, packed: Packed, parts: dict[str, GraphSet]) -> None:
-    outputs = jax.eval_shape(partial(_predict, model), variables, packed).shape[-1]
+def _check_labels(outputs: int, parts: dict[str, GraphSet]) -> None:
     for name, part in parts.items():
         if part.labels.max() >= outputs:
             at = int(part.labels.argmax())

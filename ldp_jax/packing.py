@@ -56,6 +56,10 @@ class GraphSet:
     node_graph: Int[np.ndarray, " n"]
     labels: Int[np.ndarray, " graphs"]
 
+    def __post_init__(self) -> None:
+        for array in (self.senders, self.receivers, self.node_graph, self.labels):
+            array.setflags(write=False)
+
     @classmethod
     def from_edges(cls, senders: Any, receivers: Any, node_graph: Any, labels: Any) -> "GraphSet":
         """Check a set of graphs and sort its edges.
@@ -136,8 +140,8 @@ class GraphSet:
     def graph(self) -> Graph:
         """The set as one ``jraph.GraphsTuple`` of many graphs; ``jraph.unbatch_np`` takes it apart."""
         parts: Any = {
-            "senders": self.senders,
-            "receivers": self.receivers,
+            "senders": self.senders.copy(),  # jraph.unbatch_np writes into them
+            "receivers": self.receivers.copy(),
             "n_node": self.nodes_per_graph.astype(np.int32),
             "n_edge": self.edges_per_graph.astype(np.int32),
         }
@@ -204,7 +208,8 @@ def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
     if len(falls):
         at = int(falls[0]) + 1
         raise ValueError(
-            f"node_graph must not decrease, got graph {node_graph[at]} at node {at} after a larger one"
+            f"node_graph must not decrease, got graph {node_graph[at]} at node {at} "
+            f"after graph {node_graph[at - 1]}"
         )
     if node_graph[0] < 0 or node_graph[-1] >= len(labels):
         bad = node_graph[0] if node_graph[0] < 0 else node_graph[-1]
