@@ -13,6 +13,7 @@ _MODULES = (
     "accounting",
     "client",
     "datasets",
+    "edges",
     "features",
     "graphs",
     "guarantee",

@@ -56,13 +56,25 @@ def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
         raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
     both: Any = np.stack([np.concatenate([low, high]), np.concatenate([high, low])])
     senders, receivers = both[:, np.argsort(both[1] * num_nodes + both[0], kind="stable")].astype(np.int32)
+    return directed(senders, receivers, num_nodes)
+
+
+def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:
+    """A graph of directed edges as they are, from arrays that are sorted by (receiver, sender) already.
+
+    Args:
+      senders: int32 [m].
+      receivers: int32 [m].
+      num_nodes: how many nodes there are.
+    """
+    ends: Any = [np.asarray(senders, np.int32), np.asarray(receivers, np.int32)]
     counts: Any = np.array([[num_nodes], [len(senders)]], np.int32)
     return jraph.GraphsTuple(
         nodes=None,
         edges=None,
         globals=None,
-        senders=senders,
-        receivers=receivers,
+        senders=ends[0],
+        receivers=ends[1],
         n_node=counts[0],
         n_edge=counts[1],
     )

@@ -24,6 +24,7 @@ ALLOWED = {
     "client": {"guarantee", "_tables"},
     "mechanism": BASE,
     "features": BASE | {"mechanism"},
+    "edges": BASE | {"mechanism", "graphs"},
     "verification": BASE | {"mechanism", "features"},
     "utility": {"features"},
     "graphs": {"types", "_validate"},

@@ -150,7 +150,7 @@ class Discrete(Univariate):
     def _rows(self, x: Record) -> tuple[Array, Array]:
         if not isinstance(x, jax.Array):  # before 64-bit numbers of the host wrap around
             with np.errstate(invalid="ignore"):
-                x = np.clip(x, -1e9, 1e9)
+                x = np.clip(np.asarray(x, np.float64), -1e9, 1e9)
         row, part = _tables.split(jnp, x, self.inputs, self.encoding)
         return row + self.level * self.inputs, part
 

@@ -77,31 +77,37 @@ def matches_density(
 
 
 def _possible(mechanism: Any, codomain: Any, y: Any, x: Any) -> bool:
-    """Whether every report can be had from this record: sorted and distinct coordinates, and a mass that is not 0.
+    """Whether every report is in the codomain and, where reports are finite, has a mass that is not 0."""
+    if not _inside(codomain, y):
+        return False
+    return _continuous(codomain) or bool(np.isfinite(np.asarray(_logs(mechanism, y, jnp.asarray(x)))).all())
 
-    At the ends of an interval float32 may be two roundings off.
-    """
+
+def _inside(codomain: Any, y: Any) -> bool:
+    """In the codomain, up to two float32 roundings at the ends of an interval; coordinates sorted and distinct."""
     if isinstance(codomain, Subset):
         indices = np.asarray(y.indices)
-        sorted_once = (np.diff(indices, axis=-1) > 0).all()
-        if not (sorted_once and (indices >= 0).all() and (indices < codomain.dim).all()):
-            return False
-    if isinstance(codomain, Interval):
-        lower, upper = float(codomain.lower), float(codomain.upper)
-        slack = 2 * np.spacing(np.float32(upper)) if math.isfinite(upper) else 0.0
-        y = np.asarray(y)
-        return bool(((y >= lower - slack) & (y <= upper + slack)).all())  # NaN fails both
-    logs = np.asarray(_logs(mechanism, y, jnp.asarray(x)))
-    if _intervals(codomain):  # a value at an end may be a rounding beyond it
-        return bool((np.isfinite(logs)).mean() > 1 - 1e-4) and not np.isnan(logs).any()
-    return bool(np.isfinite(logs).all())
+        ordered = (np.diff(indices, axis=-1) > 0).all() and (indices >= 0).all() and (indices < codomain.dim).all()
+        return bool(ordered) and _inside(codomain.inner, y.values)
+    if isinstance(codomain, Product):
+        return _inside(codomain.inner, y)
+    if isinstance(codomain, Mixture):
+        branch, value = np.asarray(y[0]), np.asarray(y[1])
+        known = np.isin(branch, np.arange(len(codomain.parts))).all()
+        return bool(known) and all(_inside(part, value[branch == b]) for b, part in enumerate(codomain.parts))
+    y = np.asarray(y)
+    if isinstance(codomain, Finite):
+        return bool(np.isin(y, np.asarray(codomain.values, y.dtype)).all())
+    lower, upper = float(codomain.lower), float(codomain.upper)
+    slack = 2 * np.spacing(np.float32(upper)) if math.isfinite(upper) else 0.0
+    return bool((np.isfinite(y) & (y >= lower - slack) & (y <= upper + slack)).all())
 
 
-def _intervals(codomain: Any) -> bool:
+def _continuous(codomain: Any) -> bool:
     """Whether reports hold numbers of a continuum."""
     if isinstance(codomain, Mixture):
-        return any(map(_intervals, codomain.parts))
-    return isinstance(codomain, Interval) or (isinstance(codomain, Subset) and _intervals(codomain.inner))
+        return any(map(_continuous, codomain.parts))
+    return isinstance(codomain, Interval) or (isinstance(codomain, Subset) and _continuous(codomain.inner))
 
 
 def typical_record(mechanism: Any) -> Any:
@@ -185,11 +191,10 @@ def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarr
     Cells of a line are quartiles of each branch's own law; or, where float32 would misplace reports inside a
     narrow high piece, its two outer sides and the rest.
     """
-    codomain = mechanism.codomain()
-    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
     masses, places, start = [], [], 0
-    with jax.enable_x64(True):
-        x = np.float64(x)
+    with jax.enable_x64(True):  # breaks too: float32 would misplace those of a narrow piece
+        x, codomain = np.float64(x), mechanism.codomain()
+        parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
         for branch, part in enumerate(parts):
 
             def log_density(values: Any, branch: int = branch) -> np.ndarray:

@@ -1,0 +1,79 @@
+"""Warner's randomised response on every bit of a neighbour list."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate
+from ldp_jax._pytree import mechanism, static
+from ldp_jax.edges.neighbour_lists import PROTOCOLS, ListMechanism, Protocol, per_bit, per_edge
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import check_epsilon, largest
+from ldp_jax.types import Array, PRNGKey, Scalar
+
+
+@mechanism
+class RandomizedResponse(ListMechanism):
+    r"""Report each bit as it is with probability :math:`p = e^\epsilon/(e^\epsilon + 1)`, else flipped.
+
+    Law: independent bits; no degree is sent.
+
+    Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge seen through both ends, epsilon where one end
+    owns the pair (:meth:`relationship`).
+
+    Utility: a true edge stays with probability p, but (n - 1)(1 - p) others join it: the reported graph is dense,
+    (n - 1)(1 - p) edges a user, whatever the true one.
+
+    Numerics: the flip is drawn, not the keep, with a uniform that is precise near 0.
+
+    Reference: Warner, JASA 1965; Qin et al., CCS 2017.
+
+    Args:
+      epsilon: a number, or one a user for whole graphs.
+      n: nodes of the graph, for one user's view.
+
+    >>> m = RandomizedResponse(1.0)
+    >>> m.guarantee().epsilon, m.relationship().epsilon
+    (1.0, 2.0)
+    """
+
+    epsilon: Scalar
+    n: int | None = static(default=None)
+
+    def _check(self) -> None:
+        check_epsilon(self.epsilon)
+        if self.n is not None:
+            _validate.integer_in(1, n=self.n)
+
+    def of_users(self, choose: Any) -> "RandomizedResponse":
+        """The same with ``choose`` applied to budgets that users have of their own."""
+        return RandomizedResponse(choose(self.epsilon), self.n)
+
+    def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[None, Array, Array]:
+        """No degree, p and 1 - p."""
+        keep, add = self.bit_rates(None, owned)
+        shape = jnp.shape(degree)
+        return None, jnp.broadcast_to(keep, shape), jnp.broadcast_to(add, shape)
+
+    def bit_rates(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
+        """p and 1 - p."""
+        flip = jax.nn.sigmoid(-jnp.asarray(self.epsilon, jnp.result_type(float)))
+        return 1 - flip, flip
+
+    def degree_log_density(self, noisy: Any, degree: Any, owned: Any) -> Array:
+        """0: no degree is sent."""
+        return jnp.float32(0.0)
+
+    def guarantee(self) -> Guarantee:
+        """epsilon per bit; the largest one where users have their own."""
+        return per_bit(largest(self.epsilon), "each bit is flipped with probability 1/(e^eps + 1)")
+
+    def relationship(self, protocol: Protocol = "full") -> Guarantee:
+        """2 epsilon per edge seen through both ends, epsilon where one end owns the pair (the smaller of two)."""
+        _validate.one_of(PROTOCOLS, protocol=protocol)
+        largest(self.epsilon)  # refuses what is traced or not positive
+        each = np.sort(np.ravel(np.asarray(self.epsilon, np.float64)))
+        total = (each[-2:].sum() if len(each) > 1 else 2 * each[-1]) if protocol == "full" else each[-2:][0]
+        return per_edge(float(total), f"protocol {protocol}: every report that holds the pair composes")
