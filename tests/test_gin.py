@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.models import gin
-from ldp_jax.models.gin import _MaskedBatchNorm
+from ldp_jax.models.gin import _MaskedNormReLU, _normalised
 from ldp_jax.packing import GraphSet, assemble, deal, pack, whole
 from tests.test_packing import every_layout, many_graphs
 
@@ -52,10 +52,10 @@ def naive(variables, graph_set, *, train=False):
 
     def linear(h):
         layer = params["params"][f"Dense_{next(dense)}"]
-        return h @ layer["kernel"] + layer["bias"]
+        return h @ layer["kernel"] + layer.get("bias", 0.0)
 
     def normalise(h):
-        name = f"_MaskedBatchNorm_{next(norm)}"
+        name = f"_MaskedNormReLU_{next(norm)}"
         layer, kept = params["params"][name], params["batch_stats"][name]
         centre, spread = (h.mean(0), h.var(0)) if train else (kept["mean"], kept["var"])
         return (h - centre) / np.sqrt(spread + 1e-5) * layer["scale"] + layer["bias"]
@@ -144,17 +144,35 @@ def test_masked_batch_norm_is_that_of_its_rows():
     rows = 3 + 2 * jax.random.normal(jax.random.key(0), (50, 4))
     mask = jnp.arange(50) % 3 != 0
     kept = rows[mask]
-    norm, plain = _MaskedBatchNorm(), nn.BatchNorm(use_running_average=False, momentum=0.9, epsilon=1e-5)
+    norm, plain = _MaskedNormReLU(), nn.BatchNorm(use_running_average=False, momentum=0.9, epsilon=1e-5)
     variables = norm.init(jax.random.key(1), rows, mask, False)
     junk = jnp.where(mask[:, None], rows, 1e6)
     got, changed = norm.apply(variables, junk, mask, True, mutable=["batch_stats"])
     wanted, kept_changed = plain.apply(plain.init(jax.random.key(1), kept), kept, mutable=["batch_stats"])
-    np.testing.assert_allclose(got[mask], wanted, atol=1e-5)
+    np.testing.assert_allclose(got[mask], nn.relu(wanted), atol=1e-5)
     for name in ("mean", "var"):
         np.testing.assert_allclose(changed["batch_stats"][name], kept_changed["batch_stats"][name], rtol=1e-5)
     assert np.isfinite(got).all()
     nobody, _ = norm.apply(variables, junk, jnp.zeros(50, bool), True, mutable=["batch_stats"])
     assert np.isfinite(nobody).all()
+
+
+def test_the_derivative_of_batch_norm_is_that_of_autodiff():
+    rows, cotangent = jax.random.normal(jax.random.key(0), (2, 40, 3))
+    weight = (jnp.arange(40) % 4 != 0) / 30.0  # every fourth row is padding
+    scale, bias = jnp.array([0.5, -1.0, 2.0]), jnp.array([0.1, 0.2, -0.3])
+
+    def by_jax(rows, scale, bias):
+        mean = weight @ rows
+        variance = weight @ (rows - mean) ** 2
+        return (jax.nn.relu((rows - mean) / jnp.sqrt(variance + 1e-5) * scale + bias) * cotangent).sum()
+
+    def by_hand(rows, scale, bias):
+        return (_normalised(rows, weight, scale, bias)[0] * cotangent).sum()
+
+    wanted, got = (jax.grad(function, (0, 1, 2))(rows, scale, bias) for function in (by_jax, by_hand))
+    for one, two in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-4)
 
 
 @jax.jit

@@ -312,7 +312,7 @@ def test_a_process_killed_at_any_moment_goes_on(tmp_path):
     done = subprocess.run(program, capture_output=True, env=environment, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     *epochs, end = done.stdout.splitlines()
-    assert len(epochs) <= 3
+    assert len(epochs) <= 4  # each start before it finished one at least
     assert end == f"end {reference().losses.tobytes().hex()} {reference().test}"
 
 
