@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from experiments import _edge_benchmarks, privge
 from experiments import _privge_cells as cells
-from experiments import privge
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, console, describe_environment, progress, write_atomically
 from experiments._settings import COMMITTED, EPSILONS, MECHANISMS
@@ -25,6 +25,7 @@ from ldp_jax import datasets, features, graphs, pipeline, propagation, training
 from ldp_jax import mechanism as mechanisms
 
 NAME = "benchmarks"
+Name = Literal["perturb", "ppr", "discrete", "dprr", "figure2", "big_graph"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    only: tuple[Literal["perturb", "ppr", "discrete", "figure2"], ...] = ("perturb", "ppr", "discrete", "figure2")
-    """which ones; figure2 takes minutes"""
+    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "figure2")
+    """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -46,7 +47,14 @@ def main(config: Config) -> None:
     """Run the benchmarks."""
     config.out.mkdir(parents=True, exist_ok=True)
     path = config.out / f"{NAME}.csv"
-    run = {"perturb": perturb, "ppr": ppr, "discrete": discrete, "figure2": figure2}
+    run = {
+        "perturb": perturb,
+        "ppr": ppr,
+        "discrete": discrete,
+        "dprr": dprr,
+        "figure2": figure2,
+        "big_graph": lambda _: _edge_benchmarks.big_graph(),
+    }
     rows = [row for name in config.only for row in run[name](config.repeats)]
     new = pd.DataFrame(rows)
     if path.exists():
@@ -225,6 +233,15 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
         rate, share = n / walls[row["subject"]] / 1e6, walls["raw words"] / walls[row["subject"]]
         row["note"] += f"; {rate:.0f} M draws/s, {share:.2f} of raw words"
     return rows
+
+
+def dprr(repeats: int) -> list[dict[str, Any]]:
+    """DPRR on Barabasi-Albert graphs: sparse against dense, at three sizes."""
+    return [
+        row
+        for n in (1000, 2000, 4000)
+        for row in _interleaved(f"DPRR on Barabasi-Albert, m = 3, n = {n}", _edge_benchmarks.dprr_sides(n), repeats)
+    ]
 
 
 def figure2(_: int) -> list[dict[str, Any]]:
