@@ -29,7 +29,9 @@ ALLOWED = {
     "utility": {"features"},
     "graphs": {"types", "_validate"},
     "propagation": {"types", "_pytree", "_validate", "graphs"},
-    "models": {"types", "_validate", "graphs"},
+    "packing": {"types", "_pytree", "_validate", "graphs"},
+    "models": {"types", "_validate", "graphs", "packing"},
+    "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
     "metrics": {"types"},
     "training": {"types", "_validate", "models", "metrics"},
     "pipeline": BASE | {"mechanism", "graphs", "propagation"},
@@ -43,7 +45,7 @@ COMPOSES = {  # the feature files that build on others, and which
     "feature_rr": {"discrete"},
     "lp_optimal": {"discrete", "piecewise"},
 }
-ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training"}, "pooch": {"datasets"}}
+ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
 PURE = {"guarantee": set()}  # of the standard library alone
 
 
