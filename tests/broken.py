@@ -7,13 +7,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
-from ldp_jax._pytree import mechanism
+from ldp_jax._pytree import mechanism, static
+from ldp_jax.accounting import gaussian_sigma
 from ldp_jax.features import Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import uniform
+from ldp_jax.mechanism import Box, Interval, uniform
 
 __all__ = [
     "DuchiVectorWithTies",
@@ -21,6 +23,7 @@ __all__ = [
     "Overspent",
     "ReleasedSquareWave",
     "ReusedKey",
+    "StretchedNoise",
     "SwappedBranch",
     "Unclipped",
     "data_fitted",
@@ -69,6 +72,40 @@ class Unclipped(Laplace):
 
     def log_density(self, y: Any, x: Any) -> Any:
         return super().log_density(jnp.asarray(y) - x, 0.0)
+
+
+@mechanism
+class StretchedNoise:
+    """Gaussian noise for (epsilon, delta) on records of the unit disc, stretched threefold along the record.
+
+    A spherical sigma would do; the direction of the stretch is the record's own, and the report shows it.
+    """
+
+    epsilon: float = static()
+    delta: float = static()
+    stretch: float = static(default=3.0)
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta)
+
+    def domain(self) -> Box:
+        return Box(2)
+
+    def codomain(self) -> Interval:
+        return Interval(-np.inf, np.inf)  # of each coordinate
+
+    @property
+    def sigma(self) -> float:
+        return gaussian_sigma(self.epsilon, self.delta, 2.0)
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        x = jnp.asarray(x)
+        noise = self.sigma * jax.random.normal(key, (2,))
+        along = x / jnp.maximum(jnp.linalg.norm(x), 1e-6)
+        return x + noise + (self.stretch - 1) * (noise @ along) * along
+
+    def estimate(self, y: Any) -> Any:
+        return jnp.asarray(y)
 
 
 def data_fitted(keys: Any, xs: Any, epsilon: float = 1.0) -> Any:

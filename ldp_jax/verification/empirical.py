@@ -433,7 +433,8 @@ def _scores(
     if hasattr(mechanism, "log_density"):
         mine, others = (np.nan_to_num(np.asarray(_losses(mechanism, y, x, x_other), np.float64)) for y in reports)
         scores["declared loss"] = (mine, others)
-    if isinstance(mechanism.codomain(), (Subset, Product)):
+    vector = any(np.ndim(leaf) > 1 for leaf in jax.tree.leaves(reports[0]))
+    if vector:
         scores["logit"] = _logit(mechanism, reports, half)
         return scores
     pairs = isinstance(reports[0], tuple)

@@ -512,3 +512,14 @@ def test_a_density_that_does_not_sum_to_one_is_seen():
     twin = _Unnormalised(1.6, math.log(7 / 3) / 4)
     assert privacy_loss_supremum(twin).epsilon < 1.6 < math.log(7)
     assert not matches_density(twin, jax.random.key(25), 1.0).fits
+
+
+def test_noise_stretched_along_the_record_is_seen():
+    """A claimed (1, 1e-5) shows 3.6 at that delta: which way the noise is long says where the record is.
+
+    Unstretched, the same noise stays below its claim; 2e5 draws.
+    """
+    x, other = np.float32([0.7, 0.7]), np.float32([0.7, -0.7])
+    ask = lambda m, key, delta: epsilon_lower_bound(m, key, 200_000, x=x, x_other=other, delta=delta).epsilon
+    assert ask(broken.StretchedNoise(1.0, 1e-5), jax.random.key(40), 1e-5) > 3.0
+    assert ask(broken.StretchedNoise(1.0, 1e-5, 1.0), jax.random.key(41), 1e-5) <= 1.0
