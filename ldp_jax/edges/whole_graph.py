@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from ldp_jax import _validate, graphs
-from ldp_jax.edges import _sparse
+from ldp_jax.edges import _sparse, local_laplace
 from ldp_jax.edges.neighbour_lists import PROTOCOLS, Protocol
 from ldp_jax.guarantee import PipelineGuarantee
 from ldp_jax.types import Graph, PRNGKey
@@ -35,7 +35,7 @@ def privatize_graph(
     graph: Graph,
     mechanism: Any,
     *,
-    protocol: Protocol = "full",
+    protocol: Protocol | None = None,
     public: Any = None,
     node_graph: Any = None,
     memory: float = _MEMORY,
@@ -48,12 +48,13 @@ def privatize_graph(
     Args:
       key: a typed threefry key.
       graph: undirected, as :func:`ldp_jax.graphs.from_edges` builds it; a set of graphs may be one graph of blocks.
-      mechanism: :class:`~ldp_jax.edges.DPRR` or :class:`~ldp_jax.edges.RandomizedResponse`; its budgets may be
-        arrays [n], one a user.
+      mechanism: :class:`~ldp_jax.edges.DPRR` or :class:`~ldp_jax.edges.RandomizedResponse`, whose budgets may be
+        arrays [n], one a user; or :class:`~ldp_jax.edges.LocalLap`.
       protocol: ``full``: every user reports her whole list (2 epsilon per edge). ``half``: a public rule gives each
         pair to one user, who alone reports it: of one budget, i < j to i where i + j is even, else to j; of two
         budgets, to the smaller. List, noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the
-        same, but the noisy degree is the whole list's.
+        same, but the noisy degree is the whole list's. By default ``full``, or ``half list`` for LocalLap, which
+        has no ``full``.
       public: bool [n], users whose lists are released as they are (the customised setting); None for none.
       node_graph: int [n], non-decreasing: which graph of a set a node is in; pairs are within one graph.
       memory: bytes of reported pairs to allow; randomised response asks for 16 n^2 (1 - p).
@@ -76,7 +77,9 @@ def privatize_graph(
       epsilon 1 per relationship (...)
     """
     _validate.threefry(key)
-    _validate.one_of(PROTOCOLS, protocol=protocol)
+    allowed = mechanism.protocols if isinstance(mechanism, local_laplace.LocalLap) else PROTOCOLS
+    protocol = allowed[0] if protocol is None else protocol
+    _validate.one_of(allowed, protocol=protocol)
     senders, receivers, n = graphs.validate_symmetric(graph)
     group = _groups(node_graph, n)
     private = _private(public, n)
@@ -89,6 +92,9 @@ def privatize_graph(
         protected=("edges",),
         unprotected=("number of nodes", *(("lists of public users",) if not private.all() else ())),
     )
+    if isinstance(mechanism, local_laplace.LocalLap):
+        drawn = local_laplace.sample(key, mechanism, senders, receivers, group, private, protocol, memory)
+        return NoisyGraph(*drawn, guarantee)
     degree = np.bincount(receivers, minlength=n).astype(np.int32)
     noisy_degree = np.where(private, np.nan, degree).astype(np.float32)
     arrange = _whole_lists if protocol == "full" else _half_lists

@@ -1,0 +1,408 @@
+"""LocalLap: Laplace noise on every bit, of which a server keeps the largest; LAPGRAPH in the local model."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate, graphs
+from ldp_jax._pytree import mechanism, static
+from ldp_jax.edges import _sparse
+from ldp_jax.edges.neighbour_lists import NeighbourList, Protocol, per_bit, per_edge, to_bits
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import check_epsilon, check_single
+from ldp_jax.types import Array, Graph, PRNGKey, Scalar
+
+_DENSE = 0.5
+"""Share of a graph's pairs, true or false, above which its false ones are chosen from a list of all its pairs."""
+_MARGIN = 1.1
+"""How many more pairs are drawn than are expected to be enough; where they are not, there is another round."""
+
+
+class LapReport(NamedTuple):
+    """What one user sends.
+
+    Attributes:
+      degree: float32, the noisy degree; any real number.
+      values: float32 [n], the noisy bits of the pairs she owns; NaN for the others.
+    """
+
+    degree: Any
+    values: Any
+
+
+@mechanism
+class LocalLap:
+    r"""Send a noisy degree and noisy bits; the server keeps as many of the largest bits as the degrees add up to.
+
+    Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends
+    :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of each pair that
+    she owns. The server computes :math:`T = \sum_i d^*_i / 2`, rounds it (a half to the even number), clips it to
+    [0, number of pairs], and makes an undirected graph of the T pairs of largest value. With the protocol ``half``
+    the degree counts owned pairs alone and :math:`T = \sum_i d^*_i`.
+
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained. Per edge
+    :math:`2 \epsilon_1 + \epsilon_2`, because both ends' degrees count it, and :math:`\epsilon_1 + \epsilon_2` with
+    ``half`` (:meth:`relationship`); attained too. The graph is post-processing of the reports.
+
+    Utility: T has mean :math:`|E|` and variance :math:`n / (2 \epsilon_1^2)` (``half``: :math:`2 n / \epsilon_1^2`)
+    before it is clipped. In a graph of N pairs a true edge stays with a chance of about
+    :math:`e^{\epsilon_2} T / N` where that is below 1/2: in sparse graphs with a small budget next to nothing but
+    the number of edges is left, and degrees are not preserved.
+
+    Numerics: noise of one user is float32, from 63 bits and a sign: no farther than 44 scales. Whole graphs are
+    drawn and compared in float64, from 64 bits. Two values are equal with probability 0 in ideal arithmetic, and
+    with that of the spacing of float32 or float64 here; the lower ids win, in whole graphs a true pair. The
+    guarantee is that of ideal arithmetic: Laplace noise in float32 leaks (see
+    :class:`~ldp_jax.features.Laplace`).
+
+    Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
+
+    Args:
+      epsilon_degree: :math:`\epsilon_1`; one number for all users of a graph.
+      epsilon_edges: :math:`\epsilon_2`; likewise.
+      n: nodes of the graph, for one user's view.
+
+    >>> m = LocalLap(0.1, 0.9)
+    >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
+    (1.0, 1.1, 1.0)
+    """
+
+    epsilon_degree: Scalar
+    epsilon_edges: Scalar
+    n: int | None = static(default=None)
+
+    protocols = ("half list", "half")
+
+    def _check(self) -> None:
+        for name in ("epsilon_degree", "epsilon_edges"):
+            _validate.positive(**{name: getattr(self, name)})
+            check_epsilon(getattr(self, name))
+        if self.n is not None:
+            _validate.integer_in(1, n=self.n)
+
+    @classmethod
+    def from_epsilon(cls, epsilon: float, share: float = 0.1, **options: Any) -> "LocalLap":
+        """The paper's allocation: epsilon_1 = share * epsilon, epsilon_2 the rest.
+
+        Args:
+          epsilon: per bit of a list, in total.
+          share: of the degree, in (0, 1).
+          **options: as for the class.
+
+        Raises:
+          ValueError: where epsilon is not finite and > 0, or share leaves nothing to one of the two.
+
+        >>> m = LocalLap.from_epsilon(2.0)
+        >>> m.epsilon_degree, m.epsilon_edges
+        (0.2, 1.8)
+        """
+        _validate.positive(epsilon=epsilon)
+        _validate.in_range(0.0, 1.0, open_lower=True, share=share)
+        if share == 1.0:
+            raise ValueError("share must be below 1, got 1.0: nothing would be left for the edges")
+        first = share * epsilon
+        return cls(first, epsilon - first, **options)
+
+    def privatize(
+        self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0, *, protocol: Protocol = "half list"
+    ) -> LapReport:
+        """The report of one user: O(n) time and memory, as a device would; ``vmap`` over users.
+
+        Args:
+          key: a typed threefry key.
+          neighbours: her list, ids padded with n; ids outside [0, n), repeats and her own are dropped.
+          own: her own id, which says what pairs she owns.
+          protocol: ``half list``: the degree is the whole list's; ``half``: of the owned pairs.
+
+        Raises:
+          ValueError: where n is not given, a budget is a stack, or the key is not threefry.
+        """
+        _validate.threefry(key)
+        check_single(self)
+        bits, owned, degree = self._record(neighbours, own, protocol)
+        degree_key, values_key = jax.random.split(key)
+        values = bits + _laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
+        noisy = degree + _laplace(degree_key, ()) / jnp.asarray(self.epsilon_degree)
+        return LapReport(noisy, jnp.where(owned, values, jnp.nan))
+
+    def log_density(self, y: Any, x: Any, own: Any = 0, *, protocol: Protocol = "half list") -> Array:
+        """log p of a report given a list; -inf where it says something of pairs she does not own, or not of all."""
+        y = LapReport(*y)
+        bits, owned, degree = self._record(NeighbourList(*x), own, protocol)
+        possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
+        off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
+        first, second = jnp.asarray(self.epsilon_degree), jnp.asarray(self.epsilon_edges)
+        values = jnp.where(owned, jnp.log(second / 2) - second * jnp.abs(off), 0.0).sum()
+        total = values + jnp.log(first / 2) - first * jnp.abs(y.degree - degree)
+        return jnp.where(possible, total, -jnp.inf)
+
+    def _record(self, neighbours: NeighbourList, own: Any, protocol: Protocol) -> tuple[Array, Array, Array]:
+        """A list as bits [n], what pairs the user owns [n], and the degree that she reports."""
+        _validate.one_of(self.protocols, protocol=protocol)
+        if self.n is None:
+            raise ValueError("n must be given for one user's view: how many nodes the graph has")
+        nodes = jnp.arange(self.n)
+        bits = to_bits(neighbours, self.n) & (nodes != own)
+        owned = _sparse.owns(_sparse.Users(jnp.asarray(own), 0, self.n, self.n), nodes, True)
+        return bits, owned, (bits if protocol == "half list" else bits & owned).sum()
+
+    def select(self, reports: LapReport, *, protocol: Protocol = "half list") -> Array:
+        """The server's graph from the reports of all users of one graph; O(n^2), for small graphs.
+
+        Args:
+          reports: of users 0 to n - 1, stacked: degrees [n] and values [n, n].
+          protocol: as in :meth:`privatize`.
+
+        Returns:
+          bool [n, n], symmetric: which pairs are edges of the noisy graph.
+        """
+        _validate.one_of(self.protocols, protocol=protocol)
+        values = jnp.asarray(reports.values)
+        n = values.shape[-1]
+        total = jnp.asarray(reports.degree).sum() / (2 if protocol == "half list" else 1)
+        edges = jnp.clip(jnp.round(total), 0, n * (n - 1) // 2)
+        flat = jnp.where(jnp.isnan(values), -jnp.inf, values).ravel()
+        order = jnp.argsort(flat, descending=True, stable=True)
+        kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges).reshape(n, n)
+        return kept | kept.T
+
+    def guarantee(self) -> Guarantee:
+        """epsilon_1 + epsilon_2 per bit; the largest sum of a stack."""
+        first, second = self._budgets()
+        reason = "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
+        return per_bit(float((first + second).max()), reason)
+
+    def relationship(self, protocol: Protocol = "half list") -> Guarantee:
+        r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``).
+
+        ``half list``: :math:`2 \epsilon_1 + \epsilon_2`; ``half``: :math:`\epsilon_1 + \epsilon_2`; the largest of
+        a stack.
+
+        Raises:
+          ValueError: for ``full``: a pair has one value, its owner's.
+        """
+        _validate.one_of(self.protocols, protocol=protocol)
+        first, second = self._budgets()
+        total = first + second + (first.max() if protocol == "half list" else 0.0)
+        return per_edge(float(total.max()), f"protocol {protocol}: every report that holds the pair composes")
+
+    def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both budgets, concrete and checked."""
+        if not (_validate.concrete(self.epsilon_degree) and _validate.concrete(self.epsilon_edges)):
+            raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
+        self._check()
+        return np.asarray(self.epsilon_degree, np.float64), np.asarray(self.epsilon_edges, np.float64)
+
+
+def _laplace(key: PRNGKey, shape: tuple[int, ...]) -> Array:
+    """Laplace noise of scale 1: a sign, and an exponential from 63 bits, precise in its tail."""
+    high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
+    u = (high.astype(jnp.float32) + ((low >> 1).astype(jnp.float32) + 0.5) * 2.0**-31) * 2.0**-32
+    return jnp.where(low & 1 == 0, 1.0, -1.0) * -jnp.log(u)
+
+
+# --- Whole graphs ----------------------------------------------------------------------------------------------
+#
+# The server looks at the order of values alone, so a value is replaced by its score: the chance that the noise of a
+# false pair (one without an edge) is larger. Scores of false pairs are uniform on (0, 1) and independent; the T
+# pairs of smallest score are chosen. Scores of true pairs are drawn one by one. Of the false ones at most the T
+# smallest can matter, and which pairs have them is independent of what they are: so the T smallest of that many
+# uniforms are drawn, and compared with the true pairs', which tells how many false pairs are chosen; the chosen
+# ones are as many distinct false pairs, all sets of that many alike.
+
+
+def sample(
+    key: PRNGKey,
+    m: LocalLap,
+    senders: np.ndarray,
+    receivers: np.ndarray,
+    group: np.ndarray,
+    private: np.ndarray,
+    protocol: Protocol,
+    memory: float,
+) -> tuple[Graph, np.ndarray]:
+    """The server's graphs and the noisy degrees of a set of graphs: exact in law, no n^2 anywhere.
+
+    Time (but for sorts, which take a logarithm more) and memory are O(users + edges in + edges out). Lists of
+    public users are released as they are; values are about pairs of two private users, and T is estimated from the
+    degrees less the edges that public users show.
+
+    Args:
+      key: a typed threefry key.
+      m: the mechanism.
+      senders: int [m], sorted by receiver; a symmetric graph's.
+      receivers: int [m].
+      group: int [n], non-decreasing from 0: the graph of each node.
+      private: bool [n].
+      protocol: ``half list`` or ``half``.
+      memory: bytes of reported pairs to allow, 32 an edge.
+
+    Returns:
+      The noisy graph (symmetric, sorted), and float32 [n], the noisy degrees, the true ones of public users.
+
+    Raises:
+      ValueError: for budgets that are not one number for all, or more edges than ``memory`` allows.
+    """
+    if np.ndim(m.epsilon_degree) or np.ndim(m.epsilon_edges):
+        raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
+    n, graphs_in_all = len(group), int(group.max(initial=0)) + 1
+    first_epsilon, second_epsilon = map(float, m._budgets())
+    degree_key, true_key, least_key, among_key, false_key = jax.random.split(key, 5)
+    per_graph = partial(np.bincount, minlength=graphs_in_all)
+    who = np.flatnonzero(private)
+    size = per_graph(group[who])
+    first = np.cumsum(size) - size
+    pairs = size * (size - 1) // 2
+    # True pairs of two private users, each once, by their places among the private users.
+    place = np.cumsum(private) - 1
+    once = private[senders] & private[receivers] & (senders < receivers)
+    low, high = place[senders[once]], place[receivers[once]]
+    true_graph = group[receivers[once]]
+    true_count = per_graph(true_graph)
+
+    degree = np.bincount(receivers, minlength=n).astype(np.float32)
+    counted, seen, times = degree[who], per_graph(group[receivers[private[receivers] & ~private[senders]]]), 2
+    if protocol == "half":
+        start = first[true_graph]
+        lows = _sparse.owns(_sparse.Users(low - start, 0, size[true_graph], size[true_graph]), high - start, True)
+        counted, seen, times = np.bincount(np.where(lows, low, high), minlength=len(who)), 0, 1
+    noise = np.asarray(_noise(degree_key, _sparse.capacity(len(who))))[: len(who)]
+    degree[who] = counted + noise / np.float32(first_epsilon)
+    total = (per_graph(group[who], weights=degree[who].astype(np.float64)) - seen) / times
+    edges = np.clip(np.rint(total), 0, pairs).astype(np.int64)
+    if 32.0 * edges.sum() > memory:
+        raise ValueError(
+            f"the noisy graph takes {32e-9 * edges.sum():.3g} GB (memory allows {memory / 1e9:.3g}): the noisy degrees "
+            "add up to too much; use a larger epsilon_degree, or raise memory"
+        )
+
+    false = pairs - true_count
+    least = np.minimum(edges, false)
+    among = np.repeat(np.arange(graphs_in_all), least)
+    true_score = _true_scores(_uniforms(true_key, len(low)), second_epsilon)
+    ceiling = _next_smallest(least_key, false, least)
+    score = np.concatenate([true_score, ceiling[among] * _uniforms(among_key, len(among))])
+    owner = np.concatenate([true_graph, among])
+    order = np.lexsort((score, owner))
+    chosen = order[_ordinal(owner[order], graphs_in_all) < edges[owner[order]]]
+    kept = chosen[chosen < len(low)]
+    wanted = per_graph(owner[chosen[chosen >= len(low)]])
+
+    width = np.int64(max(len(who), 1))
+    code = low * width + high
+    added = _false_pairs(false_key, wanted, size, np.sort(code), true_count)
+    code = np.concatenate([code[kept], added])
+    ends = who[code // width], who[code % width]
+    shown = ~(private[receivers] & private[senders])
+    to = np.concatenate([ends[0], ends[1], receivers[shown]])
+    of = np.concatenate([ends[1], ends[0], senders[shown]])
+    by_receiver = np.argsort(to.astype(np.int64) * n + of)
+    return graphs.directed(of[by_receiver], to[by_receiver], n), degree
+
+
+def _ordinal(owner: np.ndarray, owners: int) -> np.ndarray:
+    """0, 1, ... within each run of equal entries; ``owner`` is non-decreasing."""
+    count = np.bincount(owner, minlength=owners)
+    return np.arange(len(owner)) - (np.cumsum(count) - count)[owner]
+
+
+@partial(jax.jit, static_argnames="slots")
+def _noise(key: PRNGKey, slots: int) -> Array:
+    return _laplace(key, (slots,))
+
+
+@partial(jax.jit, static_argnames="slots")
+def _words(key: PRNGKey, slots: int) -> Array:
+    return jax.random.bits(key, (2, slots), jnp.uint32)
+
+
+def _uniforms(key: PRNGKey, count: int) -> np.ndarray:
+    """Uniform float64 in (0, 1] from 64 bits: small values keep their relative precision."""
+    high, low = np.asarray(_words(key, _sparse.capacity(count)))[:, :count]
+    return (high * 2.0**32 + low + 0.5) * 2.0**-64
+
+
+def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
+    """P(Lap > 1 + L) where P(Lap > L) = u: the scores of true pairs, elementwise, without logarithms."""
+    shrink, rest = np.exp(-epsilon), np.maximum(1 - u, 2.0**-65)
+    below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
+    return np.where(u <= 0.5, u * shrink, below_zero)
+
+
+def _next_smallest(key: PRNGKey, count: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k: below it, k are independent uniforms.
+
+    Their hazards -log(1 - s) are those of exponentials, whose spacings are independent: the j-th is an exponential
+    of rate count - j, j from 0.
+    """
+    steps = np.where(k < count, k + 1, 0)
+    which = np.repeat(np.arange(len(count)), steps)
+    spacing = -np.log(_uniforms(key, len(which))) / (count[which] - _ordinal(which, len(count)))
+    hazard = np.bincount(which, weights=spacing, minlength=len(count))
+    return np.where(k < count, -np.expm1(-hazard), 1.0)
+
+
+def _false_pairs(
+    key: PRNGKey, wanted: np.ndarray, size: np.ndarray, true: np.ndarray, true_count: np.ndarray
+) -> np.ndarray:
+    """``wanted`` distinct false pairs of each graph, all sets alike; int64 codes, low place * places + high place.
+
+    Uniform pairs are drawn with replacement; the first that are neither true nor drawn before make a uniform set,
+    in whatever rounds they come. Graphs of which most pairs are true or wanted are done by a list of all pairs.
+    """
+    pairs = size * (size - 1) // 2
+    dense = wanted + true_count > _DENSE * pairs
+    first = np.cumsum(size) - size
+    width = np.int64(max(size.sum(), 1))
+    list_key, key = jax.random.split(key)
+    found = [_listed(list_key, np.where(dense, wanted, 0), size, true)]
+    missing, turn = np.where(dense, 0, wanted), 0
+    while missing.any():
+        chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
+        draws = np.where(missing > 0, np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)) + 8, 0).astype(
+            np.int64
+        )
+        graph = np.repeat(np.arange(len(size)), draws)
+        room = _sparse.capacity(len(graph))
+        sizes = np.pad(size[graph].astype(np.int32), (0, room - len(graph)), constant_values=2)
+        low, high = (np.asarray(end)[: len(graph)] for end in _ends(jax.random.fold_in(key, turn), sizes))
+        code = (first[graph] + low) * width + first[graph] + high
+        new = np.flatnonzero(~_contains(true, code))
+        new = new[np.sort(np.unique(code[new], return_index=True)[1])]
+        new = new[_ordinal(graph[new], len(size)) < missing[graph[new]]]
+        missing, turn = missing - np.bincount(graph[new], minlength=len(size)), turn + 1
+        found.append(code[new])
+        if missing.any():
+            true = np.sort(np.concatenate([true, code[new]]))
+    return np.concatenate(found)
+
+
+@jax.jit
+def _ends(key: PRNGKey, size: Array) -> tuple[Array, Array]:
+    """Uniform pairs of distinct places below ``size``, the lower one first."""
+    one_key, other_key = jax.random.split(key)
+    one, other = _sparse.below(one_key, size), _sparse.below(other_key, size - 1)
+    other = other + (other >= one)
+    return jnp.minimum(one, other), jnp.maximum(one, other)
+
+
+def _listed(key: PRNGKey, wanted: np.ndarray, size: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """``wanted`` false pairs of each graph, from a list of all pairs of those where any is wanted."""
+    first = np.cumsum(size) - size
+    graph = np.repeat(np.arange(len(size)), size)
+    higher = np.where(wanted[graph] > 0, (first + size)[graph] - 1 - np.arange(len(graph)), 0)
+    low = np.repeat(np.arange(len(graph)), higher)
+    code = low * np.int64(max(len(graph), 1)) + low + 1 + _ordinal(low, len(graph))
+    false = ~_contains(true, code)
+    code, owner = code[false], graph[low[false]]
+    order = np.lexsort((_uniforms(key, len(code)), owner))
+    return code[order[_ordinal(owner[order], len(size)) < wanted[owner[order]]]]
+
+
+def _contains(known: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Which codes are among the sorted known ones."""
+    at = np.searchsorted(known, code)
+    return np.append(known, -1)[at] == code
