@@ -18,7 +18,9 @@ from ldp_jax.types import Array, Graph, PRNGKey, Scalar
 _DENSE = 0.5
 """Share of a graph's pairs, true or false, above which its false ones are chosen from a list of all its pairs."""
 _MARGIN = 1.1
-"""How many more pairs are drawn than are expected to be enough; where they are not, there is another round."""
+"""How many times the pairs that are expected to be enough are drawn; where too few, there is another round."""
+_EXTRA = 8
+"""And how many more than that."""
 
 
 class LapReport(NamedTuple):
@@ -275,8 +277,8 @@ def sample(
     edges = np.clip(np.rint(total), 0, pairs).astype(np.int64)
     if 32.0 * edges.sum() > memory:
         raise ValueError(
-            f"the noisy graph takes {32e-9 * edges.sum():.3g} GB (memory allows {memory / 1e9:.3g}): the noisy degrees "
-            "add up to too much; use a larger epsilon_degree, or raise memory"
+            f"the noisy graph takes {32e-9 * edges.sum():.3g} GB (memory allows {memory / 1e9:.3g}): it has as "
+            "many edges as the noisy degrees add up to; use a larger epsilon_degree, or raise memory"
         )
 
     false = pairs - true_count
@@ -362,9 +364,7 @@ def _false_pairs(
     missing, turn = np.where(dense, 0, wanted), 0
     while missing.any():
         chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
-        draws = np.where(missing > 0, np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)) + 8, 0).astype(
-            np.int64
-        )
+        draws = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(np.int64) + _EXTRA * (missing > 0)
         graph = np.repeat(np.arange(len(size)), draws)
         room = _sparse.capacity(len(graph))
         sizes = np.pad(size[graph].astype(np.int32), (0, room - len(graph)), constant_values=2)
