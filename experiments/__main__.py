@@ -4,11 +4,12 @@ from typing import Annotated
 
 import tyro
 
-from experiments import audit, benchmarks, demo, privge, report, variance
+from experiments import audit, benchmarks, demo, dprr, privge, report, variance
 
 _Command = (
     Annotated[demo.Config, tyro.conf.subcommand("demo")]
     | Annotated[privge.Config, tyro.conf.subcommand("privge")]
+    | Annotated[dprr.Config, tyro.conf.subcommand("dprr")]
     | Annotated[audit.Config, tyro.conf.subcommand("audit")]
     | Annotated[variance.Config, tyro.conf.subcommand("variance")]
     | Annotated[report.Config, tyro.conf.subcommand("report")]
@@ -24,6 +25,8 @@ def main() -> None:
             demo.main(config)
         case privge.Config():
             privge.main(config)
+        case dprr.Config():
+            dprr.main(config)
         case audit.Config():
             audit.main(config)
         case variance.Config():

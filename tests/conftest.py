@@ -19,6 +19,13 @@ def no_key_is_used_twice() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def programs_are_forgotten() -> Iterator[None]:
+    """Compiled programs of a finished file would fill the memory of a worker by and by."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def untyped() -> Iterator[None]:
     """What a user meets, who has no run-time type checker that would refuse an argument first."""

@@ -618,12 +618,12 @@ def test_the_features_together_never_lose_more_than_epsilon(epsilon, weights, bi
     m = FeatureRR(epsilon, bins, weights)
     lost = sum((exact_log(m.inner.table(level).loss) for level in m.inner.level.tolist()), decimal.Decimal(0))
     assert lost <= decimal.Decimal(epsilon)
-    assert lost >= decimal.Decimal(epsilon) * (1 - decimal.Decimal("1e-4"))
+    assert lost >= decimal.Decimal(epsilon) * (1 - decimal.Decimal("2e-3"))
     assert m.guarantee().epsilon <= epsilon
     # printed and true, up to float64's own sum
     assert decimal.Decimal(m.guarantee().epsilon) >= lost * (1 - decimal.Decimal("1e-14"))
     shares = np.array([m.inner.table(level).epsilon for level in m.inner.level.tolist()]) / epsilon
-    np.testing.assert_allclose(shares, np.array(weights) / sum(weights), rtol=1e-4)
+    np.testing.assert_allclose(shares, np.array(weights) / sum(weights), rtol=2e-3)
 
 
 def test_features_are_reported_independently():

@@ -52,7 +52,7 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
 
     >>> m = GridSquareWave(1.0)
     >>> m.guarantee().epsilon <= 1.0, round(float(m.mean(0.5)), 3)
-    (True, 0.186)
+    (True, 0.183)
     """
     epsilon = _tables.checked_epsilon(epsilon)
     _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
