@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _edge_benchmarks, privge
+from experiments import _edge_benchmarks, _gin_benchmark, privge
 from experiments import _privge_cells as cells
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, console, describe_environment, progress, write_atomically
@@ -25,7 +25,7 @@ from ldp_jax import datasets, features, graphs, pipeline, propagation, training
 from ldp_jax import mechanism as mechanisms
 
 NAME = "benchmarks"
-Name = Literal["perturb", "ppr", "discrete", "dprr", "figure2", "big_graph"]
+Name = Literal["perturb", "ppr", "discrete", "dprr", "gin", "figure2", "big_graph"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "figure2")
+    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "gin", "figure2")
     """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
@@ -52,6 +52,7 @@ def main(config: Config) -> None:
         "ppr": ppr,
         "discrete": discrete,
         "dprr": dprr,
+        "gin": _gin_benchmark.gin_epochs,
         "figure2": figure2,
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
     }

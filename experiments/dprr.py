@@ -243,7 +243,7 @@ def _from_rows(
         key, model, training.node_classification, rows, *examples, optimizer=training.adam(1e-3, 1e-4),
         epochs=resolved.epochs, batch_size=resolved.batch_size,
     )  # fmt: skip
-    outputs, _ = model.apply(fitted.variables, rows[parts[2]], key=None, train=False)
+    outputs, _ = model.apply(fitted.variables, jax.numpy.asarray(rows[parts[2]]), key=None, train=False)
     return graph_training.scores(outputs, labels[parts[2]])
 
 
@@ -342,8 +342,8 @@ def as_markdown(frame: pd.DataFrame) -> str:
     """The table of results."""
     return (
         markdown(HEADER, _lines(frame))
-        + "\n\nMeans and 95 % intervals over random splits. epsilon is per bit of one neighbour list; per edge it is "
-        "twice that for DPRR and RR (both ends report it) and 1.1 times for LocalLap. *Released degrees alone*: "
+        + "\n\nMeans and 95 % intervals over random splits. epsilon is per bit of one neighbour list; per edge it "
+        "is twice that for DPRR and RR (both ends report it) and 1.1 times for LocalLap. *Released degrees alone*: "
         "quantiles of the degrees, the whole budget on them, no edge. *Public sizes alone*: the number of nodes, "
         "which every row knows."
     )

@@ -159,7 +159,7 @@ def test_a_choice_made_from_the_records_is_named_as_not_protected():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"m": HDS(1.0, D + 1, 3)}, rf"mechanism is for Box\(dim={D + 1}\), records have {D} features"),
+        ({"m": HDS(1.0, D + 1, 3)}, rf"mechanism is for Box\(dim={D + 1}, .*\), records have {D} features"),
         ({"m": Laplace(1.0)}, rf"mechanism is for Interval.*, records have {D} features"),
         ({"x": PublicRecord(N, D + 1, 0.0)}, f"records have {D + 1} features"),
         ({"x": X[:, 0]}, r"x must be records of shape \[n, d\], got shape \(30,\)"),

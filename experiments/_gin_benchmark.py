@@ -1,0 +1,109 @@
+"""An epoch of GIN on reddit_binary: ours, and the same network in PyTorch where it is installed, taking turns."""
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments._runner import console
+from ldp_jax import datasets, graph_training, models, packing
+
+GRAPHS, BATCH = 1500, 64
+
+
+def gin_epochs(repeats: int) -> list[dict[str, Any]]:
+    """Seconds of an epoch over 1 500 graphs, batch 64, five layers of 64; the first of each side is not kept."""
+    whole = packing.GraphSet.from_dataset(datasets.load("reddit_binary"))
+    order = np.random.default_rng(0).permutation(len(whole))
+    train, one = whole.subset(order[:GRAPHS]), whole.subset(order[GRAPHS : GRAPHS + 1])
+    theirs = None
+    if importlib.util.find_spec("torch") is None:
+        console.print("gin: torch is not installed (pip install torch): no other side to compare with")
+    else:
+        theirs = _torch_epoch(train)
+    rows: list[dict[str, Any]] = []
+    wall, cpu = time.perf_counter(), time.process_time()
+
+    def keep(subject: str, repeat: int, wall: float, cpu: float, note: str) -> None:
+        if repeat >= 0:
+            rows.append(
+                {
+                    "benchmark": "GIN epoch, reddit_binary, 1500 graphs", "subject": subject, "repeat": repeat,
+                    "wall_s": round(time.perf_counter() - wall, 4), "cpu_s": round(time.process_time() - cpu, 4),
+                    "note": note,
+                }
+            )  # fmt: skip
+
+    def turn(epoch: int, loss: float, validation: float) -> None:
+        nonlocal wall, cpu
+        keep("ldp_jax", epoch - 1, wall, cpu, "shuffling and packing included")
+        if theirs is not None:
+            wall, cpu = time.perf_counter(), time.process_time()
+            theirs()
+            keep("torch", epoch - 1, wall, cpu, "CSR block-diagonal adjacency, batches made beforehand")
+        wall, cpu = time.perf_counter(), time.process_time()
+
+    graph_training.fit_graphs(
+        jax.random.key(0), models.gin(layers=5, hidden=64, outputs=2, dropout=0.5), train, one, one,
+        optimizer=graph_training.step_decay_adam(0.01), epochs=repeats + 1, batch_size=BATCH, progress=turn,
+    )  # fmt: skip
+    return rows
+
+
+def _torch_epoch(train: packing.GraphSet) -> Callable[[], Any]:
+    """GIN-0 with sums of neighbours, batch norm and a mean readout of every layer; one epoch a call."""
+    import torch  # pyrefly: ignore[missing-import]
+    from torch.nn import functional  # pyrefly: ignore[missing-import]
+
+    def mlp(inputs: int) -> Any:
+        return torch.nn.Sequential(
+            torch.nn.Linear(inputs, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 64)
+        )
+
+    class GIN(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlps = torch.nn.ModuleList([mlp(1 if i == 0 else 64) for i in range(4)])
+            self.norms = torch.nn.ModuleList([torch.nn.BatchNorm1d(64) for _ in range(4)])
+            self.reads = torch.nn.ModuleList([torch.nn.Linear(1 if i == 0 else 64, 2) for i in range(5)])
+
+        def forward(self, adjacency: Any, pool: Any) -> Any:
+            h = torch.ones(adjacency.shape[0], 1)
+            scores = functional.dropout(self.reads[0](pool @ h), 0.5, self.training)
+            for layer, norm, read in zip(self.mlps, self.norms, self.reads[1:], strict=True):
+                h = torch.relu(norm(layer(h + adjacency @ h)))
+                scores = scores + functional.dropout(read(pool @ h), 0.5, self.training)
+            return scores
+
+    def sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Any:
+        index = torch.from_numpy(np.stack([rows, columns]).astype(np.int64))
+        return torch.sparse_coo_tensor(index, torch.from_numpy(values), shape).coalesce().to_sparse_csr()
+
+    batches = []
+    order = np.random.default_rng(0).permutation(len(train))
+    for start in range(0, len(order), BATCH):
+        part = train.subset(order[start : start + BATCH])
+        n, sizes = len(part.node_graph), part.nodes_per_graph
+        ones = np.ones(len(part.senders), np.float32)
+        adjacency = sparse(part.receivers, part.senders, ones, (n, n))
+        share = (1.0 / sizes[part.node_graph]).astype(np.float32)
+        pool = sparse(part.node_graph, np.arange(n), share, (len(part), n))
+        batches.append((adjacency, pool, torch.from_numpy(part.labels.astype(np.int64))))
+    torch.manual_seed(0)
+    model = GIN()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def epoch() -> float:
+        total = 0.0
+        for adjacency, pool, labels in batches:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(adjacency, pool), labels)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        return total
+
+    return epoch
