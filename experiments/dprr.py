@@ -1,6 +1,7 @@
 """DPRR: are graphs still told apart when their users report noisy neighbour lists?"""
 
 import dataclasses
+import shutil
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -307,6 +308,7 @@ def main(config: Config) -> None:
                 [resolved._asdict()],
                 {"guarantees": {f"{cell.mechanism}, epsilon {cell.epsilon:g}": str(ledger(cell, n_max).total())}},
             )
+            shutil.rmtree(folder, ignore_errors=True)  # its rows are there: nothing is left to resume
             bar.advance(line)
     frame = results.read()
     write_atomically(config.out / f"{NAME}.md", as_markdown(frame) + "\n")
