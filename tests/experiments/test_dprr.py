@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _runner, dprr
+from experiments import _dprr_cells, _runner, dprr
 from ldp_jax.packing import GraphSet
 
 
@@ -26,7 +26,8 @@ def small_set(count=40):
 
 @pytest.fixture
 def config(monkeypatch, tmp_path):
-    monkeypatch.setattr(dprr, "load", lambda *_: small_set())
+    for module in (dprr, _dprr_cells):
+        monkeypatch.setattr(module, "load", lambda *_: small_set())
     return dprr.Config(
         datasets=("stars_and_cycles",), epsilons=(2.0,), seeds=1, preset="smoke", rr_nodes=20,
         mechanisms=("dprr", "rr", "degrees", "non-private-part", "sizes"), out=tmp_path,
@@ -56,7 +57,7 @@ def test_public_parts_keep_every_graph():
     rng = np.random.default_rng(0)
     public = rng.random(len(whole.node_graph)) < 0.2
     public[whole.node_graph == 3] = False
-    part = dprr._public_part(whole, public)
+    part = _dprr_cells._public_part(whole, public)
     assert len(part) == len(whole)
     assert part.nodes_per_graph[3] == 1
     assert (part.nodes_per_graph >= 1).all()
