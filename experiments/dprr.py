@@ -11,6 +11,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
+from experiments import _dprr_degrees, _dprr_scaling
 from experiments._dprr_cells import (
     COLOURS,
     LABELS,
@@ -60,6 +61,8 @@ class Config:
     """use so many graphs of each set, drawn at random; 0 for all"""
     rr_nodes: int = 0
     """leave out graphs of more nodes; 0 for none. Needed for rr"""
+    parts: tuple[Literal["accuracy", "degrees", "scaling"], ...] = ("accuracy",)
+    """accuracy: Figures 4 to 6; degrees: Figure 7; scaling: Figures 8 and 9"""
     out: Path = DEFAULT_OUT
     """where results and checkpoints go"""
 
@@ -92,7 +95,17 @@ def cells_of(config: Config) -> list[Cell]:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing, then tables and figures."""
+    """Compute what is missing of each part, then its tables and figures."""
+    for part in config.parts:
+        if part == "accuracy":
+            _accuracy(config)
+        elif part == "degrees":
+            _dprr_degrees.run(config)
+        else:
+            _dprr_scaling.run(config, settings(config, config.datasets[0]))
+
+
+def _accuracy(config: Config) -> None:
     if "rr" in config.mechanisms and not config.rr_nodes:
         raise SystemExit("rr reports dense graphs: give --rr-nodes 1000 or so, and perhaps --graphs")
     seeds = 10 if config.preset == "paper" else config.seeds
