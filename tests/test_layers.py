@@ -25,7 +25,7 @@ ALLOWED = {
     "mechanism": BASE,
     "features": BASE | {"mechanism"},
     "edges": BASE | {"mechanism", "graphs"},
-    "verification": BASE | {"mechanism", "features"},
+    "verification": BASE | {"mechanism", "features", "edges"},
     "utility": {"features"},
     "graphs": {"types", "_validate"},
     "propagation": {"types", "_pytree", "_validate", "graphs"},

@@ -10,9 +10,9 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax.edges.neighbour_lists import PROTOCOLS, ListMechanism, Protocol, per_bit, per_edge
+from ldp_jax.edges.neighbour_lists import PROTOCOLS, ListMechanism, ListReport, Protocol, per_bit, per_edge
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_epsilon, largest, uniform
+from ldp_jax.mechanism import Finite, Interval, Mixture, check_epsilon, largest, uniform
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -182,6 +182,18 @@ class DPRR(ListMechanism):
             possible = possible & (noisy == jnp.round(noisy))
         whole = jnp.asarray(owned) == 0  # one node: the degree is 0 for certain
         return jnp.where(whole, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
+
+    def degrees(self, owned: int) -> Finite | Mixture:
+        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise."""
+        if self.noise == "geometric" or owned == 0:
+            return Finite(tuple(map(float, range(owned + 1))))
+        # The density bends at the degree; q reaches 1 at owned / 2, and under a prior bends at whole numbers.
+        breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
+        return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))
+
+    def estimate(self, y: Any) -> Array:
+        """:meth:`estimate_degree` of the noisy degree; the list says little more about the degree."""
+        return self.estimate_degree(ListReport(*y).degree)
 
     def guarantee(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per bit; the largest sum where users have their own."""

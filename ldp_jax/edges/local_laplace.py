@@ -1,5 +1,6 @@
 """LocalLap: Laplace noise on every bit, of which a server keeps the largest; LAPGRAPH in the local model."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,9 +11,9 @@ import numpy as np
 from ldp_jax import _validate, graphs
 from ldp_jax._pytree import mechanism, static
 from ldp_jax.edges import _sparse
-from ldp_jax.edges.neighbour_lists import NeighbourList, Protocol, per_bit, per_edge, to_bits
+from ldp_jax.edges.neighbour_lists import ListReports, Lists, NeighbourList, Protocol, per_bit, per_edge, to_bits
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_epsilon, check_single
+from ldp_jax.mechanism import Interval, check_epsilon, check_single
 from ldp_jax.types import Array, Graph, PRNGKey, Scalar
 
 _DENSE = 0.5
@@ -141,14 +142,30 @@ class LocalLap:
         total = values + jnp.log(first / 2) - first * jnp.abs(y.degree - degree)
         return jnp.where(possible, total, -jnp.inf)
 
+    def domain(self) -> Lists:
+        """Lists of nodes below n; other ids, repeats and her own are dropped."""
+        return Lists(self._size())
+
+    def codomain(self) -> ListReports:
+        """A real number for the degree, and one for each bit of an owned pair."""
+        return ListReports(self._size(), Interval(-math.inf, math.inf), Interval(-math.inf, math.inf))
+
+    def estimate(self, y: Any) -> Array:
+        """The noisy degree, which is unbiased."""
+        return jnp.asarray(LapReport(*y).degree)
+
+    def _size(self) -> int:
+        if self.n is None:
+            raise ValueError("n must be given for one user's view: how many nodes the graph has")
+        return self.n
+
     def _record(self, neighbours: NeighbourList, own: Any, protocol: Protocol) -> tuple[Array, Array, Array]:
         """A list as bits [n], what pairs the user owns [n], and the degree that she reports."""
         _validate.one_of(self.protocols, protocol=protocol)
-        if self.n is None:
-            raise ValueError("n must be given for one user's view: how many nodes the graph has")
-        nodes = jnp.arange(self.n)
-        bits = to_bits(neighbours, self.n) & (nodes != own)
-        owned = _sparse.owns(_sparse.Users(jnp.asarray(own), 0, self.n, self.n), nodes, True)
+        n = self._size()
+        nodes = jnp.arange(n)
+        bits = to_bits(neighbours, n) & (nodes != own)
+        owned = _sparse.owns(_sparse.Users(jnp.asarray(own), 0, n, n), nodes, True)
         return bits, owned, (bits if protocol == "half list" else bits & owned).sum()
 
     def select(self, reports: LapReport, *, protocol: Protocol = "half list") -> Array:

@@ -1,6 +1,7 @@
 """Neighbour lists as records and reports, and mechanisms that treat every bit of one alike."""
 
 import abc
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 from ldp_jax import _validate
 from ldp_jax.edges import _sparse
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
-from ldp_jax.mechanism import check_single
+from ldp_jax.mechanism import Finite, Interval, Mixture, check_single
 from ldp_jax.types import Array, PRNGKey
 
 Protocol = Literal["full", "half list", "half"]
@@ -41,6 +42,28 @@ class ListReport(NamedTuple):
 
     degree: Any
     neighbours: NeighbourList
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """The neighbour lists of a user among ``n`` nodes."""
+
+    n: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ListReports:
+    """The reports about a list.
+
+    Attributes:
+      n: nodes.
+      degree: the noisy degrees; a mixture is of atoms and what is between them; None where none is sent.
+      bit: what is sent of one bit.
+    """
+
+    n: int
+    degree: Finite | Interval | Mixture | None
+    bit: Finite | Interval
 
 
 def to_list(bits: Any) -> NeighbourList:
@@ -91,6 +114,14 @@ class ListMechanism(abc.ABC):
         """log p of the noisy degree; 0 where none is sent."""
 
     @abc.abstractmethod
+    def degrees(self, owned: int) -> Finite | Interval | Mixture | None:
+        """The noisy degrees that are possible; a mixture of atoms and what is between; None where none is sent."""
+
+    @abc.abstractmethod
+    def estimate(self, y: Any) -> Array:
+        """The server's estimate of the degree from one user's report: post-processing."""
+
+    @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """Per bit of one user's list."""
 
@@ -102,6 +133,14 @@ class ListMechanism(abc.ABC):
         if self._nodes is None:
             raise ValueError("n must be given for one user's view: how many nodes the graph has")
         return self._nodes
+
+    def domain(self) -> Lists:
+        """Lists of nodes below n; other ids, repeats and her own are dropped."""
+        return Lists(self._size())
+
+    def codomain(self) -> ListReports:
+        """A noisy degree, or none, and a list."""
+        return ListReports(self._size(), self.degrees(self._size() - 1), Finite((0.0, 1.0)))
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0) -> ListReport:
         """The report of one user: O(n) time and memory, as a device would; ``vmap`` over users.

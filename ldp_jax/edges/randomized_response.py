@@ -8,7 +8,7 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax.edges.neighbour_lists import PROTOCOLS, ListMechanism, Protocol, per_bit, per_edge
+from ldp_jax.edges.neighbour_lists import PROTOCOLS, ListMechanism, ListReport, Protocol, per_bit, per_edge
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import check_epsilon, largest
 from ldp_jax.types import Array, PRNGKey, Scalar
@@ -65,6 +65,14 @@ class RandomizedResponse(ListMechanism):
     def degree_log_density(self, noisy: Any, degree: Any, owned: Any) -> Array:
         """0: no degree is sent."""
         return jnp.float32(0.0)
+
+    def degrees(self, owned: int) -> None:
+        """None: no degree is sent."""
+
+    def estimate(self, y: Any) -> Array:
+        r"""The unbiased degree :math:`(\tilde d - (n - 1)(1 - p)) / (2p - 1)`, :math:`\tilde d` bits reported."""
+        keep, flip = self.bit_rates(None, None)
+        return (ListReport(*y).neighbours.count - (self._size() - 1) * flip) / (keep - flip)
 
     def guarantee(self) -> Guarantee:
         """epsilon per bit; the largest one where users have their own."""

@@ -15,12 +15,12 @@ from ldp_jax.features import Sampled
 from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, check_budget, privacy_loss
 from ldp_jax.mechanism import privatize as _privatize
 from ldp_jax.types import Array, PRNGKey
-from ldp_jax.verification import statistics
+from ldp_jax.verification import _lists, statistics
+from ldp_jax.verification._line import line
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096
 """Beyond, a vector is tested one random coordinate a user instead of whole."""
-_FINE = 2048  # pieces of a distribution function between two breaks
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
 _EVENTS = 512  # thresholds tried on one score
 _TRAINING = 100_000  # reports of each record that a distinguisher is trained on
@@ -54,6 +54,9 @@ def matches_density(
     True
     """
     _validate.integer_in(100, trials=trials)
+    if isinstance(mechanism, _lists.KINDS):
+        record = _lists.neighbours(mechanism)[1] if x is None else _lists.as_list(x)
+        return _lists.fit(mechanism, key, record, trials, significance)
     x = typical_record(mechanism) if x is None else np.asarray(x, np.float32)
     draw_key, pick_key = jax.random.split(key)
     y = draws(mechanism, draw_key, x, trials)
@@ -121,7 +124,12 @@ def typical_record(mechanism: Any) -> Any:
 
 
 def extreme_records(mechanism: Any) -> tuple[Any, Any]:
-    """Two records at opposite ends of the domain, where the loss of the laws of this library is largest."""
+    """Two records at opposite ends of the domain, where the loss of the laws of this library is largest.
+
+    For neighbour lists, two that differ in one bit.
+    """
+    if isinstance(mechanism, _lists.KINDS):
+        return _lists.neighbours(mechanism)
     domain = mechanism.domain()
     if isinstance(domain, Finite):
         return np.float32(domain.values[0]), np.float32(domain.values[-1])
@@ -131,6 +139,8 @@ def extreme_records(mechanism: Any) -> tuple[Any, Any]:
 
 def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
+    if isinstance(mechanism, _lists.KINDS):
+        return _lists.draws(key, mechanism, x, 0, n)
     return _privatize(key, mechanism, jnp.broadcast_to(jnp.asarray(x), (n, *np.shape(x))))
 
 
@@ -140,31 +150,6 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
 @jax.jit
 def _logs(mechanism: Any, y: Any, x: Any) -> Array:
     return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
-
-
-def _edges(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """Where the density may jump or bend, ends included; an infinite end goes to where nothing is left."""
-    breaks = np.array([float(x)])
-    if codomain.breaks is not None:
-        breaks = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
-    lower, upper = float(codomain.lower), float(codomain.upper)
-    if math.isinf(lower) or math.isinf(upper):
-        middle, width = breaks.mean(), 1.0
-        while log_density(np.array([middle + width]))[0] > log_density(np.array([middle]))[0] - 50.0:
-            width *= 2.0
-        lower, upper = max(lower, middle - width), min(upper, middle + width)
-    return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]])
-
-
-def _line(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray]) -> tuple[Any, float, np.ndarray]:
-    """A distribution function (not normalised), what float32 may misplace of it, and the breaks."""
-    edges = _edges(codomain, x, log_density)
-    cuts = np.concatenate([np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)])
-    cuts = np.append(cuts, edges[-1])
-    density = np.exp(log_density((cuts[1:] + cuts[:-1]) / 2))
-    total = np.concatenate([[0.0], np.cumsum(density * np.diff(cuts))])
-    misplaced = float(density.max() * np.spacing(np.float32(np.abs(edges[1:-1]).max())))
-    return partial(np.interp, xp=cuts, fp=total), misplaced, edges
 
 
 def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | None, float]:
@@ -178,7 +163,7 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
     with jax.enable_x64(True):
         x = np.float64(x)
         log_density = lambda y: np.asarray(_logs(mechanism, np.asarray(y, np.float64), x))
-        cdf, misplaced, edges = _line(mechanism.codomain(), x, log_density)
+        cdf, misplaced, edges = line(mechanism.codomain(), x, log_density)
     total = cdf(edges[-1])
     if abs(total - 1) > _TOTAL:
         return None, misplaced
@@ -206,7 +191,7 @@ def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarr
                 cuts = np.asarray(part.values, np.float64)
                 mass, side = np.exp(log_density(cuts)), "left"
             else:
-                cdf, misplaced, edges = _line(part, x, log_density)
+                cdf, misplaced, edges = line(part, x, log_density)
                 total = cdf(edges[-1])
                 if total and misplaced / total < 1e-4:
                     grid = cdf.keywords["xp"]
@@ -344,8 +329,8 @@ def epsilon_lower_bound(
       key: a typed threefry key.
       trials: draws of each record.
       confidence: of the bound; for many cells divide 1 - confidence among them.
-      x: one record, by default the lower end of the domain in every coordinate.
-      x_other: the other, by default the upper end.
+      x: one record, by default the lower end of the domain in every coordinate; a list of user 0's.
+      x_other: the other, by default the upper end; a list that differs in one bit.
       delta: of the (epsilon, delta) guarantee that is asked about.
       resolution: scores are rounded to this share of their size. The last bits of a float32 report are those of the
         record, and the game finds them: at 0, draws of :class:`Laplace` at epsilon 1 are seen to lose more than
@@ -366,8 +351,9 @@ def epsilon_lower_bound(
     _validate.in_range(0.0, 1.0, resolution=resolution)
     check_budget(mechanism)
     first, second = extreme_records(mechanism)
-    first = first if x is None else np.asarray(x, np.float32)
-    second = second if x_other is None else np.asarray(x_other, np.float32)
+    as_record = _lists.as_list if isinstance(mechanism, _lists.KINDS) else partial(np.asarray, dtype=np.float32)
+    first = first if x is None else as_record(x)
+    second = second if x_other is None else as_record(x_other)
     keys = jax.random.split(key)
     reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
     half, alpha = trials // 2, (1 - confidence) / 2
@@ -433,6 +419,8 @@ def _scores(
     if hasattr(mechanism, "log_density"):
         mine, others = (np.nan_to_num(np.asarray(_losses(mechanism, y, x, x_other), np.float64)) for y in reports)
         scores["declared loss"] = (mine, others)
+    if isinstance(mechanism, _lists.KINDS):
+        return scores | _lists.scores(reports, x, x_other)
     vector = any(np.ndim(leaf) > 1 for leaf in jax.tree.leaves(reports[0]))
     if vector:
         scores["logit"] = _logit(mechanism, reports, half)

@@ -18,6 +18,7 @@ import numpy as np
 from ldp_jax import _tables, _validate
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
 from ldp_jax.mechanism import Finite, HasInverse, Interval, Mixture, Product, privacy_loss
+from ldp_jax.verification import _lists
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -32,7 +33,8 @@ class Supremum(NamedTuple):
       epsilon: the loss; ``inf`` where one record makes possible what another makes impossible.
       x: the record in the numerator.
       x_other: the record in the denominator.
-      y: the report: a number, a pair (branch, value), or a tuple of these.
+      y: the report: a number, a pair (branch, value), or a tuple of these; of a neighbour list the noisy degree
+        and what is sent of the bits.
       searched: the largest loss of the random search alone; the whole where everything was enumerated.
     """
 
@@ -53,11 +55,13 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     it, so the supremum is k times the inner one, whose witness is given; :class:`RandomizedFeatures` adds its
     features. For :class:`DuchiVector` the mass of a report is linear in each coordinate of the record, so that
     corners of the cube decide, and only how many of a corner's signs agree with the report matters. Other vectors
-    of few finite values are enumerated over the corners and the centres of their domain.
+    of few finite values are enumerated over the corners and the centres of their domain. Mechanisms of
+    :mod:`ldp_jax.edges` (n from 2 to 64) are asked about lists that differ in one bit: every degree, with the bit
+    reported and not, at every critical noisy degree.
 
     Args:
-      mechanism: one with a density, on one number or category, or one of the vector mechanisms above; parameters
-        are one number each.
+      mechanism: one with a density, on one number or category, or one of the vector or list mechanisms above;
+        parameters are one number each.
 
     Raises:
       ValueError: for another mechanism, or whose epsilon is a stack or traced.
@@ -68,6 +72,8 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     >>> round(privacy_loss_supremum(HDS(2.0, dim=100, k=7)).epsilon, 12)
     2.0
     """
+    if isinstance(mechanism, _lists.KINDS):
+        return Supremum(*_lists.supremum(mechanism))
     if _has_law_of(mechanism, Sampled):
         inner = privacy_loss_supremum(mechanism.inner)
         return inner._replace(epsilon=mechanism.k * inner.epsilon, searched=mechanism.k * inner.searched)

@@ -1,0 +1,42 @@
+"""The distribution function of a number, from its density."""
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.mechanism import Interval
+
+_FINE = 2048  # pieces between two breaks
+
+
+def edges_of(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """Where the density may jump or bend, ends included; an infinite end goes to where nothing is left."""
+    breaks = np.array([float(x)])
+    if codomain.breaks is not None:
+        breaks = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
+    lower, upper = float(codomain.lower), float(codomain.upper)
+    if math.isinf(lower) or math.isinf(upper):
+        middle, width = breaks.mean(), 1.0
+        while log_density(np.array([middle + width]))[0] > log_density(np.array([middle]))[0] - 50.0:
+            width *= 2.0
+        lower, upper = max(lower, middle - width), min(upper, middle + width)
+    return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]])
+
+
+def line(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray]) -> tuple[Any, float, np.ndarray]:
+    """A distribution function (not normalised), what float32 may misplace of it, and the breaks."""
+    edges = edges_of(codomain, x, log_density)
+    cuts = np.concatenate([np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)])
+    cuts = np.append(cuts, edges[-1])
+    width = np.diff(cuts)
+    # Two Gauss-Legendre points a piece, none at a break, where the density may be of either side.
+    at = (cuts[1:] + cuts[:-1]) / 2 + np.array([[-0.5], [0.5]]) * width / math.sqrt(3)
+    density = np.exp(log_density(at.ravel())).reshape(2, -1)
+    total = np.concatenate([[0.0], np.cumsum(density.mean(0) * width)])
+    misplaced = float(density.max() * np.spacing(np.float32(np.abs(edges[1:-1]).max())))
+    return partial(np.interp, xp=cuts, fp=total), misplaced, edges
