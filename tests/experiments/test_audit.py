@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from experiments import audit, variance
-from ldp_jax import features, verification
+from ldp_jax import edges, features, verification
 from tests import broken
 from tests.contract.test_mechanisms import NOT_MECHANISMS
+from tests.edges.test_contract import NOT_MECHANISMS as NOT_LIST_MECHANISMS
 
 CONFIG = audit.Config(quick=True)
 CONFIDENCE = 1 - 1e-6
@@ -22,7 +23,7 @@ def only(monkeypatch, **subjects):
 
 def test_every_exported_mechanism_is_audited():
     named = {subject.public for subject in audit.SUBJECTS.values() if subject.sound}
-    assert named == set(features.__all__) - NOT_MECHANISMS
+    assert named == (set(features.__all__) - NOT_MECHANISMS) | (set(edges.__all__) - NOT_LIST_MECHANISMS)
 
 
 def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
@@ -78,6 +79,22 @@ def test_a_defect_that_is_not_seen_fails_it(tmp_path, monkeypatch, capsys):
 def test_a_mechanism_that_refuses_a_budget_is_said_to():
     measured = audit.examine(audit.SUBJECTS["LP-optimal"], 16.0, jax.random.key(0), CONFIG, CONFIDENCE)
     assert measured == {}
+
+
+def test_lists_are_audited_and_the_printed_split_is_seen():
+    """Per bit of a list; the printed split of eps 1 at three nodes spends 2.9."""
+    measured = audit.examine(audit.SUBJECTS["DPRR, whole noise"], 1.0, jax.random.key(3), CONFIG, CONFIDENCE)
+    assert measured["supremum"] == pytest.approx(measured["claimed"]) == pytest.approx(1.0)
+    assert measured["fit"] <= 1
+    assert 0.8 < measured["lower_bound"] < 1
+    assert math.isnan(measured["variance"])
+    label = "DPRR's printed split, 3 nodes"
+    found = audit.examine(audit.SUBJECTS[label], 1.0, jax.random.key(4), CONFIG, CONFIDENCE)
+    assert found["supremum"] == pytest.approx(2.9)
+    rows = [audit._row(label, 1.0, metric, value, found, {"seed": 0}) for metric, value in found.items()]
+    assert {row["unit"] for row in rows} == {"neighbour-list"}
+    assert audit.verdicts(audit.table(pd.DataFrame(rows))) == []
+    assert audit._lines(audit.table(pd.DataFrame(rows)))[0][3].startswith("**2.9** (**> 2.")
 
 
 def test_figures_are_those_of_the_library():
