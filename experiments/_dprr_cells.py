@@ -13,10 +13,12 @@ from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST, Guarantee
 
 Mechanism = Literal[
-    "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "non-private-part",
-    "non-private", "sizes",
+    "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
+    "non-private-part", "non-private", "sizes",
 ]  # fmt: skip
-MECHANISMS: tuple[Mechanism, ...] = ("dprr", "local-lap", "degrees", "non-private-part", "non-private", "sizes")
+MECHANISMS: tuple[Mechanism, ...] = (
+    "dprr", "local-lap", "degrees", "dprr-lengths", "non-private-part", "non-private", "sizes",
+)  # fmt: skip
 WITHOUT_EPSILON = ("non-private-part", "non-private", "sizes")
 LABELS = {
     "dprr": "DPRR",
@@ -25,14 +27,15 @@ LABELS = {
     "local-lap": "LocalLap",
     "rr": "RR",
     "degrees": "released degrees alone",
+    "dprr-lengths": "lengths of DPRR's lists",
     "non-private-part": "NonPriv-Part",
     "non-private": "NonPriv-Full",
     "sizes": "public sizes alone",
 }
 COLOURS = {
     "dprr": "#00798c", "dprr-one-to-nine": "#8d6a9f", "dprr-as-published": "#c98bb9", "local-lap": "#edae49",
-    "rr": "#7a7a7a", "degrees": "#d1495b", "non-private-part": "#66a182", "non-private": "#000000",
-    "sizes": "#b8b8b8",
+    "rr": "#7a7a7a", "degrees": "#d1495b", "dprr-lengths": "#f0a3ac", "non-private-part": "#66a182",
+    "non-private": "#000000", "sizes": "#b8b8b8",
 }  # fmt: skip
 QUANTILES = np.linspace(0, 1, 17)
 
@@ -82,7 +85,7 @@ def name_of(resolved: Settings) -> str:
 
 def made_by(cell: Cell, n_max: int) -> Any:
     """The mechanism of a cell, or None."""
-    if cell.mechanism == "dprr":
+    if cell.mechanism in ("dprr", "dprr-lengths"):
         return edges.DPRR.from_epsilon(cell.epsilon, n_max)
     if cell.mechanism == "dprr-one-to-nine":
         return edges.DPRR(0.1 * cell.epsilon, 0.9 * cell.epsilon)
@@ -116,7 +119,8 @@ def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
 def _keys(resolved: Settings, cell: Cell, seed: int) -> tuple[Any, Any, Any, Any]:
     """For the split (shared by all cells of a seed), the public users, the noise and the training."""
     split, public, noise, fit = jax.random.split(jax.random.key(seed), 4)
-    name = int(config_hash([resolved.dataset, cell.mechanism, cell.epsilon, cell.alpha]), 16) % 2**31
+    drawn = "dprr" if cell.mechanism == "dprr-lengths" else cell.mechanism  # the same reports
+    name = int(config_hash([resolved.dataset, drawn, cell.epsilon, cell.alpha]), 16) % 2**31
     return split, public, jax.random.fold_in(noise, name), jax.random.fold_in(fit, name)
 
 
@@ -128,7 +132,7 @@ def run(resolved: Settings, cell: Cell, seed: int, folder: Path | None, bar: Any
     n_max = int(whole.nodes_per_graph.max())
     n = len(whole.node_graph)
     public = np.asarray(jax.random.uniform(public_key, (n,))) < cell.alpha
-    if cell.mechanism in ("degrees", "sizes"):
+    if cell.mechanism in ("degrees", "dprr-lengths", "sizes"):
         return _from_rows(resolved, cell, _rows(whole, cell, public, noise_key), whole.labels, parts, fit_key)
     noisy = _noisy(whole, cell, public, n_max, noise_key)
     sets = [noisy.subset(part) for part in parts]
@@ -174,13 +178,11 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
 
 
 def _rows(whole: packing.GraphSet, cell: Cell, public: np.ndarray, key: Any) -> np.ndarray:
-    """One row a graph: log size, and quantiles of the released degrees; float32 [graphs, features]."""
+    """One row a graph: log size, and quantiles of degrees or list lengths; float32 [graphs, features]."""
     sizes = whole.nodes_per_graph
     columns = [np.log(sizes)[:, None]]
-    if cell.mechanism == "degrees":
-        true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
-        noise = np.asarray(jax.random.laplace(key, true.shape)) / cell.epsilon
-        degree = np.where(public, true, np.clip(true + noise, 0, sizes[whole.node_graph] - 1))
+    if cell.mechanism != "sizes":
+        degree = _degrees(whole, cell, public, key)
         order = np.lexsort((degree, whole.node_graph))  # sorted degrees, graph by graph
         start = np.cumsum(sizes) - sizes
         at = start[:, None] + np.round(QUANTILES * (sizes[:, None] - 1)).astype(int)
@@ -188,6 +190,17 @@ def _rows(whole: packing.GraphSet, cell: Cell, public: np.ndarray, key: Any) -> 
         columns += [np.log1p(degree[order][at]), np.log1p(mean)[:, None]]
     rows = np.concatenate(columns, 1)
     return ((rows - rows.mean(0)) / np.maximum(rows.std(0), 1e-6)).astype(np.float32)
+
+
+def _degrees(whole: packing.GraphSet, cell: Cell, public: np.ndarray, key: Any) -> np.ndarray:
+    """A number a user: her degree with the whole budget's noise, or how many neighbours DPRR reported."""
+    sizes = whole.nodes_per_graph
+    if cell.mechanism == "dprr-lengths":
+        noisy = _noisy(whole, cell, public, int(sizes.max()), key)
+        return np.bincount(noisy.receivers, minlength=len(noisy.node_graph))
+    true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
+    noise = np.asarray(jax.random.laplace(key, true.shape)) / cell.epsilon
+    return np.where(public, true, np.clip(true + noise, 0, sizes[whole.node_graph] - 1))
 
 
 def _from_rows(
@@ -205,6 +218,15 @@ def _from_rows(
 
 def _task(alpha: float) -> str:
     return "graph" if alpha == 0 else f"graph, {alpha:.0%} public"
+
+
+def alpha_of(task: str) -> float:
+    """The share of public users that a task's name says.
+
+    >>> alpha_of(_task(0.2)), alpha_of(_task(0.0))
+    (0.2, 0.0)
+    """
+    return float(task.split()[1].rstrip("%")) / 100 if " " in task else 0.0
 
 
 def rows_of(resolved: Settings, cell: Cell, seed: int, n_max: int) -> dict[str, Any]:

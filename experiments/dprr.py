@@ -4,17 +4,12 @@ import dataclasses
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-import pandas as pd
-from rich import box
-from rich.table import Table
+import jax
 
-from experiments import _dprr_degrees, _dprr_scaling
+from experiments import _dprr_degrees, _dprr_report, _dprr_scaling
 from experiments._dprr_cells import (
-    COLOURS,
-    LABELS,
     MECHANISMS,
     WITHOUT_EPSILON,
     Cell,
@@ -26,9 +21,7 @@ from experiments._dprr_cells import (
     rows_of,
     run,
 )
-from experiments._report import legend_below, markdown, panels
 from experiments._runner import DEFAULT_OUT, Results, config_hash, console, progress, row_key, write_atomically
-from ldp_jax import metrics
 
 NAME = "dprr"
 
@@ -39,7 +32,8 @@ class Config:
 
     Rows the paper lacks: classification from the privately released degrees alone (the whole budget spent on them),
     and from the public number of nodes alone. A killed run started again computes what is missing; trainings
-    continue from their last epoch. Writes dprr.csv, dprr.md and dprr.png.
+    continue from their last epoch. Writes dprr.csv, dprr.md and, where the rows suffice, dprr_figure4.png (share of
+    public users), dprr_figure5.png (epsilon) and dprr_figure6.png (splits of DPRR's budget).
     """
 
     datasets: tuple[str, ...] = ("reddit_binary",)
@@ -144,79 +138,12 @@ def _accuracy(config: Config) -> None:
                 {"guarantees": {f"{cell.mechanism}, epsilon {cell.epsilon:g}": str(ledger(cell, n_max).total())}},
             )
             shutil.rmtree(folder, ignore_errors=True)  # its rows are there: nothing is left to resume
+            jax.clear_caches()  # other noisy graphs have other shapes: programs would only fill the memory
             bar.advance(line)
     frame = results.read()
-    write_atomically(config.out / f"{NAME}.md", as_markdown(frame) + "\n")
-    _print(frame)
-    figure = plot(frame)
-    figure.savefig(config.out / f"{NAME}.png")
-    console.print(f"rows: {results.csv}\nfigure: {config.out / f'{NAME}.png'}", soft_wrap=True)
-
-
-HEADER = ["data set", "setting", "mechanism", "epsilon", "accuracy (%)", "AUC (%)", "splits"]
-
-
-def _lines(frame: pd.DataFrame) -> list[list[str]]:
-    lines = []
-    order = {name: place for place, name in enumerate(LABELS)}
-    ranked = frame.assign(rank=frame.mechanism.map(order)).sort_values(["dataset", "task", "rank", "epsilon"])
-    for (dataset, task, mechanism, epsilon, _), part in ranked.groupby(
-        ["dataset", "task", "mechanism", "epsilon", "config"], sort=False
-    ):
-        cells = []
-        for metric in ("accuracy", "auc"):
-            values = 100 * part[part.metric == metric].value
-            interval = metrics.mean_interval(values)
-            cells.append(
-                f"{interval.mean:.1f} ± {interval.half_width:.1f}" if len(values) > 1 else f"{interval.mean:.1f}"
-            )
-        shown = "" if mechanism in WITHOUT_EPSILON else f"{epsilon:g}"
-        lines.append([str(dataset), str(task), LABELS[str(mechanism)], shown, *cells, str(part.seed.nunique())])
-    return lines
-
-
-def as_markdown(frame: pd.DataFrame) -> str:
-    """The table of results."""
-    return (
-        markdown(HEADER, _lines(frame))
-        + "\n\nMeans and 95 % intervals over random splits. epsilon is per bit of one neighbour list; per edge it "
-        "is twice that for DPRR and RR (both ends report it) and 1.1 times for LocalLap. *Released degrees alone*: "
-        "quantiles of the degrees, the whole budget on them, no edge. *Public sizes alone*: the number of nodes, "
-        "which every row knows."
-    )
-
-
-def _print(frame: pd.DataFrame) -> None:
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="graph classification: means and 95 % intervals")
-    for place, header in enumerate(HEADER):
-        view.add_column(header, justify="left" if place < 3 else "right")
-    for line in _lines(frame):
-        view.add_row(*line)
-    console.print(view)
-
-
-def plot(frame: pd.DataFrame) -> Any:
-    """Accuracy against epsilon, one panel a data set and setting; rows without a budget as lines."""
-    keys = sorted(set(zip(frame.dataset, frame.task, strict=True)))
-    figure, axes = panels(len(keys), width=4.4, height=3.3, columns=2)
-    for axis, (dataset, task) in zip(axes, keys, strict=True):
-        part = frame[(frame.dataset == dataset) & (frame.metric == "accuracy")]
-        here = part[(part.task == task) | part.mechanism.isin(["non-private", "sizes"])]
-        for name in LABELS:
-            mine = here[here.mechanism == name]
-            if mine.empty:
-                continue
-            if name in WITHOUT_EPSILON:
-                axis.axhline(100 * mine.value.mean(), color=COLOURS[name], ls="--", lw=1.2, label=LABELS[name])
-                continue
-            grouped = mine.groupby("epsilon").value
-            intervals = [metrics.mean_interval(100 * values) for _, values in grouped]
-            axis.errorbar(
-                list(grouped.groups),
-                [interval.mean for interval in intervals],
-                [np.nan_to_num(interval.half_width) for interval in intervals],
-                color=COLOURS[name], marker="o", ms=4, capsize=2, label=LABELS[name],
-            )  # fmt: skip
-        axis.set(xlabel="epsilon per bit of a list", ylabel="test accuracy (%)", title=f"{dataset}, {task}")
-    legend_below(figure, axes[0])
-    return figure
+    write_atomically(config.out / f"{NAME}.md", _dprr_report.as_markdown(frame) + "\n")
+    _dprr_report.show(frame, console)
+    console.print(f"rows: {results.csv}", soft_wrap=True)
+    for name, figure in _dprr_report.figures(frame).items():
+        figure.savefig(config.out / f"{name}.png")
+        console.print(f"figure: {config.out / name}.png", soft_wrap=True)
