@@ -56,7 +56,7 @@ def test_it_runs_and_does_not_run_again(config, monkeypatch):
 
 
 def test_lengths_are_those_of_the_reports_that_the_classifier_sees():
-    """The same key and the same DPRR: graph by graph, the quantiles of the lengths of the lists in the noisy set."""
+    """The same key and the same DPRR: quantiles of the lengths of the noisy set's lists."""
     whole = small_set()
     resolved = dprr.settings(dprr.Config(preset="smoke"), "stars_and_cycles")
     public = np.zeros(len(whole.node_graph), bool)
