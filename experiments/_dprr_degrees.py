@@ -1,8 +1,312 @@
-"""Figure 7 of DPRR: the degrees that users report against their true ones."""
+"""Figure 7 of DPRR: how many neighbours each user reports, against how many she has."""
 
-from typing import Any
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from experiments._dprr_cells import COLOURS, LABELS, Cell, Mechanism, ledger, load, made_by, name_of
+from experiments._report import markdown, panels
+from experiments._runner import Results, config_hash, console, progress, row_key, write_atomically
+from ldp_jax import edges, packing
+from ldp_jax.guarantee import NEIGHBOUR_LIST
+
+NAME = "dprr_degrees"
+FIGURE = "dprr_figure7"
+COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
+STARTS = np.array(
+    [0, 1, 2, 3, 4, 5, 7, *(start * 10**power for power in range(6) for start in (10, 15, 20, 30, 50, 70))]
+)
+"""The first degree of each bin; bins are about equally wide in the logarithm."""
+TRUE = Cell("non-private", 0.0, 0.0)
+"""Stands for the degrees themselves; its rows are of mechanism ``true degrees``."""
+_LOW, _HIGH = 4, 10
+_SHOWN, _FEW = 4000, 10
+_LAST = "Spearman correlation of d and d~"
+
+
+class Graphs(NamedTuple):
+    """Which graphs: what decides a row, beside its cell."""
+
+    dataset: str
+    graphs: int
+    rr_nodes: int
+
+
+class Degrees(NamedTuple):
+    """Users of a set of graphs; arrays [users].
+
+    Attributes:
+      true: degrees.
+      others: the other nodes of the user's graph.
+      label: the class of her graph.
+    """
+
+    true: np.ndarray
+    others: np.ndarray
+    label: np.ndarray
 
 
 def run(config: Any) -> None:
-    """Compute what is missing, then the table and the figure."""
-    raise NotImplementedError
+    """Compute what is missing, then the table and, where it shows something else, the figure."""
+    results = Results(config.out, NAME)
+    asked = [Graphs(dataset, config.graphs, config.rr_nodes) for dataset in config.datasets]
+    names = [name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)]
+    if not names:
+        raise SystemExit("degrees are compared of dprr, local-lap and rr (rr with --rr-nodes): give --mechanisms")
+    cells = [TRUE, *(Cell(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
+    done = results.done()
+    work = []
+    for chosen in asked:
+        n_max = int(_load(chosen).nodes_per_graph.max())
+        for cell in cells:
+            row = _row(chosen, cell, n_max)
+            if row_key({**row, "metric": _LAST if cell != TRUE else "mean degree"}) not in done:
+                work.append((chosen, cell, row))
+    console.print(f"{len(work)} sets of degrees to compute")
+    reported: dict[tuple[Graphs, Cell], np.ndarray] = {}
+    with progress() as bar:
+        line = bar.add_task("degrees", total=len(work))
+        for chosen, cell, row in work:
+            bar.update(line, description=f"{name_of(_any(chosen))} {row['mechanism']} eps {cell.epsilon:g}")
+            start = time.perf_counter()
+            users = degrees(_load(chosen))
+            if cell == TRUE:
+                found = {"mean degree": users.true.mean(), **_shares(users.true, users.label)}
+            else:
+                noisy = reported[chosen, cell] = noisy_degrees(_load(chosen), cell)
+                found = statistics(users, noisy, made_by(cell, int(users.others.max()) + 1))
+            row["seconds"] = round(time.perf_counter() - start, 2)
+            rows = [{**row, "metric": name, "value": round(float(value), 6)} for name, value in found.items()]
+            results.append(rows, [chosen._asdict()])
+            bar.advance(line)
+    text = as_markdown(results.read())
+    write_atomically(config.out / f"{NAME}.md", text + "\n")
+    console.print(text, soft_wrap=True, highlight=False)
+    nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
+    shown = [cell for cell in cells if cell != TRUE and cell.epsilon == nearest]
+    path = config.out / f"{FIGURE}.png"
+    content = config_hash([asked, shown])
+    if not path.exists() or results.describe().get("figures", {}).get(FIGURE) != content:
+        for chosen in asked:
+            for cell in shown:
+                if (chosen, cell) not in reported:  # the keys are fixed: these are the degrees of the rows
+                    reported[chosen, cell] = noisy_degrees(_load(chosen), cell)
+        plot(asked, shown, reported).savefig(path)
+        results.append([], notes={"figures": {FIGURE: content}})
+    console.print(f"rows: {results.csv}\nfigure: {path}", soft_wrap=True)
+
+
+def _any(chosen: Graphs) -> Any:
+    return chosen  # name_of asks for these three fields alone
+
+
+def _load(chosen: Graphs) -> packing.GraphSet:
+    return load(*chosen)
+
+
+def _row(chosen: Graphs, cell: Cell, n_max: int) -> dict[str, Any]:
+    return {
+        "dataset": name_of(_any(chosen)),
+        "task": "degrees",
+        "mechanism": "true degrees" if cell == TRUE else cell.mechanism,
+        "epsilon": cell.epsilon,
+        "k": 0,
+        "seed": 0,
+        "epsilon_proved": float("inf") if cell == TRUE else ledger(cell, n_max).spent(NEIGHBOUR_LIST).epsilon,
+        "unit": str(NEIGHBOUR_LIST),
+        "config": config_hash(chosen._asdict()),
+    }
+
+
+def degrees(whole: packing.GraphSet) -> Degrees:
+    """The true degree of every user."""
+    true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
+    return Degrees(true, whole.nodes_per_graph[whole.node_graph] - 1, whole.labels[whole.node_graph])
+
+
+def noisy_degrees(whole: packing.GraphSet, cell: Cell) -> np.ndarray:
+    """How many neighbours each user reports: row i of the noisy matrix, the edges into i; int [users]."""
+    name = int(config_hash([cell.mechanism, cell.epsilon]), 16) % 2**31
+    made = made_by(cell, int(whole.nodes_per_graph.max()))
+    key = jax.random.fold_in(jax.random.key(0), name)
+    noisy = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph)
+    return np.bincount(np.asarray(noisy.graph.receivers), minlength=len(whole.node_graph))
+
+
+def bins(values: np.ndarray) -> np.ndarray:
+    """The bin of each degree.
+
+    >>> [bin_name(x) for x in bins(np.array([0, 4, 6, 14, 15, 1200]))]
+    ['0', '4', '5-6', '10-14', '15-19', '1000-1499']
+    """
+    return np.searchsorted(STARTS, values, "right") - 1
+
+
+def bin_name(place: int) -> str:
+    """The degrees of a bin."""
+    first, last = STARTS[place], STARTS[place + 1] - 1
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]:
+    """What is kept of the noisy degrees: of each bin of the true degree, of each class, and of all users."""
+    found = {}
+    pairs = pd.DataFrame({"true": users.true, "noisy": noisy})
+    for place, part in pairs.groupby(bins(users.true)):
+        low, high = np.quantile(part.noisy, (0.05, 0.95))
+        values = {
+            "users": len(part), "true_mean": part.true.mean(), "noisy_mean": part.noisy.mean(),
+            "noisy_5_percent": low, "noisy_95_percent": high,
+        }  # fmt: skip
+        found |= {f"{name}, degree {bin_name(int(str(place)))}": value for name, value in values.items()}
+    found |= _shares(noisy, users.label)
+    gap = noisy - users.true
+    found |= {
+        "true mean degree": users.true.mean(),
+        "mean degree": noisy.mean(),
+        "bias": gap.mean(),
+        "mean absolute error": np.abs(gap).mean(),
+        "share that report nobody": (noisy == 0).mean(),
+    }
+    if isinstance(made, edges.DPRR):
+        found["expected bias of d*"] = np.asarray(made.degree_bias(users.true, users.others), np.float64).mean()
+    found[_LAST] = stats.spearmanr(users.true, noisy).statistic
+    return found
+
+
+def _shares(values: np.ndarray, label: np.ndarray) -> dict[str, float]:
+    """The share of the users of each class in each bin."""
+    counts = _counts(values, label)
+    return {
+        f"share, class {c}, degree {bin_name(place)}": counts[c, place] / counts[c].sum()
+        for c, place in np.argwhere(counts)
+    }
+
+
+def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
+    shape = int(label.max()) + 1, len(STARTS)
+    return np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1]).reshape(shape)
+
+
+HEADER = [
+    "data set", "mechanism", "epsilon", "true mean degree", "noisy mean degree", "bias", "expected bias of d*",
+    "mean absolute error", "Spearman",
+]  # fmt: skip
+
+
+def as_markdown(frame: pd.DataFrame) -> str:
+    """The table, and what it and the bins show."""
+    lines, notes = [], []
+    order = {name: place for place, name in enumerate(COMPARED)}
+    private = frame[frame.mechanism.isin(COMPARED)]
+    ranked = private.assign(rank=private.mechanism.map(order)).sort_values(["dataset", "epsilon", "rank"])
+    for (dataset, epsilon, name), part in ranked.groupby(["dataset", "epsilon", "mechanism"], sort=False):
+        value = part.set_index("metric").value
+        clipped = value.get("expected bias of d*")
+        lines.append(
+            [
+                str(dataset), LABELS[str(name)], f"{epsilon:g}", f"{value['true mean degree']:.2f}",
+                f"{value['mean degree']:.2f}", f"{value['bias']:+.2f}",
+                "" if clipped is None else f"{clipped:+.2f}", f"{value['mean absolute error']:.2f}",
+                f"{value[_LAST]:.3f}",
+            ]
+        )  # fmt: skip
+        notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
+    return (
+        markdown(HEADER, lines)
+        + "\n\nThe noisy degree d~ of a user is the number of neighbours she reports; all are of one draw of the "
+        "noise, over all users. The paper calls DPRR's degrees almost unbiased. d* is the degree that its users "
+        "compute their sampling rate from: Laplace noise on d, clipped to [0, n - 1], which biases it by the "
+        "expectation given, averaged over users. The rate is concave in d*, so noise on d* also lowers d~: a small "
+        "bias can be the sum of two that cancel.\n\n" + "\n".join(notes)
+    )
+
+
+def _seen(value: pd.Series) -> str:
+    """One sentence on the users with few neighbours and those with many, from the rows of one mechanism."""
+    binned = pd.DataFrame(
+        {
+            name: {place: value.get(f"{name}, degree {bin_name(place)}", 0.0) for place in range(len(STARTS) - 1)}
+            for name in ("users", "true_mean", "noisy_mean")
+        }
+    )
+    said = []
+    for words, kept in ((f"at most {_LOW}", STARTS[:-1] <= _LOW), (f"at least {_HIGH}", STARTS[:-1] >= _HIGH)):
+        part = binned[kept]
+        count = part.users.sum()
+        if count:
+            true, noisy = ((part[name] * part.users).sum() / count for name in ("true_mean", "noisy_mean"))
+            share = count / binned.users.sum()
+            said.append(
+                f"the {share:.0%} of users of degree {words} have {true:.1f} neighbours and report {noisy:.1f}"
+            )
+    total = f"the mean degree is {value['mean degree'] / value['true mean degree']:.2f} times the true one"
+    return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
+
+
+def plot(asked: list[Graphs], shown: list[Cell], reported: dict[tuple[Graphs, Cell], np.ndarray]) -> Any:
+    """One row a data set: noisy against true degrees of each mechanism, then degrees of each class."""
+    across = len(shown) + 1
+    figure, axes = panels(len(asked) * across, width=3.4, height=3.0, columns=across)
+    legend: dict[str, Any] = {}
+    for row, chosen in enumerate(asked):
+        mine = axes[row * across : (row + 1) * across]
+        users = degrees(_load(chosen))
+        top = 1.3 * max(users.true.max(), *(reported[chosen, cell].max() for cell in shown))
+        for axis, cell in zip(mine, shown, strict=False):
+            _scatter(axis, users.true, reported[chosen, cell], COLOURS[cell.mechanism])
+            _from_zero(axis.xaxis, axis.set_xscale)
+            _from_zero(axis.yaxis, axis.set_yscale)
+            title = f"{chosen.dataset}: {LABELS[cell.mechanism]}, epsilon {cell.epsilon:g}"
+            axis.set(xlim=(-0.5, top), ylim=(-0.5, top), xlabel="true degree d", title=title)
+        mine[0].set_ylabel("noisy degree d~")
+        dprr = next((reported[chosen, cell] for cell in shown if cell.mechanism == "dprr"), None)
+        _classes(mine[-1], users, dprr)
+        mine[-1].set_title(f"{chosen.dataset}: classes")
+        for axis in (mine[0], mine[-1]):
+            handles, labels = axis.get_legend_handles_labels()
+            legend |= dict(zip(labels, handles, strict=True))
+    figure.legend(legend.values(), legend.keys(), loc="lower center", ncols=6, fontsize=8)
+    figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
+    return figure
+
+
+def _from_zero(axis: Any, set_scale: Any) -> None:
+    """Linear up to 1 and logarithmic beyond: most degrees are small, and some are 0."""
+    set_scale("symlog", linthresh=1)
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _scatter(axis: Any, true: np.ndarray, noisy: np.ndarray, colour: str) -> None:
+    rng = np.random.default_rng(0)
+    some = rng.permutation(len(true))[:_SHOWN]
+    shift = rng.uniform(-0.3, 0.3, (2, len(some)))  # most users have few neighbours: else one dot hides hundreds
+    axis.scatter(
+        true[some] + shift[0], noisy[some] + shift[1], s=2, alpha=0.25, color=colour, lw=0, rasterized=True
+    )
+    ends = [0, max(true.max(), noisy.max())]
+    axis.plot(ends, ends, color="black", ls="--", lw=0.9, label="d~ = d")
+    grouped = pd.DataFrame({"true": true, "noisy": noisy}).groupby(bins(true))
+    mean = grouped.mean()[grouped.size() >= _FEW]
+    axis.plot(mean.true, mean.noisy, color="black", lw=1.2, marker="o", ms=2.5, label="mean of d~ in a bin of d")
+
+
+def _classes(axis: Any, users: Degrees, dprr: np.ndarray | None) -> None:
+    true = _counts(users.true, users.label)
+    noisy = None if dprr is None else _counts(dprr, users.label)
+    used = true.sum(0) if noisy is None else true.sum(0) + noisy.sum(0)
+    last = int(np.flatnonzero(used).max()) + 1
+    for c in range(len(true)):
+        for counts, style, words in ((true, "-", "true"), (noisy, "--", "DPRR")):
+            if counts is not None:
+                share = 100 * counts[c, :last] / counts[c].sum()
+                share[share == 0] = np.nan
+                axis.stairs(
+                    share, STARTS[: last + 1], baseline=None, color=f"C{c}", ls=style, label=f"class {c}, {words}"
+                )
+    _from_zero(axis.xaxis, axis.set_xscale)
+    axis.set(yscale="log", xlim=(0, None), xlabel="degree", ylabel="users of the class in a bin (%)")

@@ -1,10 +1,310 @@
 """Figures 8 and 9 of DPRR: time and memory against the size of the graphs."""
 
-from typing import Any
+import gc
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from experiments._dprr_cells import Settings
+import jax
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from experiments._dprr_cells import COLOURS, LABELS, Cell, Mechanism, Settings, ledger, load, made_by, name_of
+from experiments._report import legend_below, markdown, panels
+from experiments._runner import Results, config_hash, console, progress, row_key, write_atomically
+from ldp_jax import edges, graph_training, models, packing
+from ldp_jax.datasets import splits
+from ldp_jax.guarantee import NEIGHBOUR_LIST
+from ldp_jax.packing import GraphSet
+
+NAME = "dprr_scaling"
+COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
+EPSILON = 1.0
+GRAPHS, RR_NODES = 200, 1000
+"""Of a set of graphs, where the configuration does not say."""
+GAMMAS = (0.25, 0.5, 0.75, 1.0)
+NODES = (1000, 2000, 3000, 4000)
+NEW_EDGES = (3, 5)
+"""m of the Barabasi-Albert graphs."""
+TRAIN, TEST = 4, 2
+"""Barabasi-Albert graphs of each size; randomised response reports 4.3 million edges of one with 4000 nodes."""
+REPEATS, EPOCHS = 3, 9
+"""Timed runs of the reports, and of an epoch and of classification, which take milliseconds."""
+BYTES = 16
+"""Of a directed edge, as ``privatize_graph`` counts against its limit of memory."""
+_LEAST = 1e-9
+TIMED = {"report": "reports", "epoch": "training epoch", "classify": "classification"}
+
+
+class Size(NamedTuple):
+    """Graphs of one size.
+
+    Attributes:
+      family: which graphs.
+      name: their size in words.
+      n_max: the most nodes that any of them has.
+      make: gives training and test graphs.
+    """
+
+    family: str
+    name: str
+    n_max: int
+    make: Callable[[], tuple[GraphSet, GraphSet]]
 
 
 def run(config: Any, resolved: Settings) -> None:
-    """Compute what is missing, then the table and the figures."""
-    raise NotImplementedError
+    """Measure what is missing, then the tables and the figures."""
+    results = Results(config.out, NAME)
+    mechanisms = [name for name in COMPARED if name in config.mechanisms]
+    if not mechanisms:
+        raise SystemExit("time and memory are compared of dprr, local-lap and rr: give --mechanisms")
+    of_sets, generated = _of_sets(resolved), _barabasi_albert()
+    done = results.done()
+    rows = {(size, name): _row(size, name, resolved) for size in (*of_sets, *generated) for name in mechanisms}
+    work = [pair for pair, row in rows.items() if row_key({**row, "metric": "nodes"}) not in done]
+    console.print(f"{len(work)} measurements to do")
+    with progress() as bar:
+        line = bar.add_task("scaling", total=len(work))
+        for size, mine in groupby(work, key=lambda pair: pair[0]):
+            train, test = size.make()
+            for _, mechanism in mine:
+                bar.update(line, description=f"{size.family}, {size.name}: {LABELS[mechanism]}")
+                start = time.perf_counter()
+                found = measure(train, test, made_by(Cell(mechanism, EPSILON, 0.0), size.n_max), resolved)
+                row = {**rows[size, mechanism], "seconds": round(time.perf_counter() - start, 2)}
+                results.append(
+                    [{**row, "metric": name, "value": float(f"{value:.6g}")} for name, value in found.items()],
+                    [_decides(size, resolved)],
+                )
+                bar.advance(line)
+    frame = results.read()
+    text = as_markdown(frame)
+    write_atomically(config.out / f"{NAME}.md", text + "\n")
+    console.print(text, soft_wrap=True, highlight=False)
+    for number, sizes in ((8, of_sets), (9, generated)):
+        path = config.out / f"dprr_figure{number}.png"
+        plot(frame[frame.dataset.isin([size.family for size in sizes])]).savefig(path)
+        console.print(f"figure: {path}", soft_wrap=True)
+
+
+def _decides(size: Size, resolved: Settings) -> dict[str, Any]:
+    """What decides a row, beside its mechanism."""
+    model = {name: getattr(resolved, name) for name in ("layers", "hidden", "dropout", "batch_size", "shares")}
+    counts = {"train": TRAIN, "test": TEST, "repeats": [REPEATS, EPOCHS]}
+    return {"graphs": size.family, "size": size.name, **counts, **model}
+
+
+def _row(size: Size, mechanism: Mechanism, resolved: Settings) -> dict[str, Any]:
+    return {
+        "dataset": size.family,
+        "task": size.name,
+        "mechanism": mechanism,
+        "epsilon": EPSILON,
+        "k": 0,
+        "seed": 0,
+        "epsilon_proved": ledger(Cell(mechanism, EPSILON, 0.0), size.n_max).spent(NEIGHBOUR_LIST).epsilon,
+        "unit": str(NEIGHBOUR_LIST),
+        "config": config_hash(_decides(size, resolved)),
+    }
+
+
+def _of_sets(resolved: Settings) -> list[Size]:
+    """Figure 8: a share gamma of the nodes of each graph of a set, and the edges among them."""
+    chosen = resolved._replace(graphs=resolved.graphs or GRAPHS, rr_nodes=resolved.rr_nodes or RR_NODES)
+    whole = load(chosen.dataset, chosen.graphs, chosen.rr_nodes)
+    largest = int(whole.nodes_per_graph.max())
+
+    def make(gamma: float) -> tuple[GraphSet, GraphSet]:
+        part = induced(whole, gamma)
+        train, _, test = splits.node_split(jax.random.key(0), len(whole), resolved.shares)
+        return part.subset(train), part.subset(test)
+
+    return [
+        Size(name_of(chosen), f"gamma = {gamma:g}", math.ceil(gamma * largest), partial(make, gamma))
+        for gamma in GAMMAS
+    ]
+
+
+def induced(whole: GraphSet, gamma: float) -> GraphSet:
+    """The subgraphs on a random share of each graph's nodes, rounded up; a larger share has those of a smaller."""
+    graph, sizes = whole.node_graph, whole.nodes_per_graph
+    order = np.lexsort((np.random.default_rng(0).random(len(graph)), graph))
+    rank = np.empty(len(graph), np.int64)
+    rank[order] = np.arange(len(graph)) - (np.cumsum(sizes) - sizes)[graph]
+    keep = rank < np.ceil(gamma * sizes)[graph]
+    place = np.cumsum(keep) - 1
+    both = keep[whole.senders] & keep[whole.receivers]
+    return GraphSet.from_edges(place[whole.senders[both]], place[whole.receivers[both]], graph[keep], whole.labels)
+
+
+def _barabasi_albert() -> list[Size]:
+    """Figure 9: generated graphs whose mean degree does not depend on their size."""
+
+    def make(m: int, n: int) -> tuple[GraphSet, GraphSet]:
+        pairs = [np.array(nx.barabasi_albert_graph(n, m, seed=i).edges()) + i * n for i in range(TRAIN + TEST)]
+        low, high = np.concatenate(pairs).T
+        both = np.concatenate([low, high]), np.concatenate([high, low])
+        numbers = np.arange(TRAIN + TEST)
+        whole = GraphSet.from_edges(*both, np.repeat(numbers, n), numbers % 2)
+        return whole.subset(numbers[:TRAIN]), whole.subset(numbers[TRAIN:])
+
+    return [Size(f"Barabasi-Albert, m = {m}", f"n = {n}", n, partial(make, m, n)) for m in NEW_EDGES for n in NODES]
+
+
+def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> dict[str, float]:
+    """Seconds of the reports, of a training epoch and of classification, and the reported edges; per graph."""
+    key = jax.random.key(0)
+    reports, *report = _timed(lambda: _reports(key, train, made), REPEATS)
+    noisy = _as_set(reports, train)
+    del reports
+    model = models.gin(resolved.layers, resolved.hidden, int(train.labels.max()) + 1, resolved.dropout)
+    variables, *epoch = _epochs(key, noisy, model, resolved)
+    # Packing is done once for all epochs, by the host: neither side counts it.
+    other = _as_set(_reports(jax.random.fold_in(key, 1), test, made), test)
+    packed = packing.pack(other, resolved.batch_size, shapes=1)
+    classify = _timed(lambda: graph_training._predict_compiled(model, variables, packed), EPOCHS)[1:]
+    reported = len(noisy.senders) / len(train)
+    return {
+        "nodes": len(train.node_graph) / len(train),
+        "true edges": len(train.senders) / len(train),
+        "edges": reported,
+        "bytes": BYTES * reported,
+        **{
+            f"{name} {clock} s": seconds / count
+            for name, taken, count in (
+                ("report", report, len(train)), ("epoch", epoch, len(train)), ("classify", classify, len(test)),
+            )
+            for clock, seconds in zip(("cpu", "wall"), taken, strict=True)
+        },
+    }  # fmt: skip
+
+
+def _reports(key: Any, whole: GraphSet, made: Any) -> Any:
+    return edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph).graph
+
+
+def _as_set(reports: Any, whole: GraphSet) -> GraphSet:
+    ends = np.asarray(reports.senders), np.asarray(reports.receivers)
+    return GraphSet.from_edges(*ends, whole.node_graph, whole.labels)
+
+
+def _timed(function: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
+    """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted."""
+    clock = _Clock()
+    result = None
+    for _ in range(repeats + 1):
+        result = None  # two results at once would double the memory
+        gc.collect()
+        clock.start()
+        result = jax.block_until_ready(function())
+        clock.stop()
+    return result, *clock.medians()
+
+
+def _epochs(key: Any, train: GraphSet, model: Any, resolved: Settings) -> tuple[Any, float, float]:
+    """Trained variables, and medians of CPU and wall seconds of an epoch; the first is not counted."""
+    one = GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0])  # validation and test: next to no time
+    clock = _Clock()
+
+    def turn(*_: Any) -> None:
+        clock.stop()
+        clock.start()
+
+    clock.start()
+    fitted = graph_training.fit_graphs(
+        key, model, train, one, one, optimizer=graph_training.step_decay_adam(resolved.learning_rate),
+        epochs=EPOCHS + 1, batch_size=resolved.batch_size, progress=turn,
+    )  # fmt: skip
+    return fitted.variables, *clock.medians()
+
+
+class _Clock:
+    """CPU seconds of all threads and wall seconds, again and again."""
+
+    def __init__(self) -> None:
+        self._taken: list[np.ndarray] = []
+
+    def start(self) -> None:
+        self._started = self._now()
+
+    def stop(self) -> None:
+        self._taken.append(self._now() - self._started)
+
+    def medians(self) -> tuple[float, float]:
+        cpu, wall = np.median(self._taken[1:], axis=0)
+        return float(cpu), float(wall)
+
+    def _now(self) -> np.ndarray:
+        return np.array([time.process_time(), time.perf_counter()])
+
+
+def exponents(part: pd.DataFrame, metric: str) -> float:
+    """The slope of a metric's logarithm against that of the number of nodes; NaN for one size."""
+    wide = part.pivot_table(index="task", columns="metric", values="value")
+    if len(wide) < 2:
+        return math.nan
+    return float(np.polyfit(np.log(wide["nodes"]), np.log(np.maximum(wide[metric], _LEAST)), 1)[0])
+
+
+def as_markdown(frame: pd.DataFrame) -> str:
+    """Exponents, and what is measured at the largest size."""
+    slopes, largest = [], []
+    clocks = [(name, clock) for name in TIMED for clock in ("cpu", "wall")]
+    order = {name: place for place, name in enumerate(COMPARED)}
+    ranked = frame.assign(rank=frame.mechanism.map(order)).sort_values(["dataset", "rank"])
+    for (family, mechanism), part in ranked.groupby(["dataset", "mechanism"], sort=False):
+        name = [str(family), LABELS[str(mechanism)]]
+        metrics = [f"{name} {clock} s" for name, clock in clocks]
+        slopes.append([*name, *(f"{exponents(part, metric):.2f}" for metric in (*metrics, "bytes"))])
+        nodes = part[part.metric == "nodes"]
+        top = part[part.task == nodes.task[nodes.value.idxmax()]].groupby("metric").value.mean()
+        largest.append(
+            [
+                *name, f"{top['nodes']:.0f}", f"{top['true edges']:.0f}", f"{top['edges']:.0f}",
+                f"{top['bytes'] / 1e6:.3f}", *(f"{1000 * top[metric]:.3g}" for metric in metrics),
+            ]
+        )  # fmt: skip
+    times = [f"{TIMED[name]}, {'CPU' if clock == 'cpu' else clock}" for name, clock in clocks]
+    return (
+        "Growth with the number of nodes: the slope of the least-squares line through the logarithms.\n\n"
+        + markdown(["graphs", "mechanism", *times, "memory"], slopes)
+        + "\n\nThe largest size; milliseconds, edges and megabytes a graph.\n\n"
+        + markdown(
+            ["graphs", "mechanism", "nodes", "true edges", "reported edges", "MB", *(f"{x} (ms)" for x in times)],
+            largest,
+        )
+        + f"\n\nAt epsilon {EPSILON:g} per bit of a list. Edges are directed; memory is {BYTES} bytes a reported "
+        f"one. Reports: the neighbour lists of all users; times are medians of {REPEATS} runs after one that "
+        f"compiles. A training epoch and classification: GIN on packed graphs, medians of {EPOCHS}; packing them, "
+        "once for all epochs, is not counted. CPU seconds are of all threads."
+    )
+
+
+def plot(frame: pd.DataFrame) -> Any:
+    """CPU seconds and memory against nodes, one row a family of graphs, one line a mechanism."""
+    families = sorted(frame.dataset.unique())
+    shown = {f"{name} cpu s": (words, "CPU s a graph") for name, words in TIMED.items()}
+    shown["bytes"] = "reported graph", "bytes a graph"
+    figure, axes = panels(len(families) * len(shown), width=3.3, height=2.8, columns=len(shown))
+    for place, axis in enumerate(axes):
+        family, (metric, (words, unit)) = families[place // len(shown)], list(shown.items())[place % len(shown)]
+        here = frame[frame.dataset == family]
+        for name in COMPARED:
+            wide = here[here.mechanism == name].pivot_table(index="task", columns="metric", values="value")
+            if len(wide):
+                wide = wide.sort_values("nodes")
+                axis.plot(wide["nodes"], wide[metric], color=COLOURS[name], marker="o", ms=4, label=LABELS[name])
+        short = family.split(", ")[0] if "graphs of" in family else family
+        axis.set_title(f"{short}: {words}", fontsize=9)
+        axis.set(xscale="log", yscale="log", xlabel="nodes a graph", ylabel=unit)
+        ticks = np.unique(here[here.metric == "nodes"].value)
+        axis.set_xticks(ticks, [f"{tick:.0f}" for tick in ticks])
+        powers = np.log10(np.maximum(here[here.metric == metric].value, _LEAST))
+        axis.set_ylim(10.0 ** np.floor(powers.min()), 10.0 ** np.ceil(powers.max()))
+        axis.minorticks_off()
+    legend_below(figure, axes[0])
+    return figure

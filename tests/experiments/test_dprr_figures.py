@@ -1,0 +1,226 @@
+"""Degrees and scaling of the graph experiment: rows against what they are made of, and no second computation."""
+
+import time
+
+import jax
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from experiments import _dprr_cells, _dprr_degrees, _dprr_scaling, _runner, dprr
+from ldp_jax import edges
+from ldp_jax.datasets import splits
+from ldp_jax.packing import GraphSet
+
+
+def graph_set(made):
+    sizes = np.array([len(graph) for graph in made])
+    starts = np.cumsum(sizes) - sizes
+    pairs = np.concatenate([np.array(graph.edges()) + start for graph, start in zip(made, starts, strict=True)])
+    both = np.concatenate([pairs, pairs[:, ::-1]]).T
+    return GraphSet.from_edges(*both, np.repeat(np.arange(len(made)), sizes), np.arange(len(made)) % 2)
+
+
+def small_set(*_):
+    """Stars against cycles, of 30 to 45 nodes, and one node without a neighbour in each graph."""
+    made = [nx.star_graph(30 + i % 15) if i % 2 else nx.cycle_graph(30 + i % 15) for i in range(30)]
+    for graph in made:
+        graph.add_node(len(graph))
+    return graph_set(made)
+
+
+@pytest.fixture
+def config(monkeypatch, tmp_path):
+    for module in (_dprr_degrees, _dprr_scaling):
+        monkeypatch.setattr(module, "load", small_set)
+    return dprr.Config(
+        datasets=("stars_and_cycles",), epsilons=(1.0, 4.0), preset="smoke", rr_nodes=50,
+        mechanisms=("dprr", "rr", "local-lap", "sizes"), out=tmp_path,
+    )  # fmt: skip
+
+
+def in_bin(values, name):
+    first, last = (int(x) for x in (name.split("-") * 2)[:2]) if "-" in name else (int(name), int(name))
+    return (values >= first) & (values <= last)
+
+
+def test_rows_are_of_the_reported_degrees(config):
+    whole, epsilon = small_set(), 4.0
+    dprr.main(dprr.Config(**{**vars(config), "parts": ("degrees",), "epsilons": (epsilon,)}))
+    rows = pd.read_csv(config.out / "dprr_degrees.csv")
+    assert tuple(rows.columns) == _runner.COLUMNS
+    assert set(rows.mechanism) == {"true degrees", "dprr", "rr", "local-lap"}
+    private = rows[rows.mechanism != "true degrees"]
+    np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
+
+    true = np.array([(whole.receivers == user).sum() for user in range(len(whole.node_graph))])
+    label = whole.labels[whole.node_graph]
+    for name in ("dprr", "rr", "local-lap"):
+        made = _dprr_cells.made_by(_dprr_cells.Cell(name, epsilon, 0.0), int(whole.nodes_per_graph.max()))
+        key = jax.random.fold_in(jax.random.key(0), int(_runner.config_hash([name, epsilon]), 16) % 2**31)
+        noisy_graph = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph).graph
+        # A matrix whose row i is user i's report.
+        matrix = np.zeros((len(true), len(true)), bool)
+        matrix[noisy_graph.receivers, noisy_graph.senders] = True
+        noisy = matrix.sum(1)
+        found = rows[(rows.mechanism == name) & (rows.epsilon == epsilon)].set_index("metric").value
+        binned = [x.removeprefix("users, degree ") for x in found.index if x.startswith("users, ")]
+        assert sum(found[f"users, degree {x}"] for x in binned) == len(true)
+        assert {"0", "1", "2", "30-49"} == set(binned)
+        for x in binned:
+            mine = in_bin(true, x)
+            assert found[f"users, degree {x}"] == mine.sum()
+            low, high = np.quantile(noisy[mine], (0.05, 0.95))
+            for metric, value in (
+                ("true_mean", true[mine].mean()), ("noisy_mean", noisy[mine].mean()),
+                ("noisy_5_percent", low), ("noisy_95_percent", high),
+            ):  # fmt: skip
+                np.testing.assert_allclose(found[f"{metric}, degree {x}"], value, atol=1e-6)
+        for metric, value in (
+            ("bias", (noisy - true).mean()), ("mean absolute error", np.abs(noisy - true).mean()),
+            ("true mean degree", true.mean()), ("mean degree", noisy.mean()),
+            ("share that report nobody", (noisy == 0).mean()),
+            ("Spearman correlation of d and d~", stats.spearmanr(true, noisy).statistic),
+        ):  # fmt: skip
+            np.testing.assert_allclose(found[metric], value, atol=1e-6)
+        check_shares(found, noisy, label)
+    check_shares(rows[rows.mechanism == "true degrees"].set_index("metric").value, true, label)
+
+    # Laplace noise of scale 1 / epsilon_1 on d, clipped to [0, n - 1], by simulation.
+    made = _dprr_cells.made_by(_dprr_cells.Cell("dprr", epsilon, 0.0), int(whole.nodes_per_graph.max()))
+    noise = np.random.default_rng(0).laplace(scale=1 / made.epsilon_degree, size=(2000, len(true)))
+    clipped = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
+    found = rows[(rows.mechanism == "dprr") & (rows.epsilon == epsilon)].set_index("metric").value
+    np.testing.assert_allclose(found["expected bias of d*"], (clipped - true).mean(), atol=0.01)
+
+
+def check_shares(found, values, label):
+    for c in (0, 1):
+        names = [x for x in found.index if x.startswith(f"share, class {c}, degree ")]
+        for x in names:
+            share = in_bin(values[label == c], x.rsplit(" ", 1)[1]).mean()
+            np.testing.assert_allclose(found[x], share, atol=1e-6)
+        np.testing.assert_allclose(found[names].sum(), 1.0, atol=1e-5)
+
+
+def test_degrees_are_not_computed_again(config, monkeypatch):
+    once = dprr.Config(**{**vars(config), "parts": ("degrees",), "mechanisms": ("dprr", "sizes")})
+    dprr.main(once)
+    figure, table = config.out / "dprr_figure7.png", config.out / "dprr_degrees.md"
+    rows = (config.out / "dprr_degrees.csv").read_text()
+    assert "| stars_and_cycles, of at most 50 nodes | DPRR | 1 |" in table.read_text()
+    assert figure.stat().st_size > 10_000
+    computed = _dprr_degrees.noisy_degrees
+    monkeypatch.setattr(_dprr_degrees, "noisy_degrees", None)
+    dprr.main(once)
+    # The figure alone is made of the same degrees again; of a wider comparison it is another figure.
+    figure.unlink()
+    asked = []
+
+    def again(whole, cell):
+        asked.append((cell.mechanism, cell.epsilon))
+        return computed(whole, cell)
+
+    monkeypatch.setattr(_dprr_degrees, "noisy_degrees", again)
+    dprr.main(once)
+    assert figure.exists()
+    assert asked == [("dprr", 1.0)]
+    assert (config.out / "dprr_degrees.csv").read_text() == rows
+    asked.clear()
+    dprr.main(dprr.Config(**{**vars(once), "epsilons": (1.0, 2.0)}))
+    assert asked == [("dprr", 2.0)]  # the figure shows epsilon 1, which is there
+    assert _runner.Results(config.out, "dprr_degrees").read().epsilon.nunique() == 4
+
+
+def test_nothing_to_compare_is_an_error(config):
+    for part in ("degrees", "scaling"):
+        with pytest.raises(SystemExit, match="--mechanisms"):
+            dprr.main(dprr.Config(**{**vars(config), "parts": (part,), "mechanisms": ("sizes",)}))
+
+
+def test_subgraphs_are_induced():
+    whole = small_set()
+    half, most = _dprr_scaling.induced(whole, 0.5), _dprr_scaling.induced(whole, 0.9)
+    for share, part in ((0.5, half), (0.9, most)):
+        np.testing.assert_array_equal(part.nodes_per_graph, np.ceil(share * whole.nodes_per_graph))
+        np.testing.assert_array_equal(part.labels, whole.labels)
+        assert part.symmetric
+    all_of_it = _dprr_scaling.induced(whole, 1.0)
+    np.testing.assert_array_equal(all_of_it.senders, whole.senders)
+    # In a complete graph a subgraph is complete.
+    complete = _dprr_scaling.induced(graph_set([nx.complete_graph(10), nx.complete_graph(7)]), 0.5)
+    np.testing.assert_array_equal(complete.edges_per_graph, [5 * 4, 4 * 3])
+    assert 0 < len(half.senders) < len(most.senders) < len(whole.senders)
+
+
+@pytest.fixture
+def toy_sizes(monkeypatch):
+    toy = {"GAMMAS": (1.0,), "NODES": (40, 80), "NEW_EDGES": (3,), "TRAIN": 2, "TEST": 1}
+    for name, value in toy.items():
+        monkeypatch.setattr(_dprr_scaling, name, value)
+
+
+def test_what_is_measured_of_a_size(config, toy_sizes):
+    resolved = dprr.settings(config, "stars_and_cycles")._replace(layers=2)
+    train, test = _dprr_scaling._barabasi_albert()[0].make()
+    assert (len(train), len(test)) == (2, 1)
+    before = time.process_time(), time.perf_counter()
+    found = _dprr_scaling.measure(train, test, edges.RandomizedResponse(1.0), resolved)
+    after = time.process_time(), time.perf_counter()
+    parts = ("report", train), ("epoch", train), ("classify", test)
+    for place, clock in enumerate(("cpu", "wall")):
+        taken = [len(part) * found[f"{name} {clock} s"] for name, part in parts]
+        assert min(taken) > 0
+        assert sum(taken) < after[place] - before[place]
+    # Every bit of two graphs' lists is flipped with probability 1 / (1 + e).
+    n, ones, flip = 40, 2 * 3 * (40 - 3), 1 / (1 + np.e)
+    assert (found["nodes"], found["true edges"]) == (n, ones)
+    expected = ones * (1 - flip) + (n * (n - 1) - ones) * flip
+    assert abs(found["edges"] - expected) < 5 * np.sqrt(n * (n - 1) * flip * (1 - flip) / 2)
+    assert found["bytes"] == 16 * found["edges"]
+
+
+def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
+    # Programs of each size and mechanism take minutes to compile: here the reports are the lists themselves.
+    monkeypatch.setattr(_dprr_scaling, "_reports", lambda key, whole, made: whole.graph)
+    monkeypatch.setattr(_dprr_scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0))
+    monkeypatch.setattr(_dprr_scaling.graph_training, "_predict_compiled", lambda *_: None)
+    once = dprr.Config(**{**vars(config), "parts": ("scaling",), "mechanisms": ("dprr", "rr", "sizes")})
+    dprr.main(once)
+    rows = pd.read_csv(config.out / "dprr_scaling.csv")
+    assert tuple(rows.columns) == _runner.COLUMNS
+    np.testing.assert_allclose(rows.epsilon_proved, 1.0)
+    wide = rows.pivot_table(index=["dataset", "task", "mechanism"], columns="metric", values="value")
+    assert len(wide) == 3 * 2
+    for n in (40, 80):
+        here = wide.loc["Barabasi-Albert, m = 3", f"n = {n}"]
+        assert set(here.index) == {"dprr", "rr"}
+        np.testing.assert_allclose(here["nodes"], n)
+        np.testing.assert_allclose(here["edges"], 6 * (n - 3))
+        np.testing.assert_allclose(here["epoch cpu s"], (2 * 6 * (n - 3)) ** 2 / 2, rtol=1e-5)
+        np.testing.assert_allclose(here["epoch wall s"], 0.5)
+    whole = small_set()
+    train, _, _ = splits.node_split(jax.random.key(0), len(whole), (0.75, 0.10, 0.15))
+    here = wide.loc["stars_and_cycles, 200 graphs of at most 50 nodes", "gamma = 1"]
+    np.testing.assert_allclose(here["nodes"], whole.nodes_per_graph[train].mean(), rtol=1e-5)
+    np.testing.assert_allclose(here["edges"], whole.edges_per_graph[train].mean(), rtol=1e-5)
+    slope = np.log(77 / 37) / np.log(2)
+    row = next(x for x in (config.out / "dprr_scaling.md").read_text().splitlines() if "m = 3 | RR" in x)
+    assert row.split(" | ")[4:6] == [f"{2 * slope:.2f}", "0.00"]
+    assert row.endswith(f"| {slope:.2f} |")
+    for figure in (8, 9):
+        assert (config.out / f"dprr_figure{figure}.png").stat().st_size > 10_000
+    monkeypatch.setattr(_dprr_scaling, "measure", None)
+    dprr.main(once)
+
+
+def test_exponents_are_slopes():
+    rows = [
+        {"task": f"n = {n}", "metric": metric, "value": value}
+        for n in (10, 20, 40)
+        for metric, value in (("nodes", n), ("bytes", 3.0 * n**1.7))
+    ]
+    np.testing.assert_allclose(_dprr_scaling.exponents(pd.DataFrame(rows), "bytes"), 1.7)
+    assert np.isnan(_dprr_scaling.exponents(pd.DataFrame(rows[:2]), "bytes"))
