@@ -252,9 +252,10 @@ def sample(
         ranks = np.pad(np.asarray(rank_of(at, true, half)), (0, capacity(len(true)) - len(true)))
         total = int(count.sum())
         user, false = _false(keys[3], mine, owned, mine_degree, ranks, count, capacity(total), half)
-        # A NumPy sort of whole pairs is faster than a device's sort of two keys, and drops the repeats.
+        # A NumPy sort of whole pairs is faster than a device's sort of two keys, and than np.unique, which hashes.
         width = int(users.size.max())
-        wrong = np.unique(np.asarray(user[:total], np.int64) * width + np.asarray(false[:total]))
+        wrong = np.sort(np.asarray(user[:total], np.int64) * width + np.asarray(false[:total]))
+        wrong = wrong[np.diff(wrong, prepend=-1) > 0]
         right = whose[kept].astype(np.int64) * width + true[kept]
         pairs = np.sort(np.concatenate([right, wrong]))
         yield Block(
