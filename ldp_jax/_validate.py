@@ -63,6 +63,18 @@ def integer_in(lower: int, upper: int | None = None, **kwargs: Any) -> None:
         raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
+def first_fraction(values: np.ndarray, of: str) -> str:
+    """Which of some values is the first that is no whole number, for the end of a message.
+
+    >>> first_fraction(np.array([1.0, 0.5]), "graph")
+    ': 0.5 for graph 1'
+    """
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.floating):
+        return ""
+    found = np.flatnonzero(~(values == np.floor(values)))
+    return f": {values[found[0]]} for {of} {found[0]}" if len(found) else ""
+
+
 def one_of(choices: tuple[str, ...], **kwargs: Any) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     name, value = _one(kwargs)

@@ -108,27 +108,72 @@ def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Ar
     return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
 
 
-def validate_symmetric(graph: jraph.GraphsTuple) -> tuple[np.ndarray, np.ndarray, int]:
-    """Check range, symmetry and order on the host; return (senders, receivers, num_nodes) sorted by receiver.
+def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
+    """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
+
+    Args:
+      senders: integers [m].
+      receivers: integers [m].
+      node_graph: integers [n], the graph of each node.
 
     Raises:
-      ValueError: where an edge leaves the node range or has no edge in the other direction.
+      ValueError: naming the first edge that does not, and its graph.
     """
-    n = num_nodes(graph)
+    n = len(node_graph)
+    outside = np.flatnonzero((senders < 0) | (senders >= n) | (receivers < 0) | (receivers >= n))
+    if len(outside):
+        ends = senders[outside[0]], receivers[outside[0]]
+        inside = [end for end in ends if 0 <= end < n]
+        where = f"graph {node_graph[inside[0]]}" if inside else "no graph of the set"
+        raise ValueError(f"edges must join nodes in [0, {n}), got {ends[0]} -> {ends[1]} in {where}")
+    across = np.flatnonzero(node_graph[senders] != node_graph[receivers])
+    if len(across):
+        s, r = senders[across[0]], receivers[across[0]]
+        raise ValueError(
+            f"edges must stay in one graph, got {s} -> {r}, which joins graph {node_graph[s]} "
+            f"and graph {node_graph[r]}"
+        )
+    loops = np.flatnonzero(senders == receivers)
+    if len(loops):
+        s = senders[loops[0]]
+        raise ValueError(f"graph {node_graph[s]} must have no self-loops, got one at node {s}")
+
+
+def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tuple[np.ndarray, np.ndarray, int]:
+    """Check an undirected graph, or a set of them, on the host.
+
+    Args:
+      graph: edges in any order.
+      node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
+
+    Returns:
+      (senders, receivers, num_nodes), sorted by receiver, then by sender.
+
+    Raises:
+      ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`. The message names
+        the graph.
+    """
+    sizes = np.ravel(np.asarray(graph.n_node))
+    n = int(sizes.sum())
+    node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
     senders = np.asarray(graph.senders).astype(np.int64)
     receivers = np.asarray(graph.receivers).astype(np.int64)
     if senders.shape != receivers.shape:
         raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
-    if len(senders) and (min(senders.min(), receivers.min()) < 0 or max(senders.max(), receivers.max()) >= n):
-        raise ValueError(f"graph has an edge outside its nodes [0, {n})")
+    check_edges(senders, receivers, node_graph)
     forward = receivers * n + senders
     if len(forward) > 1 and not (forward[1:] >= forward[:-1]).all():
         order = np.argsort(forward, kind="stable")
         senders, receivers, forward = senders[order], receivers[order], forward[order]
+    repeats = np.flatnonzero(forward[1:] == forward[:-1])
+    if len(repeats):
+        s, r = senders[repeats[0]], receivers[repeats[0]]
+        raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
     backward = np.sort(senders * n + receivers)
     if not np.array_equal(forward, backward):
+        r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
-            "graph must be symmetric: each directed edge with its reverse, as graphs.from_edges builds them. "
-            "For a directed graph use ppr_power."
+            f"graph {node_graph[r]} must be symmetric: each directed edge with its reverse, as graphs.from_edges "
+            f"builds them, got {s} -> {r} alone. For a directed graph use ppr_power."
         )
     return senders.astype(np.int32), receivers.astype(np.int32), n

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax import _validate
 from ldp_jax._pytree import pytree, static
-from ldp_jax.graphs import GraphsTuple
+from ldp_jax.graphs import GraphsTuple, check_edges
 from ldp_jax.types import Array, Graph, PRNGKey
 
 Layout = Literal["auto", "gather", "segment"]
@@ -80,7 +80,7 @@ class GraphSet:
         Traceback (most recent call last):
         ValueError: edges must stay in one graph, got 0 -> 2, which joins graph 0 and graph 1
         """
-        labels = _whole("labels", labels)
+        labels = _whole("labels", labels, "graph")
         node_graph = _whole("node_graph", node_graph)
         senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
         n = len(node_graph)
@@ -89,7 +89,7 @@ class GraphSet:
         _check_graphs(node_graph, labels)
         if len(senders) != len(receivers):
             raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
-        _check_edges(senders, receivers, node_graph)
+        check_edges(senders, receivers, node_graph)
         code = receivers * n + senders
         if (code[1:] <= code[:-1]).any():
             order = np.argsort(code, kind="stable")
@@ -179,12 +179,13 @@ class GraphSet:
         )
 
 
-def _whole(name: str, values: Any) -> np.ndarray:
+def _whole(name: str, values: Any, of: str = "place") -> np.ndarray:
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}")
+        wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
+        raise ValueError(f"{wanted}{_validate.first_fraction(array, of)}")
     return array.astype(np.int64)
 
 
@@ -219,27 +220,6 @@ def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
         raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
     if labels.min() < 0:
         raise ValueError(f"labels must be classes from 0, got {labels.min()} for graph {labels.argmin()}")
-
-
-def _check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
-    n = len(node_graph)
-    outside = np.flatnonzero((senders < 0) | (senders >= n) | (receivers < 0) | (receivers >= n))
-    if len(outside):
-        ends = senders[outside[0]], receivers[outside[0]]
-        inside = [end for end in ends if 0 <= end < n]
-        where = f"graph {node_graph[inside[0]]}" if inside else "no graph of the set"
-        raise ValueError(f"edges must join nodes in [0, {n}), got {ends[0]} -> {ends[1]} in {where}")
-    across = np.flatnonzero(node_graph[senders] != node_graph[receivers])
-    if len(across):
-        s, r = senders[across[0]], receivers[across[0]]
-        raise ValueError(
-            f"edges must stay in one graph, got {s} -> {r}, which joins graph {node_graph[s]} "
-            f"and graph {node_graph[r]}"
-        )
-    loops = np.flatnonzero(senders == receivers)
-    if len(loops):
-        s = senders[loops[0]]
-        raise ValueError(f"graph {node_graph[s]} must have no self-loops, got one at node {s}")
 
 
 # --- Layout ----------------------------------------------------------------------------------------------------

@@ -102,10 +102,12 @@ def test_validation_sorts_what_is_not_sorted():
 @pytest.mark.parametrize(
     ("senders", "receivers", "message"),
     [
-        ([0, 1], [1, 2], "must be symmetric"),
-        ([0, 1, 0], [1, 0, 1], "must be symmetric"),  # one direction twice
-        ([0, 4], [4, 0], r"outside its nodes \[0, 4\)"),
-        ([0, -1], [-1, 0], "outside its nodes"),
+        ([0, 1, 1], [1, 0, 2], "graph 0 must be symmetric.* got 1 -> 2 alone"),
+        ([0, 1, 0], [1, 0, 1], "graph 0 must have each edge once, got 0 -> 1 twice"),
+        ([0, 1, 0, 1], [1, 0, 1, 0], "graph 0 must have each edge once, got 1 -> 0 twice"),
+        ([0, 1, 2], [1, 0, 2], "graph 0 must have no self-loops, got one at node 2"),
+        ([0, 4], [4, 0], r"nodes in \[0, 4\), got 0 -> 4 in graph 0"),
+        ([0, -1], [-1, 0], "got 0 -> -1 in graph 0"),
         ([0, 1], [1], "must pair up"),
     ],
 )
@@ -114,6 +116,19 @@ def test_asymmetric_graphs_are_refused(senders, receivers, message):
     bad = graph._replace(senders=np.array(senders, np.int32), receivers=np.array(receivers, np.int32))
     with pytest.raises(ValueError, match=message):
         graphs.validate_symmetric(bad)
+
+
+def test_graphs_of_a_set_are_named():
+    one = graphs.directed([3], [2], 4)
+    with pytest.raises(ValueError, match="graph 0 must be symmetric"):
+        graphs.validate_symmetric(one)
+    with pytest.raises(ValueError, match="graph 7 must be symmetric"):
+        graphs.validate_symmetric(one, [5, 5, 7, 7])
+    two = one._replace(n_node=np.array([2, 2]), n_edge=np.array([0, 1]))
+    with pytest.raises(ValueError, match="graph 1 must be symmetric.* got 3 -> 2 alone"):
+        graphs.validate_symmetric(two)
+    with pytest.raises(ValueError, match="got 1 -> 2, which joins graph 0 and graph 1"):
+        graphs.validate_symmetric(two._replace(senders=np.array([1])))
 
 
 # --- jraph, unmaintained since 2022 ------------------------------------------------------------------------

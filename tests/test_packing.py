@@ -356,6 +356,8 @@ def test_symmetric_sets_are_seen_as_such():
         ([1, 0, 1], [0, 1, 0], [0, 0], [0], "graph 0 must have each edge once, got 1 -> 0 twice"),
         ([1], [], [0, 0], [0], "senders and receivers must pair up, got 1 and 0"),
         ([0.5], [1], [0, 0], [0], "senders must be integers with one axis"),
+        ([], [], [0, 1], [0, 0.5], "labels must be integers .*: 0.5 for graph 1"),
+        ([], [], [0, 1], ["a", "b"], "labels must be integers with one axis, got <U1"),
         ([], [], [[0]], [0], "node_graph must be integers with one axis"),
     ],
 )

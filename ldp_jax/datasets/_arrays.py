@@ -25,6 +25,16 @@ def whole_numbers(data: bytes) -> np.ndarray:
             raise ValueError(str(error)) from error
 
 
+def distinct(codes: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0, sorted, each once; ``np.unique`` may hash them, which takes a hundred times as long.
+
+    >>> distinct(np.array([3, 0, 3])).tolist()
+    [0, 3]
+    """
+    codes = np.sort(codes)
+    return codes[np.diff(codes, prepend=-1) > 0]
+
+
 def simple_edges(pairs: Any) -> np.ndarray:
     """Undirected simple edges, each once with u < v, sorted, int32: direction, repeats and self-loops go.
 
@@ -36,7 +46,7 @@ def simple_edges(pairs: Any) -> np.ndarray:
     if len(pairs) and (low.min() < 0 or high.max() >= 2**31):
         bad = pairs[(low < 0) | (high >= 2**31)][0]
         raise ValueError(f"edges must join node ids in [0, 2**31), got {tuple(bad.tolist())}")
-    code = np.unique((low << 32 | high)[low != high])
+    code = distinct((low << 32 | high)[low != high])
     return np.stack([code >> 32, code & 0xFFFFFFFF], 1).astype(np.int32)
 
 

@@ -250,8 +250,10 @@ def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: st
         steps = np.diff(node_graph)
         if n and (node_graph[0] != 0 or not np.isin(steps, (0, 1)).all()):
             at = 0 if node_graph[0] != 0 else int(np.flatnonzero(~np.isin(steps, (0, 1)))[0]) + 1
+            got, due = int(node_graph[at]), int(node_graph[at - 1]) + 1 if at else 0
+            empty = f": graph {due} has no node" if got > due else ""
             raise ValueError(
-                f"node_graph of {name} must start at 0 and rise by 0 or 1, got {int(node_graph[at])} at node {at}"
+                f"node_graph of {name} must start at 0 and rise by 0 or 1, got {got} at node {at}{empty}"
             )
         lengths[int(node_graph[-1]) + 1] = "graph"
     if y.ndim not in (1, 2) or not np.issubdtype(y.dtype, np.integer):

@@ -83,7 +83,10 @@ def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnav
         address = f"the download from {address} failed ({type(error).__name__}: {error})"
     else:
         address = f"no loader reads its public source, {address}"
+    wanted = f"{entry.name}.npz"
+    if entry.tu is not None:
+        wanted += f", {entry.tu}.zip or {entry.tu}/{entry.tu}_A.txt with the other files of that archive"
     return DataUnavailableError(
         f"data set {entry.name!r} was not found: ${DATA_VARIABLE} {variable} "
-        f"(let it name a folder that holds {entry.name}.npz), and {address}"
+        f"(let it name a folder that holds {wanted}), and {address}"
     )

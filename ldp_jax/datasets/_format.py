@@ -96,7 +96,7 @@ def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: d
         x = scipy.sparse.csr_array((n, 0), dtype=np.float32)
     if y is None:
         y = np.zeros((n, 0), np.int8)  # no labels: enough for link prediction
-    y = _integers("y", y, np.int8 if y.ndim == 2 else np.int32)
+    y = _integers("y", y, np.int8 if y.ndim == 2 else np.int32, "node" if y.shape[:1] == (n,) else "graph")
     for field in _TEXT:
         if field not in metadata and field in arrays:
             metadata[field] = _text(field, arrays[field])
@@ -104,13 +104,11 @@ def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: d
         if field in arrays:
             metadata[field] = tuple(_text(field, arrays[field]).split("\n"))
     lower, upper = _bounds(arrays, bounds, name, x.shape[1])
-    graph = graphs.from_edges(arrays["edges"], n)
-    if node_graph is not None and node_graph.shape == (n,):
-        ends = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
-        crossing = node_graph[ends[:, 0]] != node_graph[ends[:, 1]]
-        if crossing.any():
-            pair = tuple(ends[crossing][0].tolist())
-            raise ValueError(f"edges must stay within one graph of node_graph, got {pair}")
+    edges = arrays["edges"]
+    pairs = edges.shape[1:] == (2,) and np.issubdtype(edges.dtype, np.integer)
+    if pairs and node_graph is not None and node_graph.shape == (n,):
+        graphs.check_edges(edges[:, 0], edges[:, 1], node_graph)
+    graph = graphs.from_edges(edges, n)
     return Dataset(
         name=name,
         graph=graph,
@@ -124,9 +122,11 @@ def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: d
     )
 
 
-def _integers(field: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+def _integers(field: str, array: np.ndarray, dtype: Any, of: str = "place") -> np.ndarray:
     if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{field} must be integers, got {array.dtype}")
+        from ldp_jax import _validate
+
+        raise ValueError(f"{field} must be integers, got {array.dtype}{_validate.first_fraction(array, of)}")
     limits = np.iinfo(dtype)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         bad = array[(array < limits.min) | (array > limits.max)][0]

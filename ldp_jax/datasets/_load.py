@@ -40,13 +40,15 @@ def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, flo
 
     A name is looked up in this order: the data embedded in the package (``debian``); ``<name>.npz`` in the
     folder that the environment variable LDP_JAX_DATA names, refused unless its sha256 is the registered one;
-    what an earlier call parsed and cached; the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded
-    from their pinned addresses, refused unless their digests are the registered ones, and parsed.
-    LDP_JAX_CACHE moves the cache.
+    what an earlier call parsed and cached; a copy of TU Dortmund's files in that folder, of the sets that have one
+    (``github_stargazers.zip`` or, unpacked, ``github_stargazers/github_stargazers_A.txt`` and the other files); the
+    public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from their pinned addresses, refused unless their
+    digests are the registered ones, and parsed. LDP_JAX_CACHE moves the cache.
 
     Args:
-      name_or_path: one of :func:`names`, or the path of an ``.npz`` in the uniform format, as
-        :func:`ldp_jax.datasets.save` writes it.
+      name_or_path: one of :func:`names`, or a path: of an ``.npz`` in the uniform format, as
+        :func:`ldp_jax.datasets.save` writes it; of a set of graphs in the format of TU Dortmund, the unpacked
+        folder or the ``.zip``; or of one in the text format of powerful-gnns (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for a file that has features and does not
         declare them, and above any declaration where given. Never compute them from the records.
 
@@ -65,17 +67,35 @@ def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, flo
     ('admin', 'net', 'science', 'sound', 'graphics', 'games', 'mail', 'editors')
     >>> datasets.load("corra")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: name_or_path must be the path of an .npz file or one of debian, ...; got 'corra'
+    ValueError: name_or_path must be the path of an ..., a folder or one of debian, ...; got 'corra'
     """
     if isinstance(name_or_path, str) and name_or_path in REGISTRY:
         return _load_registered(REGISTRY[name_or_path], bounds)
     path = Path(name_or_path)
-    if isinstance(name_or_path, str) and path.suffix != ".npz":
-        known = ", ".join(REGISTRY)
-        raise ValueError(f"name_or_path must be the path of an .npz file or one of {known}; got {name_or_path!r}")
-    arrays = _format.read_arrays(path.read_bytes(), str(path))
+    if isinstance(name_or_path, str) and path.suffix not in (".npz", ".zip", ".txt") and not path.is_dir():
+        known = f"the path of an .npz, .zip or .txt file, a folder or one of {', '.join(REGISTRY)}"
+        raise ValueError(f"name_or_path must be {known}; got {name_or_path!r}")
+    arrays = _read(path)
     metadata = {} if "source" in arrays else {"source": str(path)}
     return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata)
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a user's own file, or folder."""
+    dataset = path.absolute().name if path.is_dir() else path.stem
+    if path.is_dir():
+        files = graph_sets.tu_files(path, dataset)
+        if not files:
+            raise FileNotFoundError(f"{path} must hold {dataset}_A.txt and the other files of TU Dortmund's format")
+    elif path.suffix in (".zip", ".txt"):
+        files = {path.name: path.read_bytes()}
+    else:
+        return _format.read_arrays(path.read_bytes(), str(path))
+    text = f"{dataset}.txt" in files
+    try:
+        return (graph_sets.parse_powerful_gnns if text else graph_sets.parse_tu)(files, dataset=dataset)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _load_registered(entry: Entry, bounds: tuple[float | int, float | int] | None) -> Dataset:
@@ -111,12 +131,24 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
     Raises:
       ValueError: naming the data set, where the files break their format.
     """
-    files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     assert entry.parser is not None
+    parser, options = _PARSERS[entry.parser], entry.options
+    if entry.tu is not None and (files := _users_tu(entry.tu)):
+        parser, options = graph_sets.parse_tu, {"dataset": entry.tu}
+    else:
+        files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     try:
-        return _PARSERS[entry.parser](files, **entry.options)
+        return parser(files, **options)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"the public files of {entry.name} ({', '.join(files)}) do not parse: {error}") from error
+
+
+def _users_tu(dataset: str) -> dict[str, bytes]:
+    """TU Dortmund's files of a data set in the user's folder, or in a folder of their name therein."""
+    folder = _fetch.data_folder()
+    if folder is None:
+        return {}
+    return graph_sets.tu_files(folder / dataset, dataset) or graph_sets.tu_files(folder, dataset)
 
 
 def _checked(

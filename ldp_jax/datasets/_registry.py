@@ -84,6 +84,7 @@ class Entry:
       raw: the public files.
       parser: which loader reads the public files.
       options: what that loader needs to know.
+      tu: what TU Dortmund's files of it are called, where a user's copy of those serves too.
       notes: what a reader of a result must know.
     """
 
@@ -100,6 +101,7 @@ class Entry:
     raw: tuple[RawFile, ...] = ()
     parser: str | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tu: str | None = None
     notes: str = ""
 
 
@@ -634,11 +636,12 @@ _ENTRIES = (
         classes=5,
         graphs=4999,
         bounds=ZERO_ONE,
-        source=POWERFUL_GNNS.url,
+        source=f"{POWERFUL_GNNS.url}, or a copy of TU Dortmund's REDDIT-MULTI-5K",
         licence="MIT (repository)",
         raw=(POWERFUL_GNNS,),
         parser="powerful_gnns",
         options={"dataset": "REDDITMULTI5K"},
+        tu="REDDIT-MULTI-5K",
     ),
     Entry(
         "deezer_ego_nets",
@@ -654,6 +657,7 @@ _ENTRIES = (
         raw=(RawFile(TU + "deezer_ego_nets.zip"),),
         parser="tu",
         options={"dataset": "deezer_ego_nets"},
+        tu="deezer_ego_nets",
         notes=(
             "A stand-in for github_stargazers and twitch_egos where those are missing: results on it are "
             "not results on them."
@@ -672,6 +676,7 @@ _ENTRIES = (
         raw=(RawFile(TU + "github_stargazers.zip"),),
         parser="tu",
         options={"dataset": "github_stargazers"},
+        tu="github_stargazers",
     ),
     Entry(
         "twitch_egos",
@@ -686,6 +691,7 @@ _ENTRIES = (
         raw=(RawFile(TU + "twitch_egos.zip"),),
         parser="tu",
         options={"dataset": "twitch_egos"},
+        tu="twitch_egos",
     ),
     Entry(
         "reddit10k",

@@ -1,19 +1,23 @@
 """Sets of graphs: the text format of TU Dortmund, and that of ``weihua916/powerful-gnns``.
 
 Both come as zip archives. Members are read by name into memory; nothing is ever extracted to a path that an
-archive chooses.
+archive chooses. Messages number graphs and nodes as the files do: from 1 in TU's, from 0 in the other.
 """
 
+import contextlib
 import io
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
-from ldp_jax.datasets._arrays import simple_edges, whole_numbers
+from ldp_jax.datasets._arrays import distinct, simple_edges, whole_numbers
 
 _MAX_MEMBER_BYTES = 2**31  # the largest member that is needed has about 0.3 GB
+_END = "the end of the file (is it cut short?)"
 
 
 def read_member(data: bytes, *choices: str) -> bytes:
@@ -40,42 +44,58 @@ def read_member(data: bytes, *choices: str) -> bytes:
     raise ValueError(f"the archive must hold {' or '.join(choices)}, got {', '.join(sorted(there)[:20])}")
 
 
+def tu_files(folder: Path, dataset: str) -> dict[str, bytes]:
+    """What :func:`parse_tu` reads of a set in a folder: its unpacked files, or its archive; nothing for neither.
+
+    Raises:
+      FileNotFoundError: where only some of the unpacked files are there, naming one that is not.
+    """
+    unpacked = [folder / f"{dataset}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels")]
+    packed = folder / f"{dataset}.zip"
+    paths = unpacked if any(path.is_file() for path in unpacked) else [packed] if packed.is_file() else []
+    return {path.name: path.read_bytes() for path in paths}
+
+
 def parse_tu(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
     """A set of graphs in the format of TU Dortmund.
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
-    ``_graph_labels.txt`` the class of each graph, all ids from 1. Nodes are sorted by graph, in their old
-    order within one; classes are numbered in the order of their values.
+    ``_graph_labels.txt`` the class of each graph, all ids from 1. Edges are listed all in both directions, or all
+    in one. Nodes are sorted by graph, in their old order within one; classes are numbered in the order of their
+    values. Labels and attributes of nodes and edges are not read.
 
     Args:
-      files: the bytes of the one archive.
-      dataset: how the files in it begin.
+      files: the bytes of the one archive, or of the three files.
+      dataset: how the files begin.
+
+    Raises:
+      ValueError: naming the file, and the graph, node or edge.
     """
-    (data,) = files.values()
 
-    def column(suffix: str) -> np.ndarray:
-        name = f"{dataset}_{suffix}.txt"
-        text = read_member(data, f"{dataset}/{name}", name)
-        return np.loadtxt(io.BytesIO(text), np.int64, delimiter=",", ndmin=2)
+    def column(part: str, of: str, width: int = 1) -> np.ndarray:
+        name = f"{dataset}_{part}.txt"
+        return _lines(_text(files, name, f"{dataset}/{name}", name), name, of, width)
 
-    pairs = column("A") - 1
-    graph = column("graph_indicator")[:, 0] - 1
-    labels = column("graph_labels")[:, 0]
+    pairs = column("A", "edge", 2) - 1
+    graph = column("graph_indicator", "node")[:, 0] - 1
+    labels = column("graph_labels", "graph")[:, 0]
     n = len(graph)
-    if pairs.shape[1] != 2 or pairs.min() < 0 or pairs.max() >= n:
+    unknown = np.flatnonzero((graph < 0) | (graph >= len(labels)))
+    if len(unknown):
         raise ValueError(
-            f"{dataset}_A.txt must hold pairs of nodes in [1, {n}], "
-            f"got {int(pairs.min()) + 1}..{int(pairs.max()) + 1}"
+            f"{dataset}_graph_indicator.txt must name graphs in [1, {len(labels)}], one a line of "
+            f"{dataset}_graph_labels.txt, got graph {graph[unknown[0]] + 1} for node {unknown[0] + 1}"
         )
-    if graph.min() < 0 or graph.max() != len(labels) - 1:
+    outside = np.flatnonzero(((pairs < 0) | (pairs >= n)).any(1))
+    if len(outside):
+        ends = pairs[outside[0]]
+        inside = ends[(ends >= 0) & (ends < n)]
+        where = f"graph {graph[inside[0]] + 1}" if len(inside) else "no graph"
         raise ValueError(
-            f"{dataset}_graph_indicator.txt must name graphs in [1, {len(labels)}], "
-            f"got {int(graph.min()) + 1}..{int(graph.max()) + 1}"
+            f"{dataset}_A.txt must hold pairs of nodes in [1, {n}], one a line of "
+            f"{dataset}_graph_indicator.txt, got {tuple((ends + 1).tolist())} in {where}"
         )
-    order = np.argsort(graph, kind="stable")
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    return _arrays(place[pairs], graph[order], labels)
+    return _arrays(dataset, pairs, graph, labels, np.arange(1, n + 1), 1)
 
 
 def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
@@ -83,15 +103,21 @@ def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str
 
     First the number of graphs; for each graph its number of nodes and its class; for each node a tag, the
     number of its neighbours, and their ids within the graph from 0. Tags are ignored: in these sets they
-    carry nothing.
+    carry nothing. Edges are listed all at both ends, or all at one; classes are numbered in the order of their
+    values.
 
     Args:
-      files: the bytes of the one archive.
+      files: the bytes of the one archive, or of the text file.
       dataset: the folder and file name in it.
+
+    Raises:
+      ValueError: naming the file and the graph.
     """
-    (data,) = files.values()
     name = f"{dataset}/{dataset}.txt"
-    numbers = whole_numbers(read_member(data, f"dataset/{name}", name))
+    numbers, rest = _leading_numbers(_text(files, f"{dataset}.txt", f"dataset/{name}", name))
+    if not len(numbers) or numbers[0] < 1:
+        got = numbers[0] if len(numbers) else rest
+        raise ValueError(f"{name} must begin with the number of its graphs, got {got}")
     at = 1
     start = 0
     sizes: list[int] = []
@@ -99,29 +125,106 @@ def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str
     degrees: list[int] = []
     neighbours: list[np.ndarray] = []
     for graph in range(int(numbers[0])):
-        size, label = int(numbers[at]), int(numbers[at + 1])
-        at += 2
-        for _ in range(size):
-            degree = int(numbers[at + 1])
-            mine = numbers[at + 2 : at + 2 + degree]
-            if degree < 0 or len(mine) != degree or (degree and not 0 <= mine.min() <= mine.max() < size):
-                raise ValueError(f"{name}: neighbours in graph {graph} must be {degree} nodes in [0, {size})")
-            degrees.append(degree)
-            neighbours.append(mine + start)
-            at += 2 + degree
+        try:
+            size, label = int(numbers[at]), int(numbers[at + 1])
+            if size < 1:
+                raise ValueError(f"{name}: graph {graph} must have a node, got {size}")
+            at += 2
+            for _ in range(size):
+                degree = int(numbers[at + 1])
+                mine = numbers[at + 2 : at + 2 + degree]
+                if degree < 0 or (len(mine) and not 0 <= mine.min() <= mine.max() < size):
+                    raise ValueError(f"{name}: neighbours in graph {graph} must be {degree} nodes in [0, {size})")
+                if len(mine) < degree:
+                    raise IndexError(at)
+                degrees.append(degree)
+                neighbours.append(mine + start)
+                at += 2 + degree
+        except IndexError:
+            raise ValueError(
+                f"{name} must hold {numbers[0]} graphs in whole numbers, got {rest} in graph {graph}"
+            ) from None
         sizes.append(size)
         labels.append(label)
         start += size
-    if at != len(numbers):
-        raise ValueError(f"{name} must end after {int(numbers[0])} graphs, got {len(numbers) - at} more numbers")
-    ends = np.concatenate(neighbours) if neighbours else np.zeros(0, np.int64)
-    pairs = np.stack([np.repeat(np.arange(start), degrees), ends], 1)
-    return _arrays(pairs, np.repeat(np.arange(len(sizes)), sizes), np.array(labels))
+    if at != len(numbers) or rest != _END:
+        got = numbers[at] if at != len(numbers) else rest
+        raise ValueError(f"{name} must end after {numbers[0]} graphs, got {got}")
+    pairs = np.stack([np.repeat(np.arange(start), degrees), np.concatenate(neighbours)], 1)
+    graph = np.repeat(np.arange(len(sizes)), sizes)
+    return _arrays(name, pairs, graph, np.array(labels), np.arange(start) - (np.cumsum(sizes) - sizes)[graph], 0)
 
 
-def _arrays(pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+def _text(files: Mapping[str, bytes], name: str, *members: str) -> bytes:
+    """A file that is given by its name, or as a member of the one archive."""
+    if name in files:
+        return files[name]
+    (data,) = files.values()
+    return read_member(data, *members)
+
+
+def _lines(text: bytes, name: str, of: str, width: int) -> np.ndarray:
+    """Lines of ``width`` whole numbers with commas between them; int64 [lines, width]."""
+    if not text.strip():
+        return np.zeros((0, width), np.int64)
+    with contextlib.suppress(ValueError):
+        table = np.loadtxt(io.BytesIO(text), np.int64, comments=None, delimiter=",", ndmin=2)
+        if table.shape[1] == width:
+            return table
+    good = re.compile(rb",".join([rb"\s*[+-]?\d{1,18}\s*"] * width))
+    lines = enumerate(filter(bytes.strip, text.splitlines()), 1)
+    number, line = next((number, line) for number, line in lines if not good.fullmatch(line))
+    wanted = "one whole number" if width == 1 else f"{width} whole numbers with a comma between"
+    raise ValueError(f"each line of {name} must hold {wanted}, got {line.decode('latin1')!r} for {of} {number}")
+
+
+def _leading_numbers(text: bytes) -> tuple[np.ndarray, str]:
+    """The whole numbers that a file begins with, int64, and what follows them."""
+    with contextlib.suppress(ValueError):
+        return whole_numbers(text), _END
+    words = text.split()
+    stop = next(place for place, word in enumerate(words) if not re.fullmatch(rb"[+-]?\d{1,18}", word))
+    return np.array([int(word) for word in words[:stop]], np.int64), repr(words[stop].decode("latin1"))
+
+
+def _arrays(
+    where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray, ids: np.ndarray, first: int
+) -> dict[str, np.ndarray]:
+    """The arrays of the uniform format, after the checks that both formats share.
+
+    Args:
+      where: what messages call the source.
+      pairs: directed edges, int64 [m, 2], nodes from 0 through the set.
+      graph: int64 [n], the graph of each node, from 0, in any order.
+      labels: int64 [graphs].
+      ids: int64 [n], what the source calls each node.
+      first: what the source calls the first graph.
+    """
+    if not len(labels):
+        raise ValueError(f"{where} must hold a graph, got none")
+    empty = np.flatnonzero(np.bincount(graph, minlength=len(labels)) == 0)
+    if len(empty):
+        raise ValueError(f"{where}: graph {empty[0] + first} must have a node, got none but a label")
+    across = np.flatnonzero(graph[pairs[:, 0]] != graph[pairs[:, 1]])
+    if len(across):
+        u, v = pairs[across[0]]
+        raise ValueError(
+            f"{where}: edges must stay in one graph, got {ids[u]}, {ids[v]}, which joins graph {graph[u] + first} "
+            f"and graph {graph[v] + first}"
+        )
+    order = np.argsort(graph, kind="stable")
+    place = np.empty(len(graph), np.int64)
+    place[order] = np.arange(len(graph))
+    edges = simple_edges(place[pairs])
+    code = distinct((pairs[:, 0] << 32 | pairs[:, 1])[pairs[:, 0] != pairs[:, 1]])
+    if len(code) not in (len(edges), 2 * len(edges)):
+        u, v = divmod(int(code[~np.isin(code >> 32 | (code & 0xFFFFFFFF) << 32, code)][0]), 2**32)
+        raise ValueError(
+            f"{where}: graph {graph[u] + first} must list every edge in both directions, as other edges of the set "
+            f"are, got {ids[u]}, {ids[v]} alone"
+        )
     return {
-        "edges": simple_edges(pairs),
-        "node_graph": graph.astype(np.int32),
+        "edges": edges,
+        "node_graph": graph[order].astype(np.int32),
         "y": np.unique(labels, return_inverse=True)[1].astype(np.int32),
     }

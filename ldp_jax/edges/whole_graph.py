@@ -64,8 +64,8 @@ def privatize_graph(
       edge the guarantee is about pairs of private users.
 
     Raises:
-      ValueError: for a graph that is not symmetric or has edges between graphs of a set, arguments of wrong shape,
-        or an expected output above ``memory``.
+      ValueError: for a graph that is not symmetric, has self-loops, edges given twice or edges between graphs of a
+        set, arguments of wrong shape, or an expected output above ``memory``.
 
     >>> import jax
     >>> from ldp_jax.edges import DPRR
@@ -80,13 +80,9 @@ def privatize_graph(
     allowed = mechanism.protocols if isinstance(mechanism, local_laplace.LocalLap) else PROTOCOLS
     protocol = allowed[0] if protocol is None else protocol
     _validate.one_of(allowed, protocol=protocol)
-    senders, receivers, n = graphs.validate_symmetric(graph)
-    group = _groups(node_graph, n)
+    group = _groups(node_graph, graphs.num_nodes(graph))
+    senders, receivers, n = graphs.validate_symmetric(graph, node_graph)
     private = _private(public, n)
-    if len(senders) and (group[senders] != group[receivers]).any():
-        at = int(np.flatnonzero(group[senders] != group[receivers])[0])
-        ends = senders[at], receivers[at]
-        raise ValueError(f"edge {tuple(map(int, ends))} joins graph {group[ends[0]]} and graph {group[ends[1]]}")
     guarantee = PipelineGuarantee.of(
         [mechanism.guarantee(), mechanism.relationship(protocol)],
         protected=("edges",),

@@ -5,6 +5,7 @@ import pytest
 
 from ldp_jax import datasets
 from ldp_jax.datasets._registry import REGISTRY
+from ldp_jax.packing import GraphSet
 
 _FILES = [name for name, entry in REGISTRY.items() if entry.npz_sha256 and name != "debian"]
 
@@ -42,3 +43,29 @@ def test_planetoid_keeps_the_public_split(real_data):
 def test_stand_ins_say_so(real_data):
     for name in ("deezer_ego_nets", "reddit10k", "blogcatalog_multilabel"):
         assert "stand-in" in datasets.load(name).notes
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", ["reddit_binary", "reddit10k"])
+def test_raw_formats_give_back_a_set_of_graphs(name, real_data, tmp_path):
+    """Some of its graphs, written as TU's files (each edge twice, or once) and as the text of powerful-gnns."""
+    whole = GraphSet.from_dataset(datasets.load(name))
+    part = whole.subset(range(0, len(whole), len(whole) // 100))
+    ends = np.stack([part.senders, part.receivers], 1)
+    edges = ends[ends[:, 0] < ends[:, 1]]
+    for name, pairs in (("both", ends), ("once", edges[:, ::-1])):
+        (tmp_path / name).mkdir()
+        columns = {"A": pairs + 1, "graph_indicator": part.node_graph + 1, "graph_labels": part.labels}
+        for file, rows in columns.items():
+            np.savetxt(tmp_path / name / f"{name}_{file}.txt", rows, "%d", delimiter=", ")
+    first = np.searchsorted(part.node_graph, part.node_graph)
+    lists = np.split(part.senders, np.searchsorted(part.receivers, np.arange(1, len(first))))
+    lines = [" ".join(map(str, [9, len(ids), *(ids - at)])) for ids, at in zip(lists, first, strict=True)]
+    for graph, at in reversed(list(enumerate(np.unique(first)))):
+        lines.insert(at, f"{part.nodes_per_graph[graph]} {part.labels[graph]}")
+    (tmp_path / "text.txt").write_text("\n".join(["100", *lines]))
+    for path in (tmp_path / "both", tmp_path / "once", tmp_path / "text.txt"):
+        data = datasets.load(path)
+        assert set(map(tuple, data.edges.tolist())) == set(map(tuple, edges.tolist()))
+        np.testing.assert_array_equal(data.node_graph, part.node_graph)
+        np.testing.assert_array_equal(data.y, part.labels)

@@ -83,10 +83,12 @@ def test_features_and_labels_may_be_absent(write):
         ({"edges": [[0, 1], [1, 0]]}, r"edges must name each pair once, got \(0, 1\) twice"),
         ({"edges": [[0.0, 1.0]]}, "edges must be integers"),
         ({"edges": [0, 1]}, r"edges must be integers of shape \[m, 2\]"),
+        ({"y": 0}, r"y of mine must be integers with one or two axes, got int32 of shape \(\)"),
         ({"y": [0, 1]}, r"y of mine must have one row a node \(3\), got shape \(2,\)"),
         ({"y": [0, 1, -1]}, "y of mine must be classes 0..c-1, got -1"),
         ({"y": [0, 2, 0]}, "y of mine .* class 1 has none"),
-        ({"y": [0.0, 1.0, 0.0]}, "y must be integers, got float64"),
+        ({"y": [0.0, 1.0, 0.0]}, "y must be integers, got float64$"),
+        ({"y": [0.0, 0.5, 0.0]}, "y must be integers, got float64: 0.5 for node 1"),
         ({"y": [0, 1, 2**40]}, f"y must fit in int32, got {2**40}"),
         ({"y": [[0, 1], [1, 3], [0, 0]]}, "y of mine must be 0 or 1 in two axes, got 3"),
         ({"x_values": [1.0, np.nan]}, "x of mine must be finite, got nan at row 1, column 0"),
@@ -105,13 +107,45 @@ def test_features_and_labels_may_be_absent(write):
         ({"x_indices": None}, "the arrays x_indices are missing"),
         ({"x_lower": [0.0, 0.0]}, "x_lower must be one real number"),
         ({"source": [1.0]}, "source must be UTF-8 text as uint8"),
-        ({"node_graph": [0, 0, 1]}, r"edges must stay within one graph of node_graph, got \(2, 1\)"),
-        ({"node_graph": [0, 0, 2]}, "node_graph of mine .* got 2 at node 2|edges must stay within one graph"),
     ],
 )
 def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message):
     with pytest.raises(ValueError, match=f"mine.npz: ({message})"):
         datasets.load(write(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": [[1, 2]]}, "edges must stay in one graph, got 1 -> 2, which joins graph 0 and graph 1"),
+        ({"edges": [[0, 1], [2, 4]]}, r"edges must join nodes in \[0, 4\), got 2 -> 4 in graph 1"),
+        ({"edges": [[3, 3]]}, "graph 1 must have no self-loops, got one at node 3"),
+        ({"edges": [[2, 3], [3, 2]]}, r"edges must name each pair once, got \(2, 3\) twice"),
+        ({"edges": [2, 3]}, r"edges must be integers of shape \[m, 2\]"),
+        ({"node_graph": [0, 0, 2, 2], "y": [0, 1, 1]}, "got 2 at node 2: graph 1 has no node"),
+        ({"node_graph": [1, 1, 2, 2], "y": [0, 1, 1]}, "got 1 at node 0: graph 0 has no node"),
+        ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
+        ({"node_graph": [0, 0, 0.5, 1]}, "node_graph must be integers, got float64: 0.5 for place 2"),
+        ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
+        ({"y": [0]}, r"one row a graph \(2\), got shape \(1,\)"),
+        ({"y": [0, 0.5]}, "y must be integers, got float64: 0.5 for graph 1"),
+        ({"node_graph": [], "y": [], "edges": np.zeros((0, 2), int)}, "num_nodes|node_graph must be integers"),
+    ],
+)
+def test_bad_sets_are_refused_by_the_name_of_the_graph(tmp_path, changes, message):
+    path = tmp_path / "set.npz"
+    good = {"edges": [[0, 1], [2, 3]], "node_graph": [0, 0, 1, 1], "y": [0, 1]}
+    np.savez(path, **good)
+    assert datasets.load(path).num_edges == 2
+    np.savez(path, **{**good, **changes})
+    with pytest.raises(ValueError, match=f"set.npz: .*({message})"):
+        datasets.load(path)
+
+
+def test_graphs_of_one_node_load(tmp_path):
+    np.savez(tmp_path / "ones.npz", edges=np.zeros((0, 2), int), node_graph=[0, 1, 2], y=[0, 1, 0])
+    data = datasets.load(tmp_path / "ones.npz")
+    assert (data.num_nodes, data.num_edges, data.num_classes) == (3, 0, 2)
 
 
 def test_a_repeated_column_is_found_in_any_order(write):

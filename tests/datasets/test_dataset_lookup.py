@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -229,6 +230,76 @@ def test_the_npz_of_the_users_folder_comes_first_and_must_be_the_registered_one(
     with pytest.raises(ValueError, match=f"{path} must have sha256 .*, got "):
         datasets.load("tiny")
     assert not asked
+
+
+def tu_folder(folder, dataset, graphs, classes):
+    """A set in TU's format: graph i is a path of i % 3 + 1 nodes, of class i % classes."""
+    folder.mkdir(parents=True)
+    sizes = np.arange(graphs) % 3 + 1
+    graph = np.repeat(np.arange(graphs), sizes)
+    last = np.append(graph[1:] != graph[:-1], True)
+    one = np.flatnonzero(~last) + 1
+    pairs = np.concatenate([np.stack([one, one + 1], 1), np.stack([one + 1, one], 1)])
+    for part, rows in (("A", pairs), ("graph_indicator", graph + 1), ("graph_labels", np.arange(graphs) % classes)):
+        np.savetxt(folder / f"{dataset}_{part}.txt", rows, "%d", delimiter=", ")
+    (folder / f"{dataset}_node_labels.txt").write_text("not read")
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "graphs", "classes"),
+    [("github_stargazers", "github_stargazers", 12725, 2), ("reddit_multi_5k", "REDDIT-MULTI-5K", 4999, 5)],
+)
+def test_the_users_copy_of_tu_dortmunds_files(monkeypatch, tmp_path, name, dataset, graphs, classes):
+    mine = tmp_path / "mine"
+    node_graph = tu_folder(mine / dataset, dataset, graphs, classes)
+
+    def check(data_folder):
+        monkeypatch.setenv("LDP_JAX_DATA", str(data_folder))
+        monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "caches" / data_folder.name))
+        data = datasets.load(name)
+        np.testing.assert_array_equal(data.node_graph, node_graph)
+        np.testing.assert_array_equal(data.y, np.arange(graphs) % classes)
+        assert data.num_edges == len(node_graph) - graphs
+
+    check(mine)
+    check(mine / dataset)
+    packed = tmp_path / "packed"
+    shutil.make_archive(str(packed / dataset), "zip", mine, dataset)
+    check(packed)
+
+    (mine / dataset / f"{dataset}_graph_labels.txt").unlink()
+    monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setenv("LDP_JAX_DATA", str(mine))
+    with pytest.raises(FileNotFoundError, match=f"{dataset}/{dataset}_graph_labels.txt"):
+        datasets.load(name)
+    shutil.rmtree(mine / dataset)
+    wanted = f"{name}.npz, {dataset}.zip or {dataset}/{dataset}_A.txt"
+    with pytest.raises(FileNotFoundError, match=f"let it name a folder that holds {wanted}.*the download from"):
+        datasets.load(name)
+    tu_folder(mine / dataset, dataset, 10, 2)
+    with pytest.raises(ValueError, match=f"{name} must have ({classes} classes|{graphs} graphs), got"):
+        datasets.load(name)
+
+
+def test_sets_of_graphs_by_path(tmp_path):
+    tu_folder(tmp_path / "MINE", "MINE", 5, 2)
+    shutil.make_archive(str(tmp_path / "MINE"), "zip", tmp_path, "MINE")
+    (tmp_path / "MINE.txt").write_text("5 1 0 0 0 2 1 0 1 1 0 1 0 3 0 0 1 1 0 2 0 2 0 1 1 1 1 0 0 2 0 0 1 1 0 1 0")
+    for path in (tmp_path / "MINE", str(tmp_path / "MINE"), tmp_path / "MINE.zip", str(tmp_path / "MINE.txt")):
+        data = datasets.load(path)
+        assert data.edges.tolist() == [[1, 2], [3, 4], [4, 5], [7, 8]]
+        assert data.node_graph.tolist() == [0, 1, 1, 2, 2, 2, 3, 4, 4]
+        assert data.y.tolist() == [0, 1, 0, 1, 0]
+        assert (data.name, data.source) == ("MINE", str(path))
+    (tmp_path / "MINE" / "MINE_graph_labels.txt").write_text("0\n1\n")
+    with pytest.raises(ValueError, match=r"MINE: MINE_graph_indicator.txt .* got graph 3 for node 4"):
+        datasets.load(tmp_path / "MINE")
+    with pytest.raises(FileNotFoundError, match=r"must hold .*_A.txt"):
+        datasets.load(tmp_path)
+    (tmp_path / "MINE.zip").write_bytes((tmp_path / "MINE.zip").read_bytes()[:100])
+    with pytest.raises(ValueError, match="MINE.zip: the archive is no readable zip"):
+        datasets.load(tmp_path / "MINE.zip")
 
 
 def test_a_pickle_is_not_opened_before_its_sha256_matched(serve, monkeypatch):

@@ -258,17 +258,48 @@ def test_tu_sorts_nodes_by_graph():
 
 
 @pytest.mark.parametrize(
+    ("changes", "edges", "y"),
+    [
+        ({"A": "1,2\n3,5\n"}, [[0, 1], [2, 4]], [1, 0]),  # one direction, no spaces
+        ({"A": "  2,\t1 \r\n5 ,3\r\n"}, [[0, 1], [2, 4]], [1, 0]),
+        ({"A": "1, 2\n2, 1\n1, 2\n"}, [[0, 1]], [1, 0]),  # the last three nodes are isolated
+        ({"A": ""}, [], [1, 0]),
+        ({"node_labels": "no number\n", "graph_attributes": "0.5\n0.25\n"}, [[0, 1], [2, 4]], [1, 0]),
+        ({"A": "", "graph_indicator": "1\n2\n3\n4\n5\n", "graph_labels": "5\n3\n1\n2\n4\n"}, [], [4, 2, 0, 1, 3]),
+    ],
+)
+def test_tu_as_it_comes(changes, edges, y):
+    data = parse_tu(**changes)
+    assert data.edges.tolist() == edges
+    assert data.y.tolist() == y
+    assert data.num_nodes == 5
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"A": "1, 6\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], got 1..6"),
-        ({"A": "0, 1\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], got 0..1"),
-        ({"A": "1, 3\n"}, r"edges must stay within one graph of node_graph, got \(2, 0\)"),
-        ({"A": "1, x\n"}, "could not convert string ' x'"),
+        ({"A": "1, 6\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(1, 6\) in graph 1"),
+        ({"A": "1, 2\n0, 3\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(0, 3\) in graph 2"),
+        ({"A": "-1, 9\n"}, r"got \(-1, 9\) in no graph"),
+        ({"A": "1, 3\n"}, "edges must stay in one graph, got 1, 3, which joins graph 1 and graph 2"),
+        ({"A": "1, 2\n2, 1\n3, 5\n"}, "graph 2 must list every edge in both directions, .* got 3, 5 alone"),
+        ({"A": "1, x\n"}, "each line of T_A.txt must hold 2 whole numbers .* got '1, x' for edge 1"),
+        ({"A": "1, 2\n2, 1\n\n5, "}, "got '5, ' for edge 3"),
+        ({"A": "1, 2\n2"}, "got '2' for edge 2"),
+        ({"A": "1, 2, 3\n"}, "got '1, 2, 3' for edge 1"),
+        ({"graph_indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
         (
             {"graph_indicator": "1\n1\n2\n2\n3\n"},
-            r"T_graph_indicator.txt must name graphs in \[1, 2\], got 1..3",
+            r"T_graph_indicator.txt must name graphs in \[1, 2\], .* got graph 3 for node 5",
         ),
-        ({"graph_indicator": "1\n1\n1\n1\n1\n"}, r"must name graphs in \[1, 2\], got 1..1"),
+        ({"graph_indicator": "1\n0\n2\n2\n2\n"}, "got graph 0 for node 2"),
+        ({"graph_indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
+        ({"graph_labels": "1\n2\n1\n"}, "graph 3 must have a node, got none but a label"),
+        ({"graph_labels": "1\n"}, r"must name graphs in \[1, 1\], .* got graph 2 for node 3"),
+        ({"graph_labels": "1\n1.5\n"}, "T_graph_labels.txt must hold one whole number, got '1.5' for graph 2"),
+        ({"graph_labels": "1, 2\n1, 3\n"}, "must hold one whole number, got '1, 2' for graph 1"),
+        ({"graph_labels": f"1\n{10**20}\n"}, f"got '{10**20}' for graph 2"),
+        ({"A": "", "graph_indicator": "", "graph_labels": ""}, "T must hold a graph, got none"),
     ],
 )
 def test_tu_refuses_what_does_not_fit(changes, message):
@@ -276,28 +307,48 @@ def test_tu_refuses_what_does_not_fit(changes, message):
         parse_tu(**changes)
 
 
-def test_powerful_gnns():
-    text = "2\n3 1\n0 1 1\n0 2 0 2\n0 1 1\n2 0\n7 1 1\n7 1 0\n"
+def parse_powerful_gnns(text):
     files = {"dataset.zip": archive({"dataset/P/P.txt": text})}
-    data = _format.build("p", graph_sets.parse_powerful_gnns(files, dataset="P"), "p")
+    return _format.build("p", graph_sets.parse_powerful_gnns(files, dataset="P"), "p")
+
+
+def test_powerful_gnns():
+    data = parse_powerful_gnns("3\n3 1\n0 1 1\n0 2 0 2\n0 1 1\n2 0\n7 1 1\n7 1 0\n1 1\n0 0\n")
     assert data.edges.tolist() == [[0, 1], [1, 2], [3, 4]]
-    assert data.node_graph.tolist() == [0, 0, 0, 1, 1]
-    assert data.y.tolist() == [1, 0]
+    assert data.node_graph.tolist() == [0, 0, 0, 1, 1, 2]
+    assert data.y.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("1\n2 0\n0 1 1\n0 1 2\n", r"neighbours in graph 0 must be 1 nodes in \[0, 2\)"),
-        ("1\n2 0\n0 1 1\n0 3 0\n", "neighbours in graph 0 must be 3 nodes"),
-        ("1\n2 0\n0 1 1\n0 1 0\n9\n", "must end after 1 graphs, got 1 more numbers"),
-        ("1\n2 0\n0 1 1.5\n", "unmatched data"),
+        ("1\n2 0\n0 1 1\n0 -1 0\n", "neighbours in graph 0 must be -1 nodes"),
+        ("2\n1 0\n0 0\n2 0\n0 1 1\n0 0\n1", "must end after 2 graphs, got 1"),
+        ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got 'end'"),
+        ("2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n", "graph 1 must list every edge in both .* got 0, 1 alone"),
+        ("2\n0 1\n1 0\n0 0\n", "graph 0 must have a node, got 0"),
+        ("2\n2 0\n0 1 1\n0 1 0\n0 1\n", "graph 1 must have a node, got 0"),
+        ("1\n-2 1\n", "graph 0 must have a node, got -2"),
+        ("0\n", "must begin with the number of its graphs, got 0"),
+        ("", "must begin with the number of its graphs, got the end of the file"),
+        (" \n", "must begin with the number of its graphs, got"),
+        ("1\n2 0.5\n0 1 1\n0 1 0\n", "must hold 1 graphs in whole numbers, got '0.5' in graph 0"),
+        ("2\n1 0\n0 0\n2 0\n0 1 1.5\n", "must hold 2 graphs in whole numbers, got '1.5' in graph 1"),
     ],
 )
 def test_powerful_gnns_refuses_what_does_not_fit(text, message):
-    files = {"dataset.zip": archive({"dataset/P/P.txt": text})}
-    with pytest.raises(ValueError, match=message):
-        graph_sets.parse_powerful_gnns(files, dataset="P")
+    with pytest.raises(ValueError, match=f"P/P.txt:? {message}"):
+        parse_powerful_gnns(text)
+
+
+def test_powerful_gnns_cut_anywhere():
+    text = "2 2 0 0 1 1 0 1 0 3 1 0 1 1 0 2 0 2 0 1 1"
+    assert parse_powerful_gnns(text).num_edges == 3
+    for end in range(1, len(text), 2):
+        graph = int(end >= len("2 2 0 0 1 1 0 1 0"))
+        with pytest.raises(ValueError, match=f"must hold 2 graphs .* got the end of the file .* in graph {graph}"):
+            parse_powerful_gnns(text[:end])
 
 
 def test_zip_members_are_read_by_exact_name_and_nothing_is_extracted(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Neighbour lists: one law in three forms (one user, a whole graph, every pair), its guarantee, and its limits."""
 
+import dataclasses
 import itertools
 import math
 
@@ -11,10 +12,19 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ldp_jax import graphs
-from ldp_jax.edges import DPRR, NeighbourList, RandomizedResponse, _sparse, privatize_graph, public_part
+from ldp_jax.edges import (
+    DPRR,
+    LocalLap,
+    NeighbourList,
+    RandomizedResponse,
+    _sparse,
+    privatize_graph,
+    public_part,
+)
 from ldp_jax.edges._sparse import Users
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.mechanism import mechanism
+from ldp_jax.packing import GraphSet
 from tests import stats
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])  # degrees 3, 2, 2, 2, 1, 0
@@ -473,17 +483,37 @@ def test_the_same_key_gives_the_same_graph():
 
 
 @pytest.mark.parametrize("protocol", ["full", "half", "half list"])
-def test_graphs_without_edges_or_company(protocol):
-    for n in (1, 2, 5):
-        graph = graphs.from_edges(np.zeros((0, 2), int), n)
-        noisy = privatize_graph(jax.random.key(13), graph, DPRR(0.5, 0.5), protocol=protocol)
-        assert np.isfinite(noisy.degree).all()
+@pytest.mark.parametrize(
+    "m",
+    [DPRR(0.5, 0.5), DPRR(0.5, 0.5, noise="geometric"), RandomizedResponse(0.5)],
+    ids=["laplace", "geometric", "response"],
+)
+def test_graphs_without_edges_or_company(m, protocol):
+    for n, edges in ((1, []), (2, []), (2, [[0, 1]]), (5, [])):
+        noisy = privatize_graph(jax.random.key(13), graphs.from_edges(edges, n), m, protocol=protocol)
+        assert np.isfinite(noisy.degree).all() == isinstance(m, DPRR)  # the other sends no degree: NaN
         assert len(noisy.graph.senders) <= n * (n - 1)
-    alone = DPRR(0.5, 0.5, n=1)
-    y = alone.privatize(jax.random.key(14), NeighbourList(jnp.array([1]), jnp.int32(0)))
+    alone, nobody = dataclasses.replace(m, n=1), NeighbourList(jnp.array([1]), jnp.int32(0))
+    y = alone.privatize(jax.random.key(14), nobody)
     assert int(y.neighbours.count) == 0
-    assert float(y.degree) == 0.0
-    assert float(alone.log_density(y, NeighbourList(jnp.array([1]), jnp.int32(0)))) == 0.0
+    assert y.neighbours.ids.tolist() == [1]
+    assert float(alone.log_density(y, nobody)) == 0.0
+    assert float(y.degree) == 0.0 or not isinstance(m, DPRR)
+
+
+@pytest.mark.parametrize(
+    "m", [DPRR(0.5, 0.5), RandomizedResponse(0.5), LocalLap(0.5, 0.5)], ids=lambda m: type(m).__name__
+)
+def test_a_set_with_graphs_of_one_node(m):
+    """Single nodes report nobody; other small graphs, with or without edges, keep to themselves."""
+    node_graph = np.repeat(np.arange(6), [1, 2, 2, 1, 4, 1])
+    graph = graphs.from_edges([[1, 2]], len(node_graph))
+    for seed in range(5):
+        noisy = privatize_graph(jax.random.key(seed), graph, m, node_graph=node_graph)
+        graph_of = node_graph[noisy.graph.receivers]
+        np.testing.assert_array_equal(graph_of, node_graph[noisy.graph.senders])
+        assert not np.isin(graph_of, [0, 3, 5]).any()
+        assert GraphSet.from_edges(noisy.graph.senders, noisy.graph.receivers, node_graph, [0, 1] * 3)
 
 
 def test_one_user_is_total_on_data():
@@ -506,10 +536,15 @@ def test_bad_arguments_are_refused():
         privatize_graph(jax.random.key(0, impl="rbg"), graph, m)
     with pytest.raises(ValueError, match="symmetric"):
         privatize_graph(key, graphs.directed([0], [1], 3), m)
-    with pytest.raises(ValueError, match="outside its nodes"):
+    with pytest.raises(ValueError, match="got 0 -> 7 in graph 0"):
         privatize_graph(key, graphs.directed([0, 7], [7, 0], 3), m)
-    with pytest.raises(ValueError, match=r"edge \(\d, \d\) joins graph 1 and graph 0"):
-        privatize_graph(key, graph, m, node_graph=np.array([0, 0, 0, 1, 1, 1]))
+    with pytest.raises(ValueError, match=r"got \d -> \d, which joins graph 2 and graph 1"):
+        privatize_graph(key, graph, m, node_graph=np.array([1, 1, 1, 2, 2, 2]))
+    with pytest.raises(ValueError, match="graph 4 must be symmetric.* got 3 -> 2 alone"):
+        privatize_graph(key, graphs.directed([3], [2], 4), m, node_graph=np.array([1, 1, 4, 4]))
+    for ends in ([0, 0], [1, 1]), ([0], [0]):  # a degree would count such an edge twice
+        with pytest.raises(ValueError, match="graph 0 must have (each edge once|no self-loops)"):
+            privatize_graph(key, graphs.directed([*ends[0], *ends[1]], [*ends[1], *ends[0]], 3), m)
     with pytest.raises(ValueError, match="non-decreasing"):
         privatize_graph(key, graph, m, node_graph=np.array([0, 1, 0, 1, 1, 1]))
     with pytest.raises(ValueError, match=r"public must be bool \[6\]"):
