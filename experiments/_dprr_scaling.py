@@ -196,9 +196,9 @@ def _timed(function: Callable[[], Any], repeats: int) -> tuple[Any, float, float
     """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted."""
     clock = _Clock()
     result = None
+    gc.collect()
     for _ in range(repeats + 1):
         result = None  # two results at once would double the memory
-        gc.collect()
         clock.start()
         result = jax.block_until_ready(function())
         clock.stop()
