@@ -57,6 +57,21 @@ def lines(frame: pd.DataFrame) -> list[list[str]]:
     return made
 
 
+def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
+    """AUC at one budget: a row a mechanism, a column a data set and setting; whole-graph rows in every setting."""
+    auc = frame[(frame.metric == "auc") & (frame.epsilon.isin([0.0, epsilon])) & ~frame.mechanism.isin(SPLITS[1:])]
+    everywhere = auc.mechanism.isin(["non-private", "sizes"])
+    columns = auc[~everywhere][["dataset", "task"]].drop_duplicates().sort_values(["dataset", "task"])
+    rows, heads = [], []
+    for dataset, task in columns.itertuples(index=False):
+        here = auc[(auc.dataset == dataset) & ((auc.task == task) | everywhere)]
+        values = {name: 100 * here[here.mechanism == name].value for name in LABELS}
+        heads.append(f"{dataset}{task.removeprefix('graph')}")
+        rows.append([str(mean_interval(part)) if len(part) else "" for part in values.values()])
+    body = [[LABELS[name], *cells] for name, *cells in zip(LABELS, *rows, strict=True) if any(cells)]
+    return markdown([f"AUC (%), epsilon {epsilon:g}", *heads], body)
+
+
 def what_edges_add(frame: pd.DataFrame) -> str:
     """How often lists do better than the degrees alone, and at what budgets they do worse, in a sentence."""
     gains = [gain for (_, _, mechanism, *_), gain in paired(frame).items() if mechanism == "dprr"]
@@ -83,7 +98,8 @@ def as_markdown(frame: pd.DataFrame) -> str:
         "*Published split*: its true epsilon per bit is in the CSV (`epsilon_proved`), above the one that it is "
         "named by where the degree's share is raised."
     )
-    return "\n\n".join(filter(None, [markdown(HEADER, lines(frame)), notes, what_edges_add(frame)]))
+    parts = [summary(frame), what_edges_add(frame), markdown(HEADER, lines(frame)), notes]
+    return "\n\n".join(filter(None, parts))
 
 
 def show(frame: pd.DataFrame, console: Any) -> None:
