@@ -115,6 +115,8 @@ def test_lists_are_compared_with_degrees_split_by_split():
     assert "Of 2 settings" in words
     assert "higher in 0 and lower in 1" in words
     assert "(lower on average in 2)" in words
+    assert "| DPRR | 70.0 ± 24.8 |" in _dprr_report.summary(frame)
+    assert "| NonPriv-Full | 90.0 ± 0.0 |" in _dprr_report.summary(frame)
     lines = _dprr_report.lines(frame)
     assert lines[0][:4] == ["made", "graph", "DPRR", "1"]
     assert lines[0][6].startswith("**-2.0 ±")
