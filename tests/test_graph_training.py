@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from functools import cache
 
 import jax
@@ -15,13 +16,15 @@ import optax
 import pytest
 import sklearn.metrics
 
-from ldp_jax import graph_training, training
+from ldp_jax import graph_training, graphs, training
 from ldp_jax.datasets.splits import node_split
+from ldp_jax.edges import DPRR, privatize_graph
 from ldp_jax.graph_training import Scores, fit_graphs, predict, scores, step_decay_adam
 from ldp_jax.models import Model, gin
 from ldp_jax.packing import GraphSet
 
 GIN = gin(layers=3, hidden=8, outputs=2, dropout=0.2)
+SMALL = gin(layers=1, hidden=4, outputs=2, dropout=0.2)
 ADAM = step_decay_adam(0.01)
 
 
@@ -89,10 +92,28 @@ def test_runs_are_their_keys():
     assert not np.array_equal(run(key=1).losses, reference().losses)
 
 
-def test_graphs_without_edges_train():
-    parts = (without_edges(),) * 3
-    fitted = run(parts=parts, epochs=3)
+def noisy_without_edges(count=12):
+    """The noisy graphs of :func:`without_edges` at budgets that add next to no edge."""
+    plain = without_edges(count)
+    graph = graphs.directed([], [], len(plain.node_graph))
+    noisy = privatize_graph(jax.random.key(0), graph, DPRR(50.0, 50.0), node_graph=plain.node_graph).graph
+    assert not len(noisy.senders)
+    return GraphSet.from_edges(noisy.senders, noisy.receivers, plain.node_graph, plain.labels)
+
+
+def one_without_edges():
+    """Stars, cycles and a single node."""
+    train, validation, test = stars_and_cycles()
+    node_graph, labels = np.append(train.node_graph, len(train)), np.append(train.labels, 1)
+    return GraphSet.from_edges(train.senders, train.receivers, node_graph, labels), validation, test
+
+
+@pytest.mark.parametrize("parts", [lambda: (noisy_without_edges(),) * 3, one_without_edges], ids=["all", "one"])
+def test_graphs_without_edges_train(parts):
+    fitted = run(parts=parts(), epochs=3, model=SMALL)
     assert np.isfinite(fitted.losses).all()
+    assert np.isfinite(fitted.validations).all()
+    assert np.isfinite(fitted.test).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fitted.variables))
 
 
@@ -293,27 +314,40 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path_factory, changes, na
 
 PROGRAM = """
 import sys, jax
-from tests.test_graph_training import run
-fitted = run(checkpoint=sys.argv[1], progress=lambda *values: print(*values, flush=True))
-print("end", fitted.losses.tobytes().hex(), fitted.test, flush=True)
+from tests.test_graph_training import SMALL, bits, run
+progress = lambda *values: print(*values, flush=True)
+print(bits(run(model=SMALL, epochs=15, checkpoint=sys.argv[1], progress=progress)))
 """
+
+
+def bits(fitted):
+    """All that a run returns: its histories, scores, epochs and a digest of its variables."""
+    variables = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(fitted.variables))
+    histories = fitted.losses.tobytes().hex(), fitted.validations.tobytes().hex()
+    return *histories, *fitted.test, fitted.validation, fitted.epoch, fitted.epochs_run, zlib.crc32(variables)
 
 
 @pytest.mark.slow
 def test_a_process_killed_at_any_moment_goes_on(tmp_path):
     """SIGKILL at odd times, also while a checkpoint is written; other processes compute the same bits."""
-    program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    program = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
+    # What the first start compiles serves the others.
+    kept = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", **kept}
+    begun = []
     for pause in (0.03, 0.06):
         with subprocess.Popen(program, stdout=subprocess.PIPE, env=environment, text=True) as process:
-            process.stdout.readline()  # the first epoch of this start is over
+            begun.append(int(process.stdout.readline().split()[0]))  # the first epoch of this start is over
             time.sleep(pause)
             process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
     done = subprocess.run(program, capture_output=True, env=environment, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     *epochs, end = done.stdout.splitlines()
-    assert len(epochs) <= 4  # each start before it finished one at least
-    assert end == f"end {reference().losses.tobytes().hex()} {reference().test}"
+    begun += [int(epoch.split()[0]) for epoch in epochs]
+    assert begun[0] == 0 < begun[1] < begun[2]  # each start went on from an epoch of the one before
+    assert begun[2:] == list(range(begun[2], 15))
+    assert end == str(bits(run(model=SMALL, epochs=15)))
 
 
 def test_without_orbax_a_checkpoint_says_what_to_install(tmp_path, monkeypatch):
