@@ -83,6 +83,8 @@ def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: d
     node_graph = arrays.get("node_graph")
     if node_graph is not None:
         node_graph = _integers("node_graph", node_graph, np.int32)
+        if not node_graph.size:
+            raise ValueError("a set of graphs must have a graph, got an empty node_graph")
     y = arrays.get("y")
     if x is not None:
         n = x.shape[0]

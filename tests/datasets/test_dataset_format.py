@@ -129,7 +129,7 @@ def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
         ({"y": [0]}, r"one row a graph \(2\), got shape \(1,\)"),
         ({"y": [0, 0.5]}, "y must be integers, got float64: 0.5 for graph 1"),
-        ({"node_graph": [], "y": [], "edges": np.zeros((0, 2), int)}, "num_nodes|node_graph must be integers"),
+        ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, "must have a graph, got an empty node_graph"),
     ],
 )
 def test_bad_sets_are_refused_by_the_name_of_the_graph(tmp_path, changes, message):

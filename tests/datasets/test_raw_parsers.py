@@ -286,6 +286,7 @@ def test_tu_as_it_comes(changes, edges, y):
         ({"A": "1, x\n"}, "each line of T_A.txt must hold 2 whole numbers .* got '1, x' for edge 1"),
         ({"A": "1, 2\n2, 1\n\n5, "}, "got '5, ' for edge 3"),
         ({"A": "1, 2\n2"}, "got '2' for edge 2"),
+        ({"A": "1, 2 # 3\n"}, "got '1, 2 # 3' for edge 1"),
         ({"A": "1, 2, 3\n"}, "got '1, 2, 3' for edge 1"),
         ({"graph_indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
         (
