@@ -76,8 +76,8 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     return whole if len(kept) == len(whole) else whole.subset(kept)
 
 
-def name_of(resolved: Settings) -> str:
-    """The data set in words: which of its graphs are used."""
+def name_of(resolved: Any) -> str:
+    """The data set in words, from ``dataset``, ``graphs`` and ``rr_nodes``: which of its graphs are used."""
     few = f"{resolved.graphs} graphs" if resolved.graphs else ""
     small = f"of at most {resolved.rr_nodes} nodes" if resolved.rr_nodes else ""
     return ", ".join([resolved.dataset, *filter(None, [" ".join(filter(None, [few, small]))])])

@@ -71,7 +71,7 @@ def run(config: Any) -> None:
     with progress() as bar:
         line = bar.add_task("degrees", total=len(work))
         for chosen, cell, row in work:
-            bar.update(line, description=f"{name_of(_any(chosen))} {row['mechanism']} eps {cell.epsilon:g}")
+            bar.update(line, description=f"{name_of(chosen)} {row['mechanism']} eps {cell.epsilon:g}")
             start = time.perf_counter()
             users = degrees(_load(chosen))
             if cell == TRUE:
@@ -100,17 +100,13 @@ def run(config: Any) -> None:
     console.print(f"rows: {results.csv}\nfigure: {path}", soft_wrap=True)
 
 
-def _any(chosen: Graphs) -> Any:
-    return chosen  # name_of asks for these three fields alone
-
-
 def _load(chosen: Graphs) -> packing.GraphSet:
     return load(*chosen)
 
 
 def _row(chosen: Graphs, cell: Cell, n_max: int) -> dict[str, Any]:
     return {
-        "dataset": name_of(_any(chosen)),
+        "dataset": name_of(chosen),
         "task": "degrees",
         "mechanism": "true degrees" if cell == TRUE else cell.mechanism,
         "epsilon": cell.epsilon,
