@@ -64,11 +64,11 @@ class Config:
 def settings(config: Config, dataset: str) -> Settings:
     """Resolve a configuration for one data set; hyper-parameters are from the paper's grid, without its search."""
     epochs, patience = {"committed": (60, 20), "paper": (500, 100), "smoke": (2, None)}[config.preset]
-    stargazers = dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos")
+    stargazers, smoke = dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos"), config.preset == "smoke"
     return Settings(
         dataset=dataset, graphs=config.graphs, rr_nodes=config.rr_nodes, epochs=config.epochs or epochs,
         patience=patience,
-        layers=4 if stargazers else 5, hidden=64 if config.preset != "smoke" else 8, dropout=0.5,
+        layers=2 if smoke else 4 if stargazers else 5, hidden=8 if smoke else 64, dropout=0.5,
         learning_rate=0.001, batch_size=64, shares=(0.65, 0.15, 0.20) if stargazers else (0.75, 0.10, 0.15),
     )  # fmt: skip
 
