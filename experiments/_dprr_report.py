@@ -135,7 +135,8 @@ def _grid(
     datasets = [str(name) for name, part in moving.groupby("dataset") if part[by].nunique() > 1]
     if not datasets:
         return None
-    figure, axes = panels(2 * len(datasets), width=4.2, height=2.7, columns=len(datasets))
+    alone = len(datasets) == 1
+    figure, axes = panels(2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets))
     for place, axis in enumerate(axes):
         metric, dataset = ("accuracy", "auc")[place // len(datasets)], datasets[place % len(datasets)]
         rows = chosen[(chosen.dataset == dataset) & (chosen.metric == metric)]
@@ -154,7 +155,8 @@ def _grid(
         axis.set(xlabel=label, ylabel=METRIC_LABELS[metric])
         if place < len(datasets):
             axis.set_title(dataset, fontsize=8)
-    legend_below(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0])))
+    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
+    legend_below(figure, fullest, columns=2 if alone else 4)
     return figure
 
 

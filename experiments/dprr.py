@@ -34,6 +34,13 @@ class Config:
     and from the public number of nodes alone. A killed run started again computes what is missing; trainings
     continue from their last epoch. Writes dprr.csv, dprr.md and, where the rows suffice, dprr_figure4.png (share of
     public users), dprr_figure5.png (epsilon) and dprr_figure6.png (splits of DPRR's budget).
+
+    The committed rows, about three hours on two cores: ``--datasets reddit_binary``; with rr among --mechanisms
+    ``--datasets deezer_ego_nets --rr-nodes 1000`` and ``--datasets reddit_binary --graphs 600 --rr-nodes 1000``;
+    the latter also with ``--epsilons 0.2 --alphas 0``, with ``--epsilons 1 --alphas 0.1 0.5`` (without rr) and, for
+    Figure 6, with ``--epsilons 0.1 0.2 0.5 1 --alphas 0 --mechanisms dprr dprr-one-to-nine dprr-as-published``.
+    Figure 7: ``--parts degrees --datasets reddit_binary deezer_ego_nets --rr-nodes 1000 --epsilons 1``; Figures 8
+    and 9: ``--parts scaling``; both with ``--mechanisms dprr local-lap rr``.
     """
 
     datasets: tuple[str, ...] = ("reddit_binary",)
