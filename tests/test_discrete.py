@@ -612,18 +612,22 @@ def test_homogeneous_is_equal_weights():
 @hypothesis.given(
     st.floats(0.1, 40.0), st.lists(st.floats(1e-3, 10.0), min_size=3, max_size=12), st.integers(2, 12)
 )
+@hypothesis.example(40.0, [1.0, 1.0, 0.0625], 2)
 def test_the_features_together_never_lose_more_than_epsilon(epsilon, weights, bins):
     """Exactly: the product of the losses, integer ratios, against e^epsilon in 50 digits."""
     hypothesis.assume(epsilon * max(weights) / sum(weights) < 20)
     m = FeatureRR(epsilon, bins, weights)
     lost = sum((exact_log(m.inner.table(level).loss) for level in m.inner.level.tolist()), decimal.Decimal(0))
     assert lost <= decimal.Decimal(epsilon)
-    assert lost >= decimal.Decimal(epsilon) * (1 - decimal.Decimal("2e-3"))
+    # Near epsilon 20 the least mass of a feature is a few units of 2^-32, and rounding it up is seen.
+    paid = epsilon * np.array(weights) / sum(weights)
+    room = 2e-3 * paid + 2 * (np.exp(paid) + bins - 1) / 2**32
+    assert lost >= decimal.Decimal(epsilon) - decimal.Decimal(room.sum())
     assert m.guarantee().epsilon <= epsilon
     # printed and true, up to float64's own sum
     assert decimal.Decimal(m.guarantee().epsilon) >= lost * (1 - decimal.Decimal("1e-14"))
-    shares = np.array([m.inner.table(level).epsilon for level in m.inner.level.tolist()]) / epsilon
-    np.testing.assert_allclose(shares, np.array(weights) / sum(weights), rtol=2e-3)
+    each = np.array([m.inner.table(level).epsilon for level in m.inner.level.tolist()])
+    assert (np.abs(each - paid) <= room).all()
 
 
 def test_features_are_reported_independently():
