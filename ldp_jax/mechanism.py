@@ -212,7 +212,9 @@ class Analytic(Univariate):
         """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
         if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
-        return Guarantee(largest(self.epsilon), adjacency="any two numbers in [-1, 1]", reason=self._proof())
+        return Guarantee(
+            largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status="proved", reason=self._proof()
+        )
 
     @abc.abstractmethod
     def _proof(self) -> str:

@@ -20,7 +20,7 @@ ALLOWED = {
     "_pytree": set(),
     "_validate": set(),
     "_tables": set(),
-    "accounting": {"guarantee"},
+    "accounting": {"guarantee", "_tables"},
     "client": {"guarantee", "_tables"},
     "mechanism": BASE,
     "features": BASE | {"mechanism"},

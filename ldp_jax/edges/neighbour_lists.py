@@ -177,10 +177,16 @@ class ListMechanism(abc.ABC):
 def per_bit(epsilon: float, reason: str) -> Guarantee:
     """A guarantee for one bit of one list."""
     return Guarantee(
-        epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit", reason=reason
+        epsilon,
+        unit=NEIGHBOUR_LIST,
+        adjacency="two neighbour lists that differ in one bit",
+        status="proved",
+        reason=reason,
     )
 
 
 def per_edge(epsilon: float, reason: str) -> Guarantee:
     """A guarantee for one edge."""
-    return Guarantee(epsilon, unit=RELATIONSHIP, adjacency="two graphs that differ in one edge", reason=reason)
+    return Guarantee(
+        epsilon, unit=RELATIONSHIP, adjacency="two graphs that differ in one edge", status="proved", reason=reason
+    )

@@ -202,6 +202,7 @@ class Discrete(Univariate):
             max(losses),
             adjacency=_DOMAINS.get(self.encoding, f"any two of {self.inputs} categories"),
             arithmetic="exact",
+            status="proved",
             reason="the largest ratio of two whole numbers of one column of the table that is sampled",
         )
 

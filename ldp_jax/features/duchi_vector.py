@@ -169,6 +169,7 @@ class DuchiVector:
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",
+            status="proved",
             reason="given the rounded record each sign vector has probability 1/Z or e^eps/Z, "
             "and Z is the same for all records",
         )

@@ -13,7 +13,7 @@ from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import Piecewise
 from ldp_jax.features.square_wave import SquareWave
-from ldp_jax.guarantee import Guarantee
+from ldp_jax.guarantee import Guarantee, share
 from ldp_jax.mechanism import MAX_EPSILON, Box, Interval, Subset, Univariate, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -185,12 +185,12 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
 
 
 def _share(epsilon: Scalar, dim: int, k: int) -> Any:
-    """epsilon / k, after the checks that would otherwise come too late."""
+    """epsilon / k, rounded down, after the checks that would otherwise come too late."""
     _validate.positive(epsilon=epsilon)
     _validate.integer_in(1, dim=dim)
     _validate.integer_in(1, dim, k=k)
     _validate.in_range(0.0, MAX_EPSILON * k, open_lower=True, epsilon=epsilon)
-    return epsilon / k if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / k
+    return share(epsilon, k) if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / k
 
 
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
