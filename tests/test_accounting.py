@@ -1,16 +1,18 @@
 """What several releases cost together, against closed forms, enumeration, quadrature and dp_accounting."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
 import subprocess
 import sys
 import warnings
+from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from scipy import integrate, stats
 
 from ldp_jax import accounting
@@ -31,6 +33,7 @@ from ldp_jax.guarantee import (
 
 EPSILONS = st.floats(0.0, 20.0)
 DELTAS = st.floats(0.0, 0.1)
+SMALL = st.floats(0.0, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -725,3 +728,277 @@ def test_accounting_loads_no_jax():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "False"
+
+
+# --- budgets that cannot be talked down ------------------------------------------------------------------------
+
+LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
+UNITS = [
+    RECORD,
+    metric(1.0),
+    metric(2.0),
+    NEIGHBOUR_LIST,
+    RELATIONSHIP,
+    EDGE_CENTRAL,
+    Unit("neighbour-list of 3 bits"),
+    Unit("record + relationship"),
+    Unit("household"),
+]
+RECORDS_ALONE, EDGES_ALONE = {0, 1, 2}, {3, 4, 5, 6}  # the others speak of both
+
+
+def per(unit, epsilon=0.5, **more):
+    return proved(epsilon, unit=unit, adjacency="two inputs", **more)
+
+
+def whole_graph(lists=1.0, edges=2.0, **more):
+    """As privatize_graph says it."""
+    parts = [per(NEIGHBOUR_LIST, lists), per(RELATIONSHIP, edges)]
+    return PipelineGuarantee.of(parts, **{"protected": ["edges"], "unprotected": ["number of nodes"], **more})
+
+
+def test_a_pipeline_is_spent_whole():
+    ledger = Ledger([LISTS, EDGES]).spend("graph", whole_graph(0.5, 1.0))
+    assert (ledger.spent(NEIGHBOUR_LIST).epsilon, ledger.spent(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    assert (ledger.remaining(NEIGHBOUR_LIST).epsilon, ledger.remaining(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    total = ledger.total()
+    assert (total.protected, total.unprotected) == (("edges",), ("number of nodes",))
+    assert {unit: total[unit].epsilon for unit in total} == {NEIGHBOUR_LIST: 0.5, RELATIONSHIP: 1.0}
+    ledger = ledger.spend("again", whole_graph(0.5, 1.0), protects=["edges"], exposes=["labels"])
+    assert ledger.remaining(RELATIONSHIP).epsilon == 0.0
+    assert ledger.total().unprotected == ("number of nodes", "labels")
+    lines = ledger.explain().splitlines()
+    assert [line.split("  ")[0] for line in lines[1:5]] == ["graph", "", "again", ""]
+    assert "relationship: spent epsilon 2 (ideal arithmetic; proved)" in lines
+    with pytest.raises(BudgetExceededError, match="'third'.*epsilon 0.1 per neighbour-list and .* does not fit"):
+        ledger.spend("third", whole_graph(0.1, 0.1))
+    assert Ledger(1.0).spend("x", PipelineGuarantee.of([proved(1.0)], protected=["x"], unprotected=[])).budgets == (
+        Budget(1.0),
+    )
+
+
+def test_each_unit_of_a_pipeline_has_to_fit():
+    for lists, edges, unit in ((1.1, 1.0, "neighbour-list"), (1.0, 2.1, "relationship")):
+        with pytest.raises(BudgetExceededError, match=f"does not fit the budget per {unit}"):
+            Ledger([LISTS, EDGES]).spend("graph", whole_graph(lists, edges))
+    unproved = PipelineGuarantee((per(NEIGHBOUR_LIST), Guarantee(1.0, unit=RELATIONSHIP)), ("edges",))
+    with pytest.raises(BudgetExceededError, match="proves nothing about relationship.*no proof was given"):
+        Ledger([LISTS, EDGES]).spend("graph", unproved)
+
+
+def test_a_lone_list_cannot_hide_what_a_relationship_costs():
+    """DPRR(0.1, 0.9) alone, where full lists cost 2 an edge: relationships would have spent 0."""
+    ledger = Ledger([LISTS, EDGES])
+    lone = (
+        "'lists' .epsilon 1. does not say what it costs per relationship, .*PipelineGuarantee that states what it"
+    )
+    with pytest.raises(BudgetExceededError, match=lone + ".* per neighbour-list and relationship.*privatize_graph"):
+        ledger.spend("lists", per(NEIGHBOUR_LIST, 1.0), protects=["edges"])
+    with pytest.raises(BudgetExceededError, match="per neighbour-list"):
+        ledger.spend("edges", per(RELATIONSHIP, 2.0))
+    with pytest.raises(BudgetExceededError, match="per relationship"):
+        ledger.spend("noise", GaussianCurve(0.1), unit=NEIGHBOUR_LIST)
+    alone = Ledger(LISTS).spend("lists", per(NEIGHBOUR_LIST, 1.0))
+    assert alone.remaining(NEIGHBOUR_LIST).epsilon == 0.0
+    assert Ledger(LISTS).spend("graph", whole_graph()).spent(RELATIONSHIP).epsilon == 2.0  # of no budget: recorded
+    assert Ledger(EDGES).spend("graph", whole_graph()).spent(NEIGHBOUR_LIST).epsilon == 1.0
+    with pytest.raises(BudgetExceededError, match="has no budget; there are budgets per record$"):
+        Ledger(1.0).spend("graph", whole_graph())
+
+
+@pytest.mark.parametrize(("kept", "said"), [*itertools.permutations(range(len(UNITS)), 2)])
+def test_every_pair_of_units(kept, said):
+    """Where both have a budget, one goes alone only if it speaks of other data; without a budget, never."""
+    free = {kept, said} & RECORDS_ALONE and {kept, said} & EDGES_ALONE
+    both = Ledger([Budget(1.0, unit=UNITS[kept]), Budget(1.0, unit=UNITS[said])])
+    if free:
+        ledger = both.spend("x", per(UNITS[said]))
+        assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (0.5, 0.0)
+    else:
+        with pytest.raises(
+            BudgetExceededError, match="does not say what it costs per .*pass one PipelineGuarantee"
+        ):
+            both.spend("x", per(UNITS[said]))
+    together = PipelineGuarantee.of([per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[])
+    assert both.spend("x", together).spent(UNITS[kept]).epsilon == 0.5
+    with pytest.raises(BudgetExceededError, match="which has no budget"):
+        Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
+    assert Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0  # a record only
+
+
+def test_edges_that_have_a_budget_are_not_used_in_the_clear():
+    ledger = Ledger([Budget(1.0), LISTS])
+    with pytest.raises(
+        BudgetExceededError, match="uses edges in the clear, and there is a budget per neighbour-list"
+    ):
+        ledger.spend("features", proved(0.5), protects=["features"], exposes=["edges"])
+    embedding = PipelineGuarantee.of([proved(0.5)], protected=["features"], unprotected=["edges", "labels"])
+    with pytest.raises(BudgetExceededError, match="do not name them among what it exposes"):
+        ledger.spend("embedding", embedding)
+    assert Ledger(1.0).spend("embedding", embedding).total() == embedding
+    with pytest.raises(BudgetExceededError, match="does not say what it costs per neighbour-list"):
+        ledger.spend("list as a record", proved(0.5), protects=["edges"])
+    assert Ledger(1.0).spend("list as a record", proved(0.5), protects=["edges"]).spent(RECORD).epsilon == 0.5
+
+
+def test_a_pipeline_says_its_own_fields():
+    for protects in (["labels"], ["edges", "labels"]):
+        with pytest.raises(ValueError, match="its guarantee protects edges, not"):
+            Ledger().spend("graph", whole_graph(), protects=protects)
+    with pytest.raises(ValueError, match="both protects and exposes edges"):
+        Ledger().spend("graph", whole_graph(), exposes=["edges"])
+    for extra in ({"delta": 1e-6}, {"unit": RECORD}, {"adjacency": "words"}):
+        with pytest.raises(ValueError, match="a PipelineGuarantee says its own delta, unit and adjacency"):
+            Ledger().spend("graph", whole_graph(), **extra)
+    with pytest.raises(ValueError, match="a PipelineGuarantee of no unit"):
+        Ledger().spend("nothing", PipelineGuarantee(()))
+
+
+def test_only_a_budget_is_a_budget(untyped):
+    assert Ledger(1.0).budgets == Ledger(1).budgets == Ledger(np.float32(1.0)).budgets == (Budget(1.0),)
+    assert Ledger(()).budgets == Ledger([]).budgets == Ledger().budgets == ()
+    for promise in (Guarantee(1.0), proved(1.0), [proved(1.0)], whole_graph(), GaussianCurve(1.0)):
+        with pytest.raises(ValueError, match=r"must be a Budget, got a \w+.*write Budget"):
+            Ledger(promise)
+    for bad in ("1.0", True, math.nan, -1.0, 10**400, 1j, [None], object()):
+        with pytest.raises(ValueError, match="budget's epsilon per record must be"):
+            Ledger(bad)
+    for bad in (1.0, None, "x", Budget(1.0)):
+        with pytest.raises(ValueError, match="must cost a Guarantee, a PipelineGuarantee or a GaussianCurve"):
+            Ledger().spend("x", bad)
+    for bad in ("", " ", None, 3):
+        with pytest.raises(ValueError, match="name must say"):
+            Ledger().spend(bad, Guarantee(1.0))
+
+
+def test_what_was_not_proved_says_so():
+    with pytest.raises(BudgetExceededError, match="proves nothing about record.*: no proof was given"):
+        Ledger(1.0).spend("x", Guarantee(0.1))
+
+
+# --- sums that are never below the truth -------------------------------------------------------------------------
+
+MANY = st.lists(st.tuples(EPSILONS, DELTAS), min_size=1, max_size=4)
+
+
+def least_at_or_above(value, exact):
+    return Fraction(value) >= exact and (value == 0.0 or Fraction(math.nextafter(value, 0.0)) < exact)
+
+
+@given(MANY, st.integers(1, 40))
+def test_every_sum_of_losses_is_rounded_up(pairs, k):
+    exact = sum((Fraction(epsilon) for epsilon, _ in pairs), Fraction(0))
+    lists = [Guarantee(epsilon, unit=NEIGHBOUR_LIST) for epsilon, _ in pairs]
+    units = [Guarantee(epsilon, unit=Unit(f"unit {i}"), adjacency="two") for i, (epsilon, _) in enumerate(pairs)]
+    assert least_at_or_above(accounting.sequential(*lists).epsilon, exact)
+    assert least_at_or_above(accounting.joint(*units, adjacency="both").epsilon, exact)
+    first = lists[0]
+    assert least_at_or_above(accounting.whole_list(first, k).epsilon, k * Fraction(first.epsilon))
+    assert least_at_or_above(accounting.sampled(first, k, 40).epsilon, k * Fraction(first.epsilon))
+    ends = accounting.relationship(first, lists[-1])
+    assert least_at_or_above(ends.epsilon, Fraction(first.epsilon) + Fraction(lists[-1].epsilon))
+    ledger = Ledger()
+    for guarantee in lists:
+        ledger = ledger.spend("list", guarantee)
+    assert least_at_or_above(ledger.spent(NEIGHBOUR_LIST).epsilon, exact)
+    totals = accounting.per_user(np.array([[epsilon] for epsilon, _ in pairs]), releases=k).totals
+    assert k * exact <= Fraction(totals[0]) <= k * exact * (1 + Fraction(16, 2**52))
+    basic = accounting.advanced(first, k, 0.0).epsilon
+    assert least_at_or_above(basic, k * Fraction(first.epsilon))
+
+
+@given(MANY, st.integers(1, 30))
+def test_chained_deltas_are_rounded_up(pairs, k):
+    """Against 60 digits of the sums as they are written; and no more than 1e-15 of it above."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(60):
+        (epsilon, delta), size = pairs[0], mpmath.mpf(1)
+        exact = min(size, mpmath.mpf(delta) * mpmath.fsum(mpmath.exp(i * mpmath.mpf(epsilon)) for i in range(k)))
+        found = accounting.whole_list(Guarantee(epsilon, delta, unit=NEIGHBOUR_LIST), k).delta
+        assert exact <= found <= exact * (1 + mpmath.mpf(1e-15)) + 5e-324
+        units = [Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two") for i, pair in enumerate(pairs)]
+
+        def chained(order):
+            total, before = mpmath.mpf(0), mpmath.mpf(0)
+            for part in order:
+                total += mpmath.exp(before) * part.delta
+                before += part.epsilon
+            return min(size, total)
+
+        best = min(map(chained, itertools.permutations([unit for unit in units if unit.delta > 0.0])))
+        joint = accounting.joint(*units, adjacency="both").delta
+        assert best * (1 - mpmath.mpf(1e-40)) <= joint <= best * (1 + mpmath.mpf(1e-12)) + 5e-324
+
+
+def test_many_units_are_joined_at_once():
+    """Sixty parts have more orders than can be tried."""
+    parts = [Guarantee(0.01, 1e-6, Unit(f"unit {i}"), "two") for i in range(60)]
+    total = accounting.joint(*parts, adjacency="all")
+    assert total.delta == pytest.approx(1e-6 * math.expm1(0.6) / math.expm1(0.01), rel=1e-12)
+    assert accounting.joint(Guarantee(math.inf, 0.5), parts[0], adjacency="both").delta == pytest.approx(
+        1e-6 + math.exp(0.01) * 0.5
+    )
+
+
+@given(st.lists(st.floats(1e-100, 1e100), min_size=1, max_size=5), st.integers(1, 1000))
+@example([0.1, 0.2], 1)
+@example([3.0, 4.0], 1)
+def test_curves_are_rounded_up(mus, times):
+    curves = [GaussianCurve(mu) for mu in mus]
+    for found, square in (
+        (curves[0].compose(*curves[1:]).mu, sum((Fraction(mu) ** 2 for mu in mus), Fraction(0))),
+        (curves[0].repeated(times).mu, times * Fraction(mus[0]) ** 2),
+    ):
+        assert Fraction(found) ** 2 >= square > Fraction(math.nextafter(found, 0.0)) ** 2
+    assert least_at_or_above(GaussianCurve.of(mus[0], float(times)).mu, Fraction(mus[0]) / times)
+
+
+@given(st.floats(1e-3, 50.0), st.floats(1e-3, 1e3))
+def test_the_noise_that_is_given_out_is_enough_exactly(epsilon, sensitivity):
+    mu, sigma = accounting.gaussian_mu(epsilon, 1e-6), accounting.gaussian_sigma(epsilon, 1e-6, sensitivity)
+    assert Fraction(sensitivity) <= Fraction(sigma) * Fraction(mu)
+
+
+@given(st.floats(0.0, 5.0), st.lists(SMALL, max_size=5))
+def test_what_remains_is_rounded_down(limit, losses):
+    ledger = Ledger(limit)
+    for loss in losses:
+        with contextlib.suppress(BudgetExceededError):
+            ledger = ledger.spend("x", proved(loss))
+    left = Fraction(ledger.remaining(RECORD).epsilon)
+    assert left == 0 or left + Fraction(ledger.spent(RECORD).epsilon) <= Fraction(limit)
+
+
+def test_numbers_of_personal_budgets_prove_nothing():
+    assert accounting.per_user([1.0, 2.0]).guarantee.status == "none"
+    guarantee = accounting.per_user([0.5, 1.0], status="proved", reason="a proof").guarantee
+    assert (guarantee.status, guarantee.reason) == ("proved", "a proof")
+    with pytest.raises(ValueError, match="reason must say"):
+        accounting.per_user([0.5, 1.0], status="proved")
+
+
+HUGE = 10**400
+
+
+def test_numbers_beyond_float64_are_a_clear_error(untyped):
+    for call in (
+        lambda: GaussianCurve(HUGE),
+        lambda: GaussianCurve.of(HUGE, 1.0),
+        lambda: GaussianCurve.of(1.0, 5e-324),
+        lambda: GaussianCurve(1.0).repeated(HUGE**2),
+        lambda: GaussianCurve(1e300).compose(GaussianCurve(1e300)),
+        lambda: accounting.gaussian_sigma(HUGE, 1e-6),
+        lambda: accounting.gaussian_sigma(1.0, 1e-300, 1e308) and accounting.gaussian_sigma(1e-9, 1e-300, 1e308),
+        lambda: accounting.advanced(Guarantee(1.0), HUGE, 0.1),
+        lambda: accounting.advanced(Guarantee(1.0), 10**12, 0.1),  # would fill the memory
+        lambda: accounting.sampled(Guarantee(1.0), HUGE, 3),
+    ):
+        with pytest.raises(ValueError, match=r"(mu|sensitivity|sensitivity / mu|epsilon|times|k) must be"):
+            call()
+    assert accounting.whole_list(Guarantee(1.0, 1e-6, unit=NEIGHBOUR_LIST), HUGE).epsilon == math.inf
+    for bad in ("1", b"1", True, None, 1j, [True], [1, "2"], HUGE):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            GaussianCurve(1.0).delta(bad)
+    with pytest.raises(ValueError, match="mu must be a number"):
+        GaussianCurve(b"1")
+    assert math.copysign(1.0, GaussianCurve(-0.0).mu) == 1.0

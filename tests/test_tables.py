@@ -655,3 +655,35 @@ def test_padding_is_never_an_output():
     table = random_table(2, 257)
     assert (table.thresholds[:, 256:] == TOP_WORD).all()
     assert table.report([0, 1], [TOP_WORD, TOP_WORD]).tolist() == [256, 256]
+
+
+def test_nothing_of_a_table_can_be_written_to():
+    """Nor what a view is of, nor by asking for it: what is sampled from is what the loss was computed from."""
+    masses, values = np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32), np.array([-1.0, 1.0], np.float32)
+    table = Table("bit", masses, values, "category")
+    before = table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest
+    masses[:], values[:] = 2**31, 0.0  # the caller's own
+    arrays = [table.masses, table.values, table.thresholds, Table.from_bytes(table.to_bytes()).thresholds]
+    for array in arrays:
+        while isinstance(array, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+            with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+                array.flags.writeable = True
+            array = array.base
+        assert isinstance(array, bytes)
+    assert (table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest) == before
+
+
+@hypothesis.given(
+    st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=6), st.integers(1, 1000)
+)
+@hypothesis.example([[0.1] * 3] * 3, 7)
+def test_sums_by_user_are_never_below_the_exact_ones(rows, times):
+    """And at most a rounding a step above."""
+    sums = _tables.sum_up(np.array(rows), times)
+    for found, column in zip(sums.tolist(), zip(*rows, strict=True), strict=True):
+        exact = times * sum(map(Fraction, column), Fraction(0))
+        assert found == np.inf or Fraction(found) >= exact
+        if exact < Fraction(1e308):
+            assert Fraction(found) <= exact * (1 + Fraction(30, 2**52)) + Fraction(5e-324) * 30
