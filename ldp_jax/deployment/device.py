@@ -276,14 +276,7 @@ class Session:
           BudgetError: if the table loses more than the device accepts or has left, whatever the record.
         """
         who, when, where = wire.checked_user(user), wire.checked_round(round), wire.checked_field(field)
-
-        def record() -> np.ndarray:
-            number = _records(x)
-            if number.shape:
-                raise ValueError(f"x must be one number, got shape {number.shape}: report_many takes a vector")
-            return number[None]
-
-        return self._release(table, record, [where], who, when)
+        return self._release(table, lambda: _number(x), [where], who, when)
 
     def report_many(
         self,
@@ -577,6 +570,13 @@ def _length(xs: Any) -> int:
     if not 1 <= many < WORDS:
         raise ValueError("xs must be a vector of at least one number")
     return many
+
+
+def _number(x: Any) -> np.ndarray:
+    record = _records(x)
+    if record.shape:
+        raise ValueError(f"x must be one number, got shape {record.shape}: report_many takes a vector")
+    return record[None]
 
 
 def _vector(xs: Any, many: int) -> np.ndarray:
