@@ -416,13 +416,14 @@ class Session:
 
         Raises:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
-            ``at_least``: with it words could be used twice, and the budget be spent twice.
+            ``at_least``: with it words could be used twice, and the budget be spent twice. Or if key is none.
         """
         known = wire.whole("at_least", at_least, 2**64)
+        session = cls(device, budget=math.ulp(0.0), key=key)
         body = _opened(device, data)
         try:
             memory = json.loads(body)
-            session = cls(device, budget=memory["budget"], key=key)
+            session._budget = _checked_budget(memory["budget"])
             session._fill(memory["losses"], memory["released"])
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error

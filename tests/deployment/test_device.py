@@ -734,7 +734,7 @@ def test_a_budget_is_asked_for_and_may_be_an_object_with_an_epsilon():
 def test_the_devices_secret_is_no_key():
     with pytest.raises(ValueError, match="device's secret"):
         session(key=SECRET)
-    with pytest.raises(ValueError, match="device's secret"):
+    with pytest.raises(ValueError, match="key is the device's secret"):
         deployment.Session.from_bytes(device(), kept().to_bytes(), key=SECRET)
     key = device().shared_key
     again = deployment.Session.from_bytes(device(), kept().to_bytes(), key=key)
