@@ -118,7 +118,7 @@ class Table:
             if self.encoding == "grid":
                 raise ValueError("rounding must be uniform words: a grid rounds at random")
             rounding = 0
-        with np.errstate(over="ignore", invalid="ignore"):  # what a record holds must not be seen in a warning
+        with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
             row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
         row = row + rounds_up(rounding, part)
@@ -137,23 +137,31 @@ class Table:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Table":
-        """Read and check what :meth:`to_bytes` wrote.
+        """Read and check what :meth:`to_bytes` wrote, and nothing else: a table has one spelling, so one digest.
 
         Raises:
-          ValueError: for anything else.
+          ValueError: for anything else; sizes are compared with the bytes that are there before they are used.
         """
         if not data.startswith(_FORMAT):
             raise ValueError(f"not a table of this version: expected it to begin with {_FORMAT!r}")
         try:
             text, _, body = data[len(_FORMAT) :].partition(b"\n")
-            header = json.loads(text)
-            shapes = [tuple(map(operator.index, header[part])) for part in ("masses", "values")]
+            header = json.loads(text.decode("ascii"))
+            shapes = [header[part] for part in ("masses", "values")]
+            if not all(isinstance(shape, list) and len(shape) <= 2 for shape in shapes):
+                raise ValueError("masses and values have one or two dimensions")
+            shapes = [tuple(map(operator.index, shape)) for shape in shapes]
             sizes = [4 * math.prod(shape) for shape in shapes]
             if min(min(shape) for shape in shapes) < 1 or len(body) != sum(sizes):
                 raise ValueError(f"{len(body)} bytes where {sum(sizes)} were announced")
             masses = np.frombuffer(body[: sizes[0]], "<u4").reshape(shapes[0]).astype(np.uint32)
             values = np.frombuffer(body[sizes[0] :], "<f4").reshape(shapes[1]).astype(np.float32)
-            return cls(str(header["name"]), masses, values, header["encoding"])
+            if not isinstance(header["name"], str):
+                raise ValueError("a name is text")
+            table = cls(header["name"], masses, values, header["encoding"])
+            if table.to_bytes() != data:
+                raise ValueError("its header is not written as to_bytes() writes it")
+            return table
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"a damaged table: {error}") from error
 

@@ -40,7 +40,7 @@ from tests import stats
 from tests.test_tables import random_numbers, random_table
 
 WORDS = 2**32
-VECTORS = json.loads((pathlib.Path(__file__).parent / "vectors" / "client.json").read_text())
+VECTORS = json.loads((pathlib.Path(__file__).parent / "vectors" / "deployment.json").read_text())
 
 words_of = jax.jit(lambda m, word, rounding, x: m.from_words(word, rounding, x))
 draws = jax.jit(lambda m, key, x: m.draw(key, x))

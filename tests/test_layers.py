@@ -21,7 +21,7 @@ ALLOWED = {
     "_validate": set(),
     "_tables": set(),
     "accounting": {"guarantee", "_tables"},
-    "client": {"guarantee", "_tables"},
+    "deployment": {"guarantee", "_tables"},
     "mechanism": BASE,
     "features": BASE | {"mechanism"},
     "edges": BASE | {"mechanism", "graphs"},
