@@ -12,17 +12,7 @@ import pytest
 import scipy.sparse
 
 from ldp_jax.datasets import _format, feather, gnn_benchmark, graph_sets, musae, planetoid
-
-
-class _Python2Pickler(pickle._Pickler):
-    """Writes protocol 2 as Python 2 did: bytes as its str, which Python 3 would write as a call."""
-
-    dispatch = pickle._Pickler.dispatch.copy()
-
-    def save_bytes(self, data):
-        self.write(pickle.BINSTRING + len(data).to_bytes(4, "little") + data)
-
-    dispatch[bytes] = save_bytes
+from mutations import dumps
 
 
 class _OldMatrix:
@@ -33,14 +23,6 @@ class _OldMatrix:
 
     def __reduce__(self):
         return copyreg._reconstructor, (scipy.sparse.csr_matrix, object, None), vars(self.matrix)
-
-
-def dumps(value) -> bytes:
-    """The bytes that Python 2 with the NumPy and SciPy of its time would have written."""
-    buffer = io.BytesIO()
-    _Python2Pickler(buffer, 2).dump(value)
-    renamed = buffer.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
-    return renamed.replace(b"scipy.sparse._csr\n", b"scipy.sparse.csr\n")
 
 
 def planetoid_files(old=False) -> dict[str, bytes]:
