@@ -256,11 +256,11 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"bounds of {name} must be two finite real numbers, got ({lower!r}, {upper!r})") from None
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({lower}, {upper})")
+        raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({low}, {high})")
     least, most = float(limits.tiny), 2 / float(limits.tiny)
     if max(abs(low), abs(high)) > limits.max or not least <= high - low <= most or np.float32(low) == np.float32(high):
         raise ValueError(
-            f"bounds of {name} must be finite and apart in float32, by {least:.2g} to {most:.2g}, got ({lower}, {upper})"
+            f"bounds of {name} must be finite and apart in float32, by {least:.2g} to {most:.2g}, got ({low}, {high})"
         )
     return low, high
 

@@ -39,6 +39,8 @@ def writing_cache() -> Generator[None]:
     """Errors of the file system, while the cache is written, name the folder and the variable that moves it."""
     try:
         yield
+    except DataUnavailableError:
+        raise
     except OSError as error:
         raise _no_cache(error.errno or errno.EIO) from error
 
@@ -93,12 +95,12 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
             pass  # fetch it again; the old file goes only once the new one is whole
         else:
             return data
-    return _download(entry, raw, kept)
+    with writing_cache():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        return _download(entry, raw, kept)
 
 
 def _download(entry: Entry, raw: RawFile, path: Path) -> bytes:
-    with writing_cache():
-        path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         try:
             download = pooch.HTTPDownloader(timeout=_SECONDS_WITHOUT_AN_ANSWER)

@@ -8,6 +8,7 @@ with one name a line. Any other array is an extra.
 """
 
 import contextlib
+import io
 import os
 import tempfile
 from collections.abc import Generator, Mapping
@@ -214,9 +215,16 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"path must end in .npz, got {str(path)!r}")
-    arrays = to_arrays(dataset)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
+    data = packed(dataset)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def packed(dataset: Dataset) -> bytes:
+    """The bytes that :func:`save` writes."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **to_arrays(dataset))  # pyrefly: ignore[bad-argument-type]
+    return buffer.getvalue()
 
 
 @contextlib.contextmanager

@@ -58,8 +58,8 @@ def load(
         folder or the ``.zip``; or of one in the text format of powerful-gnns (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for a file that has features and does not
         declare them, and above any declaration where given. Never compute them from the records.
-      max_bytes: the most that a file of the user may have, and that its arrays, or the text that it packs, may declare
-        to have together. Sizes are compared before anything is read; building the graph takes a few times as much.
+      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked, all its arrays
+        together. Sizes are compared before anything is read; building the graph takes a few times as much.
 
     Returns:
       The data set, checked.
@@ -148,12 +148,13 @@ def _cached(entry: Entry, path: Path) -> Dataset | None:
 
 def _keep(dataset: Dataset, path: Path) -> None:
     """Write the cache of parsed arrays, the digest last: until it is there too, the file counts as damaged."""
+    data = _format.packed(dataset)
+    digest = hashlib.sha256(data).hexdigest() + "\n"
     with _fetch.writing_cache():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _digest_path(path).unlink(missing_ok=True)
-        _format.save(dataset, path)
-        with _format.replacing(_digest_path(path)) as temporary:
-            temporary.write_text(hashlib.sha256(path.read_bytes()).hexdigest() + "\n", "ascii")
+        for place, written in ((path, data), (_digest_path(path), digest.encode())):
+            with _format.replacing(place) as temporary:
+                temporary.write_bytes(written)
 
 
 def _digest_path(path: Path) -> Path:

@@ -148,7 +148,7 @@ def _leading_numbers(text: bytes) -> tuple[np.ndarray, str]:
         return whole_numbers(text), _END
     leading = re.compile(rb"(?>\s*+[+-]?\d{1,18}(?![^\s]))*+").match(text)
     assert leading is not None  # it matches nothing at the least
-    return whole_numbers(leading.group()), "something that is no whole number of at most 18 digits"
+    return whole_numbers(leading.group()), "something else than a whole number"
 
 
 def _arrays(
