@@ -8,12 +8,13 @@ must have that size and the checksum beside it.
 import ast
 import io
 import math
+import os
 import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -33,10 +34,12 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
       FileNotFoundError: where it is not.
     """
     with path.open("rb") as file:
-        size = path.stat().st_size
-        data = file.read(max_bytes + 1) if size <= max_bytes else b""
-    if max(size, len(data)) > max_bytes:
-        raise ValueError(_too_much(str(path), "has", max(size, len(data)), max_bytes))
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise ValueError(_too_much(str(path), "has", size, max_bytes))
+        data = file.read(size + 1)
+    if len(data) > size:  # a device, or a file that grows
+        raise ValueError(f"{path} must be a file of a fixed size, got more than its {size} bytes")
     return data
 
 
@@ -190,11 +193,11 @@ class _Header(NamedTuple):
     start: int  # where the numbers begin
     shape: tuple[int, ...]
     dtype: np.dtype
-    order: str
+    order: Literal["C", "F"]
 
     @property
     def size(self) -> int:
-        """Bytes of the numbers; an axis beside one of length 0 costs whoever makes one entry of each, so it counts."""
+        """Bytes of the numbers; an axis beside one of length 0 counts too: somebody will make as many rows."""
         cells = math.prod(self.shape)
         return cells * self.dtype.itemsize if cells else 8 * math.prod(max(axis, 1) for axis in self.shape)
 

@@ -126,10 +126,7 @@ def checked_csr(
     if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
         raise ValueError(f"{part}indptr must be {n + 1} numbers that start at 0 and never fall")
     if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
-        raise ValueError(
-            f"{part}indices and {part}{entries} must have the length {int(indptr[-1])} of {part}indptr's end, "
-            f"got shapes {indices.shape} and {values.shape}"
-        )
+        raise ValueError(f"{part}indices and {part}{entries} must be as long as {part}indptr says at its end")
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{part}{entries} must be real numbers, got {values.dtype}")
     if len(indices) and (indices.min() < 0 or indices.max() >= d):

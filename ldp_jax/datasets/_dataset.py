@@ -227,8 +227,8 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
         if not good:
             absent = " (an entry that is not stored is 0)" if sparse else ""
             raise ValueError(
-                f"x of {name} must be {bound}, and is not{absent}: declare bounds that hold for every possible record "
-                "(bounds=(lower, upper), or x_lower and x_upper in the file), or clip the records to these before"
+                f"x of {name} must be {bound}, and is not{absent}: declare bounds that hold for every possible "
+                "record (bounds=(lower, upper), or x_lower and x_upper in the file), or clip the records before"
             )
 
 
@@ -258,9 +258,14 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({low}, {high})")
     least, most = float(limits.tiny), 2 / float(limits.tiny)
-    if max(abs(low), abs(high)) > limits.max or not least <= high - low <= most or np.float32(low) == np.float32(high):
+    if (
+        max(abs(low), abs(high)) > float(limits.max)
+        or not least <= high - low <= most
+        or np.float32(low) == np.float32(high)
+    ):
         raise ValueError(
-            f"bounds of {name} must be finite and apart in float32, by {least:.2g} to {most:.2g}, got ({low}, {high})"
+            f"bounds of {name} must be finite and apart in float32, by {least:.2g} to {most:.2g}, "
+            f"got ({low}, {high})"
         )
     return low, high
 

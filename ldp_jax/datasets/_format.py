@@ -73,7 +73,9 @@ def _build(
     if node_graph is not None:
         node_graph = integers("node_graph", node_graph, np.int32)
         if not node_graph.size or node_graph.ndim != 1:
-            raise ValueError(f"a set of graphs must have a graph a node, got a node_graph of shape {node_graph.shape}")
+            raise ValueError(
+                f"a set of graphs must have a graph a node, got a node_graph of shape {node_graph.shape}"
+            )
     y = arrays.get("y")
     if x is not None:
         n = x.shape[0]
@@ -141,7 +143,7 @@ def _bounds(arrays: Mapping[str, np.ndarray], given: Any, name: str, width: int)
     if given is not None:
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
             raise ValueError(f"bounds must be a pair (lower, upper), got {given!r}")
-        return check_bounds(*given, name)
+        return check_bounds(given[0], given[1], name)
     if "x_lower" in arrays and "x_upper" in arrays:
         lower, upper = arrays["x_lower"], arrays["x_upper"]
         for field, value in (("x_lower", lower), ("x_upper", upper)):

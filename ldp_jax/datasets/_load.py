@@ -49,8 +49,8 @@ def load(
     what an earlier call parsed and cached; a copy of TU Dortmund's files in that folder, of the sets that have one
     (``github_stargazers.zip`` or, unpacked, ``github_stargazers/github_stargazers_A.txt`` and the other files); the
     public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from their pinned addresses, refused unless their
-    digests are the registered ones, and parsed. LDP_JAX_CACHE moves the cache; what was parsed is used again while it
-    has the sha256 that was written beside it, and made again where it has not.
+    digests are the registered ones, and parsed. LDP_JAX_CACHE moves the cache; what was parsed is used again while
+    it has the sha256 that was written beside it, and made again where it has not.
 
     Args:
       name_or_path: one of :func:`names`, or a path: of an ``.npz`` in the uniform format, as
@@ -66,8 +66,8 @@ def load(
 
     Raises:
       ValueError: for an unknown name, a file that is corrupt, truncated, larger than ``max_bytes`` or not the
-        registered one, or contents that break the format: the message names the file, the array, and of the graph the
-        place, but never a value of a record, nor whose it is.
+        registered one, or contents that break the format: the message names the file, the array, and of the graph
+        the place, but never a value of a record, nor whose it is.
       FileNotFoundError: for a path that does not exist, or a name whose data are not here and cannot be
         downloaded.
       OSError: for a cache that cannot be written; the message names LDP_JAX_CACHE.
@@ -136,7 +136,7 @@ def _from_npz(entry: Entry, data: bytes, where: str, bounds: tuple[float | int, 
 
 
 def _cached(entry: Entry, path: Path) -> Dataset | None:
-    """What an earlier call parsed, if the file is still what was written then; its bounds are the registered ones."""
+    """What an earlier call parsed, if the file is still what was written then, with the registered bounds."""
     try:
         data = _archive.read_file(path)
         if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
@@ -168,9 +168,9 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
       ValueError: naming the data set, where the files break their format.
     """
     assert entry.parser is not None
-    parser, options = _PARSERS[entry.parser], entry.options
+    parser, options = _PARSERS[entry.parser], dict[str, Any](entry.options)
     if entry.tu is not None and (files := _users_tu(entry.tu)):
-        parser, options = graph_sets.parse_tu, {"dataset": entry.tu}
+        parser, options = graph_sets.parse_tu, dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     try:

@@ -46,15 +46,13 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
     Raises:
       ValueError: naming the file, and the graph, node or edge; never a class.
     """
-
-    def column(part: str, of: str, width: int = 1) -> np.ndarray:
+    texts = []
+    for part in ("A", "graph_indicator", "graph_labels"):
         name = f"{dataset}_{part}.txt"
-        text = _text(files, max_bytes, name, f"{dataset}/{name}", name)
-        return table(text, name, of, width, shown=of != "graph")
-
-    pairs = column("A", "edge", 2) - 1
-    graph = column("graph_indicator", "node")[:, 0] - 1
-    labels = column("graph_labels", "graph")[:, 0]
+        texts.append((_text(files, max_bytes, name, f"{dataset}/{name}", name), name))
+    pairs = table(*texts[0], "edge", 2) - 1
+    graph = table(*texts[1], "node", 1)[:, 0] - 1
+    labels = table(*texts[2], "graph", 1, shown=False)[:, 0]
     n = len(graph)
     unknown = np.flatnonzero((graph < 0) | (graph >= len(labels)))
     if len(unknown):
@@ -148,7 +146,7 @@ def _leading_numbers(text: bytes) -> tuple[np.ndarray, str]:
         return whole_numbers(text), _END
     leading = re.compile(rb"(?>\s*+[+-]?\d{1,18}(?![^\s]))*+").match(text)
     assert leading is not None  # it matches nothing at the least
-    return whole_numbers(leading.group()), "something else than a whole number"
+    return whole_numbers(leading.group()), "another word"
 
 
 def _arrays(

@@ -84,10 +84,12 @@ def csv_rows(data: bytes, *columns: str) -> list[dict[str, str]]:
     """
     try:
         rows = list(csv.DictReader(io.StringIO(data.decode("utf-8"), newline="")))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"the table of nodes is no CSV in UTF-8 ({type(error).__name__})") from None
+    except (csv.Error, UnicodeDecodeError):  # which may hold a piece of the text
+        rows = []
     if not rows or any(row.get(column) is None for row in rows for column in columns):
-        raise ValueError(f"the table of nodes must have rows, and in each the columns {', '.join(columns)}")
+        raise ValueError(
+            f"the table of nodes must be CSV in UTF-8, and have the columns {', '.join(columns)} in each row"
+        )
     return [{column: row[column] for column in columns} for row in rows]
 
 
@@ -100,8 +102,8 @@ def attribute_lists(data: bytes, n: int) -> list[list[int]]:
     """
     try:
         pairs = json.loads(data, object_pairs_hook=tuple)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the features are no JSON ({type(error).__name__})") from None
+    except (ValueError, RecursionError):  # which may hold a piece of the text
+        pairs = None
     if not isinstance(pairs, tuple):
         raise ValueError("the features must be one JSON object of lists by node")
     lists: dict[int, list[int]] = {}

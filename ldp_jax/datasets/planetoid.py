@@ -1,8 +1,8 @@
 """Cora, Citeseer and Pubmed from the files of ``kimiyoung/planetoid``: ``ind.<name>.*``.
 
 Seven of the eight files are pickles. They are read only after their sha256 matched (the caller passes
-checked bytes), and through an unpickler that knows lists, dicts and inert stand-ins for the classes of NumPy and SciPy:
-no other name can be looked up, let alone called, and an array is made of its bytes only after they were checked.
+checked bytes), and through an unpickler that knows lists, dicts and inert stand-ins for the classes of NumPy and
+SciPy: no other name can be looked up, let alone called, and an array is made of its bytes only after their check.
 """
 
 import io
@@ -19,7 +19,9 @@ import scipy.sparse
 from ldp_jax.datasets._arrays import checked_csr, csr_arrays, simple_edges, whole_numbers
 
 _VALIDATION_NODES = 500  # the public split: as many nodes after the training nodes
-_CODES = frozenset(f"{kind}{size}" for kind, sizes in (("iu", "1248"), ("f", "248")) for kind in kind for size in sizes)
+_CODES = frozenset(
+    f"{kind}{size}" for kind, sizes in (("iu", "1248"), ("f", "248")) for kind in kind for size in sizes
+)
 
 
 class _Matrix:
@@ -77,7 +79,7 @@ def _rebuild(cls: type, base: type, state: object) -> _Matrix:
 
 
 def _rebuild_array(cls: type, shape: object, code: object) -> _Array:
-    """NumPy's ``_reconstruct``, which would allocate any shape; these files ask for an empty array, then fill it."""
+    """NumPy's ``_reconstruct``, which would allocate any shape: an array is made of its bytes later."""
     if cls is not _Array:
         raise pickle.UnpicklingError("pickle asks to rebuild something other than an array")
     return _Array()
@@ -196,15 +198,11 @@ def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
     Raises:
       ValueError: naming the file; never a label or an attribute.
     """
-
-    def part(suffix: str) -> tuple[bytes, str]:
-        name = f"ind.{dataset}.{suffix}"
-        return files[name], name
-
-    allx, tx = _matrix(*part("allx")), _matrix(*part("tx"))
-    y_train, ally, ty = (_one_hot(*part(suffix)) for suffix in ("y", "ally", "ty"))
-    pairs = _adjacency(*part("graph"))
-    test = whole_numbers(part("test.index")[0])
+    name = f"ind.{dataset}."
+    allx, tx = (_matrix(files[name + part], name + part) for part in ("allx", "tx"))
+    y_train, ally, ty = (_one_hot(files[name + part], name + part) for part in ("y", "ally", "ty"))
+    pairs = _adjacency(files[f"{name}graph"], f"{name}graph")
+    test = whole_numbers(files[f"{name}test.index"])
 
     labelled, known = len(y_train), allx.shape[0]
     if len(test) != tx.shape[0] or len(test) != len(ty) or known != len(ally):

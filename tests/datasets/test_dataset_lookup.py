@@ -1,5 +1,6 @@
 """Where a name is looked up, in which order, and what is refused on the way."""
 
+import concurrent.futures
 import dataclasses
 import errno
 import hashlib
@@ -8,6 +9,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import threading
 
 import numpy as np
 import pooch
@@ -202,6 +204,24 @@ def test_a_cache_that_is_whole_is_not_made_again(register, serve, monkeypatch):
     assert datasets.load("tiny").num_edges == 2
     with pytest.raises(ValueError, match="x of tiny must be at most its declared upper bound 0.5"):
         datasets.load("tiny", bounds=(0, 0.5))
+
+
+def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
+    register(tiny())
+    serve(_SERVED)
+    together = threading.Barrier(8)
+
+    def load(_):
+        together.wait()
+        return datasets.load("tiny").edges.tolist()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(load, range(8))) == [[[0, 1], [1, 2]]] * 8
+    serve({})
+    path = cache / "parsed" / "v1" / "tiny.npz"
+    assert path.with_name("tiny.npz.sha256").read_text() == hashlib.sha256(path.read_bytes()).hexdigest() + "\n"
+    assert datasets.load("tiny").num_edges == 2
+    assert not temporaries(cache)
 
 
 @pytest.mark.parametrize("under", ["", "below/it"])

@@ -126,7 +126,9 @@ def test_validate_records_takes_dense_and_sparse():
     x = np.array([[0.0, 0.5], [1.0, 0.0]])
     for form in (x, scipy.sparse.csr_array(x), scipy.sparse.csc_array(x), x.tolist()):
         datasets.validate_records(form, 0, 1, "mine")
-        with pytest.raises(ValueError, match=r"x of mine must be at most its declared upper bound 0.75, and is not"):
+        with pytest.raises(
+            ValueError, match=r"x of mine must be at most its declared upper bound 0.75, and is not"
+        ):
             datasets.validate_records(form, 0, 0.75, "mine")
 
 
