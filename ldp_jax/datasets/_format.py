@@ -10,7 +10,7 @@ with one name a line. Any other array is an extra.
 import contextlib
 import io
 import os
-import tempfile
+import secrets
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -232,14 +232,10 @@ def packed(dataset: Dataset) -> bytes:
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[Path]:
     """A temporary path beside ``path`` that takes its place if the block ends well, and vanishes if not."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(descriptor)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    temporary.touch(0o666, exist_ok=False)  # less what the umask takes: others may read a shared cache
     try:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would hide a shared cache from its other readers
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
 import io
+import os
 
 import numpy as np
 import pytest
@@ -226,6 +227,19 @@ def test_a_data_set_comes_back_from_its_file(tmp_path):
     datasets.save(back, path)
     assert path.read_bytes() == first  # the same data, the same bytes
     assert [p.name for p in tmp_path.iterdir()] == ["whole.npz"]
+
+
+def test_a_saved_file_has_the_mode_of_any_other(tmp_path, write, monkeypatch):
+    """Without changing the mask of the process for a moment, which other threads share."""
+    data = datasets.load(write())
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", None)
+            datasets.save(data, tmp_path / "saved.npz")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "saved.npz").stat().st_mode & 0o777 == 0o640
 
 
 def test_save_leaves_the_old_file_where_it_fails(tmp_path, write):
