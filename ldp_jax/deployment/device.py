@@ -194,9 +194,10 @@ class Session:
 
     Args:
       device: whose reports these are.
-      budget: the largest epsilon that all releases of the device together may lose, finite and > 0: a number, or
-        a :class:`~ldp_jax.guarantee.Budget` of records without delta. The cost of a report is computed from the masses of the table that it uses;
-        what a table is called or a server says of it is never asked. The memory keeps the budget.
+      budget: the largest epsilon that all releases of the device together may lose, finite and > 0: a number, or a
+        :class:`~ldp_jax.guarantee.Budget` of records without delta. The cost of a report is computed from the
+        masses of the table that it uses; what a table is called or a server says of it is never asked. The memory
+        keeps the budget.
       key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody else can make;
         or None, for plain ones that protect from accident alone. The memory does not keep it.
 
