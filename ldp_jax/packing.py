@@ -30,7 +30,7 @@ _POOL = 16
 """Nodes that a readout adds up before the sum goes back to memory."""
 
 _TRIALS = 32
-"""Deals that a shape is measured by; later ones that do not fit, a few in a hundred, are drawn again."""
+"""Deals that a shape is measured by; later ones that do not fit, up to a fifth of them, are drawn again."""
 
 _DRAWS = 100
 """After as many deals in a row that do not fit comes the deal by size, which does."""
