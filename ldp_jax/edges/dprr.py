@@ -248,13 +248,10 @@ class DPRR(ListMechanism):
         """
         _validate.one_of(PROTOCOLS, protocol=protocol)
         low, high = two_largest(self.sums())
-        total = (
-            add_up((low, high))
-            if protocol == "full"
-            else low
-            if protocol == "half"
-            else self._largest_of_owner_and_other()
-        )
+        if protocol == "half list":
+            total = self._largest_of_owner_and_other()
+        else:
+            total = add_up((low, high)) if protocol == "full" else low
         return per_edge(total, f"protocol {protocol}: every report that holds the pair composes")
 
     def _largest_of_owner_and_other(self) -> float:
