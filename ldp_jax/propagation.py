@@ -400,9 +400,7 @@ def ppr_push(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, r_max: float = 
     return z[:, 0] if flat else z
 
 
-def ppr_dense(
-    graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9
-) -> Float[np.ndarray, "..."]:
+def ppr_dense(graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9) -> Float[np.ndarray, "..."]:
     """Personalized PageRank by a float64 solve on the host: O(n^2) memory, for tests and small graphs.
 
     Args:

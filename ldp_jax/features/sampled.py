@@ -204,7 +204,9 @@ def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0
     """
-    return Sampled(SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias), dim, k, scale=dim / k if debias else 1.0)
+    return Sampled(
+        SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias), dim, k, scale=dim / k if debias else 1.0
+    )
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
