@@ -423,9 +423,10 @@ def ppr_dense(graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4
     _validate.positive(memory=memory)
     if _DENSE * float(n) ** 2 > memory:
         raise ValueError(
-            f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes ({_DENSE * n**2 / 1e9:.3g} GB): "
-            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the edges, or "
-            "raise memory"
+            f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes "
+            f"({_DENSE * n**2 / 1e9:.3g} GB): "
+            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the "
+            "edges, or raise memory"
         )
     adjacency = np.zeros((n, n))
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)

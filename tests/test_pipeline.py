@@ -139,10 +139,10 @@ def test_a_public_record_knows_nothing_private():
 
 @every_mechanism
 def test_a_structure_only_twin_recovers_nothing(name):
-    """Both rows released under one key: the estimates' difference is no record, neither by one run nor in experiments.
+    """Both rows released under one key: the difference is no record, neither of one run nor in experiments.
 
-    With one noise the difference is (record - public record) to float32 wherever the mechanism adds its noise, and 0
-    for every report that does not depend on the record; with two it spreads as two noises do.
+    With one noise the difference is (record - public record) to float32 wherever the mechanism adds its noise, and
+    0 for every report that does not depend on the record; with two it spreads as two noises do.
     """
     m, public = MECHANISMS[name], PublicRecord(N, D, -1.0)
     private, twin = (pipeline.perturb(jax.random.key(8), x, m) for x in (X, public))
@@ -231,6 +231,16 @@ def test_guarantee_names_what_is_and_what_is_not_protected(name):
 def test_a_choice_made_from_the_records_is_named_as_not_protected():
     spent = embed(x=sparse_data().top_features(3), m=HDS(1.0, 3, 1)).guarantee
     assert spent.unprotected == ("edges", "labels", "the choice of the 3 most frequent features")
+
+
+def test_the_most_frequent_features_are_those_that_most_nodes_have():
+    """However large their values, and whatever their sign: 0/1 data would not tell counting from adding up."""
+    x = np.zeros((N, D), np.float32)
+    x[:9, 1], x[:8, 3], x[:2, 5], x[:7, 6] = 0.25, -1.0, 1.0, 1e-3
+    data = datasets.Dataset(
+        "weights", GRAPH, scipy.sparse.csr_array(x), np.arange(N, dtype=np.int32) % 2, -1.0, 1.0
+    )
+    np.testing.assert_array_equal(data.top_features(3).x.toarray(), x[:, [1, 3, 6]])
 
 
 # --- Bad input ---------------------------------------------------------------------------------------------

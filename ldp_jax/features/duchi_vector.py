@@ -78,10 +78,10 @@ class DuchiVector:
     Numerics: the law is a mixture of two uniform ones. With probability :math:`2^d / Z`, by a 64-bit number, the
     report is any vector of the cube; else one of the half-space s.v > 0, where a uniform vector is as good as its
     opposite, and ties are drawn anew (all of several candidates are ties with probability 1e-12; then one sign is
-    turned). So signs are random bits themselves, and the loss that runs is epsilon to 1e-6 of it up to epsilon 35 or
-    so, where 2^d / Z is 2^-50, and less from there on; no report is ever impossible. The density takes O(d^2)
-    operations and keeps both tails as sums of positive terms; in float32 it is a number near -d log 2, rounded as such
-    (3e-5 at d = 500).
+    turned). So signs are random bits themselves, and the loss that runs is epsilon to 1e-6 of it up to epsilon 35
+    or so, where 2^d / Z is 2^-50, and less from there on; no report is ever impossible. The density takes O(d^2)
+    operations and keeps both tails as sums of positive terms; in float32 it is a number near -d log 2, rounded as
+    such (3e-5 at d = 500).
 
     Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019,
     Algorithm 3.

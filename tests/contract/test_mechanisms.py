@@ -530,7 +530,8 @@ def test_words_are_drawn_and_ordered(name):
 def test_rare_tails_are_drawn(name):
     """At the largest epsilon the record 0 reaches either end of the domain, and beyond where the law goes beyond.
 
-    Before the last 9 bits were used nothing came from the tails of Laplace from epsilon 16 on, of Piecewise from 31.
+    Before the last 9 bits were used nothing came from the tails of Laplace from epsilon 16 on, of Piecewise from
+    31.
     """
     epsilon = LARGEST.get(name, 100.0)
     m = CASES[name].make(epsilon)
