@@ -308,7 +308,7 @@ def test_ties_are_drawn_anew(dim):
 
 @pytest.mark.parametrize("dim", [31, 32, 33, 64, 65])
 def test_every_sign_of_a_packed_record_is_used(dim):
-    """Words are cut at 32 signs: means of all coordinates, and no coordinate twice; 20 000 draws, 5 standard errors."""
+    """Words are cut at 32 signs: means of all coordinates, and no coordinate twice; 20 000 draws, 5 sigma."""
     x = np.where(np.arange(dim) % 2 == 0, 1.0, -1.0).astype(np.float32)
     m = DuchiVector(3.0, dim)
     y = np.asarray(draw(m, jax.random.split(jax.random.key(21), 20_000), x), np.float64)

@@ -188,7 +188,7 @@ ANY_SIZE = (
 @pytest.mark.usefixtures("untyped")
 @every_case
 def test_host_numbers_of_any_size_are_records(name):
-    """With every warning an error and every floating-point flag trapped: an exception would say what a record is."""
+    """Every warning an error, every floating-point flag trapped: an exception would say what a record is."""
     m = CASES[name].make(1.0)
     domain = m.domain()
     lower, upper = (
