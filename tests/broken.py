@@ -50,8 +50,8 @@ class HonestDensityOnly(SquareWave):
 class SwappedBranch(Duchi):
     """The probability of the flip is used for the keep."""
 
-    def from_uniform(self, u: Any, x: Any) -> Any:
-        return -super().from_uniform(u, x)
+    def from_word64(self, word: Any, x: Any) -> Any:
+        return -super().from_word64(~word, x)
 
 
 @mechanism

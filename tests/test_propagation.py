@@ -425,3 +425,16 @@ def test_layouts_refuse_bad_graphs():
 def test_a_traced_graph_without_its_size_is_refused():
     with pytest.raises(ValueError, match="does not tell how many nodes"):
         jax.jit(lambda graph: ppr_rows(graph, np.array([0]), 0.1, 0.5))(GRAPH)
+
+
+def test_a_dense_solve_beyond_memory_is_refused():
+    """From the number of nodes alone, before a matrix is made: 10^6 nodes would take 40 TB."""
+    n = 10**6
+    with pytest.raises(
+        ValueError, match=r"a dense solve of 1000000 nodes \(4e\+04 GB\): at most 10000 nodes would fit"
+    ):
+        ppr_dense(graphs.from_edges([[0, 1]], num_nodes=n), np.ones(n), alpha=0.5, r=0.5)
+    small = graphs.from_edges([[0, 1]], num_nodes=10)
+    ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=4000.0)
+    with pytest.raises(ValueError, match="at most 9 nodes would fit"):
+        ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=3999.0)
