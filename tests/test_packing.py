@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import datasets, packing
+from ldp_jax.aggregation import Segments
 from ldp_jax.packing import GraphSet, assemble, deal, pack
 
 every_layout = pytest.mark.parametrize("layout", ["gather", "segment"])
@@ -58,9 +59,9 @@ def local_edges(graph_set, graph):
 
 def batch_adjacency(batch, nodes):
     """A[v, u] = how often u is a sender to v, from whichever layout the batch has; also from the reversed edges."""
-    if batch.into is None:
+    if isinstance(batch.into, Segments):
         both = np.zeros((nodes + 1, nodes + 1))
-        np.add.at(both, (np.asarray(batch.receivers), np.asarray(batch.senders)), 1)
+        np.add.at(both, (np.asarray(batch.into.receivers), np.asarray(batch.into.senders)), 1)
         return both[:nodes, :nodes], both[:nodes, :nodes].T
 
     def dense(rows):
@@ -251,7 +252,7 @@ def test_both_layouts_agree_with_the_autodiff_of_a_segment_sum():
     h, weight = jax.random.normal(jax.random.key(1), (2, nodes, 4))
 
     def plain(h):
-        rows = jax.ops.segment_sum(h[segment.senders], segment.receivers, num_segments=nodes)
+        rows = jax.ops.segment_sum(h[segment.into.senders], segment.into.receivers, num_segments=nodes)
         return (jnp.tanh(rows) * weight).sum()
 
     wanted = jax.grad(plain)(h)
