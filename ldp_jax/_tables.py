@@ -285,13 +285,13 @@ def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:
     """
     total = np.zeros(table.shape[1:])
     for row in table.astype(np.float64):
-        total = _add_up(total, row)
+        total = _add_up(total, np.asarray(row))
     many, power = np.zeros_like(total), total
     while times:  # by binary digits: doubling is exact
         many = _add_up(many, power) if times & 1 else many
         times >>= 1
         with np.errstate(over="ignore"):
-            power = 2.0 * power if times else power
+            power = np.asarray(2.0 * power) if times else power
     return many
 
 

@@ -23,7 +23,7 @@ _COLUMNS = 1024
 _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
 
-STRUCTURE_ONLY = 0x5EED
+STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 """The tag that is folded into the keys of a :class:`PublicRecord`."""
 
 
