@@ -143,7 +143,10 @@ def _positions(mechanism: Any, x: Any, branch: Any, value: Any, spread: Any, sca
             if isinstance(part, Finite):
                 values = jnp.asarray(part.values, x.dtype)
                 mass = jnp.exp(log(values))
-                here = jnp.where(values < value, mass, 0.0).sum() + spread * jnp.where(values == value, mass, 0.0).sum()
+                here = (
+                    jnp.where(values < value, mass, 0.0).sum()
+                    + spread * jnp.where(values == value, mass, 0.0).sum()
+                )
                 total, misplaced = mass.sum(), 0.0
             else:
                 here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
@@ -162,7 +165,9 @@ def _interval(part: Interval, infinite: Any, log: Any, y: Array, x: Array, sprea
     inside = jnp.clip(breaks, lower, upper)
     step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
     y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
-    at = jnp.concatenate([inside if infinite[0] else jnp.append(lower, inside), *([] if infinite[1] else [upper[None]])])
+    at = jnp.concatenate(
+        [inside if infinite[0] else jnp.append(lower, inside), *([] if infinite[1] else [upper[None]])]
+    )
     cut = jnp.clip(y, at[:-1], at[1:])
     nodes = at[:-1, None] + (cut - at[:-1])[:, None] * (1 + _NODES) / 2
     whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * (1 + _NODES) / 2

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
-from ldp_jax.edges.neighbour_lists import ListMechanism
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
 from ldp_jax.mechanism import Box, Finite, Mixture, Product, check_single
-from ldp_jax.verification import _lists, _words
+from ldp_jax.verification import _words
 
 ROUNDING = 1e-5
 """What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
@@ -58,9 +57,7 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     on a grid, and at the masses that the density claims; between steps 16 384 random words a record look for others. So a
     probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch, value) are
     asked for their branch and, where it is finite, their value; vectors of signs for the side of the cube, between
-    two opposite corners; :class:`Sampled` for k times its inner mechanism; tables are whole numbers already. Lists
-    (n at most 8) are asked for one bit at every noisy degree that 33 words give, with the loss of the degree itself
-    drawn where it is a whole number, and from its density where it is not.
+    two opposite corners; :class:`Sampled` for k times its inner mechanism; tables are whole numbers already.
 
     Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
     1 - 1e-6; a smaller one only where a probe is in it.
@@ -77,8 +74,6 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     >>> round(found.epsilon, 4), found.keeps(1.0)
     (1.0, True)
     """
-    if isinstance(mechanism, ListMechanism):
-        return _of_list(mechanism)
     if isinstance(mechanism, Sampled):
         inner = arithmetic(mechanism.inner)
         return inner._replace(epsilon=mechanism.k * inner.epsilon, off=mechanism.k * inner.off)
@@ -95,7 +90,9 @@ def arithmetic(mechanism: Any) -> Arithmetic:
 def _check(mechanism: Any) -> None:
     leaves = jax.tree.leaves(mechanism)
     if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
-        raise ValueError("mechanism must have one concrete number for each parameter: take one of a stack at a time")
+        raise ValueError(
+            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
+        )
     codomain = mechanism.codomain()
     finite = isinstance(codomain, (Finite, Product))
     if not (finite or (isinstance(codomain, Mixture) and any(isinstance(p, Finite) for p in codomain.parts))):
@@ -123,7 +120,9 @@ def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], An
             jnp.searchsorted(jnp.asarray(part.values, jnp.float32), value) if isinstance(part, Finite) else 0
             for part in parts
         ]
-        return jnp.select([branch == b for b in range(len(parts))], [starts[b] + p for b, p in enumerate(places)], -1)
+        return jnp.select(
+            [branch == b for b in range(len(parts))], [starts[b] + p for b, p in enumerate(places)], -1
+        )
 
     return records, outcome, int(starts[-1])
 
@@ -240,7 +239,11 @@ class _Steps:
     def cuts(self) -> list[list[set[int]]]:
         """Where the report steps: a set of whole numbers for each record and draw."""
         axes = range(len(self.bits))
-        others = [tuple(0 for _ in axes), tuple((1 << b) - 1 for b in self.bits), tuple(1 << (b - 1) for b in self.bits)]
+        others = [
+            tuple(0 for _ in axes),
+            tuple((1 << b) - 1 for b in self.bits),
+            tuple(1 << (b - 1) for b in self.bits),
+        ]
         # A step along one axis may show only at some places of the others.
         others = [*others, *(self.anywhere() for _ in range(3))] if len(self.bits) > 1 else others[:1]
         found: list[list[set[int]]] = [[set() for _ in axes] for _ in self.records]
@@ -301,7 +304,9 @@ class _Steps:
             place = np.zeros(len(word), np.uint64)
             for column in word.reshape(len(word), -1).T[: 64 // draw.bits]:
                 place = (place << np.uint64(draw.bits)) | column.astype(np.uint64)
-            columns.append(np.searchsorted(np.array(start if len(start) > 1 else [0], np.uint64), place, "right") - 1)
+            columns.append(
+                np.searchsorted(np.array(start if len(start) > 1 else [0], np.uint64), place, "right") - 1
+            )
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
         if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
             raise ValueError("the report is no step function of its words: a set of them reports otherwise")

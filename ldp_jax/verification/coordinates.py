@@ -71,7 +71,9 @@ def _signs(mechanism: Any, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) 
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, Sampled) and isinstance(codomain, Subset):
         flat = jax.tree.map(np.ravel, y.values)
-        place, _ = _law.positions(_law.Numbers(mechanism.inner, np.full(y.indices.size, centre[0]), flat), spread_key)
+        place, _ = _law.positions(
+            _law.Numbers(mechanism.inner, np.full(y.indices.size, centre[0]), flat), spread_key
+        )
         np.put_along_axis(sign, y.indices, _side(place).reshape(y.indices.shape), 1)
         return sign
     if hasattr(mechanism, "coordinate"):

@@ -45,7 +45,9 @@ def distinct_reports(
     _validate.integer_in(1000, trials=trials)
     x = typical_record(mechanism) if x is None else np.asarray(x, np.float32)
     y = jax.tree.map(np.asarray, draws(mechanism, key, x, trials))
-    rows = np.concatenate([np.ascontiguousarray(leaf).reshape(trials, -1).view(np.uint32) for leaf in jax.tree.leaves(y)], 1)
+    rows = np.concatenate(
+        [np.ascontiguousarray(leaf).reshape(trials, -1).view(np.uint32) for leaf in jax.tree.leaves(y)], 1
+    )
     whole = np.ascontiguousarray(rows).view([("", np.uint32)] * rows.shape[1]).ravel()
     _, first, count = np.unique(whole if rows.shape[1] > 1 else rows[:, 0], return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
@@ -54,7 +56,9 @@ def distinct_reports(
     chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
     limit = significance / len(count)
     worst = float(chance.min())
-    return Fit(worst >= limit, "distinct reports", -math.log10(max(worst, 1e-300)), -math.log10(limit), 30 / trials, trials)
+    return Fit(
+        worst >= limit, "distinct reports", -math.log10(max(worst, 1e-300)), -math.log10(limit), 30 / trials, trials
+    )
 
 
 _MOST = 4096  # reports, the most frequent, whose mass is asked
@@ -67,8 +71,14 @@ def _mass(mechanism: Any, codomain: Any, y: Any, x: Any) -> np.ndarray:
     short = _MOST - len(jax.tree.leaves(y)[0])  # one shape, one compiled program
     padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[:1], short, 0)]), y)
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    beside = [padded] if isinstance(inner, Finite) else [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by), padded) for by in (-2, 0, 2)]
-    logs = np.max([np.asarray(_logs(mechanism, at, jnp.asarray(x)), np.float64) for at in beside], 0)[: _MOST - short]
+    beside = (
+        [padded]
+        if isinstance(inner, Finite)
+        else [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by), padded) for by in (-2, 0, 2)]
+    )
+    logs = np.max([np.asarray(_logs(mechanism, at, jnp.asarray(x)), np.float64) for at in beside], 0)[
+        : _MOST - short
+    ]
     if isinstance(inner, Finite):
         return np.exp(logs) * (1 + 1e-4)
     if isinstance(inner, Mixture):

@@ -43,7 +43,9 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     x = _record(mechanism)
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     keys = lambda: jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
-    traced = lambda: jax.jit(jax.vmap(lambda m, k, x: m.privatize(k, x), in_axes=(None, 0, None)))(mechanism, keys(), x)
+    traced = lambda: jax.jit(jax.vmap(lambda m, k, x: m.privatize(k, x), in_axes=(None, 0, None)))(
+        mechanism, keys(), x
+    )
 
     def eager(as_given: Any) -> Any:
         given = jax.tree.map(as_given, x)

@@ -94,7 +94,9 @@ def _table_report(table: _tables.Table, x: np.ndarray, words: list[np.ndarray]) 
     word = words[0].reshape(len(x), -1)
     row, part = _tables.split(np, x, table.inputs, table.encoding)
     row = row + _tables.rounds_up(word[:, -1], part)
-    cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + np.arange(table.inputs, dtype=np.uint64)[:, None] * np.uint64(2**32)
+    cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + np.arange(table.inputs, dtype=np.uint64)[
+        :, None
+    ] * np.uint64(2**32)
     place = np.searchsorted(cumulative.ravel(), word[:, 0] + row.astype(np.uint64) * np.uint64(2**32), "right")
     return place - row * table.outputs
 
@@ -135,7 +137,9 @@ def _window(low: Law, high: Law, density: float, ratio: float, end: float) -> La
 def _piecewise(m: Any) -> Law:
     e, t = np.exp(float(m.epsilon)), float(m.t)
     g = (e + t) / (t * (e - 1))
-    return _window(lambda y, x: g * (x * t - 1), lambda y, x: g * (x * t + 1), e / (2 * g * (t + e)), e, g * (t + 1))
+    return _window(
+        lambda y, x: g * (x * t - 1), lambda y, x: g * (x * t + 1), e / (2 * g * (t + e)), e, g * (t + 1)
+    )
 
 
 def _square_wave(m: Any) -> Law:
@@ -153,7 +157,9 @@ def _three_outputs(m: Any) -> Law:
     if e <= 2:
         a = 0.0
     else:
-        roots = np.roots(np.polyadd(np.polymul([-2.0, 2 * (2 - e)], [1.0, -2 * e, e * e]), [(e + 1) ** 2, (e + 1) ** 2 * e, 0]))
+        roots = np.roots(
+            np.polyadd(np.polymul([-2.0, 2 * (2 - e)], [1.0, -2 * e, e * e]), [(e + 1) ** 2, (e + 1) ** 2 * e, 0])
+        )
         real = roots.real[np.abs(roots.imag) < 1e-6 * (1 + np.abs(roots))]
         inside = real[(real > 0) & (real < e / (e + 2))]
         a = float(inside.min()) if len(inside) else e / (e + 2)
