@@ -16,6 +16,7 @@ from ldp_jax.types import Array, PRNGKey
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(48)
 _BLOCK = 4096  # reports at once
+_ROWS = 1 << 16  # reports of one call
 
 
 class Numbers(NamedTuple):
@@ -84,8 +85,15 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
         wide = jax.tree.map(np.float64, mechanism)
         branch, value = y if isinstance(codomain, Mixture) else (np.zeros(len(x), np.int32), y)
         scale = _tail_scale(wide, codomain, ends)
-        place, off = _positions(wide, x.astype(np.float64), branch, value.astype(np.float64), spread, scale, ends)
-        return np.asarray(place), float(np.max(off))
+        place, off = np.empty(len(x)), 0.0
+        for start in range(0, len(x), _ROWS):  # of one shape, so that all sizes share a program
+            stop = min(start + _ROWS, len(x))
+            fill = lambda leaf, dtype, a=start, b=stop: np.resize(leaf[a:b], _ROWS).astype(dtype)
+            rows = fill(x, np.float64), fill(branch, np.int32), fill(value, np.float64), fill(spread, np.float64)
+            found, misplaced = _positions(wide, *rows, scale, ends)
+            place[start:stop] = np.asarray(found)[: stop - start]
+            off = max(off, float(np.max(misplaced)))
+    return place, off
 
 
 def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -169,15 +169,17 @@ def _searched(m: Any, n: int) -> Any:
 def fit(m: Any, key: PRNGKey, x: NeighbourList, trials: int, significance: float) -> Fit:
     """G tests of whole reports of every user: all of them about the list ``x`` of user 0, with their places changed.
 
-    User i's list has i's place and user 0's exchanged. Each user has her share of the draws and of the significance.
+    User i's list has i's place and user 0's exchanged. User 0 has ``trials`` draws and half of the significance, the
+    others as much together; the smallest defect is user 0's, another's about sqrt(n) times as large.
     """
     n = m.domain().n
-    each, fits = max(100, trials // n), []
-    for own, user_key in enumerate(jax.random.split(key, n)):
+    user_key, key = jax.random.split(key)
+    fits = [_fit(m, user_key, x, 0, trials, significance / 2)]
+    for own, user_key in zip(range(1, n), jax.random.split(key, n - 1) if n > 1 else (), strict=True):
         nodes = [0 if node == own else node for node in nodes_of(x)]
-        fits.append(_fit(m, user_key, listed(nodes, n), own, each, significance / n))
+        fits.append(_fit(m, user_key, listed(nodes, n), own, max(100, trials // n), significance / (2 * n)))
     worst = max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
-    return worst._replace(smallest_defect=max(fit.smallest_defect for fit in fits), draws=each * n)
+    return worst._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
 def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, significance: float) -> Fit:

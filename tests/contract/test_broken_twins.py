@@ -129,16 +129,16 @@ RUNGS = {
     # Each of 65 536 reports 16 times in 2^20, where 8 are too many.
     "noise of 16 bits": (broken.FewBits(1.0), Laplace(1.0), verification.distinct_reports),
     "16 bits of the key": (broken.HalfAKey(1.0), Duchi(1.0), verification.uses_the_whole_key),
-    # A correlation of 1, where 0.06 is enough.
+    # A correlation of 1, where 0.12 is enough at 10 000 reports.
     "one uniform for 10 of 20": (
         broken.SharedUniform(Laplace(0.05), 20, 20),
         Sampled(Laplace(0.05), 20, 20),
-        verification.independent_coordinates,
+        functools.partial(verification.independent_coordinates, trials=10_000),
     ),
     "a product of two signs": (
         broken.ProductOfSigns(Laplace(0.05), 20, 20),
         Sampled(Laplace(0.05), 20, 20),
-        verification.independent_coordinates,
+        functools.partial(verification.independent_coordinates, trials=10_000),
     ),
     # 210 of 2^21 words, of which one is enough.
     "a table's sampler, once in 10 000": (
@@ -162,9 +162,7 @@ def test_each_leak_has_a_rung_that_sees_it(name):
     assert passed.fits, f"{name}: {passed}"
 
 
-@pytest.mark.parametrize(
-    "name", ["12 + x, once in 100 000", "no noise within 1e-4", "a spike that sampler and density share"]
-)
+@pytest.mark.parametrize("name", ["12 + x, once in 100 000", "a spike that sampler and density share"])
 def test_the_older_rungs_do_not_see_them(name):
     """So that the new ones are needed: supremum, fit of the default record and lower bound all pass."""
     twin = RUNGS[name][0]
