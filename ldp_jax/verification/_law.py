@@ -131,7 +131,7 @@ def _log(mechanism: Any, branch: int, value: Array, x: Array) -> Array:
 def _tail_scale(mechanism: Any, codomain: Any, ends: Any) -> float:
     """How far a density takes to fall by a factor of e, where it has no end."""
     scale = 1.0
-    for branch, (part, infinite) in enumerate(zip(_parts(codomain), ends, strict=True)):
+    for branch, infinite in enumerate(ends):
         if any(infinite):
             log = lambda v, branch=branch: float(_log(mechanism, branch, jnp.array([v]), jnp.float64(0.0))[0])
             while log(scale) > log(0.0) - 1:

@@ -167,10 +167,10 @@ def _searched(m: Any, n: int) -> Any:
 
 
 def fit(m: Any, key: PRNGKey, x: NeighbourList, trials: int, significance: float) -> Fit:
-    """G tests of whole reports of every user: all of them about the list ``x`` of user 0, with their places changed.
+    """G tests of whole reports of every user, all about the list ``x`` of user 0, with their places changed.
 
-    User i's list has i's place and user 0's exchanged. User 0 has ``trials`` draws and half of the significance, the
-    others as much together; the smallest defect is user 0's, another's about sqrt(n) times as large.
+    User i's list has i's place and user 0's exchanged. User 0 has ``trials`` draws and half of the significance,
+    the others as much together; the smallest defect is user 0's, another's about sqrt(n) times as large.
     """
     n = m.domain().n
     user_key, key = jax.random.split(key)

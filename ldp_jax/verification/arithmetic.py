@@ -1,4 +1,4 @@
-"""The probabilities that a sampler really gives: whole numbers of words, found by bisection of the words it draws."""
+"""The probabilities that a sampler really gives, in whole numbers: by bisection of the words that it draws."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Box, Finite, Mixture, Product, check_single
+from ldp_jax.mechanism import Box, Finite, Mixture, Product
 from ldp_jax.verification import _words
 
 ROUNDING = 1e-5
@@ -25,7 +25,7 @@ _CELLS = 4096
 
 
 class Arithmetic(NamedTuple):
-    """What the arithmetic of a sampler loses.
+    r"""What the arithmetic of a sampler loses.
 
     Attributes:
       epsilon: the largest log ratio of the probabilities that are drawn, of two records; ``inf`` where the
@@ -33,7 +33,7 @@ class Arithmetic(NamedTuple):
       x: the record of the larger probability.
       x_other: that of the smaller one.
       y: the report, as a place in the codomain.
-      off: the largest \\|log\\| of a drawn probability over the claimed one.
+      off: the largest \|log\| of a drawn probability over the claimed one.
       cells: how many sets of words were told apart.
     """
 
@@ -54,10 +54,11 @@ def arithmetic(mechanism: Any) -> Arithmetic:
 
     The program of ``privatize`` is run with words of the verifier's choice. A finite report is a step function of
     them: its steps are found by bisection, from probes at 0, at the largest word, at powers of two from both ends,
-    on a grid, and at the masses that the density claims; between steps 16 384 random words a record look for others. So a
-    probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch, value) are
-    asked for their branch and, where it is finite, their value; vectors of signs for the side of the cube, between
-    two opposite corners; :class:`Sampled` for k times its inner mechanism; tables are whole numbers already.
+    on a grid, and at the masses that the density claims; between steps 16 384 random words a record look for others.
+    So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
+    value) are asked for their branch and, where it is finite, their value; vectors of signs for the side of the
+    cube, between two opposite corners; :class:`Sampled` for k times its inner mechanism; tables are whole
+    numbers already.
 
     Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
     1 - 1e-6; a smaller one only where a probe is in it.

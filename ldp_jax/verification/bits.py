@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import jax
 import numpy as np
 
 from ldp_jax import _validate
@@ -17,8 +16,8 @@ LAST = 8
 """How many of the last bits of a float32 number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
-"""What the rounding of a float32 sampler may say in one bit, in nats; found: up to 0.4, where a report of small size
-is a difference of larger numbers and ends in zeros."""
+"""What the rounding of a float32 sampler may say in one bit, in nats: a report of small size is a difference of
+larger numbers and ends in zeros."""
 
 
 def record_in_bits(

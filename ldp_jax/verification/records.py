@@ -16,7 +16,7 @@ from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 20
 ROUNDING = 1e-3
-"""How far the loss of a report may be from the claim by the rounding of the report itself, relative and absolute."""
+"""How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
 
 
 def record_windows(

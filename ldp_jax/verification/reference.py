@@ -101,7 +101,7 @@ def _table_report(table: _tables.Table, x: np.ndarray, words: list[np.ndarray]) 
     return place - row * table.outputs
 
 
-# --- The laws of the papers ----------------------------------------------------------------------------------------
+# --- The laws of the papers -----------------------------------------------------------------------------------
 
 
 def _claimed(mechanism: Any) -> Law:

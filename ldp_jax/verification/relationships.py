@@ -32,7 +32,7 @@ class RelationshipLoss(NamedTuple):
 
 
 def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> RelationshipLoss:
-    r"""The largest loss about one edge, through the reports of all users: what ``relationship()`` claims, enumerated.
+    r"""The largest loss about one edge, through the reports of all users, enumerated.
 
     All 64 graphs on four nodes and all six edges, taken away or added. Reports of different users are independent
     given the graph, so that the loss of a report of all is a sum over users, and its supremum the sum of the
@@ -41,9 +41,8 @@ def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> R
     budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
 
     Power: a claim that is too small by one part in 1e9, for four users or whatever is a matter of degrees up to
-    three; a rule that is broken for larger graphs alone is not seen. Whether ``privatize_graph`` follows the rule is
-    a matter of the whole
-    graph's own tests.
+    three; a rule that is broken for larger graphs alone is not seen. Whether ``privatize_graph`` follows
+    the rule is a matter of its own tests.
 
     Args:
       mechanism: on lists; budgets may be arrays [4], one a user.

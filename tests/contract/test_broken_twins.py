@@ -109,7 +109,7 @@ def test_an_uneven_subset_is_seen():
         stats.assert_g(np.bincount(code, minlength=cells), np.full(cells, 1 / cells))
 
 
-# --- One rung for each leak: the twin is refused and the honest mechanism is not ------------------------------------
+# --- One rung for each leak: the twin is refused and the honest mechanism is not ----------------------------------
 
 TABLE = GridSquareWave(1.0, 17)
 FINE = 1 << 21

@@ -33,7 +33,7 @@ FINITE = [
 KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", "FeatureRR"]
 
 
-# --- No false alarms ------------------------------------------------------------------------------------------------
+# --- No false alarms ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -110,7 +110,7 @@ def test_edges_cost_what_is_claimed(name):
             assert found.epsilon == pytest.approx(claim, rel=1e-9)
 
 
-# --- The power that is stated ---------------------------------------------------------------------------------------
+# --- The power that is stated ---------------------------------------------------------------------------------
 
 
 def test_windows_at_their_power():
