@@ -54,7 +54,7 @@ def arithmetic(mechanism: Any) -> Arithmetic:
 
     The program of ``privatize`` is run with words of the verifier's choice. A finite report is a step function of
     them: its steps are found by bisection, from probes at 0, at the largest word, at powers of two from both ends,
-    on a grid, and at the masses that the density claims; between steps 16 384 random words a record look for others.
+    on a grid, and at the masses that the density claims; between steps 16 384 random words look for others.
     So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
     value) are asked for their branch and, where it is finite, their value; vectors of signs for the side of the
     cube, between two opposite corners; :class:`Sampled` for k times its inner mechanism; tables are whole
@@ -64,7 +64,7 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     1 - 1e-6; a smaller one only where a probe is in it.
 
     Args:
-      mechanism: on one number or category, on vectors as above, or on lists; epsilon one number.
+      mechanism: on one number or category, or on vectors as above; epsilon one number.
 
     Raises:
       ValueError: for reports of a continuum, whose arithmetic is asked by
@@ -164,8 +164,8 @@ def _largest(found: list[dict[int, Fraction]], claimed: np.ndarray, records: lis
         for y in np.flatnonzero(claimed[row] > 0):
             mass = masses.get(int(y), Fraction(0))
             off = max(off, abs(_log(mass) - math.log(claimed[row][y])) if mass else math.inf)
-    loss = best[0] if best[0] == math.inf else _tables.log_up(best[0])
-    return Arithmetic(float(loss), records[best[1]], records[best[2]], best[3], off, cells)
+    loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
+    return Arithmetic(loss, records[best[1]], records[best[2]], best[3], off, cells)
 
 
 def _log(ratio: Fraction) -> float:

@@ -70,7 +70,7 @@ def _share(words: np.ndarray) -> np.ndarray:
     """Words, most significant first, as a share of all."""
     words = words.reshape(len(words), -1)
     scale = 2.0 ** -(8.0 * words.dtype.itemsize)
-    return sum(words[:, place] * scale ** (place + 1) for place in range(words.shape[1]))
+    return words.astype(np.float64) @ scale ** np.arange(1.0, words.shape[1] + 1)
 
 
 def _off(mechanism: Any, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -62,8 +62,7 @@ def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> R
     _validate.one_of(allowed, protocol=protocol)
     users = [_user(mechanism, place) for place in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
-    same = np.size(mechanism.epsilon if hasattr(mechanism, "epsilon") else mechanism.epsilon_degree) == 1
-    same = same and len(set(budgets)) == 1
+    same = all(user == users[0] for user in users)
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
     known: dict[Any, tuple[float, float]] = {}
@@ -75,7 +74,7 @@ def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> R
                 for way in (0, 1):
                     total = 0.0
                     for user, view in views:
-                        case = (budgets[user], *_what_matters(mechanism, view)) if same else (user, *view)
+                        case = _what_matters(mechanism, view) if same else (user, *view)
                         if case not in known:
                             known[case] = _loss(users[user], *view)
                         total += known[case][way]
