@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Box, Finite, Mixture, Product
+from ldp_jax.mechanism import Box, Finite, Mixture
 from ldp_jax.verification import _words
 
 ROUNDING = 1e-5
@@ -56,9 +56,8 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     them: its steps are found by bisection, from probes at 0, at the largest word, at powers of two from both ends,
     on a grid, and at the masses that the density claims; between steps 16 384 random words look for others.
     So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
-    value) are asked for their branch and, where it is finite, their value; vectors of signs for the side of the
-    cube, between two opposite corners; :class:`Sampled` for k times its inner mechanism; tables are whole
-    numbers already.
+    value) are asked for their branch and, where it is finite, their value; :class:`Sampled` for k times its
+    inner mechanism; tables are whole numbers already.
 
     Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
     1 - 1e-6; a smaller one only where a probe is in it.
@@ -67,7 +66,7 @@ def arithmetic(mechanism: Any) -> Arithmetic:
       mechanism: on one number or category, or on vectors as above; epsilon one number.
 
     Raises:
-      ValueError: for reports of a continuum, whose arithmetic is asked by
+      ValueError: for vectors that are drawn together, for reports of a continuum, whose arithmetic is asked by
         :func:`~ldp_jax.verification.float_audit`, or a sampler that is no step function of its words.
 
     >>> from ldp_jax.features import Duchi
@@ -95,17 +94,14 @@ def _check(mechanism: Any) -> None:
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
     codomain = mechanism.codomain()
-    finite = isinstance(codomain, (Finite, Product))
+    finite = isinstance(codomain, Finite)
     if not (finite or (isinstance(codomain, Mixture) and any(isinstance(p, Finite) for p in codomain.parts))):
-        raise ValueError(f"the reports of {type(mechanism).__name__} are a continuum: ask float_audit")
+        raise ValueError(f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit")
 
 
 def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], Any], int]:
     """Records, a report as a whole number, and how many there are."""
     domain = mechanism.domain()
-    if isinstance(codomain, Product):
-        corners = [np.full(codomain.dim, end, np.float32) for end in (domain.lower, domain.upper)]
-        return corners, lambda y: (jnp.asarray(y).sum() > 0).astype(jnp.int32), 2
     if isinstance(domain, Finite):
         records = [np.float32(value) for value in domain.values]
     else:
@@ -131,8 +127,6 @@ def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], An
 def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> np.ndarray:
     """Masses of the density [records, outcomes]; NaN where it is not asked."""
     claimed = np.full((len(records), count), np.nan)
-    if isinstance(codomain, Product):
-        return claimed
     start = 0
     with jax.enable_x64(True):
         for branch, part in enumerate(codomain.parts if isinstance(codomain, Mixture) else (codomain,)):
@@ -210,7 +204,13 @@ class _Steps:
         self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
         self.sampler = _words.sampler(mechanism, records[0])
         self.mechanism, self.records = mechanism, np.asarray(records, np.float32)
-        self.bits = [draw.bits * math.prod(draw.shape) for draw in self.sampler.draws]
+        # A draw of many words is several numbers of two, as a coin and a value from one key are.
+        self.axes = [
+            (place, min(2, math.prod(draw.shape) - first) * draw.bits)
+            for place, draw in enumerate(self.sampler.draws)
+            for first in range(0, math.prod(draw.shape), 2)
+        ]
+        self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
         one = lambda m, x, words: outcome(self.sampler.report(m, x, words))
         self.run = jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))
@@ -228,10 +228,17 @@ class _Steps:
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         """Outcomes of (record, whole numbers)."""
         rows, numbers = zip(*points, strict=True)
-        words = [
-            _as_words([number[axis] for number in numbers], draw) for axis, draw in enumerate(self.sampler.draws)
-        ]
-        return self.report(np.array(rows), words)
+        return self.report(np.array(rows), self.words(numbers))
+
+    def words(self, numbers: Any) -> list[np.ndarray]:
+        """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
+        out = []
+        for place, draw in enumerate(self.sampler.draws):
+            mine = [axis for axis, (of, _) in enumerate(self.axes) if of == place]
+            raw = b"".join(row[axis].to_bytes(self.bits[axis] // 8, "big") for row in numbers for axis in mine)
+            words = np.frombuffer(raw, f">u{draw.bits // 8}").astype(f"uint{draw.bits}")
+            out.append(words.reshape(len(numbers), *draw.shape))
+        return out
 
     def anywhere(self) -> tuple[int, ...]:
         """Random words."""
@@ -284,7 +291,6 @@ class _Steps:
 
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
         """Random words, and words beside the steps, report what their cell does."""
-        draws = self.sampler.draws
         points = [
             (row, (*other[:axis], place + by, *other[axis + 1 :]))
             for axis, start in enumerate(starts)
@@ -293,31 +299,24 @@ class _Steps:
             if 0 <= place + by < 1 << self.bits[axis]
             for other in (self.anywhere(),)
         ]
-        beside = [_as_words([p[axis] for _, p in points], draw) for axis, draw in enumerate(draws)]
+        draws = self.sampler.draws
         words = [
             np.concatenate([near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape)).astype(near.dtype)])
-            for near, draw in zip(beside, draws, strict=True)
+            for near, draw in zip(self.words([numbers for _, numbers in points]), draws, strict=True)
+        ]
+        flat = [word.reshape(len(word), -1).astype(np.uint64) for word in words]
+        pairs = [
+            (w[:, k : k + 2], draw.bits)
+            for w, draw in zip(flat, draws, strict=True)
+            for k in range(0, w.shape[1], 2)
         ]
         columns = []
-        for start, word, draw in zip(starts, words, draws, strict=True):
-            if len(start) > 1 and draw.bits * math.prod(draw.shape) > 64:
-                raise ValueError(f"the report steps in a draw of {draw.shape} words: only 64 bits are compared")
-            place = np.zeros(len(word), np.uint64)
-            for column in word.reshape(len(word), -1).T[: 64 // draw.bits]:
-                place = (place << np.uint64(draw.bits)) | column.astype(np.uint64)
-            columns.append(
-                np.searchsorted(np.array(start if len(start) > 1 else [0], np.uint64), place, "right") - 1
-            )
+        for start, (pair, bits) in zip(starts, pairs, strict=True):
+            place = (pair[:, 0] << np.uint64(bits)) | pair[:, 1] if pair.shape[1] == 2 else pair[:, 0]
+            columns.append(np.searchsorted(np.array(start, np.uint64), place, "right") - 1)
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
         if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
             raise ValueError("the report is no step function of its words: a set of them reports otherwise")
-
-
-def _as_words(numbers: list[int], draw: Any) -> np.ndarray:
-    """Whole numbers as words [n, ...], the most significant first."""
-    size = draw.bits // 8
-    raw = b"".join(number.to_bytes(math.prod(draw.shape) * size, "big") for number in numbers)
-    return np.frombuffer(raw, f">u{size}").astype(f"uint{draw.bits}").reshape(len(numbers), *draw.shape)
 
 
 def _probes(bits: int) -> list[int]:
