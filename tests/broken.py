@@ -312,6 +312,9 @@ class FloatDuchi(Numeric):
 
     epsilon: Any
 
+    def draw(self, key: Any, x: Any) -> Any:
+        return self.from_uniform(jax.random.uniform(key, jnp.shape(x)) + np.float32(2.0**-24), x)
+
     def _rare(self, sign: Any, x: Any) -> Any:
         towards = sign * clip(x)
         high, low = jax.nn.sigmoid(self.epsilon), jax.nn.sigmoid(-jnp.asarray(self.epsilon))

@@ -24,8 +24,6 @@ FINITE = [
     "ThreeOutputs",
     "Hybrid",
     "MultiBit",
-    "DuchiVector",
-    "DuchiVector-even",
     "GeneralizedRR",
     "FeatureRR",
 ]
