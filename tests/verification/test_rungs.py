@@ -60,12 +60,12 @@ def test_honest_reports_are_those_of_the_papers_word_by_word(name):
 
 @pytest.mark.parametrize("name", FINITE)
 def test_honest_words_keep_the_claim(name):
-    """Whole numbers of words; the probabilities are the density's to 1e-5, and lose no more than is claimed."""
-    for epsilon in CASES[name].epsilons:
+    """Whole numbers of words, at 1 and 16; the probabilities are the density's to 1e-5, and lose no more than is claimed."""
+    for epsilon in CASES[name].epsilons[1::2]:
         m = CASES[name].make(epsilon)
         found = verification.arithmetic(m)
         assert found.keeps(m.guarantee().epsilon), f"{name}({epsilon}): {found}"
-        assert epsilon > 4 or found.off < 1e-5
+        assert found.off < 1e-5
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -173,23 +173,23 @@ def test_arithmetic_of_what_is_composed():
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
-    key = jax.random.key(0)
+    key = lambda: jax.random.key(0)
     with pytest.raises(ValueError, match="not independent"):
-        verification.record_windows(DuchiVector(1.0, 3), key)
+        verification.record_windows(DuchiVector(1.0, 3), key())
     with pytest.raises(ValueError, match="vectors of 2 to 64"):
-        verification.independent_coordinates(Laplace(1.0), key)
+        verification.independent_coordinates(Laplace(1.0), key())
     with pytest.raises(ValueError, match="finite"):
-        verification.record_in_bits(Duchi(1.0), key, trials=1000)
+        verification.record_in_bits(Duchi(1.0), key(), trials=1000)
     with pytest.raises(ValueError, match="inner mechanism"):
-        verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key)
+        verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key())
     with pytest.raises(ValueError, match="draws of words"):
-        verification.matches_reference(Hybrid(1.0), key, trials=1000)
+        verification.matches_reference(Hybrid(1.0), key(), trials=1000)
     with pytest.raises(ValueError, match=r"one number or \[4\]"):
         verification.relationship_supremum(RandomizedResponse(np.ones(3)))
     with pytest.raises(ValueError, match="neighbour lists"):
         verification.relationship_supremum(Duchi(1.0))
     with pytest.raises(ValueError, match="trials"):
-        verification.record_windows(Duchi(1.0), key, trials=100)
+        verification.record_windows(Duchi(1.0), key(), trials=100)
 
 
 def test_a_law_of_ones_own_is_given():
