@@ -60,7 +60,7 @@ def test_honest_reports_are_those_of_the_papers_word_by_word(name):
 
 @pytest.mark.parametrize("name", FINITE)
 def test_honest_words_keep_the_claim(name):
-    """Whole numbers of words, at 1 and 16: probabilities are the density's to 1e-5, and lose no more than claimed."""
+    """Whole numbers of words, at 1 and 16: probabilities are the density's to 1e-5, and lose no more."""
     for epsilon in CASES[name].epsilons[1::2]:
         m = CASES[name].make(epsilon)
         found = verification.arithmetic(m)
