@@ -217,7 +217,7 @@ def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = Fa
 
 def _check_memory(mechanism: Any, op: Operator, dense: bool, memory: float) -> None:
     _validate.positive(memory=memory)
-    edges = sum(leaf.size for leaf in (op.senders, *op.tables))
+    edges = op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
     if needed > memory:
         dim = mechanism.domain().dim

@@ -51,6 +51,12 @@ class Operator:
         return self.degree.shape[-1]
 
     @property
+    def num_places(self) -> int:
+        """How many neighbours are gathered in a product: the directed edges, and padding."""
+        sums = self.neighbours
+        return sums.senders.size if isinstance(sums, Segments) else sum(table.size for table in sums.neighbours)
+
+    @property
     def layout(self) -> str:
         """``segment`` or ``ell``."""
         return "segment" if isinstance(self.neighbours, Segments) else "ell"
