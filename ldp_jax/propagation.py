@@ -14,6 +14,7 @@ The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{
 weights, one division a row. A node without edges keeps z = alpha x.
 """
 
+import math
 from functools import partial
 from typing import Any, Literal
 

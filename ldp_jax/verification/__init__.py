@@ -1,9 +1,9 @@
 """Whether a guarantee holds, asked of the mechanism itself rather than of its author.
 
 What each rung can see, and what it cannot: a defect of the size that is given is missed with probability 1e-6 at
-the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those of
-``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the table
-says.
+the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
+of ``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the
+table says.
 
 ================================  =============================================  ==================================
 rung                              smallest defect that is found                  what it cannot see
