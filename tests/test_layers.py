@@ -46,6 +46,7 @@ COMPOSES = {  # the feature files that build on others, and which
     "generalized_rr": {"discrete"},
     "feature_rr": {"discrete"},
     "lp_optimal": {"discrete", "piecewise"},
+    "three_outputs": {"duchi"},
 }
 ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
 PURE = {"guarantee": set()}  # of the standard library alone

@@ -43,6 +43,7 @@ def record_in_bits(
     Raises:
       ValueError: for finite reports, which have no bits to spare.
 
+    >>> import jax
     >>> from ldp_jax.features import Laplace
     >>> record_in_bits(Laplace(1.0), jax.random.key(0)).fits
     True
