@@ -3,6 +3,11 @@
 A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax._pytree.mechanism`), so that its epsilon
 may be a number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API
 for n users; :func:`privatize` is the same, compiled and checked.
+
+One key gives one report, however it is asked for: alone or under ``vmap``, eagerly or compiled. Reports that are whole
+numbers, signs or outputs of a table are then the same bits (but for a word that falls on a threshold itself, which
+formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float32 numbers are the same draw up to 2e-5 of
+their size: a compiler may fuse a product and a sum into one rounding, and does.
 """
 
 import abc
@@ -10,13 +15,13 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
+from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism as mechanism
 from ldp_jax._pytree import static as static
 from ldp_jax.guarantee import Guarantee
@@ -87,7 +92,10 @@ class Mechanism(Protocol):
     """What every mechanism can do. Abilities that some lack are protocols of their own, below."""
 
     def privatize(self, key: PRNGKey, x: Any) -> Report:
-        """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
+        """The report of one user: all that leaves the device. Total on data: never raises on ``x``.
+
+        Numbers of the host may be of any size and kind (:func:`as_records`).
+        """
         ...
 
     def guarantee(self) -> Guarantee:
@@ -135,10 +143,27 @@ class HasMoments(Protocol):
 
 @runtime_checkable
 class HasInverse(Protocol):
-    """A mechanism on numbers whose ``privatize`` draws one uniform."""
+    """A mechanism on numbers whose ``privatize`` draws one uniform: continuous laws.
+
+    What is drawn is one of 2^23 uniforms (j + 1/2) / 2^23, but for the first and the last of them, 2^-22 of the mass
+    together, which are cut 512 times finer (:class:`Numeric`).
+    """
 
     def from_uniform(self, u: Any, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
+        ...
+
+
+@runtime_checkable
+class HasWords(Protocol):
+    """A mechanism of finitely many reports whose ``privatize`` draws one 64-bit number: its law is whole numbers.
+
+    The report does not fall as the number rises, so the exact mass of each report over 2^64, of the arithmetic that
+    runs, is found by bisection.
+    """
+
+    def from_word64(self, word: Any, x: Record) -> Array:
+        """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
         ...
 
 
@@ -201,8 +226,11 @@ class Analytic(Univariate):
 
     epsilon: Scalar
 
+    LARGEST: ClassVar[float] = 100.0
+    """The largest budget that the arithmetic of the draw keeps; larger ones are refused."""
+
     def _check(self) -> None:
-        check_epsilon(self.epsilon)
+        check_epsilon(self.epsilon, self.LARGEST)
 
     def domain(self) -> Interval:
         """Records are numbers in [-1, 1]; others are clipped, NaN goes to 0."""
@@ -221,15 +249,56 @@ class Analytic(Univariate):
 
 @mechanism
 class Numeric(Analytic):
-    """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function."""
+    """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function; abstract.
+
+    The law is symmetric: a report of -x is distributed as minus a report of x.
+    """
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
-        """Independent reports of all of one user's numbers: a uniform each, from one key."""
-        return self.from_uniform(uniform(key, jnp.shape(x)), x)
+        """Independent reports of all of one user's numbers, or of a stack's: a word each, from one key."""
+        x = as_records(x)
+        return self.from_word32(_random.words(key, _report_shape(self, x), 1)[0], x)
+
+    def from_word32(self, word: Any, x: Record) -> Array:
+        """The report under a uniform 32-bit word; elementwise: what is drawn.
+
+        The 23 high bits are the uniform (j + 1/2) / 2^23. In the first and the last of these cells the 9 low bits cut
+        on, to 2^-32, so that what is rare is not impossible; the last one by symmetry, where float32 is precise.
+        """
+        word = jnp.asarray(word, jnp.uint32)
+        cell, low = word >> 9, word & 511
+        last = cell == 2**23 - 1
+        fine = (jnp.where(last, 511 - low, low).astype(jnp.float32) + 0.5) * np.float32(2.0**-32)
+        u = jnp.where((cell == 0) | last, fine, (cell.astype(jnp.float32) + 0.5) * np.float32(2.0**-23))
+        side = jnp.where(last, np.float32(-1.0), np.float32(1.0))
+        return side * self.from_uniform(u, side * as_records(x))
 
     @abc.abstractmethod
     def from_uniform(self, u: Any, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1)."""
+
+
+@mechanism
+class Worded(Analytic):
+    """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
+
+    Masses are float32 formulas, good to a few 1e-7 of each; from there on all is done in whole numbers, and what is
+    rare has at least one word of the 2^64, so no report is ever impossible that should not be.
+    """
+
+    def draw(self, key: PRNGKey, x: Record) -> Array:
+        """Independent reports of all of one user's numbers, or of a stack's: two words each, from one key."""
+        x = as_records(x)
+        return self.from_word64(_random.words(key, _report_shape(self, x)), x)
+
+    @abc.abstractmethod
+    def from_word64(self, word: Any, x: Record) -> Array:
+        """The report under words uint32 [2, ...]; it does not fall as their number rises."""
+
+
+def _report_shape(mechanism: Any, x: Any) -> tuple[int, ...]:
+    """A report for each record and each of a stack of budgets, so that no two share a word."""
+    return jnp.broadcast_shapes(jnp.shape(x), *map(jnp.shape, jax.tree.leaves(mechanism)))
 
 
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
@@ -245,13 +314,47 @@ def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
     return jax.random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
 
 
+_FAR = 1e9
+"""Where numbers of the host are cut before they become float32: beyond every domain."""
+
+
+def as_records(x: Any) -> Array:
+    """Records as an array of the device; the one place where numbers of the host become float32.
+
+    They may be of any size and kind, Python integers without end included: they are clipped to +-1e9 first (every
+    domain lies far within), in a precision that holds them, and no floating-point flag is raised or seen. Arrays of the
+    device and traced ones stay as they are.
+
+    >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
+    [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
+    """
+    if isinstance(x, jax.Array):
+        return x
+    with np.errstate(all="ignore"):
+        if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+            return jnp.asarray(_near(x))  # weakly typed, as every Python number
+        array = np.asarray(x)
+        if array.dtype == object:
+            array = np.array([_near(value) for value in array.ravel().tolist()], np.float64).reshape(array.shape)
+        if array.dtype != np.float32:
+            if array.dtype.itemsize <= 8:
+                array = array.astype(np.float64)
+            array = np.clip(array, -_FAR, _FAR).astype(jnp.result_type(float))
+        return jnp.asarray(array)
+
+
+def _near(x: Any) -> float:
+    """A Python number within +-1e9; NaN as it is."""
+    return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
+
+
 def clip(x: Record, lower: float = -1.0, upper: float = 1.0) -> Array:
     """Bring any number into [lower, upper]; NaN goes to the centre.
 
     >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
     [1.0, -1.0, 0.0]
     """
-    x = jnp.asarray(x)
+    x = as_records(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)
     return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
@@ -273,10 +376,10 @@ MAX_EPSILON = 100.0
 """The largest budget of one number: float32 has no e^epsilon far beyond."""
 
 
-def check_epsilon(epsilon: Scalar) -> None:
-    """Refuse a budget that is not a number in (0, MAX_EPSILON]."""
+def check_epsilon(epsilon: Scalar, most: float = MAX_EPSILON) -> None:
+    """Refuse a budget that is not a number in (0, most]."""
     _validate.positive(epsilon=epsilon)
-    _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon=epsilon)
+    _validate.in_range(0.0, most, open_lower=True, epsilon=epsilon)
 
 
 def check_single(mechanism: Any) -> None:
@@ -364,7 +467,7 @@ def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None)
     """
     _validate.threefry(key)
     check_budget(mechanism)
-    x = jnp.asarray(x)
+    x = as_records(x)
     return _privatize(jax.random.split(key, len(x)), mechanism, x, block)
 
 

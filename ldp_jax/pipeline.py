@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ldp_jax import _validate
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.mechanism import Box, _privatize, check_budget
+from ldp_jax.mechanism import Box, _privatize, as_records, check_budget
 from ldp_jax.propagation import Operator as Operator
 from ldp_jax.propagation import block_width, operator, ppr
 from ldp_jax.types import Array, PRNGKey, Scalar
@@ -19,6 +19,12 @@ _ROWS = 4096
 
 _COLUMNS = 1024
 """Columns of the true features that are dense at the same time (non-private rows only)."""
+
+_MEMORY = 8e9
+"""Bytes that an embedding may take by default."""
+
+STRUCTURE_ONLY = 0x5EED
+"""The tag that is folded into the keys of a :class:`PublicRecord`."""
 
 
 @runtime_checkable
@@ -84,6 +90,11 @@ class HasColumns(Protocol):
 class PublicRecord(NamedTuple):
     """One public record for every user: what structure-only rows are made of. Nothing of it is private.
 
+    Its noise is never that of a private record under the same key: with additive noise the difference of two such
+    releases would be the difference of the records, without any noise. So :func:`perturb` and all that is built on it
+    fold :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is taken
+    for private records: give the structure-only row as a public record, or its own key.)
+
     Attributes:
       num_nodes: how many users.
       num_features: d.
@@ -134,9 +145,10 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
     """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
 
     Args:
-      key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]``.
+      key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
+        :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
       x: dense [n, d] in the mechanism's domain, or :class:`Rows` such as a ``Dataset``, whose rows in [-1, 1] are
-        mapped to that domain.
+        mapped to that domain. Numbers of any size: they are clipped.
       mechanism: on vectors [d].
 
     Raises:
@@ -148,9 +160,9 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
     lazy = isinstance(x, Rows)
     n, _ = _check_records(x, mechanism)
     domain = mechanism.domain()
-    keys = jax.random.split(key, n)
+    keys = jax.random.split(_key_for(key, x), n)
     if not lazy:
-        return _privatize(keys, mechanism, jnp.asarray(x, jnp.float32), None)
+        return _privatize(keys, mechanism, jnp.asarray(as_records(x), jnp.float32), None)
     pieces = []
     rows = min(n, _ROWS)
     for start in range(0, n, rows):
@@ -158,11 +170,64 @@ def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
         place = np.minimum(np.arange(start, start + rows), n - 1)  # a last block of the same shape
         block = x.scaled_rows(start, stop)
         block = np.pad(block, ((0, rows - len(block)), (0, 0)))
-        if (domain.lower, domain.upper) != (-1.0, 1.0):
-            block = domain.lower + (block + 1) / 2 * (domain.upper - domain.lower)
-        reports = _privatize(keys[place], mechanism, jnp.asarray(block), None)
+        reports = _privatize(keys[place], mechanism, _to_domain(as_records(block), domain), None)
         pieces.append(jax.tree.map(lambda leaf, count=stop - start: leaf[:count], reports))
     return pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+
+
+def _key_for(key: PRNGKey, x: Any) -> PRNGKey:
+    """The key of private records, or the one of the structure-only twin."""
+    return jax.random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
+
+
+def _to_domain(rows: Array, domain: Box) -> Array:
+    """Rows in [-1, 1] on the mechanism's own scale."""
+    if (domain.lower, domain.upper) == (-1.0, 1.0):
+        return rows
+    return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)
+
+
+def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = False) -> float:
+    """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
+
+    The larger of two moments: the reports of the users that are worked on together, and the propagation, which holds
+    Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the graph and
+    the records where they are dense.
+
+    Args:
+      mechanism: on vectors [d].
+      nodes: n.
+      edges: directed edges of the public graph (an undirected one counts twice).
+      dense: whether x is a dense array.
+
+    >>> from ldp_jax.features import HDS
+    >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
+    '248 GB'
+    """
+    dim, width = mechanism.domain().dim, block_width()
+    report = jax.eval_shape(mechanism.privatize, jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32))
+    sent = sum(leaf.size for leaf in jax.tree.leaves(report))
+    columns = -(-dim // width) * width if dim > width else dim
+    together = nodes if dense else min(nodes, _ROWS)
+    reporting = nodes * sent + together * (4 * dim + 4 * sent + 32)
+    estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns  # every one at once, and padded
+    propagating = nodes * (2 * columns + 6 * min(dim, width) + estimates + sent + 8 + dim * dense) + 3 * edges
+    return 4.0 * max(reporting, propagating)
+
+
+def _check_memory(mechanism: Any, op: Operator, dense: bool, memory: float) -> None:
+    _validate.positive(memory=memory)
+    edges = sum(leaf.size for leaf in (op.senders, *op.tables))
+    needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
+    if needed > memory:
+        dim = mechanism.domain().dim
+        graph = embedding_memory(mechanism, 0, edges)
+        fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
+            f"({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about {int(dim * fits / op.num_nodes)} "
+            "features (Dataset.top_features); or raise memory"
+        )
 
 
 @jax.jit
@@ -207,6 +272,7 @@ def private_embedding(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
+    memory: float = _MEMORY,
 ) -> Embedding:
     """Perturb every user's features locally, propagate the reports over the public graph.
 
@@ -214,14 +280,20 @@ def private_embedding(
       key: a typed threefry key.
       graph: the public graph, or its :class:`~ldp_jax.propagation.Operator` when it is used often.
       x: private records: dense [n, d] in [-1, 1], or a ``Dataset``, whose sparse rows are scaled with its
-        public bounds and made dense a few at a time.
+        public bounds and made dense a few at a time; or a :class:`PublicRecord`, the structure-only twin, whose noise
+        is independent of the private one under the same key.
       mechanism: such as ``HDS(epsilon, dim=d, k=20)``.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
+      memory: bytes to allow (see :func:`embedding_memory`), 8 GB by default; compared before anything is spent.
 
     Returns:
       :class:`Embedding`: z [n, d], and the guarantee of the whole.
+
+    Raises:
+      ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
+        embedding that ``memory`` does not hold; from public sizes alone, and before the key is used.
 
     Reference: LDP-GE Algorithm 4.
 
@@ -240,6 +312,7 @@ def private_embedding(
     )
     op = graph if isinstance(graph, Operator) else operator(graph)
     _check_propagation(op, _check_records(x, mechanism)[0], alpha, r, tol)  # before anything is spent
+    _check_memory(mechanism, op, not isinstance(x, Rows), memory)
     reports = perturb(key, x, mechanism)
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
@@ -257,7 +330,8 @@ def private_embeddings(
       keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
       op: one operator for all runs, or operators of layout ``segment`` stacked along a leading axis of runs
         (link prediction: every split has its own training graph).
-      x: dense [n, d] in [-1, 1].
+      x: dense [n, d] in [-1, 1], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys, in
+        the same program, with noise of their own.
       mechanism: on vectors [d]; its leaves are traced, so a sweep over epsilon is one program.
       alpha: decay factor.
       r: convolution coefficient.
@@ -268,9 +342,13 @@ def private_embeddings(
     """
     _validate.threefry(keys)
     check_budget(mechanism)
-    _check_propagation(op, _check_records(x, mechanism)[0], alpha, r, tol)
+    shape = _check_records(x, mechanism)
+    _check_propagation(op, shape[0], alpha, r, tol)
+    if isinstance(x, PublicRecord):
+        keys = jax.vmap(lambda key: _key_for(key, x))(keys)
+        x = _to_domain(jnp.full(shape, x.value, jnp.float32), mechanism.domain())
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
-    return _private_embeddings(keys, op, jnp.asarray(x, jnp.float32), mechanism, *numbers)
+    return _private_embeddings(keys, op, jnp.asarray(as_records(x), jnp.float32), mechanism, *numbers)
 
 
 @jax.jit

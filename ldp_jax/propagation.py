@@ -29,6 +29,9 @@ from ldp_jax.types import Array, Graph, Scalar
 
 Layout = Literal["auto", "segment", "ell"]
 
+_DENSE = 40
+"""Bytes a pair of nodes of a dense solve: five float64 matrices."""
+
 _CHUNK = 16
 """Neighbours that are added up before a sum goes back to memory (layout ``ell``)."""
 
@@ -397,8 +400,20 @@ def ppr_push(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, r_max: float = 
     return z[:, 0] if flat else z
 
 
-def ppr_dense(graph: Graph, x: Any, alpha: float, r: float) -> Float[np.ndarray, "..."]:
+def ppr_dense(
+    graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9
+) -> Float[np.ndarray, "..."]:
     """Personalized PageRank by a float64 solve on the host: O(n^2) memory, for tests and small graphs.
+
+    Args:
+      graph: concrete.
+      x: [n] or [n, c].
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      memory: bytes to allow, 4 GB by default; five matrices of n^2 float64 are held.
+
+    Raises:
+      ValueError: where ``memory`` does not hold them, before any is made.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> ppr_dense(graph, [1.0, 0.0, 0.0, 1.0], alpha=0.5, r=0.5).round(3).tolist()
@@ -407,6 +422,13 @@ def ppr_dense(graph: Graph, x: Any, alpha: float, r: float) -> Float[np.ndarray,
     _check(alpha, r)
     n = graphs.num_nodes(graph)
     _check_rows(n, x)
+    _validate.positive(memory=memory)
+    if _DENSE * float(n) ** 2 > memory:
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes ({_DENSE * n**2 / 1e9:.3g} GB): "
+            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the edges, or "
+            "raise memory"
+        )
     adjacency = np.zeros((n, n))
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
     degree = np.maximum(adjacency.sum(1), 1.0)

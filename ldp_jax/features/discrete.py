@@ -12,7 +12,7 @@ from ldp_jax import _tables, _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax._tables import Encoding, Table
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Finite, Interval, Univariate
+from ldp_jax.mechanism import Finite, Interval, Univariate, as_records
 from ldp_jax.types import Array, PRNGKey, Record
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
@@ -148,10 +148,7 @@ class Discrete(Univariate):
         return self.from_words(words[0], words[-1], x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
-        if not isinstance(x, jax.Array):  # before 64-bit numbers of the host wrap around
-            with np.errstate(invalid="ignore"):
-                x = np.clip(np.asarray(x, np.float64), -1e9, 1e9)
-        row, part = _tables.split(jnp, x, self.inputs, self.encoding)
+        row, part = _tables.split(jnp, as_records(x), self.inputs, self.encoding)
         return row + self.level * self.inputs, part
 
     def _masses(self) -> Array:

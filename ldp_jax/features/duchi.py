@@ -4,14 +4,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ldp_jax import _random
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Finite, Numeric, clip
+from ldp_jax.mechanism import Finite, Worded, clip
 from ldp_jax.types import Array, Record, Scalar
 
 
 @mechanism
-class Duchi(Numeric):
+class Duchi(Worded):
     r"""Report one sign whose mean is proportional to the record.
 
     Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}. LDP-GE
@@ -23,9 +25,9 @@ class Duchi(Numeric):
     Utility: the estimate :math:`y / \tanh(\epsilon/2)` is unbiased; variance
     :math:`\coth^2(\epsilon/2) - x^2`, the worst at x = 0.
 
-    Numerics: the rarer sign is drawn with a probability written as a mixture of sigmoid(-epsilon) and
-    sigmoid(epsilon), without cancellation. One float32 uniform resolves probabilities to 2^-23: from
-    epsilon = 16 on the rare sign is rounded up to that.
+    Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up to a multiple of
+    2^-64: nothing is impossible up to epsilon 100, and the loss that runs is epsilon to 1e-6 of it until the rare
+    sign is rarer than 2^-50 or so (epsilon 35); from there on it is less, and never above 44.4.
 
     Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1.
 
@@ -43,9 +45,13 @@ class Duchi(Numeric):
             -jnp.asarray(self.epsilon)
         )
 
-    def from_uniform(self, u: Any, x: Record) -> Array:
-        """Inverse distribution function; u in (0, 1)."""
-        return jnp.where(jnp.asarray(u) < self._probability(-1.0, x), -1.0, 1.0)
+    def from_word64(self, word: Any, x: Record) -> Array:
+        """-1 for the words below its mass, 1 for the others."""
+        word, x = jnp.asarray(word, jnp.uint32), clip(x)
+        positive = x >= 0
+        # The sign against the record is counted from its own end, so that its complement is exact.
+        against = _random.less(jnp.where(positive, word, ~word), against_threshold(jnp.abs(x), self.epsilon))
+        return jnp.where(against == positive, np.float32(-1.0), np.float32(1.0))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x)."""
@@ -71,3 +77,18 @@ class Duchi(Numeric):
 
     def _proof(self) -> str:
         return "each sign has probability between 1/(e^eps + 1) and e^eps/(e^eps + 1)"
+
+
+def against_threshold(size: Array, epsilon: Scalar) -> Array:
+    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, over 2^64 and rounded up; uint32 [2, ...].
+
+    Near 1/2 it is the distance from it that is rounded, so that the loss is precise at small epsilon; else the mass
+    itself, a mixture of sigmoid(-epsilon) and sigmoid(epsilon) without cancellation.
+    """
+    size, epsilon = jnp.asarray(size, jnp.float32), jnp.asarray(epsilon, jnp.float32)
+    lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))
+    mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
+    high, low = _random.threshold(lead / 2)
+    even = jnp.stack([jnp.uint32(2**31) - high - (low > 0), -low])
+    rare = _random.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))
+    return jnp.where(lead < 0.5, even, rare)

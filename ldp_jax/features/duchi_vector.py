@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from scipy.special import gammaln, logsumexp
 
-from ldp_jax import _validate
+from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Finite, Product, check_epsilon, check_single, clip, largest
+from ldp_jax.mechanism import Box, Finite, Product, as_records, check_epsilon, check_single, clip, largest
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 # A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's
@@ -21,40 +19,40 @@ _SCALE = 2.0**64
 _LOG_SCALE = 64 * math.log(2.0)
 
 
+_TIED = 1e-12
+"""How likely it may be that all candidates of a draw are ties."""
+
+
 class _Constants(NamedTuple):
     """What depends on d alone, from exact integers on the host.
 
     Attributes:
       share: C_d / 2^d, the part of the cube in the open half-space of v.
       gain: 2^d / binom(d - 1, floor(d / 2)).
-      few_agree: the law of the number of agreements on the half s.v <= 0, as cumulative 32-bit words.
-      few_differ: the law of the number of disagreements on the half s.v > 0, likewise.
+      candidates: how many uniform sign vectors a draw takes, so that one of them is no tie.
     """
 
     share: float
     gain: float
-    few_agree: np.ndarray
-    few_differ: np.ndarray
-
-
-def _words(log_mass: np.ndarray) -> np.ndarray:
-    """K - 1 thresholds of a law on 0..K-1: a uniform 32-bit word falls below the k-th with mass P(value <= k)."""
-    cumulative = np.cumsum(np.exp(log_mass - logsumexp(log_mass)))[:-1]
-    return np.minimum(np.floor(2.0**32 * cumulative), 2.0**32 - 1).astype(np.uint32)
+    candidates: int
 
 
 @functools.lru_cache(maxsize=64)
 def _constants(dim: int) -> _Constants:
     cube, half = 2**dim, dim // 2
     ties = math.comb(dim, half) if dim % 2 == 0 else 0
-    k = np.arange(half + 1.0)
-    log_subsets = gammaln(dim + 1.0) - gammaln(k + 1) - gammaln(dim - k + 1)
     return _Constants(
         share=(cube - ties) // 2 / cube,
         gain=cube / math.comb(dim - 1, half),
-        few_agree=_words(log_subsets),
-        few_differ=_words(log_subsets[: dim - half]),
+        candidates=math.ceil(math.log(_TIED) / math.log(ties / cube)) if ties else 1,
     )
+
+
+def _packed(bits: Array) -> Array:
+    """Bits [d] in words, uint32 [ceil(d / 32)], the first in the lowest place."""
+    size = -(-len(bits) // 32)
+    bits = jnp.pad(bits, (0, 32 * size - len(bits))).reshape(size, 32)
+    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)).sum(1, dtype=jnp.uint32)
 
 
 @mechanism
@@ -77,11 +75,13 @@ class DuchiVector:
     unbiased; variance :math:`B^2 - x_j^2`, the worst at x_j = 0. For large d,
     :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)`. Coordinates of one report are correlated.
 
-    Numerics: the side of the cube is drawn first, the rare one by its own probability without cancellation;
-    then the number of agreements by one 32-bit word, which rounds its law to 2^-32; then which coordinates
-    agree, by a permutation. All that depends on d alone comes from exact integers on the host. The density
-    takes O(d^2) operations and keeps both tails as sums of positive terms; in float32 it is a number near
-    -d log 2, rounded as such (3e-5 at d = 500). The guarantee is that of ideal arithmetic.
+    Numerics: the law is a mixture of two uniform ones. With probability :math:`2^d / Z`, by a 64-bit number, the
+    report is any vector of the cube; else one of the half-space s.v > 0, where a uniform vector is as good as its
+    opposite, and ties are drawn anew (all of several candidates are ties with probability 1e-12; then one sign is
+    turned). So signs are random bits themselves, and the loss that runs is epsilon to 1e-6 of it up to epsilon 35 or
+    so, where 2^d / Z is 2^-50, and less from there on; no report is ever impossible. The density takes O(d^2)
+    operations and keeps both tails as sums of positive terms; in float32 it is a number near -d log 2, rounded as such
+    (3e-5 at d = 500).
 
     Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019,
     Algorithm 3.
@@ -108,7 +108,7 @@ class DuchiVector:
         _validate.integer_in(1, dim=self.dim)
 
     def _one(self, name: str, value: Any) -> Array:
-        value = jnp.asarray(value)
+        value = as_records(value)
         if value.shape != (self.dim,):
             raise ValueError(f"{name} must be one record of shape ({self.dim},), got {value.shape}")
         return value
@@ -128,16 +128,32 @@ class DuchiVector:
         _validate.threefry(key)
         check_single(self)
         x = clip(self._one("x", x))
-        constants = _constants(self.dim)
-        v_key, side_key, count_key, place_key = jax.random.split(key, 4)
-        v = jnp.where(jax.random.bernoulli(v_key, (1 + x) / 2), 1.0, -1.0).astype(jnp.float32)
-        log_odds = jnp.asarray(self.epsilon, jnp.float32) + math.log(constants.share / (1 - constants.share))
-        other_side = jax.random.bernoulli(side_key, jax.nn.sigmoid(-log_odds), mode="high")
-        word = jax.random.bits(count_key, (), jnp.uint32)
-        few_agree, few_differ = ((word >= words).sum() for words in (constants.few_agree, constants.few_differ))
-        agreements = jnp.where(other_side, few_agree, self.dim - few_differ)
-        agree = jax.random.permutation(place_key, self.dim) < agreements
-        return jnp.where(agree, v, -v)
+        v_key, side_key, sign_key = jax.random.split(key, 3)
+        v = _packed(jax.random.bernoulli(v_key, (1 + x) / 2))
+        whole, rest = self._whole_cube()
+        anywhere = _random.bernoulli_from_words(_random.words(side_key), whole, rest)
+        candidates = _random.words(sign_key, v.shape, _constants(self.dim).candidates)
+        differ = self._count(candidates ^ v)
+        first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
+        near = jnp.where(2 * differ[first] == self.dim, candidates[first].at[0].set(candidates[first][0] ^ 1), candidates[first])
+        near = jnp.where(2 * self._count(near ^ v) > self.dim, ~near, near)
+        chosen = jnp.where(anywhere, candidates[0], near)
+        place = jnp.arange(self.dim)
+        up = (chosen[place // 32] >> (place % 32).astype(jnp.uint32)) & 1
+        return jnp.where(up == 1, 1.0, -1.0).astype(jnp.float32)
+
+    def _whole_cube(self) -> tuple[Array, Array]:
+        """2^d / Z and the rest to 1: whether the report is any vector of the cube."""
+        epsilon, share = jnp.asarray(self.epsilon, jnp.float32), _constants(self.dim).share
+        few = jnp.exp(-epsilon)
+        more = -jnp.expm1(-epsilon) * share
+        return jnp.maximum(few, jnp.finfo(jnp.float32).tiny) / (more + few), more / (more + few)
+
+    def _count(self, words: Array) -> Array:
+        """How many of the first ``dim`` bits are set, along the last axis."""
+        place = 32 * jnp.arange(words.shape[-1])
+        unused = jnp.clip(place + 32 - self.dim, 0, 31).astype(jnp.uint32)
+        return jax.lax.population_count(words << unused).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
 
     def log_density(self, y: Any, x: Any) -> Array:
         """log P(y | x); ``-inf`` for a y that is not a vector of signs.

@@ -9,7 +9,7 @@ from ldp_jax import _tables, _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.guarantee import Guarantee, add_up
-from ldp_jax.mechanism import Box, Finite, Product, check_single
+from ldp_jax.mechanism import Box, Finite, Product, as_records, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -65,7 +65,7 @@ class RandomizedFeatures:
         """
         self._check_levels()
         check_single(self)
-        x = jnp.asarray(x)
+        x = as_records(x)
         if x.shape != (self.dim,):
             raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
         return self.inner.draw(key, x)
@@ -80,7 +80,7 @@ class RandomizedFeatures:
 
     def log_density(self, y: Any, x: Any) -> Array:
         """log P(y | x) of all features together."""
-        return self.inner.log_density(y, jnp.asarray(x)).sum(-1)
+        return self.inner.log_density(y, as_records(x)).sum(-1)
 
     def domain(self) -> Box:
         """[0, 1]^dim; other records are clipped, NaN goes to 1/2, coordinate by coordinate."""
@@ -116,11 +116,11 @@ class RandomizedFeatures:
 
     def mean(self, x: Any) -> Array:
         """Mean of the estimate, by feature: biased."""
-        return self.inner.mean(jnp.asarray(x))
+        return self.inner.mean(as_records(x))
 
     def variance(self, x: Any) -> Array:
         """Variance of the estimate, by feature."""
-        return self.inner.variance(jnp.asarray(x))
+        return self.inner.variance(as_records(x))
 
 
 def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | None = None) -> RandomizedFeatures:

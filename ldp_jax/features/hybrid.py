@@ -1,15 +1,14 @@
 """The hybrid mechanism on one number: Piecewise or Duchi, by a public coin."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from ldp_jax import _validate
+from ldp_jax import _random
 from ldp_jax._pytree import mechanism
 from ldp_jax.features.duchi import Duchi
-from ldp_jax.features.piecewise import GeneralPiecewise, Piecewise
-from ldp_jax.mechanism import Analytic, Mixture, clip, uniform
+from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
+from ldp_jax.mechanism import Analytic, Mixture, _report_shape, as_records, clip
 from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
 THRESHOLD = 0.61
@@ -42,7 +41,8 @@ class Hybrid(Analytic):
     same for every x: :math:`\beta` is the weight that cancels :math:`x^2`. It is never above that of either
     mechanism in the worst case.
 
-    Numerics: those of the two mechanisms; the coin is one uniform, the value another.
+    Numerics: those of the two mechanisms; the coin is a 64-bit number, so that neither branch is lost, the value
+    another.
 
     Reference: Wang et al., ICDE 2019, section III-C.
 
@@ -51,6 +51,8 @@ class Hybrid(Analytic):
     """
 
     epsilon: Scalar
+
+    LARGEST: ClassVar[float] = LARGEST_PIECEWISE
 
     @property
     def piecewise(self) -> GeneralPiecewise:
@@ -68,15 +70,19 @@ class Hybrid(Analytic):
         epsilon = jnp.asarray(self.epsilon)
         return jnp.where(epsilon > THRESHOLD, -jnp.expm1(-epsilon / 2), 0.0)
 
+    @property
+    def _rest(self) -> Array:
+        """The probability of branch 0, e^(-epsilon/2) above the threshold."""
+        epsilon = jnp.asarray(self.epsilon)
+        return jnp.where(epsilon > THRESHOLD, jnp.exp(-epsilon / 2), 1.0)
+
     def draw(self, key: PRNGKey, x: Record) -> BranchReport:
-        """Independent reports: a coin and a value for each number."""
-        _validate.threefry(key)
-        coin, value = jax.random.split(key)
-        branch = (uniform(coin, jnp.shape(x)) < self.beta).astype(jnp.int32)
-        u = uniform(value, jnp.shape(x))
-        return BranchReport(
-            branch, jnp.where(branch == 1, self.piecewise.from_uniform(u, x), self.duchi.from_uniform(u, x))
-        )
+        """Independent reports of all of one user's numbers, or of a stack's: a coin and a value for each."""
+        x = as_records(x)
+        word = _random.words(key, _report_shape(self, x), 4)
+        branch = _random.bernoulli_from_words(word[:2], self.beta, self._rest).astype(jnp.int32)
+        values = self.piecewise.from_word32(word[2], x), self.duchi.from_word64(word[2:], x)
+        return BranchReport(branch, jnp.where(branch == 1, *values))
 
     def log_density(self, y: Any, x: Record) -> Array:
         """log of the branch's mass times the density (or mass) of its value."""
@@ -86,7 +92,7 @@ class Hybrid(Analytic):
         return jnp.where(
             branch == 1,
             log_beta + self.piecewise.log_density(value, x),
-            jnp.where(branch == 0, jnp.log1p(-beta) + self.duchi.log_density(value, x), -jnp.inf),
+            jnp.where(branch == 0, jnp.log(self._rest) + self.duchi.log_density(value, x), -jnp.inf),
         )
 
     def codomain(self) -> Mixture:
@@ -103,8 +109,7 @@ class Hybrid(Analytic):
 
     def variance(self, x: Record) -> Array:
         """The mixture of two unbiased estimates: the mean of their variances."""
-        beta = self.beta
-        return beta * self.piecewise.variance(x) + (1 - beta) * self.duchi.variance(x)
+        return self.beta * self.piecewise.variance(x) + self._rest * self.duchi.variance(x)
 
     def _proof(self) -> str:
         return "both branches keep epsilon and the coin between them is independent of the record"

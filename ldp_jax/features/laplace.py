@@ -1,7 +1,7 @@
 """The Laplace mechanism on one number."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
@@ -20,9 +20,9 @@ class Laplace(Numeric):
 
     Utility: unbiased; variance :math:`8 / \epsilon^2` for every x.
 
-    Numerics: the report is one float32 uniform through the inverse distribution function, so no draw is
-    farther than 16.7 scales from x, and reports lie on a grid that depends on x: in float32 the guarantee is
-    that of ideal arithmetic.
+    Numerics: the report is one word through the inverse distribution function. No draw is farther than 22.2 scales
+    from x, so that up to epsilon 22, the largest that is accepted, every record reaches the others' reports. They
+    lie on a grid that depends on x: in float32 the guarantee is that of ideal arithmetic.
 
     Reference: Dwork et al., TCC 2006; scale as in LDP-GE, section III-A.
 
@@ -34,6 +34,8 @@ class Laplace(Numeric):
 
     epsilon: Scalar
 
+    LARGEST: ClassVar[float] = 22.0
+
     @property
     def scale(self) -> Any:
         """The scale of the noise."""
@@ -41,8 +43,8 @@ class Laplace(Numeric):
 
     def from_uniform(self, u: Any, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
-        centred = jnp.asarray(u) - 0.5
-        return clip(x) - self.scale * jnp.sign(centred) * jnp.log1p(-2.0 * jnp.abs(centred))
+        u = jnp.asarray(u)
+        return clip(x) - self.scale * jnp.sign(u - 0.5) * jnp.log(2.0 * jnp.minimum(u, 1 - u))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""

@@ -1,13 +1,25 @@
 """The piecewise mechanism and its family."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism
 from ldp_jax.mechanism import Interval, Numeric, check_epsilon, clip, exp
 from ldp_jax.types import Array, Record, Scalar
+
+
+_RAREST = 2.0**-30
+"""The least mass that may lie outside the high piece: words of 32 bits still cut reports from it."""
+
+LARGEST_PIECEWISE = 40.0
+"""The largest epsilon of :func:`Piecewise`."""
+
+_LARGEST_OPTIMAL = 30.0
+"""The largest epsilon of :func:`SuboptimalPiecewise` and :func:`OptimalPiecewise`."""
 
 
 @mechanism
@@ -24,8 +36,9 @@ class GeneralPiecewise(Numeric):
     \frac{(t+e^\epsilon)((t+1)^3+e^\epsilon-1)}{3t^2(e^\epsilon-1)^2}`, the worst at \|x\| = 1.
 
     Numerics: everything is written in :math:`\tau = t e^{-\epsilon}` and expm1, so that neither small nor
-    large epsilon cancels. The three pieces are cut from one float32 uniform: reports lie on a grid that
-    depends on x, and the guarantee is that of ideal arithmetic.
+    large epsilon cancels. The three pieces are cut from one 32-bit word: reports lie on a grid that depends on x,
+    and the guarantee is that of ideal arithmetic. The mass outside [L, R], about :math:`\tau`, is at least 2^-30, so
+    that it is drawn: larger epsilon are refused, those above 20.8 + log t (:func:`Piecewise`: 40, the others: 30).
 
     Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other t).
 
@@ -40,6 +53,14 @@ class GeneralPiecewise(Numeric):
     def _check(self) -> None:
         check_epsilon(self.epsilon)
         _validate.positive(t=self.t)
+        if _validate.concrete(self.epsilon) and _validate.concrete(self.t):
+            epsilon, t = np.asarray(self.epsilon, np.float64), np.asarray(self.t, np.float64)
+            most = np.min(-math.log(_RAREST) + np.log(t) - epsilon)
+            if most < 0:
+                raise ValueError(
+                    f"epsilon must be at most {-math.log(_RAREST):.4g} + log t, got {self.epsilon} for t = {self.t}: "
+                    "what lies outside the high piece would be too rare to be drawn"
+                )
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """t, tau = t e^-eps, and the half width g of the high piece."""
@@ -118,7 +139,7 @@ def Piecewise(epsilon: Scalar) -> GeneralPiecewise:
     >>> round(Piecewise(1.0).variance(1.0).item(), 2)
     5.22
     """
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, LARGEST_PIECEWISE)
     return GeneralPiecewise(epsilon, exp(_times(epsilon, 1 / 2)))
 
 
@@ -130,7 +151,7 @@ def SuboptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
     >>> round(SuboptimalPiecewise(1.0).variance(1.0).item(), 3)
     5.082
     """
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, _LARGEST_OPTIMAL)
     return GeneralPiecewise(epsilon, exp(_times(epsilon, 1 / 3)))
 
 
@@ -147,7 +168,7 @@ def OptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
     >>> round(OptimalPiecewise(1.0).variance(1.0).item(), 3)
     5.066
     """
-    check_epsilon(epsilon)
+    check_epsilon(epsilon, _LARGEST_OPTIMAL)
     a, s = exp(_times(epsilon, -2 / 3)), 1.0
     for _ in range(6):
         s = s - (a * s**4 + 2 * s**3 - 2 * a * s - 1) / (4 * a * s**3 + 6 * s**2 - 2 * a)

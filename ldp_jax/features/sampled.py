@@ -11,10 +11,10 @@ from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
-from ldp_jax.features.piecewise import Piecewise
+from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import MAX_EPSILON, Box, Interval, Subset, Univariate, check_single
+from ldp_jax.mechanism import Box, Interval, Subset, Univariate, as_records, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -47,7 +47,7 @@ class Sampled:
     (eq. 11).
 
     Numerics: the subset is drawn by Floyd's algorithm in O(k^2) operations and O(k) memory, with no pass over
-    the d coordinates; k = d draws no subset. One block of k uniforms gives the values.
+    the d coordinates; k = d draws no subset. One block of words gives the values.
 
     Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
 
@@ -90,7 +90,7 @@ class Sampled:
         """
         _validate.threefry(key)
         check_single(self)
-        x = jnp.asarray(x)
+        x = as_records(x)
         if x.shape != (self.dim,):
             raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
         if self.k == self.dim:
@@ -105,7 +105,7 @@ class Sampled:
     def log_density(self, y: SparseReport, x: Any) -> Array:
         """log p(y | x) of the set of coordinates and its values; ``-inf`` for an impossible set."""
         indices = jnp.asarray(y.indices)
-        x = jnp.asarray(x)
+        x = as_records(x)
         d, k = float(self.dim), float(self.k)
         sets = gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1)
         valid = (indices >= 0).all() & (indices < self.dim).all() & (indices[1:] > indices[:-1]).all()
@@ -184,12 +184,12 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
     return max(1, min(dim, int(epsilon / per_coordinate)))
 
 
-def _share(epsilon: Scalar, dim: int, k: int) -> Any:
-    """epsilon / k, after the checks that would otherwise come too late."""
+def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
+    """epsilon / k, at most ``most``, after the checks that would otherwise come too late."""
     _validate.positive(epsilon=epsilon)
     _validate.integer_in(1, dim=dim)
     _validate.integer_in(1, dim, k=k)
-    _validate.in_range(0.0, MAX_EPSILON * k, open_lower=True, epsilon=epsilon)
+    _validate.in_range(0.0, most * k, open_lower=True, epsilon=epsilon)
     return epsilon / k if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / k
 
 
@@ -204,7 +204,7 @@ def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0
     """
-    return Sampled(SquareWave(_share(epsilon, dim, k), debias), dim, k, scale=dim / k if debias else 1.0)
+    return Sampled(SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias), dim, k, scale=dim / k if debias else 1.0)
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
@@ -222,7 +222,7 @@ def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
     """
     _validate.positive(epsilon=epsilon)
     k = _sampled_k(epsilon, dim, k, 2.18)
-    return Sampled(Duchi(_share(epsilon, dim, k)), dim, k)
+    return Sampled(Duchi(_share(epsilon, dim, k, Duchi.LARGEST)), dim, k)
 
 
 def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
@@ -240,7 +240,7 @@ def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
     """
     _validate.positive(epsilon=epsilon)
     k = _sampled_k(epsilon, dim, k, 2.5)
-    return Sampled(Piecewise(_share(epsilon, dim, k)), dim, k)
+    return Sampled(Piecewise(_share(epsilon, dim, k, LARGEST_PIECEWISE)), dim, k)
 
 
 def LaplaceVector(epsilon: Scalar, dim: int) -> Sampled:
@@ -249,4 +249,4 @@ def LaplaceVector(epsilon: Scalar, dim: int) -> Sampled:
     >>> LaplaceVector(1.0, dim=4).variance(jnp.zeros(4)).tolist()
     [128.0, 128.0, 128.0, 128.0]
     """
-    return Sampled(Laplace(_share(epsilon, dim, dim)), dim, dim)
+    return Sampled(Laplace(_share(epsilon, dim, dim, Laplace.LARGEST)), dim, dim)

@@ -3,14 +3,21 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
+from ldp_jax import _random
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Finite, Numeric, clip
+from ldp_jax.features.duchi import against_threshold
+from ldp_jax.mechanism import Finite, Worded, clip
 from ldp_jax.types import Array, Record, Scalar
 
 
+_CAPPED = 1.72
+"""From ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)."""
+
+
 @mechanism
-class ThreeOutputs(Numeric):
+class ThreeOutputs(Worded):
     r"""Report a sign or nothing: -1, 0 or 1, with a mean proportional to the record.
 
     Law: with :math:`E = e^\epsilon`, :math:`P(0 \mid x) = a (1 - (1 - e^{-\epsilon}) |x|)`; the sign of x has
@@ -26,8 +33,9 @@ class ThreeOutputs(Numeric):
     :math:`C^2 (1 - a + a (1 - e^{-\epsilon}) |x|) - x^2`.
 
     Numerics: the root is found by twenty Newton steps in :math:`e^{-\epsilon}`, which neither overflow nor stop
-    gradients. One float32 uniform resolves probabilities to 2^-23: from epsilon = 16 on the rare sign is rounded
-    up to that.
+    gradients; 1 - a is taken without cancellation. A 64-bit number is compared with the masses of the rare reports,
+    rounded up to multiples of 2^-64: nothing is impossible up to epsilon 100, and the loss that runs is epsilon to 1e-6
+    of it until a report is rarer than 2^-50 or so (epsilon 35), and less from there on.
 
     Reference: Zhao et al., IoT-J 2021, section IV-A.
 
@@ -42,6 +50,10 @@ class ThreeOutputs(Numeric):
     @property
     def a(self) -> Array:
         """The probability of 0 at x = 0."""
+        return self._chances()[0]
+
+    def _chances(self) -> tuple[Array, Array]:
+        """a and 1 - a, of which either may be as small as e^-epsilon."""
         e = jnp.exp(-jnp.asarray(self.epsilon))
         most = 1 / (1 + 2 * e)
         a = jnp.zeros_like(most)
@@ -53,7 +65,8 @@ class ThreeOutputs(Numeric):
                 + (1 + e) ** 2 * (1 + 2 * a * e)
             )
             a = jnp.clip(a - value / slope, 0.0, most)
-        return a
+        capped = jnp.asarray(self.epsilon) > _CAPPED  # 1 - a would cancel: it goes to 0 as 2 e
+        return jnp.where(capped, most, a), jnp.where(capped, 2 * e * most, 1 - a)
 
     @property
     def gain(self) -> Array:
@@ -63,23 +76,32 @@ class ThreeOutputs(Numeric):
 
     def _masses(self, x: Record) -> tuple[Array, Array, Array]:
         """P(-1 | x), P(0 | x), P(1 | x)."""
-        x, a, e = clip(x), self.a, jnp.exp(-jnp.asarray(self.epsilon))
-        size = jnp.abs(x)
-        even, likely = (1 - size) * (1 - a) / 2, size * (1 - a * e) / (1 + e)
-        with_x, against_x = even + likely, even + likely * e
-        # a (1 - |x|) + a e |x|: no difference of numbers near 1.
-        return (
-            jnp.where(x < 0, with_x, against_x),
-            a * ((1 - size) + e * size),
-            jnp.where(x < 0, against_x, with_x),
-        )
+        x = clip(x)
+        against_x, nothing, with_x = self._by_agreement(jnp.abs(x))
+        return jnp.where(x < 0, with_x, against_x), nothing, jnp.where(x < 0, against_x, with_x)
 
-    def from_uniform(self, u: Any, x: Record) -> Array:
-        """Inverse distribution function; u in (0, 1)."""
-        below, nothing, above = self._masses(x)
-        u = jnp.asarray(u)
-        # Where 0 is never reported, rounding must not report it either.
-        return jnp.where(u < below, -1.0, jnp.where((u < 1 - above) & (nothing > 0), 0.0, 1.0))
+    def _by_agreement(self, size: Array) -> tuple[Array, Array, Array]:
+        """The masses of the sign against x, of 0 and of the sign of x, at |x| = ``size``."""
+        (a, rest), e = self._chances(), jnp.exp(-jnp.asarray(self.epsilon))
+        even, likely = (1 - size) * rest / 2, size * (1 - a * e) / (1 + e)
+        # a (1 - |x|) + a e |x|: no difference of numbers near 1.
+        return even + likely * e, a * ((1 - size) + e * size), even + likely
+
+    def from_word64(self, word: Any, x: Record) -> Array:
+        """-1 for the lowest words, then 0, then 1; the most likely report has what the others leave."""
+        word, x = jnp.asarray(word, jnp.uint32), clip(x)
+        size = jnp.abs(x).astype(jnp.float32)
+        against, nothing, along = (jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size))
+        tiny = jnp.finfo(jnp.float32).tiny  # masses that float32 takes for 0 are one word
+        silent = self.a > 0  # where 0 is never reported, rounding must not report it either
+        low, zero, high = (_random.threshold(jnp.maximum(mass, tiny)) for mass in (against, nothing, along))
+        low = jnp.where(silent, low, against_threshold(size, self.epsilon))
+        # Counted from the end of the sign against the record, which is the lower one for x >= 0.
+        number = jnp.where(x >= 0, word, ~word)
+        is_against = _random.less(number, low)
+        is_along = jnp.where(nothing > along, _random.less(~number, high), ~_random.less(number, _sum(low, zero)))
+        value = jnp.where(is_against, -1.0, jnp.where(is_along | ~silent, 1.0, 0.0))
+        return (jnp.where(x >= 0, value, -value) + 0.0).astype(np.float32)  # no -0
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x); ``-inf`` for 0 where it is never reported."""
@@ -107,3 +129,9 @@ class ThreeOutputs(Numeric):
 
     def _proof(self) -> str:
         return "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
+
+
+def _sum(a: Array, b: Array) -> Array:
+    """a + b, of numbers of two words each whose sum is one too."""
+    low = a[1] + b[1]
+    return jnp.stack([a[0] + b[0] + (low < a[1]), low])
