@@ -133,7 +133,9 @@ def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.D
 
 def _raw(group: pd.DataFrame) -> str:
     """For how many seeds the raw embedding was chosen."""
-    chosen = group.preprocessing if "preprocessing" in group else pd.Series(dtype=str)
+    if "preprocessing" not in group:
+        return ""
+    chosen = group.preprocessing[group.validation.notna()]  # without a validation score there was no choice
     trained = chosen[chosen.isin(["raw", "standardized"])]
     return f"{(trained == 'raw').sum()}/{len(trained)}" if len(trained) else ""
 

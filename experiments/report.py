@@ -106,6 +106,9 @@ bold has an interval that leaves 0 out.
   the validation nodes.
 * Training stops after as many epochs without a better validation score as the line above each table says, the same
   for all its rows; the best epoch is kept.
+* A table whose head says *standardised in every row* is of an earlier protocol, not computed anew: no choice, no
+  early stop, label propagation with the alpha and r of the other rows, and structure-only rows that draw the same
+  noise as the private ones. It is left out of what the README counts.
 * `epsilon_proved` is about the features of one user and of one row alone: rows of one seed share their noise, so
   that they can be compared, and publishing two of them would spend more than their sum.
 * Labels and edges are not protected, in any row.

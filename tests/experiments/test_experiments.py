@@ -193,8 +193,18 @@ def test_a_lucky_row_of_one_seed_is_not_the_best():
 def test_tables_count_the_seeds_that_chose_the_raw_embedding():
     frame = tidy([("hds", 1.0, 5, {0: 0.7, 1: 0.7}), ("structure-only:hds", 1.0, 5, {0: 0.7, 1: 0.7})])
     frame["preprocessing"] = ["raw", "standardized", "standardized", "standardized"]
+    frame["validation"] = [0.7, 0.7, 0.6, np.nan]  # the last had no choice
     (summary,) = _report.summarise(frame)
-    assert (summary.lines[0].raw, summary.lines[0].twin_raw) == ("1/2", "0/2")
+    assert (summary.lines[0].raw, summary.lines[0].twin_raw) == ("1/2", "0/1")
+
+
+def test_tables_say_which_protocol_their_rows_are_from():
+    """Rows of an earlier protocol, which standardised always, are told apart from those that chose."""
+    known = {"head": "mlp", "task": "node"}
+    assert report._is_default({**known, "preprocessing": "validation"})
+    for other in ({"standardize": True}, {"standardize": False}, {"preprocessing": "raw"}):
+        assert not report._is_default({**known, **other})
+    assert report._unlike_the_rest({**known, "standardize": True}) == " (standardised in every row)"
 
 
 def test_published_hyper_parameters_are_those_of_the_paper():
