@@ -220,36 +220,53 @@ def ppr(repeats: int) -> list[dict[str, Any]]:
         ),
         "scipy CSR Chebyshev": (
             lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
-            f"the same recurrence: {products} products, error {reached:.1e}; one thread",
+            f"the same recurrence in blocks of 64 columns: {products} products, error {reached:.1e}; one thread",
         ),
         "scipy CSR power": (
             lambda _: power_series(step, alpha * x, count),
-            f"{count} products to the same error; one thread",
+            f"blocks of 64 columns: {count} products to the same error; one thread",
         ),
     }
     return _interleaved("ppr, 256 columns, alpha 0.1, r 0.1, tol 1e-5", sides, repeats)
 
 
 def power_series(step: Any, source: np.ndarray, count: int) -> np.ndarray:
-    """The solution of z = step z + source by ``count`` products of the power series."""
-    z = source
-    for _ in range(count):
-        z = step @ z + source
-    return z
+    """The solution of z = step z + source by ``count`` products of the power series, by blocks of columns."""
+
+    def solve(source: np.ndarray) -> np.ndarray:
+        z = source
+        for _ in range(count):
+            z = step @ z
+            z += source
+        return z
+
+    return _by_blocks(solve, source)
 
 
 def semi_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> np.ndarray:
     """The same by Chebyshev semi-iteration, where the spectrum of ``step`` is real and within [-decay, decay]."""
-    z, before, omega = source, np.zeros_like(source), 2.0
-    for _ in range(count):
-        omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
-        change = step @ z  # in place from here on: as SciPy is used where memory traffic matters
-        change += source
-        change -= before
-        change *= source.dtype.type(omega)
-        change += before
-        z, before = change, z
-    return z
+
+    def solve(source: np.ndarray) -> np.ndarray:
+        z, before, omega = source, np.zeros_like(source), 2.0
+        for _ in range(count):
+            omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
+            after = step @ z  # in place from here on, to spare memory traffic
+            after += source
+            after -= before
+            after *= source.dtype.type(omega)
+            after += before
+            z, before = after, z
+        return z
+
+    return _by_blocks(solve, source)
+
+
+def _by_blocks(solve: Callable[[np.ndarray], np.ndarray], source: np.ndarray, width: int = 64) -> np.ndarray:
+    """Columns in blocks that stay in the cache: half the time of all at once; 64 is SciPy's best width, and ours."""
+    out = np.empty_like(source)
+    for start in range(0, source.shape[1], width):
+        out[:, start : start + width] = solve(np.ascontiguousarray(source[:, start : start + width]))
+    return out
 
 
 def discrete(repeats: int) -> list[dict[str, Any]]:
