@@ -39,8 +39,8 @@ The sides of a benchmark take turns in one run, with a new key in each repetitio
 *runs*. A row of one run is a single measurement with no other side beside it. `python -m experiments benchmarks`
 measures them (the torch sides need `pip install torch`); dense sides are our own dense versions. The DPRR
 authors' C code was measured at 41.8 CPU s for n = 4000 on a similar machine. The {rows} rows of Cora's node task,
-two trainings each, took {minutes:.0f} minutes of a core (the `seconds` of the rows): one training program for all
-seeds, budgets and mechanisms.
+two trainings each, took {minutes:.0f} minutes one after the other on two cores that other work kept busy (the
+`seconds` of the rows): one training program for all seeds, budgets and mechanisms.
 """
 
 

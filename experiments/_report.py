@@ -93,7 +93,7 @@ def summarise(frame: pd.DataFrame, keep_k: dict[str, int] | None = None) -> list
     for (dataset, task, metric, config), part in frame.groupby(["dataset", "task", "metric", "config"], sort=False):
         k = (keep_k or {}).get(f"{dataset} {task}")
         summaries.append(_summarise_one(str(dataset), str(task), str(metric), str(config), part, k))
-    return summaries
+    return [summary for summary in summaries if summary.lines]  # a sweep over k alone has no table
 
 
 def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.DataFrame, keep_k: Any) -> Summary:
@@ -234,6 +234,7 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
         axis.axhspan(mean - half, mean + half, color="#b8b8b8", alpha=0.35, lw=0, label="best structure-only")
     axis.plot([], [], color="black", ls=":", marker="x", ms=4, lw=1.1, label="its structure-only twin")
     axis.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+    axis.set_xlim(-0.5, len(epsilons) - 0.5)
     axis.set_xlabel("epsilon")
     axis.set_ylabel(METRIC_LABELS.get(summary.metric, summary.metric))
     axis.set_title(f"{summary.dataset}, {summary.task} task ({summary.seeds} seeds){note}")

@@ -71,7 +71,7 @@ def main(config: Config) -> None:
             ("node", "figure3_k_node", "Figure 3"),
             ("link", "figure4_k_link", "Figure 4"),
         ):
-            if figure_k(default, task, config.out / f"{stem}.png"):
+            if figure_k(frame, configs, task, config.out / f"{stem}.png"):
                 sections.append(f"## {title}: the k of HDS, {task} task\n\n![{title}]({stem}.png)\n\n{_FIGURE_K}")
         if config.readme is not None:
             own = [s for s in summaries if _is_default(configs[s.config])]
@@ -268,8 +268,7 @@ def _is_default(settings: dict) -> bool:
 def _save_panels(summaries: list[Summary], configs: dict, path: Path) -> None:
     figure, axes = panels(len(summaries))
     for axis, summary in zip(axes, summaries, strict=True):
-        note = _unlike_the_rest(configs[summary.config]).strip()
-        draw(axis, summary, f"\n{note}" if note else "")
+        draw(axis, summary, _unlike_the_rest(configs[summary.config]).replace(" (", "\n("))
     legend_below(figure, axes[0])
     figure.savefig(path)
     pyplot().close(figure)
@@ -300,32 +299,32 @@ def figure_1(out: Path) -> None:
     pyplot().close(figure)
 
 
-def figure_k(frame: pd.DataFrame, task: str, path: Path) -> bool:
-    """HDS against its k, a panel a data set; False where there is nothing to draw."""
+def figure_k(frame: pd.DataFrame, configs: dict, task: str, path: Path) -> bool:
+    """HDS against its k, a panel a data set and configuration; False where there is nothing to draw."""
     part = frame[(frame.task == task) & frame.mechanism.isin(["hds", f"{STRUCTURE}hds"])]
-    many = [
-        d for d, group in part.groupby("dataset", sort=False) if group.k.isin(KS).sum() and group.k.nunique() > 2
-    ]
+    many = [s for s in summarise(part) if len({line.k for line in s.lines} & set(KS)) > 2]
     if not many:
         return False
     figure, axes = panels(len(many), width=4.6)
     shades = {1.0: "#9bd1d6", 2.0: "#00798c", 3.0: "#003f49"}
-    for axis, dataset in zip(axes, many, strict=True):
-        for summary in summarise(part[part.dataset == dataset]):
-            for epsilon, colour in shades.items():
-                lines = sorted((x for x in summary.lines if x.epsilon == epsilon and x.twin), key=lambda x: x.k)
-                if len(lines) < 2:
-                    continue
-                ks = [x.k for x in lines]
-                half = [np.nan_to_num(x.value.half_width) for x in lines]
-                axis.errorbar(
-                    ks, [x.value.mean for x in lines], half, color=colour, marker="o", ms=4, capsize=2,
-                    label=f"HDS, eps {epsilon:g}",
-                )  # fmt: skip
-                axis.plot(ks, [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4)
-            axis.set(xscale="log", xlabel="k", ylabel=f"{summary.metric} (%)", title=f"{dataset}, {task} task")
-            axis.set_xticks(KS, [str(k) for k in KS])
-            axis.minorticks_off()
+    for axis, summary in zip(axes, many, strict=True):
+        note = _unlike_the_rest(configs[summary.config]).replace(" (", "\n(")
+        for epsilon, colour in shades.items():
+            lines = sorted((x for x in summary.lines if x.epsilon == epsilon and x.twin), key=lambda x: x.k)
+            if len(lines) < 2:
+                continue
+            ks = [x.k for x in lines]
+            half = [np.nan_to_num(x.value.half_width) for x in lines]
+            axis.errorbar(
+                ks, [x.value.mean for x in lines], half, color=colour, marker="o", ms=4, capsize=2,
+                label=f"HDS, eps {epsilon:g}",
+            )  # fmt: skip
+            axis.plot(ks, [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4)
+        axis.set(
+            xscale="log", xlabel="k", ylabel=f"{summary.metric} (%)", title=f"{summary.dataset}, {task} task{note}"
+        )
+        axis.set_xticks(KS, [str(k) for k in KS])
+        axis.minorticks_off()
     legend_below(figure, axes[0])
     figure.savefig(path)
     pyplot().close(figure)
