@@ -10,7 +10,7 @@ import numpy as np
 from experiments._runner import config_hash
 from ldp_jax import accounting, datasets, edges, graph_training, models, packing, training
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import NEIGHBOUR_LIST, Guarantee
+from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
@@ -106,12 +106,12 @@ def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
     if made is None:
         spent = Guarantee(
             cell.epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit",
-            reason="Laplace noise of scale 1 / epsilon on the degree",
+            status="proved", reason="Laplace noise of scale 1 / epsilon on the degree",
         )  # fmt: skip
     else:
         spent = made.guarantee()
     # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
-    unspent = accounting.Ledger(Guarantee(spent.epsilon, unit=NEIGHBOUR_LIST))
+    unspent = accounting.Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if cell.alpha else ()))
     return unspent.spend(cell.mechanism, spent, protects=("edges",), exposes=exposes)
 

@@ -16,7 +16,7 @@ from experiments._runner import config_hash
 from experiments._settings import DEFAULT, PUBLISHED, Settings
 from ldp_jax import accounting, datasets, features, graphs, metrics, models, pipeline, propagation, training
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import RECORD, Guarantee
+from ldp_jax.guarantee import RECORD, Budget
 
 METRIC = {"node": "accuracy", "link": "auc"}
 
@@ -52,7 +52,7 @@ def ledger(
 
     ``chosen`` names what was chosen by looking at the records, and is not protected either.
     """
-    unspent = accounting.Ledger(Guarantee(mechanism.epsilon))
+    unspent = accounting.Ledger(Budget(mechanism.epsilon))
     if structure_only:
         return unspent
     released = mechanism.value.guarantee()

@@ -1,7 +1,6 @@
 """Locally differentially private graph learning in JAX.
 
-Sub-modules are imported on first use, so that ``ldp_jax.guarantee`` and later the device's client never load
-JAX.
+Sub-modules are imported on first use, so that ``ldp_jax.guarantee`` and ``ldp_jax.deployment`` never load JAX.
 """
 
 import importlib
@@ -11,8 +10,9 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "accounting",
-    "client",
+    "aggregation",
     "datasets",
+    "deployment",
     "edges",
     "features",
     "graph_training",

@@ -7,9 +7,11 @@ So P(event) is p exactly wherever p 2^(32 k) is whole (for two words from p = 2^
 2^(-32 k): an event that may happen is never lost, and of two words the rarest has probability 2^-64 = 5.4e-20.
 
 Each draw has a form that takes its words, so that arithmetic can be asked without a key: words of all zeros and all
-ones, or :func:`threshold` and its neighbours.
+ones, or :func:`threshold` and its neighbours. Every draw is monotone in the number W, but for the sign of two-sided
+noise, which is the last bit of a word of its own, the first.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -20,6 +22,12 @@ from ldp_jax import _validate
 from ldp_jax.types import Array, PRNGKey
 
 _WORD = np.float32(2.0**32)
+
+NOISE_WORDS = 8
+"""Words of two-sided noise: a sign, and 224 bits, so that it reaches 155 scales; its budgets end at 100."""
+
+_MOST = 40
+"""The most that a Poisson count of a mean up to 4 can be: P(more) is 1e-26, below every word."""
 
 
 def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
@@ -94,3 +102,108 @@ def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
       ValueError: for a key that is not a typed threefry key.
     """
     return bernoulli_from_words(words(key, jnp.shape(p)), p, rest)
+
+
+def fraction(word: Any) -> Array:
+    """W 2^(-32 count) of words [count, ...], rounded to float32 but for 0: small ones keep their precision.
+
+    The smallest is 0, for W = 0 alone where there are two words: so ``fraction(words) < p`` is possible for each
+    p > 0, and has probability p to 2^-24 of it from p = 2^-40 on.
+    """
+    word = jnp.asarray(word, jnp.uint32)
+    total = jnp.zeros(word.shape[1:], jnp.float32)
+    for digit in word[::-1]:
+        total = (total + digit.astype(jnp.float32)) / _WORD
+    return total
+
+
+def exponential_from_words(word: Any) -> Array:
+    """-log U of the uniform U = (W + 1/2) 2^(-32 count): an exponential, up to 22.18 count + 0.69; float32.
+
+    Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few thousand W are left.
+
+    >>> exponential_from_words(jnp.zeros(4, jnp.uint32)).item()  # 129 log 2
+    89.41598...
+    """
+    word = jnp.asarray(word, jnp.uint32)
+    # The first word that is not 0 (the last, if all are), the one after it, and how many were skipped.
+    nothing = jnp.zeros(word.shape[1:], jnp.uint32)
+    first, second, skipped = word[0], word[1] if len(word) > 1 else nothing, jnp.zeros(nothing.shape, jnp.float32)
+    for place in range(1, len(word)):
+        empty = first == 0
+        second = jnp.where(empty, word[place + 1] if place + 1 < len(word) else nothing, second)
+        first = jnp.where(empty, word[place], first)
+        skipped = skipped + empty
+    rest = jnp.where(skipped == len(word) - 1, 0.5, (second.astype(jnp.float32) + 0.5) / _WORD)
+    return skipped * np.float32(32 * math.log(2)) - jnp.log((first.astype(jnp.float32) + rest) / _WORD)
+
+
+def laplace_from_words(word: Any) -> Array:
+    """Laplace noise of scale 1 from words [count, ...]: a sign, and an exponential of the other words; float32."""
+    word = jnp.asarray(word, jnp.uint32)
+    return _signed(word[0], exponential_from_words(word[1:]))
+
+
+def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
+    """Independent Laplace noise of scale 1, up to 155 in absolute value; float32.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return laplace_from_words(words(key, shape, NOISE_WORDS))
+
+
+def geometric_from_words(word: Any, epsilon: Any) -> Array:
+    r"""Whole noise with :math:`P(z) \propto e^{-\epsilon |z|}` from words [count, ...]; float32, elementwise.
+
+    With a = e^-epsilon, P(|z| >= k) = 2 a^k / (1 + a) for k >= 1: to about 1e-5 of it down to 1e-60 of eight words.
+
+    >>> geometric_from_words(jnp.zeros(8, jnp.uint32), 100.0).item()
+    1.0
+    """
+    word, epsilon = jnp.asarray(word, jnp.uint32), jnp.asarray(epsilon, jnp.float32)
+    lead = -jnp.log1p(jnp.expm1(-epsilon) / 2)  # log(2 / (1 + a))
+    return _signed(word[0], jnp.floor((exponential_from_words(word[1:]) + lead) / epsilon))
+
+
+def geometric(key: PRNGKey, epsilon: Any, shape: tuple[int, ...] = ()) -> Array:
+    """Independent whole noise, see :func:`geometric_from_words`; float32 of a shape to which epsilon broadcasts.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return geometric_from_words(words(key, shape, NOISE_WORDS), epsilon)
+
+
+def _signed(word: Array, size: Array) -> Array:
+    return jnp.where(word & 1 == 0, size, -size)
+
+
+def poisson_from_words(word: Any, mean: Any) -> Array:
+    """Poisson counts of means up to 4, by inversion of the survival function; int32, elementwise.
+
+    A count exceeds k where the words' fraction is below P(X > k), which is summed from its tail and so keeps its
+    relative precision, about 1e-5, however small the mean: of two words P(X > 0) is right down to a mean of 1e-18,
+    and is never 0.
+
+    >>> bool(poisson_from_words(jnp.zeros(2, jnp.uint32), 1e-18) > 0)
+    True
+    """
+    u, mean = fraction(word), jnp.asarray(mean, jnp.float32)
+    mass = [jnp.exp(-mean)]
+    for k in range(1, _MOST + 1):
+        mass.append(mass[-1] * mean / k)
+    count, above = jnp.zeros(jnp.broadcast_shapes(u.shape, mean.shape), jnp.int32), jnp.zeros_like(mean)
+    for k in range(_MOST, 1, -1):
+        above = above + mass[k]
+        count = count + (u < above)
+    return count + (u < -jnp.expm1(-mean))
+
+
+def poisson(key: PRNGKey, mean: Any) -> Array:
+    """Independent Poisson counts of means up to 4, from two words each; int32 of the shape of ``mean``.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return poisson_from_words(words(key, jnp.shape(mean)), mean)

@@ -78,9 +78,7 @@ class Table:
         if self.encoding == "grid" and inputs < 2:
             raise ValueError("a grid has at least two points")
         for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
-            frozen = np.array(getattr(self, name))
-            frozen.flags.writeable = False
-            object.__setattr__(self, name, frozen)
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
 
     @property
     def inputs(self) -> int:
@@ -96,7 +94,7 @@ class Table:
     def thresholds(self) -> np.ndarray:
         """uint32 [inputs, 2^b - 1]: cumulative masses, the last of each row (2^32) left out; padded at the top."""
         cumulative = np.cumsum(self.masses[:, :-1], axis=1, dtype=np.uint64).astype(np.uint32)
-        return padded(cumulative, width(self.outputs))
+        return _frozen(padded(cumulative, width(self.outputs)))
 
     @cached_property
     def loss(self) -> Fraction:
@@ -120,7 +118,7 @@ class Table:
             if self.encoding == "grid":
                 raise ValueError("rounding must be uniform words: a grid rounds at random")
             rounding = 0
-        with np.errstate(over="ignore", invalid="ignore"):  # what a record holds must not be seen in a warning
+        with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
             row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
         row = row + rounds_up(rounding, part)
@@ -139,23 +137,31 @@ class Table:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Table":
-        """Read and check what :meth:`to_bytes` wrote.
+        """Read and check what :meth:`to_bytes` wrote, and nothing else: a table has one spelling, so one digest.
 
         Raises:
-          ValueError: for anything else.
+          ValueError: for anything else; sizes are compared with the bytes that are there before they are used.
         """
         if not data.startswith(_FORMAT):
             raise ValueError(f"not a table of this version: expected it to begin with {_FORMAT!r}")
         try:
             text, _, body = data[len(_FORMAT) :].partition(b"\n")
-            header = json.loads(text)
-            shapes = [tuple(map(operator.index, header[part])) for part in ("masses", "values")]
+            header = json.loads(text.decode("ascii"))
+            shapes = [header[part] for part in ("masses", "values")]
+            if not all(isinstance(shape, list) and len(shape) <= 2 for shape in shapes):
+                raise ValueError("masses and values have one or two dimensions")
+            shapes = [tuple(map(operator.index, shape)) for shape in shapes]
             sizes = [4 * math.prod(shape) for shape in shapes]
             if min(min(shape) for shape in shapes) < 1 or len(body) != sum(sizes):
                 raise ValueError(f"{len(body)} bytes where {sum(sizes)} were announced")
             masses = np.frombuffer(body[: sizes[0]], "<u4").reshape(shapes[0]).astype(np.uint32)
             values = np.frombuffer(body[sizes[0] :], "<f4").reshape(shapes[1]).astype(np.float32)
-            return cls(str(header["name"]), masses, values, header["encoding"])
+            if not isinstance(header["name"], str):
+                raise ValueError("a name is text")
+            table = cls(header["name"], masses, values, header["encoding"])
+            if table.to_bytes() != data:
+                raise ValueError("its header is not written as to_bytes() writes it")
+            return table
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"a damaged table: {error}") from error
 
@@ -169,6 +175,11 @@ class Table:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """A copy over bytes, which neither the array nor one that it is a view of can be made to write to."""
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), array.dtype).reshape(array.shape)
 
 
 def checked_epsilon(epsilon: Any) -> float:
@@ -264,6 +275,32 @@ def log_up(ratio: Fraction) -> float:
     exact = _PRECISE.ln(_PRECISE.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))
     nearest = float(exact)
     return math.nextafter(nearest, math.inf) if decimal.Decimal(nearest) < exact else nearest
+
+
+def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:
+    """The sum over the first axis, ``times`` over, at or above the exact one and a rounding a row at most above it.
+
+    >>> sum_up(np.array([[0.1], [0.9]])).tolist(), sum_up(np.array([[0.25, 0.5]]), times=3).tolist()
+    ([1.0000000000000002], [0.75, 1.5])
+    """
+    total = np.zeros(table.shape[1:])
+    for row in table.astype(np.float64):
+        total = _add_up(total, np.asarray(row))
+    many, power = np.zeros_like(total), total
+    while times:  # by binary digits: doubling is exact
+        many = _add_up(many, power) if times & 1 else many
+        times >>= 1
+        with np.errstate(over="ignore"):
+            power = np.asarray(2.0 * power) if times else power
+    return many
+
+
+def _add_up(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity stays infinity
+        total = a + b
+        part = total - a
+        lost = (a - (total - part)) + (b - part)  # Knuth's exact error of a sum
+        return np.where(lost > 0.0, np.nextafter(total, np.inf), total)
 
 
 def _floor_exp(epsilon: float, masses: list[int]) -> list[int]:

@@ -13,34 +13,41 @@ sigmas and the number of releases are fixed beforehand and do not depend on anyo
 """
 
 import dataclasses
-import functools
-import itertools
+import decimal
 import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from scipy import special
 
+from ldp_jax._tables import sum_up
 from ldp_jax.guarantee import (
-    _ORDER,
     EDGE_CENTRAL,
     NEIGHBOUR_LIST,
     RECORD,
     RELATIONSHIP,
+    WORDS,
+    Budget,
     Guarantee,
     PipelineGuarantee,
+    Status,
     Unit,
-    _rounded_up,
+    add_up,
+    composed,
+    digits_down,
+    digits_up,
+    field_names,
+    metric,
+    rounded_down,
+    rounded_up,
+    said_once,
+    weakest,
+    weakest_arithmetic,
+    whole,
 )
 
-_WORDS = {
-    RECORD: "any two records of one user",
-    NEIGHBOUR_LIST: "two neighbour lists of one user that differ in one bit",
-    RELATIONSHIP: "two graphs that differ in one edge",
-    EDGE_CENTRAL: "two graphs that differ in one edge",
-}
 _SLACK = 1e-9  # relative; float64 sums of what was meant to add up to the budget
 
 
@@ -53,12 +60,14 @@ def _number(name: str, value: Any, low: float, high: float = math.inf, *, open_l
     wanted = (
         f"finite and {'>' if open_low else '>='} {low:g}" if high == math.inf else f"in {bracket}{low:g}, {high:g}]"
     )
-    if isinstance(value, (bool, np.bool_, str)):
+    if isinstance(value, (bool, np.bool_, str, bytes, bytearray)):
         raise ValueError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be {wanted}, got a number beyond float64") from None
     if not math.isfinite(number) or not low <= number <= high or (open_low and number == low):
         raise ValueError(f"{name} must be {wanted}, got {value}")
     return number
@@ -70,17 +79,6 @@ def _delta(value: Any) -> float:
     if delta == 1.0:
         raise ValueError("delta must be below 1, got 1.0: at 1 nothing is promised")
     return delta
-
-
-def _count(name: str, value: Any, high: int | None = None) -> int:
-    wanted = f"a whole number {f'in [1, {high}]' if high is not None else '>= 1'}"
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}") from None
-    if isinstance(value, (bool, np.bool_)) or count < 1 or (high is not None and count > high):
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
-    return count
 
 
 def _some(guarantees: tuple[Guarantee, ...], name: str) -> None:
@@ -95,9 +93,7 @@ def _same_unit(guarantees: tuple[Guarantee, ...], name: str) -> None:
         raise ValueError(f"{name} needs guarantees of one unit, got {', '.join(units)}; see joint()")
 
 
-def _said_once(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(text for text in texts if text))
-
+_OF_BITS = f"{NEIGHBOUR_LIST.name} of "
 
 # --- composition of guarantees ------------------------------------------------------------------------------
 
@@ -109,7 +105,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
       *guarantees: at least one, all of the same unit.
 
     Returns:
-      The sum; its status is the weakest one, its arithmetic ``exact`` only if all are.
+      The sum, rounded up; its status is the weakest one, its arithmetic ``exact`` only if all are.
 
     Raises:
       ValueError: if none is given or their units differ.
@@ -120,8 +116,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     3.0
     """
     _same_unit(guarantees, "sequential")
-    total = functools.reduce(operator.add, guarantees)
-    return dataclasses.replace(total, adjacency=_said_once(g.adjacency for g in guarantees))
+    return composed(guarantees)
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
@@ -145,15 +140,15 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
     1.0
     """
     _same_unit(guarantees, "parallel")
-    weakest = max(guarantees, key=lambda g: _ORDER[g.status])
+    status, reason = weakest(guarantees)
     return Guarantee(
         epsilon=max(g.epsilon for g in guarantees),
         delta=max(g.delta for g in guarantees),
         unit=guarantees[0].unit,
-        adjacency=_said_once(g.adjacency for g in guarantees),
-        arithmetic="exact" if all(g.arithmetic == "exact" for g in guarantees) else "ideal",
-        status=weakest.status,
-        reason=weakest.reason,
+        adjacency=said_once(g.adjacency for g in guarantees),
+        arithmetic=weakest_arithmetic(guarantees),
+        status=status,
+        reason=reason,
     )
 
 
@@ -175,10 +170,10 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     Raises:
       ValueError: if k is not a whole number in [1, dim], or dim not one >= 1.
 
-    >>> sampled(Guarantee(0.2), k=5, dim=100).epsilon
+    >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
     1.0
     """
-    k = _count("k", k, _count("dim", dim))
+    k = whole("k", k, whole("dim", dim))
     return dataclasses.replace(
         guarantee.repeated(k),
         adjacency=f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}",
@@ -214,7 +209,7 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
             raise ValueError(f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
     total = sequential(*ends)
-    return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=f"{_WORDS[RELATIONSHIP]}, seen through {seen}")
+    return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}")
 
 
 def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
@@ -238,29 +233,21 @@ def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
 
     Reference: Vadhan (2017), Lemma 2.2, with the geometric sum as it is.
 
-    >>> whole_list(Guarantee(0.1, unit=NEIGHBOUR_LIST), degree=20).epsilon
+    >>> whole_list(Guarantee(0.125, unit=NEIGHBOUR_LIST), degree=16).epsilon
     2.0
     >>> whole_list(Guarantee(0.1, delta=1e-6, unit=NEIGHBOUR_LIST), degree=20).delta > 20e-6
     True
     """
     if guarantee.unit != NEIGHBOUR_LIST:
         raise ValueError(f"whole_list needs the unit {NEIGHBOUR_LIST}, got {guarantee.unit}")
-    k, epsilon, delta = _count("degree", degree), guarantee.epsilon, guarantee.delta
+    k, epsilon, delta = whole("degree", degree), guarantee.epsilon, guarantee.delta
     if k == 1:
         return guarantee
-    if delta > 0.0:
-        if math.isinf(epsilon):
-            delta = 1.0
-        elif epsilon == 0.0:
-            delta = min(1.0, k * delta)
-        else:  # log of (e^(k eps) - 1) / (e^eps - 1), which overflows
-            ratio = (k - 1) * epsilon + math.log(math.expm1(-k * epsilon) / math.expm1(-epsilon))
-            delta = math.exp(min(0.0, math.log(delta) + ratio))
     return dataclasses.replace(
         guarantee,
-        epsilon=k * epsilon,
-        delta=delta,
-        unit=Unit(f"{NEIGHBOUR_LIST.name} of {k} bits"),
+        epsilon=add_up((epsilon,), k),
+        delta=_group_delta(epsilon, delta, k) if delta else 0.0,
+        unit=Unit(f"{_OF_BITS}{k} bits"),
         adjacency=f"any two neighbour lists of one user that differ in at most {k} bits",
     )
 
@@ -303,26 +290,52 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
             raise ValueError(f"joint cannot add {guarantee.unit}: a loss per unit of distance has no total")
     units = dict.fromkeys(g.unit for g in guarantees)
     parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
-    smeared = [p for p in parts if p.delta > 0.0]
-    weakest = max(parts, key=lambda g: _ORDER[g.status])
+    status, reason = weakest(parts)
     return Guarantee(
-        epsilon=math.fsum(p.epsilon for p in parts),
-        delta=min((_chained(order) for order in itertools.permutations(smeared)), default=0.0),
+        epsilon=add_up(p.epsilon for p in parts),
+        delta=_chained([p for p in parts if p.delta > 0.0]),
         unit=Unit(" + ".join(sorted(unit.name for unit in units))),
         adjacency=adjacency,
-        arithmetic="exact" if all(p.arithmetic == "exact" for p in parts) else "ideal",
-        status=weakest.status,
-        reason=weakest.reason,
+        arithmetic=weakest_arithmetic(parts),
+        status=status,
+        reason=reason,
     )
 
 
+_PRECISE = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+_ABOVE = 1 + Fraction(1, 10**40)  # more than all roundings of 60 digits
+_ENOUGH = 1500  # e^1500 lifts the least float above 1
+
+
 def _chained(parts: Sequence[Guarantee]) -> float:
-    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 ..., capped at 1."""
-    total, before = 0.0, 0.0
-    for part in parts:
-        total += math.exp(min(0.0, before + math.log(part.delta))) if before else part.delta
-        before += part.epsilon
-    return min(1.0, total)
+    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 ... in the best order; rounded up, at most 1.
+
+    Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by exchange.
+    """
+    total, before = Fraction(0), Fraction(0)
+    for part in sorted(parts, key=lambda part: math.expm1(min(part.epsilon, 700.0)) / part.delta):
+        if before > _ENOUGH:
+            return 1.0
+        total += Fraction(part.delta) * (_exp(before, _PRECISE) * _ABOVE if before else 1)
+        before += Fraction(part.epsilon) if math.isfinite(part.epsilon) else _ENOUGH + 1
+    return min(1.0, rounded_up(total))
+
+
+def _group_delta(epsilon: float, delta: float, k: int) -> float:
+    """delta (e^(k eps) - 1) / (e^eps - 1), rounded up, at most 1."""
+    if epsilon == 0.0:
+        return min(1.0, add_up((delta,), k))
+    if math.isinf(epsilon) or (k - 1) * Fraction(epsilon) > _ENOUGH:
+        return 1.0
+    precise = _PRECISE.copy()
+    precise.prec += max(0, -decimal.Decimal(epsilon).adjusted())  # what the two differences cancel
+    most, least = (_exp(times * Fraction(epsilon), precise) - 1 for times in (k, 1))
+    return min(1.0, rounded_up(Fraction(delta) * most / least * _ABOVE))
+
+
+def _exp(power: Fraction, precise: decimal.Context) -> Fraction:
+    numerator, denominator = (decimal.Decimal(part) for part in power.as_integer_ratio())
+    return Fraction(precise.exp(precise.divide(numerator, denominator)))
 
 
 class PersonalTotals(NamedTuple):
@@ -337,7 +350,9 @@ class PersonalTotals(NamedTuple):
     guarantee: Guarantee
 
 
-def per_user(epsilons: Any, *, releases: int = 1, unit: Unit = RECORD) -> PersonalTotals:
+def per_user(
+    epsilons: Any, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
+) -> PersonalTotals:
     """Personal budgets: each user's total, and the guarantee that holds for all.
 
     A user's epsilon is public here, so it must not depend on her record.
@@ -346,14 +361,16 @@ def per_user(epsilons: Any, *, releases: int = 1, unit: Unit = RECORD) -> Person
       epsilons: [users] or [releases, users]; finite, >= 0. 0 is for a user who takes no part in a release.
       releases: how many times what ``epsilons`` lists is released.
       unit: what each release protects.
+      status: of the releases; numbers alone prove nothing.
+      reason: why it is so; only ``none`` may go without.
 
     Returns:
-      ``(totals, guarantee)``: float64 [users], and a :class:`Guarantee` whose epsilon is the largest total and
-      whose adjacency says that each user has her own.
+      ``(totals, guarantee)``: float64 [users], rounded up, and a :class:`Guarantee` whose epsilon is the largest
+      total and whose adjacency says that each user has her own.
 
     Raises:
       ValueError: if an epsilon is NaN, infinite or negative, if there is no user or no release, if the array
-        has neither one nor two axes, or for a METRIC unit.
+        has neither one nor two axes, for a METRIC unit, or a status without its reason.
 
     >>> totals, guarantee = per_user([[0.5, 1.0, 2.0], [0.5, 0.0, 1.0]])
     >>> totals.tolist(), guarantee.epsilon
@@ -369,16 +386,16 @@ def per_user(epsilons: Any, *, releases: int = 1, unit: Unit = RECORD) -> Person
         raise ValueError(
             f"epsilons must be finite and >= 0, got {table[~(np.isfinite(table) & (table >= 0.0))][0]}"
         )
-    totals = table.sum(0) * _count("releases", releases)
+    totals = sum_up(table, whole("releases", releases))
     totals.setflags(write=False)
     words = f"{_words(unit)}, at that user's own total; epsilon is the largest of {totals.size}"
-    return PersonalTotals(totals, Guarantee(float(totals.max()), unit=unit, adjacency=words))
+    return PersonalTotals(totals, Guarantee(float(totals.max()), 0.0, unit, words, "ideal", status, reason))
 
 
 def _words(unit: Unit) -> str:
-    if unit not in _WORDS:
+    if unit not in WORDS:
         raise ValueError(f"the unit {unit} has no adjacency of its own: say in words which two inputs are compared")
-    return _WORDS[unit]
+    return WORDS[unit]
 
 
 def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
@@ -395,14 +412,14 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
 
     Args:
       guarantee: what one release promises; epsilon finite, delta below 1.
-      times: k >= 1, fixed beforehand.
+      times: k in [1, 10^7], fixed beforehand.
       delta: of the whole, in [1 - (1 - delta_0)^k, 1).
 
     Returns:
       The guarantee of the whole, at ``delta``.
 
     Raises:
-      ValueError: if ``delta`` is out of range, epsilon infinite, or the unit METRIC.
+      ValueError: if ``delta`` or ``times`` is out of range, epsilon infinite, or the unit METRIC.
 
     Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
 
@@ -412,7 +429,7 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     if guarantee.unit.rate is not None:
         raise ValueError(f"advanced cannot compose {guarantee.unit}: a loss per unit of distance has no total")
     epsilon = _number("epsilon of guarantee", guarantee.epsilon, 0.0)
-    k, delta = _count("times", times), _number("delta", delta, 0.0, 1.0)
+    k, delta = whole("times", times, 10**7), _number("delta", delta, 0.0, 1.0)
     if delta == 1.0 or guarantee.delta == 1.0:
         raise ValueError(f"delta must be below 1, got {delta} in all and {guarantee.delta} a release")
     least = -math.expm1(k * math.log1p(-guarantee.delta))
@@ -420,7 +437,7 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         raise ValueError(f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}")
     # 1e-9 covers the rounding of gammaln and of the sums, on the safe side
     left = -math.expm1(math.log1p(-delta) - k * math.log1p(-guarantee.delta)) * (1.0 - 1e-9)
-    total = k * epsilon
+    total = add_up((epsilon,), k)
     if epsilon > 0.0 and left > 0.0:
         ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0
         ways = special.gammaln(k + 1.0) - special.gammaln(ell + 1.0) - special.gammaln(k - ell + 1.0)
@@ -503,7 +520,7 @@ class GaussianCurve:
     mu: float
 
     def __post_init__(self) -> None:
-        _number("mu", self.mu, 0.0)
+        object.__setattr__(self, "mu", _number("mu", self.mu, 0.0) + 0.0)  # -0 is 0
 
     @classmethod
     def of(cls, sensitivity: float, sigma: float) -> "GaussianCurve":
@@ -519,7 +536,8 @@ class GaussianCurve:
         >>> GaussianCurve.of(2.0, 4.0)
         GaussianCurve(mu=0.5)
         """
-        return cls(_number("sensitivity", sensitivity, 0.0) / _number("sigma", sigma, 0.0, open_low=True))
+        distance, spread = _number("sensitivity", sensitivity, 0.0), _number("sigma", sigma, 0.0, open_low=True)
+        return cls(rounded_up(Fraction(distance) / Fraction(spread)))
 
     @overload
     def delta(self, epsilon: float) -> float: ...
@@ -535,12 +553,15 @@ class GaussianCurve:
           A float, or float64 of the shape of ``epsilon``.
 
         Raises:
-          ValueError: if an epsilon is negative or NaN.
+          ValueError: if an epsilon is negative, NaN or no number.
 
         >>> round(GaussianCurve(1.0).delta(0.0), 6), GaussianCurve(1.0).delta(500.0)
         (0.382925, 0.0)
         """
-        values = np.asarray(epsilon, np.float64)
+        given = np.asarray(epsilon)
+        if given.dtype.kind not in "iuf":
+            raise ValueError(f"epsilon must be real numbers, got {epsilon!r}")
+        values = given.astype(np.float64)
         if not (values >= 0.0).all():
             raise ValueError(f"epsilon must be >= 0, got {epsilon}")
         result = _gaussian_delta(float(self.mu), np.atleast_1d(values)).reshape(values.shape)
@@ -568,18 +589,18 @@ class GaussianCurve:
         return _bisect(enough, 0.0, lambda epsilon: _holds(mu, epsilon, delta))
 
     def compose(self, *others: "GaussianCurve") -> "GaussianCurve":
-        """This release and ``others`` about the same record: the squares of mu add, exactly.
+        """This release and ``others`` about the same record: the squares of mu add; rounded up.
 
         >>> GaussianCurve(3.0).compose(GaussianCurve(4.0)).mu
         5.0
         """
-        return GaussianCurve(math.hypot(self.mu, *(other.mu for other in others)))
+        return _composed_curves([(curve, 1) for curve in (self, *others)])
 
     def __add__(self, other: "GaussianCurve") -> "GaussianCurve":
         return self.compose(other) if isinstance(other, GaussianCurve) else NotImplemented
 
     def repeated(self, times: int) -> "GaussianCurve":
-        """``times`` releases, each with fresh noise of this curve: mu sqrt(times).
+        """``times`` releases, each with fresh noise of this curve: mu sqrt(times), rounded up.
 
         Raises:
           ValueError: if times is not a whole number >= 1.
@@ -587,7 +608,7 @@ class GaussianCurve:
         >>> GaussianCurve(0.5).repeated(16).mu
         2.0
         """
-        return GaussianCurve(self.mu * math.sqrt(_count("times", times)))
+        return _composed_curves([(self, whole("times", times))])
 
     def guarantee(self, delta: float, unit: Unit = RECORD, adjacency: str | None = None) -> Guarantee:
         """The point of the curve at ``delta``, as a :class:`Guarantee`; status ``proved``, arithmetic ``ideal``.
@@ -600,11 +621,25 @@ class GaussianCurve:
         Raises:
           ValueError: if delta is out of range, or a unit that is not one of the library's comes without words.
 
-        >>> print(GaussianCurve(0.5).guarantee(1e-6))
-        epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; proved)
+        >>> print(GaussianCurve(0.5).guarantee(1e-6))  # doctest: +ELLIPSIS
+        epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; proved: the ...)
         """
         words = _words(unit) if adjacency is None else adjacency
-        return Guarantee(self.epsilon(delta), _delta(delta), unit, words)
+        reason = "the hockey-stick divergence of two shifted Gaussians has a closed form"
+        return Guarantee(self.epsilon(delta), _delta(delta), unit, words, "ideal", "proved", reason)
+
+
+def _composed_curves(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
+    """The square root of the sum of times mu^2, rounded up."""
+    square = sum((times * Fraction(curve.mu) ** 2 for curve, times in curves), Fraction(0))
+    if square > Fraction(1e300) ** 2:
+        raise ValueError("mu must be at most 1e300, and the composition has more")
+    scale = 2 ** max(0, 2 * 60 - square.numerator.bit_length() + square.denominator.bit_length())
+    scale *= scale  # a square, so that its root is whole
+    mu = rounded_down(Fraction(math.isqrt(square.numerator * scale // square.denominator), math.isqrt(scale)))
+    while Fraction(mu) ** 2 < square:
+        mu = math.nextafter(mu, math.inf)
+    return GaussianCurve(mu)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -659,7 +694,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     mu = gaussian_mu(epsilon, delta)
     sensitivity = _number("sensitivity", sensitivity, 0.0, open_low=True)
     sigma = _number("sensitivity / mu", sensitivity / mu, 0.0, open_low=True)
-    while sensitivity / sigma > mu:
+    while Fraction(sensitivity) > Fraction(sigma) * Fraction(mu):
         sigma = math.nextafter(sigma, math.inf)
     return sigma
 
@@ -671,93 +706,145 @@ class BudgetExceededError(ValueError):
     """A release does not fit what a :class:`Ledger` has left."""
 
 
+_EDGES = "edges"
+"""The name of the field that pipelines give to a graph's edges."""
+
+
+def _about(unit: Unit) -> set[str]:
+    """What of a user's data a unit speaks of; a unit of somebody's own may speak of all.
+
+    Between units that speak of the same data no release is free: a bit of a list costs its relationship, and a
+    relationship the lists of both its ends, at a price that depends on who reports what.
+    """
+    about: set[str] = set()
+    for name in unit.name.split(" + "):  # as joint() writes it
+        if name in (RECORD.name, metric(1.0).name):
+            about |= {"records"}
+        elif name in (NEIGHBOUR_LIST.name, RELATIONSHIP.name, EDGE_CENTRAL.name) or name.startswith(_OF_BITS):
+            about |= {_EDGES}
+        else:
+            about |= {"records", _EDGES}
+    return about
+
+
 @dataclasses.dataclass(frozen=True)
 class Release:
     """One line of a :class:`Ledger`.
 
     Attributes:
       name: what was released.
-      cost: a guarantee, or the curve of Gaussian noise.
-      unit: what the cost protects; a guarantee's own.
-      adjacency: in words, which two inputs are compared.
+      cost: a guarantee, a pipeline's guarantees for several units, or the curve of Gaussian noise.
+      unit: for a curve: what it protects. A guarantee has its own, a pipeline several: None.
+      adjacency: for a curve: in words, which two inputs are compared.
       delta: for a curve alone: where the ledger is asked to convert the curves of this unit.
-      protects: fields whose values reach the release through the mechanism alone.
-      exposes: fields that the release, or what is done with it, uses in the clear.
+      protects: fields whose values reach the release through the mechanism alone; a pipeline's own.
+      exposes: fields that the release, or what is done with it, uses in the clear; a pipeline's own, and more.
     """
 
     name: str
-    cost: Guarantee | GaussianCurve
-    unit: Unit
-    adjacency: str
+    cost: Guarantee | GaussianCurve | PipelineGuarantee
+    unit: Unit | None = None
+    adjacency: str = ""
     delta: float | None = None
     protects: tuple[str, ...] = ()
     exposes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.name.strip():
-            raise ValueError("name must say what is released, got an empty string")
-        if isinstance(self.cost, Guarantee):
-            if not (self.cost.epsilon >= 0.0 and 0.0 <= self.cost.delta <= 1.0):
-                raise ValueError(f"release {self.name!r}: epsilon must be >= 0 and delta in [0, 1]")
-            if self.delta is not None or self.unit != self.cost.unit:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"name must say what is released, got {self.name!r}")
+        protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
+        if isinstance(self.cost, PipelineGuarantee):
+            if not self.cost.guarantees:
                 raise ValueError(
-                    f"release {self.name!r}: a Guarantee says its own delta and unit; give them to a curve"
+                    f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of what it costs"
                 )
-        elif isinstance(self.cost, GaussianCurve):
+            if protects and set(protects) != set(self.cost.protected):
+                said = ", ".join(self.cost.protected) or "nothing"
+                raise ValueError(f"release {self.name!r}: its guarantee protects {said}, not {', '.join(protects)}")
+            protects, exposes = self.cost.protected, tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
+        object.__setattr__(self, "protects", protects)
+        object.__setattr__(self, "exposes", exposes)
+        if isinstance(self.cost, GaussianCurve):
             _number("mu", self.cost.mu, 0.0)
+            unit = RECORD if self.unit is None else self.unit
+            object.__setattr__(self, "unit", unit)
+            object.__setattr__(self, "adjacency", self.adjacency or _words(unit))
             if self.delta is not None:
                 _delta(self.delta)
+        elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
+            kind = type(self.cost).__name__
+            if (self.delta, self.unit, self.adjacency) != (None, None, ""):
+                raise ValueError(
+                    f"release {self.name!r}: a {kind} says its own delta, unit and adjacency; give them to a curve"
+                )
+            for guarantee in self._guarantees:
+                if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
+                    raise ValueError(f"release {self.name!r}: epsilon must be >= 0 and delta in [0, 1]")
         else:
-            raise ValueError(f"release {self.name!r} must cost a Guarantee or a GaussianCurve, got {self.cost!r}")
-        both = set(self.protects) & set(self.exposes)
+            raise ValueError(
+                f"release {self.name!r} must cost a Guarantee, a PipelineGuarantee or a "
+                f"GaussianCurve, got {self.cost!r}"
+            )
+        both = set(protects) & set(exposes)
         if both:
             raise ValueError(f"release {self.name!r} both protects and exposes {', '.join(sorted(both))}")
 
+    @property
+    def _guarantees(self) -> tuple[Guarantee, ...]:
+        if isinstance(self.cost, PipelineGuarantee):
+            return self.cost.guarantees
+        return (self.cost,) if isinstance(self.cost, Guarantee) else ()
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """What it states a loss for."""
+        return tuple(guarantee.unit for guarantee in self._guarantees) or ((self.unit,) if self.unit else ())
+
+    def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
+        """What it costs per ``unit``; None where it does not say."""
+        if isinstance(self.cost, GaussianCurve):
+            return self.cost if unit == self.unit else None
+        return next((guarantee for guarantee in self._guarantees if guarantee.unit == unit), None)
+
     def __str__(self) -> str:
-        return f"mu {_rounded_up(self.cost.mu)}" if isinstance(self.cost, GaussianCurve) else _pair(self.cost)
+        if isinstance(self.cost, PipelineGuarantee):
+            return " and ".join(f"{_pair(guarantee)} per {guarantee.unit}" for guarantee in self._guarantees)
+        return _cost(self.cost)
 
 
-def _pair(guarantee: Guarantee) -> str:
-    delta = f", delta {_rounded_up(guarantee.delta)}" if guarantee.delta else ""
-    return f"epsilon {_rounded_up(guarantee.epsilon)}{delta}"
+def _cost(cost: Guarantee | GaussianCurve) -> str:
+    return f"mu {digits_up(cost.mu)}" if isinstance(cost, GaussianCurve) else _pair(cost)
 
 
-def _rounded_down(value: float) -> str:
-    """Six significant digits, never more than there is: what is said to remain must be there."""
-    if value == 0 or math.isinf(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 5)
-    nearest = round(value / unit)  # kept where only float64 rounding is in the way
-    digits = nearest if abs(value / unit - nearest) < 1e-6 else math.floor(value / unit)
-    return f"{digits * unit:.6g}"
+def _pair(stated: Guarantee | Budget) -> str:
+    digits = digits_up if isinstance(stated, Guarantee) else digits_down
+    delta = f", delta {digits(stated.delta)}" if stated.delta else ""
+    return f"epsilon {digits(stated.epsilon)}{delta}"
 
 
-def _fields(name: str, value: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(value, str):  # a string is a sequence of letters
-        raise ValueError(f"{name} must be a sequence of field names, got the string {value!r}")
-    return tuple(value)
-
-
-def _spent(releases: Sequence[Release], unit: Unit, budget: Guarantee | None) -> Guarantee:
+def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Guarantee:
     """Everything of one unit: guarantees add, curves compose and are converted once."""
-    mine = [release for release in releases if release.unit == unit]
-    plain = [release.cost for release in mine if isinstance(release.cost, Guarantee)]
+    mine = [release for release in releases if unit in release.units]
+    plain = [cost for release in mine if isinstance(cost := release.per(unit), Guarantee)]
     curves = [release for release in mine if isinstance(release.cost, GaussianCurve)]
     if not mine:
-        return Guarantee(0.0, unit=unit, adjacency=budget.adjacency if budget else _WORDS.get(unit, ""))
+        words = WORDS.get(unit, "two inputs of this unit")
+        return Guarantee(0.0, 0.0, unit, words, status="proved", reason="nothing was released")
     if not curves:
         return sequential(*plain)
     named = [release.delta for release in curves if release.delta is not None]
-    taken = math.fsum(guarantee.delta for guarantee in plain)
+    taken = add_up(guarantee.delta for guarantee in plain)
     if not named and budget is None:
         raise ValueError(f"release {curves[-1].name!r}: with no budget to take it from, a curve needs a delta")
     delta = max(named) if named else _less(budget.delta, taken) if budget else 0.0
-    words = _said_once(release.adjacency for release in curves)
-    mu = math.hypot(*(release.cost.mu for release in curves if isinstance(release.cost, GaussianCurve)))
+    words = said_once(release.adjacency for release in curves)
+    total = _composed_curves([(release.cost, 1) for release in curves if isinstance(release.cost, GaussianCurve)])
     if delta < 1e-300:  # without a delta Gaussian noise promises nothing
-        noise = Guarantee(0.0 if mu == 0.0 else math.inf, 0.0, unit, words)
+        epsilon = 0.0 if total.mu == 0.0 else math.inf
+        reason = "no delta is left for Gaussian noise"
+        noise = Guarantee(epsilon, 0.0, unit, words, status="proved", reason=reason)
     else:
-        noise = GaussianCurve(mu).guarantee(delta, unit, words)
+        noise = total.guarantee(delta, unit, words)
     return sequential(*plain, noise)
 
 
@@ -770,17 +857,27 @@ class Ledger:
     largest ``delta`` that one of them names, and if none does, at all the budget's delta that the guarantees leave.
     k Gaussian releases therefore cost less than the sum of theirs, and share one delta.
 
+    A budget cannot be talked down. Units of edges (a bit of a list, a relationship, an edge of a curator's graph)
+    are not free of each other, nor are records and metric privacy of records, nor a unit of somebody's own and any
+    other; and no unit is converted into another. So where budgets are kept, a release states what it costs for each
+    of them that speaks of the same data, in one :class:`~ldp_jax.guarantee.PipelineGuarantee`; a lone guarantee of
+    a list is refused where a budget per relationship is kept. A release that uses ``edges`` in the clear is refused
+    where edges have a budget. What a release reads is believed: the fields it names, and the units it states.
+
     Attributes:
-      budget: one guarantee a unit, finite, with delta below 1; () or None to keep a record only.
+      budget: a number, for a record's epsilon; a :class:`~ldp_jax.guarantee.Budget`, or several, one a unit;
+        () or None to keep a record only.
       releases: what was spent, in order.
 
     Raises:
-      ValueError: for a budget that is infinite, or two of one unit.
-      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it, so that ten times 0.1 is 1),
-        if the last one's unit has no budget while others do, or if its status is ``none`` where there are budgets.
+      ValueError: for what is no budget (a ``Guarantee`` is none), or two of one unit.
+      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it, so that ten times 0.1 is 1);
+        where there are budgets, if a release has none, does not state its loss for all that it touches, or has
+        status ``none``.
 
-    >>> ledger = Ledger(Guarantee(1.0, delta=1e-6))
-    >>> ledger = ledger.spend("features", Guarantee(0.25), protects=("features",), exposes=("edges",))
+    >>> ledger = Ledger(Budget(1.0, delta=1e-6))
+    >>> released = Guarantee(0.25, status="proved", reason="Laplace noise")
+    >>> ledger = ledger.spend("features", released, protects=("features",), exposes=("edges",))
     >>> for name in ("round 1", "round 2"):
     ...     ledger = ledger.spend(name, GaussianCurve.of(1.0, 12.0), protects=("labels",))
     >>> print(ledger.explain())
@@ -792,51 +889,80 @@ class Ledger:
       of a budget of epsilon 1, delta 1e-06; epsilon 0.27692, delta 0 remains
     protected: features, labels; NOT protected: edges
     >>> try:
-    ...     ledger.spend("again", Guarantee(0.5))
+    ...     ledger.spend("again", Guarantee(0.5, status="proved", reason="Laplace noise"))
     ... except BudgetExceededError as error:
     ...     print(str(error).split(": ")[0])
     release 'again' (epsilon 0.5) does not fit the budget per record
     """
 
-    budget: Guarantee | Sequence[Guarantee] | None = None
+    budget: float | Budget | Sequence[Budget] | None = None
     releases: Sequence[Release] = ()
 
     def __post_init__(self) -> None:
-        budgets = () if self.budget is None else self.budget
-        budgets = (budgets,) if isinstance(budgets, Guarantee) else tuple(budgets)
+        budgets = _budgets(self.budget)
         object.__setattr__(self, "budget", budgets)
         object.__setattr__(self, "releases", tuple(self.releases))
-        for budget in budgets:
-            _number(f"budget's epsilon per {budget.unit}", budget.epsilon, 0.0)
-            if not 0.0 <= budget.delta < 1.0:
-                raise ValueError(f"budget's delta per {budget.unit} must be in [0, 1), got {budget.delta}")
         units = [budget.unit for budget in budgets]
         twice = [unit for unit in units if units.count(unit) > 1]
         if twice:
             raise ValueError(f"budget must name each unit once, got {twice[0]} {units.count(twice[0])} times")
-        for unit in dict.fromkeys(release.unit for release in self.releases):
-            self._check([release for release in self.releases if release.unit == unit])
+        for release in self.releases if budgets else ():
+            self._check_units(release)
+        for unit in dict.fromkeys(unit for release in self.releases for unit in release.units):
+            self._check_total(unit, [release for release in self.releases if unit in release.units])
 
     @property
-    def budgets(self) -> tuple[Guarantee, ...]:
+    def budgets(self) -> tuple[Budget, ...]:
         """The budgets, one a unit; empty where only a record is kept."""
         return self.budget if isinstance(self.budget, tuple) else ()
 
-    def _budget(self, unit: Unit) -> Guarantee | None:
+    def _budget(self, unit: Unit) -> Budget | None:
         return next((budget for budget in self.budgets if budget.unit == unit), None)
 
-    def _check(self, releases: Sequence[Release]) -> None:
+    def _check_units(self, release: Release) -> None:
+        """Refuse a release that has no budget, or hides what it costs under another one."""
+        kept = [budget.unit for budget in self.budgets]
+        what, stated = f"release {release.name!r} ({release})", release.units
+        touched = set[str]().union(*map(_about, stated))
+        covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
+        missing = [
+            unit
+            for unit in kept
+            if unit not in stated and _about(unit) & (touched | {_EDGES} & {*release.protects})
+        ]
+        every = " and ".join(map(str, (*stated, *missing)))
+        example = (
+            ", such as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
+        )
+        remedy = f"pass one PipelineGuarantee that states what it costs per {every}{example}"
+        if not touched <= covered:
+            bare = next(unit for unit in stated if unit not in kept)
+            known = ", ".join(map(str, kept))
+            hint = f"; {remedy}" if missing else ""
+            raise BudgetExceededError(
+                f"{what} is per {bare}, which has no budget; there are budgets per {known}{hint}"
+            )
+        if missing:
+            raise BudgetExceededError(
+                f"{what} does not say what it costs per {missing[0]}, which has a budget: {remedy}"
+            )
+        open_to = [unit for unit in kept if _EDGES in _about(unit)]
+        if open_to and _EDGES in release.exposes:
+            raise BudgetExceededError(
+                f"{what} uses edges in the clear, and there is a budget per {open_to[0]}; if the edges that it "
+                "uses were released under that budget, do not name them among what it exposes"
+            )
+
+    def _check_total(self, unit: Unit, releases: Sequence[Release]) -> None:
         """Refuse the releases of one unit if they exceed its budget; the last one is the one that is named."""
-        last, unit = releases[-1], releases[-1].unit
-        budget, what = self._budget(unit), f"release {last.name!r} ({last})"
-        if self.budgets and budget is None:
-            known = ", ".join(str(budget.unit) for budget in self.budgets)
-            raise BudgetExceededError(f"{what} is per {unit}, which has no budget; there are budgets per {known}")
+        last, budget = releases[-1], self._budget(unit)
+        what = f"release {last.name!r} ({last})"
         total = _spent(releases, unit, budget)
         if budget is None:
             return
         if total.status == "none":
-            raise BudgetExceededError(f"{what} proves nothing about {unit}, so no budget covers it: {total.reason}")
+            why = total.reason or "no proof was given"
+            raise BudgetExceededError(f"{what} proves nothing about {unit}, so no budget covers it: {why}")
         if total.epsilon <= budget.epsilon * (1.0 + _SLACK) and total.delta <= budget.delta * (1.0 + _SLACK):
             return
         before = _spent(releases[:-1], unit, budget)
@@ -844,14 +970,14 @@ class Ledger:
         hint = "; a Gaussian release needs a delta, and none is left" if math.isinf(total.epsilon) else ""
         raise BudgetExceededError(
             f"{what} does not fit the budget per {unit}: {_pair(before)} is spent, "
-            f"epsilon {_rounded_down(left.epsilon)}, delta {_rounded_down(left.delta)} remains of {_pair(budget)}; "
+            f"epsilon {digits_down(left.epsilon)}, delta {digits_down(left.delta)} remains of {_pair(budget)}; "
             f"with it the total would be {_pair(total)}{hint}"
         )
 
     def spend(
         self,
         name: str,
-        release: Guarantee | GaussianCurve,
+        release: Guarantee | PipelineGuarantee | GaussianCurve,
         *,
         protects: Sequence[str] = (),
         exposes: Sequence[str] = (),
@@ -863,9 +989,9 @@ class Ledger:
 
         Args:
           name: what is released, for people to read.
-          release: what it costs: a guarantee, or the curve of Gaussian noise.
-          protects: the fields that reach the release through the mechanism alone.
-          exposes: the fields that are used in the clear.
+          release: what it costs: a guarantee, a whole pipeline's, or the curve of Gaussian noise.
+          protects: the fields that reach the release through the mechanism alone; a pipeline says its own.
+          exposes: the fields that are used in the clear; a pipeline says its own, and these are added.
           delta: for a curve: where to convert the curves of its unit, in [1e-300, 1); needed where there is no
             budget to take it from.
           unit: for a curve: what its sensitivity was taken over; RECORD by default.
@@ -875,19 +1001,19 @@ class Ledger:
           BudgetExceededError: if it does not fit.
           ValueError: if an argument is out of range or said twice.
 
-        >>> ledger = Ledger(Guarantee(1.0))
-        >>> ledger.spend("ages", Guarantee(0.75)).remaining(RECORD).epsilon, ledger.remaining(RECORD).epsilon
+        >>> ledger, ages = Ledger(1.0), Guarantee(0.75, status="proved", reason="Laplace noise")
+        >>> ledger.spend("ages", ages).remaining(RECORD).epsilon, ledger.remaining(RECORD).epsilon
         (0.25, 1.0)
         """
-        if isinstance(release, Guarantee):
-            if (delta, unit, adjacency) != (None, None, None):
-                raise ValueError(f"release {name!r}: a Guarantee says its own delta, unit and adjacency")
-            unit, adjacency = release.unit, release.adjacency
-        else:
-            unit = RECORD if unit is None else unit
-            adjacency = _words(unit) if adjacency is None else adjacency
-        fields = _fields("protects", protects), _fields("exposes", exposes)
-        line = Release(name, release, unit, adjacency, delta, *fields)
+        line = Release(
+            name,
+            release,
+            unit,
+            "" if adjacency is None else adjacency,
+            delta,
+            field_names("protects", protects),
+            field_names("exposes", exposes),
+        )
         return Ledger(self.budget, (*self.releases, line))
 
     def spent(self, unit: Unit) -> Guarantee:
@@ -898,13 +1024,15 @@ class Ledger:
         """
         return _spent(self.releases, unit, self._budget(unit))
 
-    def remaining(self, unit: Unit) -> Guarantee:
-        """What the budget of ``unit`` has left, never below 0. Later curves share the delta of earlier ones.
+    def remaining(self, unit: Unit) -> Budget:
+        """What the budget of ``unit`` has left, rounded down, never below 0.
+
+        Later curves share the delta of earlier ones.
 
         Raises:
           ValueError: if ``unit`` has no budget.
 
-        >>> Ledger(Guarantee(1.0)).remaining(RECORD).epsilon
+        >>> Ledger(1.0).remaining(RECORD).epsilon
         1.0
         """
         budget = self._budget(unit)
@@ -920,11 +1048,11 @@ class Ledger:
         >>> ledger = Ledger().spend("x", Guarantee(0.5), protects=["features"], exposes=["edges"])
         >>> print(ledger.spend("y", Guarantee(0.5), protects=["edges", "labels"]).total())
         protected: features, labels; NOT protected: edges
-          epsilon 1 per record (any two records of one user; ideal arithmetic; proved)
+          epsilon 1 per record (any two records of one user; ideal arithmetic; none)
         """
         exposed = tuple(dict.fromkeys(field for release in self.releases for field in release.exposes))
         protected = dict.fromkeys(field for release in self.releases for field in release.protects)
-        units = dict.fromkeys(release.unit for release in self.releases)
+        units = dict.fromkeys(unit for release in self.releases for unit in release.units)
         return PipelineGuarantee(
             tuple(self.spent(unit) for unit in units),
             tuple(field for field in protected if field not in exposed),
@@ -938,20 +1066,23 @@ class Ledger:
         """
         rows = [("release", "cost", "unit", "total so far", "protects", "exposes")]
         for index, release in enumerate(self.releases):
-            so_far = _spent(self.releases[: index + 1], release.unit, self._budget(release.unit))
             protects, exposes = (", ".join(names) or "-" for names in (release.protects, release.exposes))
-            rows.append((release.name, str(release), str(release.unit), _pair(so_far), protects, exposes))
+            for place, unit in enumerate(release.units):
+                so_far = _spent(self.releases[: index + 1], unit, self._budget(unit))
+                cost = release.per(unit)
+                row = (release.name, _cost(cost) if cost else "", str(unit), _pair(so_far), protects, exposes)
+                rows.append(row if place == 0 else ("", *row[1:4], "", ""))  # one release, several units
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if self.releases else []
-        units = dict.fromkeys([*(b.unit for b in self.budgets), *(r.unit for r in self.releases)])
+        units = dict.fromkeys([*(b.unit for b in self.budgets), *(unit for r in self.releases for unit in r.units)])
         for unit in units:
             spent, budget = self.spent(unit), self._budget(unit)
             reason = f": {spent.reason}" if spent.status != "proved" and spent.reason else ""
             lines.append(f"{unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})")
             if budget is not None:
                 left = _left(spent, budget)
-                remains = f"epsilon {_rounded_down(left.epsilon)}"
-                remains += f", delta {_rounded_down(left.delta)}" if budget.delta else ""
+                remains = f"epsilon {digits_down(left.epsilon)}"
+                remains += f", delta {digits_down(left.delta)}" if budget.delta else ""
                 lines.append(f"  of a budget of {_pair(budget)}; {remains} remains")
         total = self.total()
         lines.append(str(dataclasses.replace(total, guarantees=())))
@@ -963,12 +1094,29 @@ class Ledger:
         return self.explain()
 
 
+def _budgets(given: Any) -> tuple[Budget, ...]:
+    """What a ledger was given, as budgets that hold whatever was done to them."""
+    if given is None:
+        return ()
+    if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(given, "__iter__"):
+        given = (given,)
+    budgets = []
+    for one in given:
+        if isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)):
+            kind = type(one).__name__
+            raise ValueError(
+                f"budget must be a Budget, got a {kind}: what is promised is no limit; write Budget(...)"
+            )
+        budgets.append(Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one))
+    return tuple(budgets)
+
+
 def _less(whole: float, part: float) -> float:
-    """``whole - part``, where float64's rounding of a whole budget counts as nothing."""
-    return whole - part if whole - part > _SLACK * whole else 0.0
+    """``whole - part`` rounded down, where float64's rounding of a whole budget counts as nothing."""
+    if part == math.inf or part >= whole * (1.0 - _SLACK):
+        return 0.0
+    return rounded_down(Fraction(whole) - Fraction(part))
 
 
-def _left(spent: Guarantee, budget: Guarantee) -> Guarantee:
-    return Guarantee(
-        _less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit, budget.adjacency
-    )
+def _left(spent: Guarantee, budget: Budget) -> Budget:
+    return Budget(_less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit)

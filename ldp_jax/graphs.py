@@ -22,7 +22,8 @@ def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
     """Build an undirected graph from a list of node pairs.
 
     Args:
-      edges: integers [m, 2]; each undirected edge once, in any order and direction.
+      edges: integers [m, 2]; each undirected edge once, in any order and direction. [2, 2] is two edges, one a
+        row, never an ``edge_index`` of two columns.
       num_nodes: how many nodes there are; isolated ones need no edge.
 
     Returns:
@@ -38,10 +39,11 @@ def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
     """
     integer_in(1, _MAX_NODES, num_nodes=num_nodes)
     pairs = np.asarray(edges)
-    if pairs.size == 0:
+    if pairs.shape in ((0,), (0, 2)):  # an empty list has no integers
         pairs = np.zeros((0, 2), np.int32)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise ValueError(f"edges must be integers of shape [m, 2], got {pairs.dtype} of shape {pairs.shape}")
+        hint = ": transpose an edge_index, and keep one direction" if pairs.ndim == 2 and len(pairs) == 2 else ""
+        raise ValueError(f"edges must be integers of shape [m, 2], got {pairs.dtype} of shape {pairs.shape}{hint}")
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= num_nodes):
         bad = pairs[((pairs < 0) | (pairs >= num_nodes)).any(1)][0]
         raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {tuple(bad.tolist())}")

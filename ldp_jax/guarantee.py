@@ -1,15 +1,175 @@
-"""What a mechanism promises, as an object that can be asked, added and printed. Pure Python, float64."""
+"""What a mechanism promises, as an object that can be asked, added and printed; and what a budget allows.
+
+Pure Python, float64. How numbers are rounded:
+
+- what is kept is at or above the truth: the exact sum of the floats that were given, rounded up (:func:`add_up`);
+  a budget is rounded down. As floats, 0.1 and 0.9 are together a little more than 1: 1.0000000000000002 is kept.
+- what is printed has six significant digits and is rounded the same way, except where it would be within 1e-12 of
+  what is kept: 1.0000000000000002 is printed as 1, and 1.00000000001 as 1.00001.
+"""
 
 import dataclasses
+import decimal
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import numbers
+import operator
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal, get_args
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
 
 _ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
+_TOLERANCE = Fraction(1, 10**12)  # relative; some thousand roundings of float64
+_LARGEST = Fraction(sys.float_info.max)
+
+
+# --- numbers ------------------------------------------------------------------------------------------------
+
+
+def exactly(name: str, value: Any) -> Fraction | float:
+    """A number >= 0 as it is: a fraction, or ``math.inf``.
+
+    Args:
+      name: of the argument, for the message.
+      value: a whole number, float, NumPy scalar or fraction.
+
+    Raises:
+      ValueError: for what is no real number, NaN, negative, or finite and beyond float64.
+
+    >>> exactly("epsilon", 0.5)
+    Fraction(1, 2)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):  # np.bool_ is no number either
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    number: Any = value
+    if not number >= 0:
+        raise ValueError(f"{name} must be >= 0, got {number}")
+    if number == math.inf:
+        return math.inf
+    if isinstance(number, numbers.Rational):  # NumPy's integers would overflow
+        exact = Fraction(int(number.numerator), int(number.denominator))
+    else:
+        exact = Fraction(*number.as_integer_ratio())
+    if exact > _LARGEST:
+        raise ValueError(f"{name} must be infinite or at most {sys.float_info.max:g}, got a larger number")
+    return exact
+
+
+def rounded_up(exact: Fraction | float) -> float:
+    """The least float at or above a fraction >= 0; infinity beyond the largest.
+
+    >>> rounded_up(Fraction(1, 10)) == 0.1, rounded_up(Fraction(1, 10**400))
+    (True, 5e-324)
+    """
+    if isinstance(exact, float):
+        return exact
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return math.nextafter(nearest, math.inf) if Fraction(nearest) < exact else nearest
+
+
+def rounded_down(exact: Fraction | float) -> float:
+    """The largest float at or below a fraction >= 0.
+
+    >>> rounded_down(Fraction(1, 10)) < 0.1, rounded_down(Fraction(10**400)) == sys.float_info.max
+    (True, True)
+    """
+    if isinstance(exact, float):
+        return exact
+    nearest = float(min(exact, _LARGEST))
+    return math.nextafter(nearest, 0.0) if Fraction(nearest) > exact else nearest
+
+
+def add_up(epsilons: Iterable[float], times: int = 1) -> float:
+    """The sum of epsilons, ``times`` over, rounded up: the least float that is not below the exact sum.
+
+    Args:
+      epsilons: each >= 0; infinity stays infinity.
+      times: a whole number >= 1.
+
+    Raises:
+      ValueError: for an epsilon that is negative, NaN or no number, or another ``times``.
+
+    >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3), add_up([0.1, 0.9])
+    (True, 1.5, 1.0000000000000002)
+    """
+    many, total = whole("times", times), Fraction(0)
+    for exact in [exactly("epsilon", epsilon) for epsilon in epsilons]:
+        if isinstance(exact, float):
+            return math.inf
+        total += exact
+    return rounded_up(many * total)
+
+
+def share(epsilon: float, parts: int) -> float:
+    """The largest float of which ``parts`` together are at most epsilon: budgets are divided downwards.
+
+    Raises:
+      ValueError: for an epsilon that is negative, NaN or no number, or parts that are no whole number >= 1.
+
+    >>> share(1.0, 20) < 0.05, add_up([share(1.0, 20)], times=20)
+    (True, 1.0)
+    """
+    exact = exactly("epsilon", epsilon)
+    return exact if isinstance(exact, float) else rounded_down(exact / whole("parts", parts))
+
+
+def whole(name: str, value: Any, high: int | None = None) -> int:
+    """A count: a whole number >= 1, at most ``high``.
+
+    Raises:
+      ValueError: for anything else, booleans and 2.0 too.
+    """
+    wanted = f"a whole number {f'in [1, {high}]' if high is not None else '>= 1'}"
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}") from None
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or count < 1:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    if high is not None and count > high:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    return count
+
+
+def digits_up(value: float) -> str:
+    """Six significant digits, rounded up: what is printed must hold, to 1e-12 of it.
+
+    >>> digits_up(0.1), digits_up(1.00000149), digits_up(3 * (1.1 / 3)), digits_up(1e-320)
+    ('0.1', '1.00001', '1.1', '9.99989e-321')
+    """
+    return _digits(value, decimal.ROUND_CEILING)
+
+
+def digits_down(value: float) -> str:
+    """Six significant digits, rounded down: what is said to remain must be there, to 1e-12 of it.
+
+    >>> digits_down(0.1), digits_down(1.99999999), digits_down(math.inf)
+    ('0.1', '1.99999', 'inf')
+    """
+    return _digits(value, decimal.ROUND_FLOOR)
+
+
+def _digits(value: float, rounding: str) -> str:
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    exact = decimal.Decimal(value)
+    shown = decimal.Context(prec=6).plus(exact)
+    if abs(Fraction(shown) - Fraction(exact)) > _TOLERANCE * Fraction(exact):
+        shown = decimal.Context(prec=6, rounding=rounding).plus(exact)
+    shown = shown.normalize()
+    power = shown.adjusted()
+    if -5 < power < 6:
+        return f"{shown:f}"
+    return f"{shown.scaleb(-power):f}e{power:+03d}"
+
+
+# --- units --------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +184,17 @@ class Unit:
     name: str
     rate: float | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"name of a unit must be a word, got {self.name!r}")
+        if self.rate is not None:
+            rate = rounded_up(exactly("rate", self.rate))
+            if not 0.0 < rate < math.inf:
+                raise ValueError(f"rate must be finite and > 0, got {self.rate}")
+            object.__setattr__(self, "rate", rate)
+
     def __str__(self) -> str:
-        return self.name if self.rate is None else f"{self.name}({self.rate:g})"
+        return self.name if self.rate is None else f"{self.name}({digits_up(self.rate)})"
 
 
 RECORD = Unit("record")
@@ -43,6 +212,18 @@ def metric(rate: float) -> Unit:
     return Unit("metric", rate)
 
 
+WORDS = {
+    RECORD: "any two records of one user",
+    NEIGHBOUR_LIST: "two neighbour lists of one user that differ in one bit",
+    RELATIONSHIP: "two graphs that differ in one edge",
+    EDGE_CENTRAL: "two graphs that differ in one edge",
+}
+"""Which two inputs a unit compares, where a guarantee does not say it in words of its own."""
+
+
+# --- guarantees and budgets ---------------------------------------------------------------------------------
+
+
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
     """An (epsilon, delta) guarantee for one unit of privacy.
@@ -51,128 +232,228 @@ class Guarantee:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
       delta: the mass that may lose more than epsilon.
       unit: what is protected.
-      adjacency: in words, which two inputs are compared.
+      adjacency: in words, which two inputs are compared; by default the unit's own words.
       arithmetic: ``ideal`` where the proof is over real numbers (float32 samplers), ``exact`` where it is
         over the integers that are sampled from.
-      status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
-      reason: one sentence that says why the status is what it is.
+      status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``: nobody has shown it.
+      reason: one sentence that says why the status is what it is; only ``none`` may go without.
 
     ``+`` is sequential composition within a unit:
 
-    >>> (Guarantee(0.5) + Guarantee(1.0)).epsilon
-    1.5
-    >>> print(Guarantee(0.5) + Guarantee(1.0))
-    epsilon 1.5 per record (any two records of one user; ideal arithmetic; proved)
+    >>> half = Guarantee(0.5, status="proved", reason="randomised response")
+    >>> (half + half).epsilon
+    1.0
+    >>> print(half + half)
+    epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
+    >>> print(Guarantee(0.5))
+    epsilon 0.5 per record (any two records of one user; ideal arithmetic; none)
+
+    Raises:
+      ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
+        reason, a status or an arithmetic of no such name, and a unit without words of its own that comes without.
     """
 
     epsilon: float
     delta: float = 0.0
     unit: Unit = RECORD
-    adjacency: str = "any two records of one user"
+    adjacency: str = ""
     arithmetic: Arithmetic = "ideal"
-    status: Status = "proved"
+    status: Status = "none"
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if math.isnan(self.epsilon) or self.epsilon < 0:
-            raise ValueError(f"epsilon must be >= 0, got {self.epsilon}")
-        if not 0.0 <= self.delta <= 1.0:
+        _freeze_pair(self, rounded_up)
+        if self.delta > 1.0:
             raise ValueError(f"delta must be in [0, 1], got {self.delta}")
+        for name, known in (("arithmetic", Arithmetic), ("status", Status)):
+            if getattr(self, name) not in get_args(known):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(known))}; got {getattr(self, name)!r}")
+        if self.status != "none" and not self.reason.strip():
+            raise ValueError(
+                f"reason must say in a sentence why the status is {self.status!r}, got {self.reason!r}"
+            )
+        if not self.adjacency.strip():
+            object.__setattr__(self, "adjacency", _own_words(self.unit))
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
-        if not isinstance(other, Guarantee):
-            return NotImplemented
-        if self.unit != other.unit:
-            raise ValueError(f"units do not add: {self.unit} and {other.unit}; report both")
-        weaker = max(self, other, key=lambda g: _ORDER[g.status])
-        both = self.adjacency == other.adjacency
-        exact = self.arithmetic == other.arithmetic == "exact"
-        return Guarantee(
-            epsilon=add_up((self.epsilon, other.epsilon)) if exact else self.epsilon + other.epsilon,
-            delta=min(1.0, self.delta + other.delta),
-            unit=self.unit,
-            adjacency=self.adjacency if both else f"{self.adjacency}; {other.adjacency}",
-            arithmetic="exact" if exact else "ideal",
-            status=weaker.status,
-            reason=weaker.reason,
-        )
+        return composed((self, other)) if isinstance(other, Guarantee) else NotImplemented
 
     def repeated(self, times: int) -> "Guarantee":
-        """Sequential composition of ``times`` independent releases under this guarantee."""
-        if times < 1:
-            raise ValueError(f"times must be >= 1, got {times}")
-        exact = self.arithmetic == "exact"
+        """Sequential composition of ``times`` independent releases under this guarantee.
+
+        Raises:
+          ValueError: if ``times`` is not a whole number >= 1.
+
+        >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
+        2.0
+        """
+        many = whole("times", times)
         return dataclasses.replace(
-            self,
-            epsilon=add_up((self.epsilon,), times) if exact else self.epsilon * times,
-            delta=min(1.0, self.delta * times),
+            self, epsilon=add_up((self.epsilon,), many), delta=min(1.0, add_up((self.delta,), many))
         )
 
     def __str__(self) -> str:
-        delta = f", delta {_rounded_up(self.delta)}" if self.delta else ""
+        delta = f", delta {digits_up(self.delta)}" if self.delta else ""
         reason = f": {self.reason}" if self.reason else ""
         return (
-            f"epsilon {_rounded_up(self.epsilon)}{delta} per {self.unit} "
+            f"epsilon {digits_up(self.epsilon)}{delta} per {self.unit} "
             f"({self.adjacency}; {self.arithmetic} arithmetic; {self.status}{reason})"
         )
 
 
-def add_up(epsilons: Iterable[float], times: int = 1) -> float:
-    """The sum of epsilons, ``times`` over, rounded up: what is exact stays at or above the truth.
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much may be lost per unit: a limit that somebody sets, which promises and proves nothing.
 
-    >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3)
-    (True, 1.5)
+    Attributes:
+      epsilon: finite, >= 0; rounded down where float64 does not hold it.
+      delta: in [0, 1), likewise.
+      unit: what the limit is about.
+
+    Raises:
+      ValueError: for an epsilon or a delta out of range, or a unit that is none.
+
+    >>> print(Budget(1.0, delta=1e-6))
+    at most epsilon 1, delta 1e-06 per record
     """
-    known = list(epsilons)
-    if any(math.isinf(epsilon) for epsilon in known):
-        return math.inf
-    exact = times * sum(map(Fraction, known), Fraction(0))
-    nearest = float(exact)
-    return math.nextafter(nearest, math.inf) if Fraction(nearest) < exact else nearest
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = RECORD
+
+    def __post_init__(self) -> None:
+        _freeze_pair(self, rounded_down, "budget's ")
+        if math.isinf(self.epsilon):
+            raise ValueError(f"budget's epsilon per {self.unit} must be finite, got {self.epsilon}")
+        if self.delta >= 1.0:
+            raise ValueError(f"budget's delta per {self.unit} must be in [0, 1), got {self.delta}")
+
+    def __str__(self) -> str:
+        delta = f", delta {digits_down(self.delta)}" if self.delta else ""
+        return f"at most epsilon {digits_down(self.epsilon)}{delta} per {self.unit}"
 
 
-def _rounded_up(epsilon: float) -> str:
-    """Six significant digits, rounded up: what is printed must hold (to 1e-11 of it, float64's own rounding).
+def _freeze_pair(made: Guarantee | Budget, rounded: Any, whose: str = "") -> None:
+    """Epsilon and delta as float64, rounded to the safe side, -0 as 0; and a unit that is one."""
+    if not isinstance(made.unit, Unit):
+        raise ValueError(f"unit must be a Unit such as RECORD, got {made.unit!r}")
+    for name in ("epsilon", "delta"):
+        label = f"{whose}{name} per {made.unit}" if whose else name
+        object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
 
-    >>> _rounded_up(0.1), _rounded_up(1.00000149), _rounded_up(3 * (1.1 / 3))
-    ('0.1', '1.00001', '1.1')
+
+def _own_words(unit: Unit) -> str:
+    if unit.rate is not None:
+        return "two records at distance 1"
+    if unit not in WORDS:
+        raise ValueError(f"adjacency must say in words which two inputs are compared: the unit {unit} has no words")
+    return WORDS[unit]
+
+
+def said_once(texts: Iterable[str]) -> str:
+    """Different texts, each once, in order."""
+    return "; ".join(dict.fromkeys(text for text in texts if text))
+
+
+def composed(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Sequential composition of at least one guarantee of one unit, summed at once and rounded up once.
+
+    The status is the weakest one, with the reasons of all that have it; ``exact`` only if all are.
+
+    Raises:
+      ValueError: if units differ.
+
+    >>> composed([Guarantee(0.5), Guarantee(0.25)]).epsilon
+    0.75
     """
-    if epsilon == 0 or math.isinf(epsilon):
-        return f"{epsilon:g}"
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 5)
-    nearest = round(epsilon / unit)  # kept where only float64 rounding is in the way
-    digits = nearest if abs(epsilon / unit - nearest) < 1e-6 else math.ceil(epsilon / unit)
-    return f"{digits * unit:.6g}"
+    units = list(dict.fromkeys(guarantee.unit for guarantee in guarantees))
+    if len(units) > 1:
+        raise ValueError(f"units do not add: {' and '.join(map(str, units))}; report both")
+    status, reason = weakest(guarantees)
+    return Guarantee(
+        epsilon=add_up(guarantee.epsilon for guarantee in guarantees),
+        delta=min(1.0, add_up(guarantee.delta for guarantee in guarantees)),
+        unit=units[0],
+        adjacency=said_once(guarantee.adjacency for guarantee in guarantees),
+        arithmetic=weakest_arithmetic(guarantees),
+        status=status,
+        reason=reason,
+    )
+
+
+def weakest(guarantees: Sequence[Guarantee]) -> tuple[Status, str]:
+    """The weakest status, and the reasons of all that have it."""
+    status = max((guarantee.status for guarantee in guarantees), key=_ORDER.__getitem__)
+    return status, said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
+
+
+def weakest_arithmetic(guarantees: Sequence[Guarantee]) -> Arithmetic:
+    """``exact`` only if all are."""
+    return "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
+
+
+def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
+    """Names of fields as a tuple.
+
+    Raises:
+      ValueError: for one string, which would be a sequence of letters, or what is no name.
+    """
+    names = () if isinstance(value, str) else tuple(value)
+    if isinstance(value, str) or not all(isinstance(one, str) and one.strip() for one in names):
+        raise ValueError(
+            f"{name} must be a sequence of field names, got {'the string ' * isinstance(value, str)}{value!r}"
+        )
+    return names
 
 
 @dataclasses.dataclass(frozen=True)
 class PipelineGuarantee(Mapping[Unit, Guarantee]):
     """What a whole pipeline spends: one guarantee a unit, and which fields it does and does not protect.
 
+    Raises:
+      ValueError: for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not,
+        or one string in place of several names.
+
     >>> spent = PipelineGuarantee.of(
-    ...     [Guarantee(1.0)], protected=["features"], unprotected=["edges", "labels"]
+    ...     [Guarantee(1.0, status="proved", reason="Laplace noise")],
+    ...     protected=["features"],
+    ...     unprotected=["edges", "labels"],
     ... )
     >>> spent[RECORD].epsilon
     1.0
     >>> print(spent)
     protected: features; NOT protected: edges, labels
-      epsilon 1 per record (any two records of one user; ideal arithmetic; proved)
+      epsilon 1 per record (any two records of one user; ideal arithmetic; proved: Laplace noise)
     """
 
     guarantees: tuple[Guarantee, ...]
     protected: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guarantees", tuple(self.guarantees))
+        for name in ("protected", "unprotected"):
+            object.__setattr__(self, name, field_names(name, getattr(self, name)))
+        for guarantee in self.guarantees:
+            if not isinstance(guarantee, Guarantee):
+                raise ValueError(f"guarantees must be Guarantees, got {guarantee!r}")
+        units = [guarantee.unit for guarantee in self.guarantees]
+        twice = [unit for unit in units if units.count(unit) > 1]
+        if twice:
+            raise ValueError(f"guarantees must name each unit once, got {twice[0]} {units.count(twice[0])} times")
+        both = sorted(set(self.protected) & set(self.unprotected))
+        if both:
+            raise ValueError(f"fields cannot be protected and unprotected: {', '.join(both)}")
+
     @classmethod
     def of(
         cls, spent: Iterable[Guarantee], *, protected: Iterable[str], unprotected: Iterable[str]
     ) -> "PipelineGuarantee":
         """Compose the releases of a pipeline sequentially, unit by unit."""
-        total: dict[Unit, Guarantee] = {}
-        for guarantee in spent:
-            known = total.get(guarantee.unit)
-            total[guarantee.unit] = guarantee if known is None else known + guarantee
-        return cls(tuple(total.values()), tuple(protected), tuple(unprotected))
+        releases = list(spent)
+        units = dict.fromkeys(guarantee.unit for guarantee in releases)
+        total = (composed([one for one in releases if one.unit == unit]) for unit in units)
+        return cls(tuple(total), field_names("protected", protected), field_names("unprotected", unprotected))
 
     def __getitem__(self, unit: Unit) -> Guarantee:
         for guarantee in self.guarantees:

@@ -4,10 +4,10 @@ A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax._pytree.mecha
 may be a number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API
 for n users; :func:`privatize` is the same, compiled and checked.
 
-One key gives one report, however it is asked for: alone or under ``vmap``, eagerly or compiled. Reports that are whole
-numbers, signs or outputs of a table are then the same bits (but for a word that falls on a threshold itself, which
-formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float32 numbers are the same draw up to 2e-5 of
-their size: a compiler may fuse a product and a sum into one rounding, and does.
+One key gives one report, however it is asked for: alone or under ``vmap``, eagerly or compiled. Reports that are
+whole numbers, signs or outputs of a table are then the same bits (but for a word that falls on a threshold itself,
+which formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float32 numbers are the same draw up to
+2e-5 of their size: a compiler may fuse a product and a sum into one rounding, and does.
 """
 
 import abc
@@ -145,8 +145,8 @@ class HasMoments(Protocol):
 class HasInverse(Protocol):
     """A mechanism on numbers whose ``privatize`` draws one uniform: continuous laws.
 
-    What is drawn is one of 2^23 uniforms (j + 1/2) / 2^23, but for the first and the last of them, 2^-22 of the mass
-    together, which are cut 512 times finer (:class:`Numeric`).
+    What is drawn is one of 2^23 uniforms (j + 1/2) / 2^23, but for the first and the last of them, 2^-22 of the
+    mass together, which are cut 512 times finer (:class:`Numeric`).
     """
 
     def from_uniform(self, u: Any, x: Record) -> Array:
@@ -240,7 +240,9 @@ class Analytic(Univariate):
         """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
         if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
-        return Guarantee(largest(self.epsilon), adjacency="any two numbers in [-1, 1]", reason=self._proof())
+        return Guarantee(
+            largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status="proved", reason=self._proof()
+        )
 
     @abc.abstractmethod
     def _proof(self) -> str:
@@ -262,8 +264,9 @@ class Numeric(Analytic):
     def from_word32(self, word: Any, x: Record) -> Array:
         """The report under a uniform 32-bit word; elementwise: what is drawn.
 
-        The 23 high bits are the uniform (j + 1/2) / 2^23. In the first and the last of these cells the 9 low bits cut
-        on, to 2^-32, so that what is rare is not impossible; the last one by symmetry, where float32 is precise.
+        The 23 high bits are the uniform (j + 1/2) / 2^23. In the first and the last of these cells the 9 low bits
+        cut on, to 2^-32, so that what is rare is not impossible; the last one by symmetry, where float32 is
+        precise.
         """
         word = jnp.asarray(word, jnp.uint32)
         cell, low = word >> 9, word & 511
@@ -322,7 +325,7 @@ def as_records(x: Any) -> Array:
     """Records as an array of the device; the one place where numbers of the host become float32.
 
     They may be of any size and kind, Python integers without end included: they are clipped to +-1e9 first (every
-    domain lies far within), in a precision that holds them, and no floating-point flag is raised or seen. Arrays of the
+    domain lies far within), in a precision that holds them, and no floating-point flag is seen. Arrays of the
     device and traced ones stay as they are.
 
     >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax import _validate
 from ldp_jax._pytree import pytree, static
+from ldp_jax.aggregation import Rows, Segments, gather_sum
 from ldp_jax.graphs import GraphsTuple, check_edges
 from ldp_jax.types import Array, Graph, PRNGKey
 
@@ -30,7 +31,7 @@ _POOL = 16
 """Nodes that a readout adds up before the sum goes back to memory."""
 
 _TRIALS = 32
-"""Deals that a shape is measured by; later ones that do not fit, a few in a hundred, are drawn again."""
+"""Deals that a shape is measured by; later ones that do not fit, up to a fifth of them, are drawn again."""
 
 _DRAWS = 100
 """After as many deals in a row that do not fit comes the deal by size, which does."""
@@ -262,15 +263,14 @@ class Waste(NamedTuple):
 
 
 @pytree
-class Rows:
-    """Neighbours of each node, for the sum over them as gathers: a few first ones, then rows of further ones.
+class Graded:
+    """The :class:`~ldp_jax.aggregation.Rows` of a whole set, numbered within each graph, -1 where there is none.
 
     Attributes:
-      first: int32 [w, n], the first w neighbours of each node; in a :class:`Packed` numbered within the graph, -1
-        where there is none; in a :class:`Batch` numbered within the batch, the number of nodes where none.
-      more: int32 [W, rows], further neighbours, in the same numbers.
-      node: int32 [rows], whose; non-decreasing.
-      start: int32 [graphs + 2] in a :class:`Packed`: the rows of each graph; in a :class:`Batch` empty.
+      first: int32 [w, n].
+      more: int32 [W, rows].
+      node: int32 [rows].
+      start: int32 [graphs + 2], the further rows of each graph.
     """
 
     first: Any
@@ -288,8 +288,8 @@ class Packed:
       node_start: int32 [graphs + 2], the nodes of each graph.
       strata: int32 [slots, batches], the graphs by falling size; ``graphs`` is the empty one.
       sizes: int32 [graphs + 1, 5], what each graph takes of the last five fields of :class:`Shape`.
-      into: layout ``gather``: :class:`Rows` of the senders of each node, else None.
-      out: layout ``gather``: :class:`Rows` of the receivers of each node; None where the set is symmetric, whose
+      into: layout ``gather``: :class:`Graded` rows of the senders of each node, else None.
+      out: layout ``gather``: the same of the receivers of each node; None where the set is symmetric, whose
         ``into`` serves both.
       senders: layout ``segment``: int32 [m], numbered within the graph, else None.
       receivers: the same.
@@ -329,10 +329,9 @@ class Batch(NamedTuple):
       nodes_per_graph: float32 [graphs]; 0 in free places.
       node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
       node_mask: bool [nodes], which are nodes.
-      into: :class:`Rows` or None.
-      out: :class:`Rows` or None: those of ``into`` serve.
-      senders: layout ``segment``: int32 [edges], else None.
-      receivers: layout ``segment``: int32 [edges], non-decreasing, else None; ``nodes`` where padded.
+      into: who is added up for each node: :class:`~ldp_jax.aggregation.Rows` or
+        :class:`~ldp_jax.aggregation.Segments`.
+      out: the rows of the reversed edges; None where those of ``into`` serve.
     """
 
     labels: Any
@@ -342,54 +341,18 @@ class Batch(NamedTuple):
     node_mask: Any
     into: Any
     out: Any
-    senders: Any
-    receivers: Any
 
     def sum_neighbours(self, h: Float[Array, "nodes d"]) -> Float[Array, "nodes d"]:
         """The sum of ``h`` over the senders of each node's edges; 0 for a node without, and for padding.
 
-        Differentiable in ``h``. With layout ``gather`` the gradient, too, is a sum of gathers: over the receivers
-        of each node's edges.
+        Differentiable in ``h``, forward and backward; see :mod:`ldp_jax.aggregation`.
         """
-        if self.into is None:
-            rows = h.at[self.senders].get(mode="clip")
-            return jax.ops.segment_sum(rows, self.receivers, num_segments=len(h), indices_are_sorted=True)
-        return _sum_rows(h, self.into, self.into if self.out is None else self.out)
+        return self.into.sum(h) if isinstance(self.into, Segments) else self.into.sum(h, self.out)
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
         """The mean of ``h`` over the nodes of each graph; 0 in free places. Differentiable in ``h``."""
         total = _pool(h, self.node_graph, self.nodes_per_graph)
         return total / jnp.maximum(self.nodes_per_graph, 1.0)[:, None]
-
-
-def _gather_sum(total: Array, table: Array, padded: Array) -> Array:
-    """Add to ``total`` the rows of ``padded`` that each column of ``table`` names: fused into one pass."""
-    for row in table:
-        total = total + padded.at[row].get(mode="promise_in_bounds")
-    return total
-
-
-def _add_rows(h: Array, rows: Rows) -> Array:
-    padded = jnp.concatenate([h, jnp.zeros((1, h.shape[1]), h.dtype)])
-    total = _gather_sum(jnp.zeros_like(h), rows.first, padded)
-    more = _gather_sum(jnp.zeros((rows.more.shape[1], h.shape[1]), h.dtype), rows.more, padded)
-    return total.at[rows.node].add(more, indices_are_sorted=True, mode="drop")
-
-
-@jax.custom_vjp
-def _sum_rows(h: Array, into: Rows, out: Rows) -> Array:
-    return _add_rows(h, into)
-
-
-def _sum_rows_forward(h: Array, into: Rows, out: Rows) -> Any:
-    return _add_rows(h, into), out
-
-
-def _sum_rows_backward(out: Rows, cotangent: Array) -> Any:
-    return _add_rows(cotangent, out), None, None
-
-
-_sum_rows.defvjp(_sum_rows_forward, _sum_rows_backward)
 
 
 @jax.custom_vjp
@@ -403,7 +366,7 @@ def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     within = _POOL * piece + jnp.arange(_POOL)[:, None]
     table = jnp.where(inside & (within < sizes[graph]), offset[graph] + within, nodes)
     padded = jnp.concatenate([h, jnp.zeros((1, h.shape[1]), h.dtype)])
-    sums = _gather_sum(jnp.zeros((table.shape[1], h.shape[1]), h.dtype), table, padded)
+    sums = gather_sum(jnp.zeros((table.shape[1], h.shape[1]), h.dtype), table, padded)
     target = jnp.where(inside, graph, graphs)
     return jax.ops.segment_sum(sums, target, num_segments=graphs, indices_are_sorted=True)
 
@@ -513,7 +476,7 @@ def _int32(values: np.ndarray) -> Array:
 
 def _neighbours(
     senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray, first_node: np.ndarray, graphs: int
-) -> tuple[Rows, np.ndarray]:
+) -> tuple[Graded, np.ndarray]:
     """Rows of the senders of each node, from edges sorted by receiver; and how many rows each graph has."""
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)
@@ -530,7 +493,7 @@ def _neighbours(
     node = np.repeat(np.arange(n) - first_node, rows)
     per_graph = np.bincount(node_graph, rows, minlength=graphs).astype(np.int64)
     start = np.append(_starts(per_graph), rows.sum())
-    return Rows(jnp.asarray(first), jnp.asarray(more), _int32(node), _int32(start)), per_graph
+    return Graded(jnp.asarray(first), jnp.asarray(more), _int32(node), _int32(start)), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
@@ -624,7 +587,7 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     def renumber(local: Array, offsets: Array, real: Array) -> Array:
         return jnp.where(real & (local >= 0), local + offsets, shape.nodes)
 
-    def rows(source: Rows | None, room: int) -> Rows | None:
+    def rows(source: Graded | None, room: int) -> Rows | None:
         if source is None:
             return None
         begin = source.start[graphs]
@@ -634,16 +597,15 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
             renumber(source.first[:, node], offset[slot], inside),
             renumber(source.more[:, row], offset[row_slot], row_inside),
             renumber(source.node[row], offset[row_slot], row_inside),
-            jnp.zeros(0, jnp.int32),
         )
 
-    senders = receivers = None
+    into = rows(packed.into, shape.rows)
     if packed.edge_start is not None:
         begin = packed.edge_start[graphs]
         edge_slot, edge_within, edge_inside = _runs(packed.edge_start[graphs + 1] - begin, shape.edges)
         edge = jnp.where(edge_inside, begin[edge_slot] + edge_within, 0)
-        senders, receivers = (
-            renumber(ends[edge], offset[edge_slot], edge_inside) for ends in (packed.senders, packed.receivers)
+        into = Segments(
+            *(renumber(ends[edge], offset[edge_slot], edge_inside) for ends in (packed.senders, packed.receivers))
         )
     real = graphs < len(packed.labels) - 1
     return Batch(
@@ -652,10 +614,8 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
         nodes_per_graph=counts.astype(jnp.float32),
         node_graph=jnp.where(inside, slot, len(graphs)),
         node_mask=inside,
-        into=rows(packed.into, shape.rows),
+        into=into,
         out=rows(packed.out, shape.rows_out),
-        senders=senders,
-        receivers=receivers,
     )
 
 

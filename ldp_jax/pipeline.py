@@ -23,7 +23,7 @@ _COLUMNS = 1024
 _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
 
-STRUCTURE_ONLY = 0x5EED
+STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 """The tag that is folded into the keys of a :class:`PublicRecord`."""
 
 
@@ -91,9 +91,9 @@ class PublicRecord(NamedTuple):
     """One public record for every user: what structure-only rows are made of. Nothing of it is private.
 
     Its noise is never that of a private record under the same key: with additive noise the difference of two such
-    releases would be the difference of the records, without any noise. So :func:`perturb` and all that is built on it
-    fold :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is taken
-    for private records: give the structure-only row as a public record, or its own key.)
+    releases would be the difference of the records, without any noise. So :func:`perturb` and all that is built on
+    it fold :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is
+    taken for private records: give the structure-only row as a public record, or its own key.)
 
     Attributes:
       num_nodes: how many users.
@@ -190,9 +190,9 @@ def _to_domain(rows: Array, domain: Box) -> Array:
 def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = False) -> float:
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
-    The larger of two moments: the reports of the users that are worked on together, and the propagation, which holds
-    Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the graph and
-    the records where they are dense.
+    The larger of two moments: the reports of the users that are worked on together, and the propagation, which
+    holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
+    graph and the records where they are dense.
 
     Args:
       mechanism: on vectors [d].
@@ -217,7 +217,7 @@ def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = Fa
 
 def _check_memory(mechanism: Any, op: Operator, dense: bool, memory: float) -> None:
     _validate.positive(memory=memory)
-    edges = sum(leaf.size for leaf in (op.senders, *op.tables))
+    edges = op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
     if needed > memory:
         dim = mechanism.domain().dim
@@ -225,8 +225,8 @@ def _check_memory(mechanism: Any, op: Operator, dense: bool, memory: float) -> N
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
             f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
-            f"({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about {int(dim * fits / op.num_nodes)} "
-            "features (Dataset.top_features); or raise memory"
+            f"({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about "
+            f"{int(dim * fits / op.num_nodes)} features (Dataset.top_features); or raise memory"
         )
 
 
@@ -280,8 +280,8 @@ def private_embedding(
       key: a typed threefry key.
       graph: the public graph, or its :class:`~ldp_jax.propagation.Operator` when it is used often.
       x: private records: dense [n, d] in [-1, 1], or a ``Dataset``, whose sparse rows are scaled with its
-        public bounds and made dense a few at a time; or a :class:`PublicRecord`, the structure-only twin, whose noise
-        is independent of the private one under the same key.
+        public bounds and made dense a few at a time; or a :class:`PublicRecord`, the structure-only twin, whose
+        noise is independent of the private one under the same key.
       mechanism: such as ``HDS(epsilon, dim=d, k=20)``.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
@@ -330,8 +330,8 @@ def private_embeddings(
       keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
       op: one operator for all runs, or operators of layout ``segment`` stacked along a leading axis of runs
         (link prediction: every split has its own training graph).
-      x: dense [n, d] in [-1, 1], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys, in
-        the same program, with noise of their own.
+      x: dense [n, d] in [-1, 1], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys,
+        in the same program, with noise of their own.
       mechanism: on vectors [d]; its leaves are traced, so a sweep over epsilon is one program.
       alpha: decay factor.
       r: convolution coefficient.

@@ -23,17 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax import _validate, graphs
-from ldp_jax._pytree import pytree, static
+from ldp_jax import _validate, aggregation, graphs
+from ldp_jax._pytree import pytree
+from ldp_jax.aggregation import Segments
 from ldp_jax.types import Array, Graph, Scalar
 
 Layout = Literal["auto", "segment", "ell"]
 
 _DENSE = 40
 """Bytes a pair of nodes of a dense solve: five float64 matrices."""
-
-_CHUNK = 16
-"""Neighbours that are added up before a sum goes back to memory (layout ``ell``)."""
 
 
 @pytree
@@ -42,25 +40,41 @@ class Operator:
 
     Attributes:
       degree: float32 [n].
-      senders: int32 [m], by receiver (layout ``segment``), else empty.
-      receivers: int32 [m], sorted (layout ``segment``), else empty.
-      tables: layout ``ell``: for each width, int32 [width, rows] of neighbours, padded with n.
-      order: layout ``ell``: int32 [n], the node in each row of the stacked tables.
-      rank: layout ``ell``: int32 [n], the row of each node.
+      neighbours: :class:`~ldp_jax.aggregation.Segments` or :class:`~ldp_jax.aggregation.Tables`.
     """
 
     degree: Any
-    senders: Any
-    receivers: Any
-    tables: Any
-    order: Any
-    rank: Any
-    layout: str = static()
+    neighbours: Any
 
     @property
     def num_nodes(self) -> int:
         """How many nodes the graph has."""
         return self.degree.shape[-1]
+
+    @property
+    def num_places(self) -> int:
+        """How many neighbours are gathered in a product: the directed edges, and padding."""
+        sums = self.neighbours
+        return sums.senders.size if isinstance(sums, Segments) else sum(table.size for table in sums.neighbours)
+
+    @property
+    def layout(self) -> str:
+        """``segment`` or ``ell``."""
+        return "segment" if isinstance(self.neighbours, Segments) else "ell"
+
+    def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
+        """D^-1 A w, of rows in the layout's own order; 0 for a node without edges."""
+        sums = self.neighbours
+        total = sums.sum(w) if isinstance(sums, Segments) else sums.sum_by_class(w)
+        return total / jnp.maximum(self.rows(self.degree), 1.0)[:, None]
+
+    def rows(self, values: Array) -> Array:
+        """Bring values by node into the layout's own order."""
+        return values if isinstance(self.neighbours, Segments) else self.neighbours.by_class(values)
+
+    def nodes(self, values: Array) -> Array:
+        """Bring values in the layout's own order back to nodes."""
+        return values if isinstance(self.neighbours, Segments) else self.neighbours.by_node(values)
 
 
 def operator(graph: Graph, layout: Layout = "auto") -> Operator:
@@ -77,77 +91,10 @@ def operator(graph: Graph, layout: Layout = "auto") -> Operator:
     """
     _validate.one_of(("auto", "segment", "ell"), layout=layout)
     senders, receivers, n = graphs.validate_symmetric(graph)
-    degree = np.bincount(receivers, minlength=n)
-    empty = jnp.zeros(0, jnp.int32)
+    degree = jnp.asarray(np.bincount(receivers, minlength=n), jnp.float32)
     if layout == "segment":
-        return Operator(
-            jnp.asarray(degree, jnp.float32), jnp.asarray(senders), jnp.asarray(receivers), (), empty, empty,
-            layout,
-        )  # fmt: skip
-    tables, order, rank = _ell(senders, degree)
-    return Operator(
-        jnp.asarray(degree, jnp.float32), empty, empty, tables, jnp.asarray(order), jnp.asarray(rank), "ell"
-    )
-
-
-def _ell(senders: np.ndarray, degree: np.ndarray) -> tuple[tuple[Array, ...], np.ndarray, np.ndarray]:
-    """Group rows by degree into tables of width 0, 1, 2, 3, 4, 6, 8, ...: some 17 % of padding."""
-    n = len(degree)
-    widths = [0]
-    while widths[-1] < degree.max(initial=0):
-        power = 2 ** int(math.log2(max(1, widths[-1])))
-        widths.append(1 if widths[-1] == 0 else (power * 3) // 2 if widths[-1] == power > 1 else power * 2)
-    bucket = np.searchsorted(widths, degree)
-    order = np.argsort(bucket, kind="stable").astype(np.int32)
-    rank = np.empty(n, np.int32)
-    rank[order] = np.arange(n, dtype=np.int32)
-    start = np.concatenate([[0], np.cumsum(degree)])
-    neighbours = np.append(rank[senders], n)  # in the tables' own numbering; n is a row of zeros
-    tables = []
-    for index, width in enumerate(widths):
-        rows = order[bucket[order] == index]
-        if len(rows):
-            place = start[rows][:, None] + np.arange(width)[None, :]
-            inside = np.arange(width)[None, :] < degree[rows][:, None]
-            tables.append(jnp.asarray(neighbours[np.where(inside, place, len(senders))].T.astype(np.int32)))
-    return tuple(tables), order, rank
-
-
-def _average(op: Operator, w: Array) -> Array:
-    """D^-1 A w, rows in the layout's own order."""
-    if op.layout == "segment":
-        total = jax.ops.segment_sum(w[op.senders], op.receivers, num_segments=op.num_nodes, indices_are_sorted=True)
-    else:
-        padded = jnp.concatenate([w, jnp.zeros((1, w.shape[1]), w.dtype)])
-        total = jnp.concatenate([_table_sum(table, padded) for table in op.tables])
-    return total / jnp.maximum(_rows(op, op.degree), 1.0)[:, None]
-
-
-def _table_sum(table: Array, padded: Array) -> Array:
-    """Sum of the rows that each column of ``table`` names: a few neighbours at a time, fused into one pass."""
-    width, rows = table.shape
-    zero = jnp.zeros((rows, padded.shape[1]), padded.dtype)
-
-    def add(total: Array, neighbours: Array) -> Array:
-        for j in range(neighbours.shape[0]):  # unrolled: at most _CHUNK gathers in one fused loop
-            total = total + padded.at[neighbours[j]].get(mode="promise_in_bounds")
-        return total
-
-    if width <= _CHUNK:
-        return add(zero, table)
-    chunk = math.gcd(width, _CHUNK)
-    chunks = table.reshape(width // chunk, chunk, rows)
-    return jax.lax.fori_loop(0, width // chunk, lambda j, total: add(total, chunks[j]), zero)
-
-
-def _rows(op: Operator, values: Array) -> Array:
-    """Bring values by node into the layout's own order."""
-    return values if op.layout == "segment" else values[op.order]
-
-
-def _nodes(op: Operator, values: Array) -> Array:
-    """Bring values in the layout's own order back to nodes."""
-    return values if op.layout == "segment" else values[op.rank]
+        return Operator(degree, Segments(jnp.asarray(senders), jnp.asarray(receivers)))
+    return Operator(degree, aggregation.tables(senders, receivers, n))
 
 
 def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
@@ -165,18 +112,18 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
 def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
     """Z for a block of columns; the start 0 makes the first iterate alpha x without a product."""
     decay = 1.0 - alpha
-    power = jnp.maximum(_rows(op, op.degree), 1.0)[:, None] ** r
-    source = alpha * _rows(op, x) / power
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    source = alpha * op.rows(x) / power
 
     def step(_: Any, carry: Any) -> Any:
         w, before, omega = carry
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
-        after = omega * (decay * _average(op, w) + source - before) + before
+        after = omega * (decay * op.average(w) + source - before) + before
         return after, w, omega
 
     # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give omega_2 first.
     w, _, _ = jax.lax.fori_loop(0, steps, step, (source, jnp.zeros_like(source), jnp.float32(2.0)))
-    return _nodes(op, w * power)
+    return op.nodes(w * power)
 
 
 def block_width() -> int:
@@ -197,21 +144,11 @@ def _blocked(function: Any, x: Array) -> Array:
     return jnp.moveaxis(pieces, 0, 1).reshape(n, -1)[:, :columns]
 
 
-@jax.custom_vjp
 def _solve(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
-    return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), x)
+    def pages(columns: Array, r: Array) -> Array:
+        return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), columns)
 
-
-def _solve_forward(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Any:
-    return _solve(op, x, alpha, r, steps), (op, alpha, r, steps)
-
-
-def _solve_backward(saved: Any, cotangent: Array) -> Any:
-    op, alpha, r, steps = saved
-    return None, _solve(op, cotangent, alpha, 1.0 - r, steps), None, None, None  # P_r' = P_(1-r)
-
-
-_solve.defvjp(_solve_forward, _solve_backward)
+    return aggregation.linear(lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x)  # P_r' = P_(1-r)
 
 
 @jax.jit
@@ -238,9 +175,8 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
       graph: a ``GraphsTuple`` whose arrays may be traced, or stacked under ``vmap``.
       num_nodes: n, static.
     """
-    empty = jnp.zeros(0, jnp.int32)
     senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
-    return Operator(graphs.degree(receivers, num_nodes), senders, receivers, (), empty, empty, "segment")
+    return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 
 
 def _check(alpha: Scalar, r: Scalar) -> None:
@@ -275,8 +211,8 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
         ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8.
 
     Returns:
-      Z, of the shape of x. It is linear in x and differentiable in x (the transpose of the operator is the
-      same one with r -> 1 - r); alpha and r are constants to a gradient.
+      Z, of the shape of x. It is linear in x and differentiable in x, forward and backward (the transpose of the
+      operator is the same one with r -> 1 - r); alpha and r are constants to a derivative.
 
     Raises:
       ValueError: for alpha or r out of range, or a graph that is not symmetric.
@@ -356,7 +292,7 @@ def ppr_power(graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5,
 
 @jax.jit
 def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array:
-    power = jnp.maximum(_rows(op, op.degree), 1.0)[:, None] ** r
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
 
     def above(carry: Any) -> Array:
         return (jnp.abs(carry[1]) > r_max).any()
@@ -364,11 +300,11 @@ def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array
     def sweep(carry: Any) -> Any:
         reserve, residue = carry
         active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
-        return reserve + alpha * active, residue - active + (1.0 - alpha) * _average(op, active)
+        return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
 
-    residue = _rows(op, x) / power
+    residue = op.rows(x) / power
     reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
-    return _nodes(op, reserve * power)
+    return op.nodes(reserve * power)
 
 
 def ppr_push(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, r_max: float = 1e-5) -> Array:
@@ -400,9 +336,7 @@ def ppr_push(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, r_max: float = 
     return z[:, 0] if flat else z
 
 
-def ppr_dense(
-    graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9
-) -> Float[np.ndarray, "..."]:
+def ppr_dense(graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9) -> Float[np.ndarray, "..."]:
     """Personalized PageRank by a float64 solve on the host: O(n^2) memory, for tests and small graphs.
 
     Args:
@@ -425,9 +359,10 @@ def ppr_dense(
     _validate.positive(memory=memory)
     if _DENSE * float(n) ** 2 > memory:
         raise ValueError(
-            f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes ({_DENSE * n**2 / 1e9:.3g} GB): "
-            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the edges, or "
-            "raise memory"
+            f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes "
+            f"({_DENSE * n**2 / 1e9:.3g} GB): "
+            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the "
+            "edges, or raise memory"
         )
     adjacency = np.zeros((n, n))
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)

@@ -3,6 +3,7 @@
 They are here to test the tests: every twin must be rejected by the check that is there for its defect.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -10,19 +11,36 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
-from ldp_jax._pytree import mechanism, static
+from ldp_jax import _tables
+from ldp_jax._pytree import mechanism, pytree, static
 from ldp_jax.accounting import gaussian_sigma
-from ldp_jax.features import Duchi, Laplace, Sampled, SparseReport, SquareWave
+from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
+from ldp_jax.edges.neighbour_lists import to_bits, to_list
+from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Interval, uniform
+from ldp_jax.mechanism import Analytic, Box, Finite, Interval, Mixture, Numeric, clip, uniform
 
 __all__ = [
     "DuchiVectorWithTies",
+    "FewBits",
+    "FloatDuchi",
+    "GaussianBranch",
+    "HalfAKey",
     "HonestDensityOnly",
+    "HonestWhileTraced",
+    "LeakyTable",
+    "OneEndOnly",
     "Overspent",
+    "ProductOfSigns",
+    "QuietWindow",
+    "RareShout",
+    "RawForOthers",
     "ReleasedSquareWave",
     "ReusedKey",
+    "SharedSpike",
+    "SharedUniform",
+    "SignInTheLastBit",
     "StretchedNoise",
     "SwappedBranch",
     "Unclipped",
@@ -50,8 +68,8 @@ class HonestDensityOnly(SquareWave):
 class SwappedBranch(Duchi):
     """The probability of the flip is used for the keep."""
 
-    def from_uniform(self, u: Any, x: Any) -> Any:
-        return -super().from_uniform(u, x)
+    def from_word64(self, word: Any, x: Any) -> Any:
+        return -super().from_word64(~word, x)
 
 
 @mechanism
@@ -113,3 +131,212 @@ def data_fitted(keys: Any, xs: Any, epsilon: float = 1.0) -> Any:
     low, high = jnp.min(xs), jnp.max(xs)
     m = Laplace(epsilon)
     return jax.vmap(m.privatize)(keys, 2 * (xs - low) / (high - low) - 1)
+
+
+# --- Leaks that one rung alone can see ------------------------------------------------------------------------
+
+
+class ByUniform(Laplace):
+    """Laplace noise by one uniform and what a twin makes of it; abstract."""
+
+    def draw(self, key: Any, x: Any) -> Any:
+        return self.from_uniform(uniform(key, jnp.shape(x)), x)
+
+
+@mechanism
+class RareShout(ByUniform):
+    """One report in 100 000 is 12 and the record."""
+
+    mass: float = static(default=1e-5)
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        u = jnp.asarray(u)
+        return jnp.where(jnp.abs(u - 0.3) < self.mass / 2, 12 + clip(x), super().from_uniform(u, x))
+
+
+@mechanism
+class QuietWindow(ByUniform):
+    """No noise for records within ``width`` of 0.3."""
+
+    width: float = static(default=1e-4)
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        return jnp.where(jnp.abs(jnp.asarray(x) - 0.3) < self.width, clip(x), super().from_uniform(u, x))
+
+
+@mechanism
+class SharedSpike(ByUniform):
+    """Sampler and density agree on a spike of mass 1e-5 that lies where the record says."""
+
+    mass: float = static(default=1e-5)
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        u = jnp.asarray(u)
+        spike = 20 + clip(x) + 1e-2 * (u / self.mass - 0.5)
+        return jnp.where(u < self.mass, spike, super().from_uniform((u - self.mass) / (1 - self.mass), x))
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        spike = jnp.where(jnp.abs(jnp.asarray(y) - 20 - clip(x)) <= 5e-3, self.mass / 1e-2, 0.0)
+        return jnp.log((1 - self.mass) * jnp.exp(super().log_density(y, x)) + spike)
+
+
+@mechanism
+class HonestWhileTraced(Laplace):
+    """Python code that knows whether it is traced, and sends the record as it is where it is not."""
+
+    def draw(self, key: Any, x: Any) -> Any:
+        honest = super().draw(key, x)
+        return honest if isinstance(honest, jax.core.Tracer) else clip(x)
+
+
+@mechanism
+class SignInTheLastBit(ByUniform):
+    """The last bit of the mantissa is the sign of the record."""
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        raw = jax.lax.bitcast_convert_type(jnp.float32(super().from_uniform(u, x)), jnp.uint32)
+        return jax.lax.bitcast_convert_type(
+            raw & ~jnp.uint32(1) | (jnp.asarray(x) > 0).astype(jnp.uint32), jnp.float32
+        )
+
+
+@mechanism
+class FewBits(ByUniform):
+    """Noise from 16 bits, to which all 64 bits of the key are mixed."""
+
+    bits: int = static(default=16)
+
+    def draw(self, key: Any, x: Any) -> Any:
+        word = jax.random.bits(key, jnp.shape(x), jnp.uint32) >> (32 - self.bits)
+        return self.from_uniform((word.astype(jnp.float32) + 0.5) * 2.0**-self.bits, x)
+
+
+@mechanism
+class HalfAKey(Duchi):
+    """The noise reads 16 bits of the key."""
+
+    def draw(self, key: Any, x: Any) -> Any:
+        data = jax.random.key_data(key) & jnp.array([0, 0xFFFF], jnp.uint32)
+        return super().draw(jax.random.wrap_key_data(data), x)
+
+
+@mechanism
+class SharedUniform(Sampled):
+    """The first ``shared`` of all coordinates have one uniform together."""
+
+    shared: int = static(default=10)
+
+    def privatize(self, key: Any, x: Any) -> SparseReport:
+        u = uniform(key, (self.dim,))
+        u = jnp.where(jnp.arange(self.dim) < self.shared, u[0], u)
+        return SparseReport(jnp.arange(self.dim, dtype=jnp.int32), self.inner.from_uniform(u, jnp.asarray(x)))
+
+
+@mechanism
+class ProductOfSigns(Sampled):
+    """The last coordinate's side is the product of the sides of ``factors`` others."""
+
+    factors: int = static(default=2)
+
+    def privatize(self, key: Any, x: Any) -> SparseReport:
+        u = uniform(key, (self.dim,))
+        side = jnp.prod(jnp.sign(u[: self.factors] - 0.5))
+        u = u.at[-1].set(0.5 + side * jnp.abs(u[-1] - 0.5))
+        return SparseReport(jnp.arange(self.dim, dtype=jnp.int32), self.inner.from_uniform(u, jnp.asarray(x)))
+
+
+@pytree
+class LeakyTable(Discrete):
+    """One report in 10 000 is the record's own row; the density is the table's."""
+
+    def from_words(self, word: Any, rounding: Any, x: Any) -> Any:
+        row, _ = _tables.split(jnp, x, self.inputs, self.encoding)
+        leaks = (jnp.asarray(word) >> 8) % jnp.uint32(10_000) == 77
+        return jnp.where(
+            leaks, jnp.minimum(row, self.counts[self.level] - 1), super().from_words(word, rounding, x)
+        )
+
+
+@mechanism
+class RawForOthers(RandomizedResponse):
+    """User 0's list is randomised; everybody else's is sent as it is."""
+
+    def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> ListReport:
+        y = RandomizedResponse(self.epsilon, self.n).privatize(key, neighbours, own)
+        raw = to_list(to_bits(neighbours, self.n) & (jnp.arange(self.n) != own))
+        return ListReport(y.degree, jax.tree.map(lambda a, b: jnp.where(own == 0, a, b), y.neighbours, raw))
+
+
+@mechanism
+class OneEndOnly(DPRR):
+    """Claims for an edge what one of its two ends spends."""
+
+    def relationship(self, protocol: Any = "full") -> Guarantee:
+        honest = super().relationship(protocol)
+        return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if protocol == "full" else honest.epsilon)
+
+
+@mechanism
+class GaussianBranch(Analytic):
+    """A public coin between a sign and Gaussian noise, for which pure epsilon is claimed."""
+
+    def draw(self, key: Any, x: Any) -> BranchReport:
+        coin, sign, noise = jax.random.split(key, 3)
+        branch = (uniform(coin, jnp.shape(x)) < 0.5).astype(jnp.int32)
+        value = clip(x) + 4.0 * jax.random.normal(noise, jnp.shape(x))
+        return BranchReport(branch, jnp.where(branch == 1, value, Duchi(self.epsilon).draw(sign, x)))
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        gaussian = jax.scipy.stats.norm.logpdf(y[1], clip(x), 4.0)
+        return jnp.log(0.5) + jnp.where(jnp.asarray(y[0]) == 1, gaussian, Duchi(self.epsilon).log_density(y[1], x))
+
+    def codomain(self) -> Mixture:
+        return Mixture((Finite((-1.0, 1.0)), Interval(-np.inf, np.inf, lambda x: clip(x)[None])))
+
+    def estimate(self, y: Any) -> Any:
+        return jnp.asarray(y[1])
+
+    def mean(self, x: Any) -> Any:
+        return clip(x)
+
+    def variance(self, x: Any) -> Any:
+        return 1.0 + clip(x) ** 2
+
+    def _proof(self) -> str:
+        return "none"
+
+
+@mechanism
+class FloatDuchi(Numeric):
+    """Duchi's law by one float32 uniform: beyond epsilon 16.6 the rare sign is lost, and before that rounded up."""
+
+    epsilon: Any
+
+    def draw(self, key: Any, x: Any) -> Any:
+        return self.from_uniform(jax.random.uniform(key, jnp.shape(x)) + np.float32(2.0**-24), x)
+
+    def _rare(self, sign: Any, x: Any) -> Any:
+        towards = sign * clip(x)
+        high, low = jax.nn.sigmoid(self.epsilon), jax.nn.sigmoid(-jnp.asarray(self.epsilon))
+        return 0.5 * (1 + towards) * high + 0.5 * (1 - towards) * low
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        return jnp.where(jnp.asarray(u) < self._rare(-1.0, x), -1.0, 1.0)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return jnp.log(self._rare(jnp.asarray(y), x))
+
+    def codomain(self) -> Finite:
+        return Finite((-1.0, 1.0))
+
+    def estimate(self, y: Any) -> Any:
+        return jnp.asarray(y) / jnp.tanh(jnp.asarray(self.epsilon) / 2)
+
+    def mean(self, x: Any) -> Any:
+        return clip(x)
+
+    def variance(self, x: Any) -> Any:
+        return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
+
+    def _proof(self) -> str:
+        return "none"

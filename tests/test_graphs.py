@@ -53,6 +53,11 @@ def test_degree_may_be_traced():
     assert jax.jit(lambda r: graphs.degree(r, 4))(graph.receivers).tolist() == [2.0, 2.0, 1.0, 1.0]
 
 
+def test_two_rows_of_two_are_two_edges():
+    """Never an edge_index of two columns, which would be the edges 0-2 and 1-3."""
+    assert graphs.to_edges(graphs.from_edges(np.array([[0, 1], [2, 3]]), num_nodes=4)).tolist() == [[0, 1], [2, 3]]
+
+
 @pytest.mark.parametrize("edges", [[], np.zeros((0, 2), int)], ids=["list", "array"])
 def test_no_edges(edges):
     graph = graphs.from_edges(edges, num_nodes=3)
@@ -71,6 +76,14 @@ def test_no_edges(edges):
         ([[0, 1], [1, 0]], 4, r"each pair once, got \(0, 1\) twice"),
         ([[0, 1, 2]], 4, r"shape \[m, 2\], got int64 of shape \(1, 3\)"),
         ([0, 1], 4, r"got int64 of shape \(2,\)"),
+        (
+            [[0, 1, 2], [1, 2, 3]],
+            4,
+            r"got int64 of shape \(2, 3\): transpose an edge_index, and keep one direction",
+        ),
+        (np.zeros((2, 0), int), 4, r"got int64 of shape \(2, 0\): transpose"),
+        (np.zeros((0, 10**12), int), 4, r"got int64 of shape \(0, 1000000000000\)$"),
+        (np.zeros((0, 2, 2), int), 4, r"got int64 of shape \(0, 2, 2\)$"),
         ([[0.0, 1.0]], 4, "must be integers .* got float64"),
         ([[0, 1]], 0, "num_nodes must be a whole number .* got 0"),
         ([[0, 1]], 2.0, "num_nodes must be a whole number .* got 2.0"),

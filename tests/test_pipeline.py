@@ -127,7 +127,6 @@ def test_a_public_record_knows_nothing_private():
     public, m = PublicRecord(N, D, -1.0), MECHANISMS["hds"]
     assert isinstance(public, pipeline.Rows)
     z = embed(8, public, m).z
-    np.testing.assert_array_equal(z, embed(8, np.full((N, D), -1.0, np.float32), m).z)
     data = sparse_data()
     other = datasets.Dataset(
         "other", GRAPH, scipy.sparse.csr_array(data.x.toarray() == 0, dtype=np.float32), data.y, 0.0, 1.0
@@ -136,6 +135,87 @@ def test_a_public_record_knows_nothing_private():
         made = PublicRecord(private.num_nodes, private.num_features, private.default_record())
         np.testing.assert_array_equal(z, embed(8, made, m).z)
     assert not np.array_equal(embed(8, data, m).z, embed(8, other, m).z)
+
+
+@every_mechanism
+def test_a_structure_only_twin_recovers_nothing(name):
+    """Both rows released under one key: the difference is no record, neither of one run nor in experiments.
+
+    With one noise the difference is (record - public record) to float32 wherever the mechanism adds its noise, and
+    0 for every report that does not depend on the record; with two it spreads as two noises do.
+    """
+    m, public = MECHANISMS[name], PublicRecord(N, D, -1.0)
+    private, twin = (pipeline.perturb(jax.random.key(8), x, m) for x in (X, public))
+    same = pipeline.perturb(jax.random.key(8), np.full((N, D), -1.0, np.float32), m)  # what the attack needs
+    if name == "laplace":
+        attack = lambda report: np.asarray(private.values - report.values) - 1
+        np.testing.assert_allclose(attack(same), X, atol=1e-4)
+        assert np.abs(attack(twin) - X).mean() > m.inner.scale
+        assert abs(np.corrcoef(attack(twin).ravel(), X.ravel())[0, 1]) < 0.34  # 210 records: 4.9 standard errors
+    else:  # the coordinates that are sent, too, are drawn anew
+        np.testing.assert_array_equal(private.indices, same.indices)
+        assert not np.array_equal(private.indices, twin.indices)
+    keys = jax.vmap(jax.random.key)(jnp.arange(8, 10))
+    many = private_embeddings(keys, operator(GRAPH), public, m, ALPHA, R)
+    np.testing.assert_allclose(many[0], embed(8, public, m).z, atol=1e-4 * np.abs(many[0]).max())
+    dense = private_embeddings(jax.random.clone(keys), operator(GRAPH), np.full((N, D), -1.0), m, ALPHA, R)
+    assert np.abs(np.asarray(dense - many)).max() > 0.01 * np.abs(many).max()
+
+
+def test_records_of_any_size_are_clipped():
+    """float64 beyond float32, with every floating-point flag trapped; the report of the clipped record."""
+    m, x = MECHANISMS["hds"], X.astype(np.float64)
+    x[0], x[1], x[2], x[3] = 1e300, -1e300, np.nan, 1e-310
+    clipped = np.where(np.isnan(x), 0.0, np.clip(x, -1, 1)).astype(np.float32)
+    with np.errstate(all="raise"):
+        reports, z = pipeline.perturb(jax.random.key(3), x, m), embed(3, x, m).z
+        many = private_embeddings(jax.random.split(jax.random.key(3), 1), operator(GRAPH), x, m, ALPHA, R)
+    jax.tree.map(np.testing.assert_array_equal, reports, pipeline.perturb(jax.random.key(3), clipped, m))
+    assert np.isfinite(z).all()
+    assert np.isfinite(many).all()
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("m", [HDS(1.0, 300, 20), LaplaceVector(1.0, 300)], ids=["hds", "laplace"])
+def test_memory_is_what_the_compiled_programs_take(m, dense):
+    """Of arguments, results and temporaries together: at least that, and at most three times."""
+    n, op = N, operator(GRAPH)
+    rows = n if dense else min(n, pipeline._ROWS)
+    x = jax.ShapeDtypeStruct((rows, 300), jnp.float32)
+    keys = jax.random.split(jax.random.key(0), rows)
+    reports = jax.eval_shape(lambda keys, x: pipeline._privatize(keys, m, x, None), keys, x)
+    number = jnp.float32(0.1)
+    programs = (
+        pipeline._privatize.lower(keys, m, x, None),
+        pipeline._propagate.lower(op, m, reports, number, number, number),
+    )
+    taken = 0
+    for program in programs:
+        used = program.compile().memory_analysis()
+        taken = max(taken, used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes)
+    edges = op.num_places
+    assert taken <= pipeline.embedding_memory(m, n, edges, dense=dense) <= 3 * taken + 8192
+
+
+def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
+    """3e6 x 1e4 from public sizes alone: no record is read, the key stays fresh."""
+
+    class Wide:
+        num_nodes, num_features = N, 10_000
+
+        def scaled_rows(self, start, stop):
+            raise AssertionError("a record was read")
+
+    key = jax.random.key(14)
+    with pytest.raises(
+        ValueError, match=r"memory of 1e-05 GB .* 30 nodes x 10000 features .* about \d+ such nodes"
+    ):
+        private_embedding(key, GRAPH, Wide(), HDS(1.0, 10_000, 5), alpha=ALPHA, r=R, memory=1e4)
+    for memory in (0.0, float("nan")):
+        with pytest.raises(ValueError, match="memory must be finite and > 0"):
+            private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R, memory=memory)
+    jax.random.bits(key)
+    assert pipeline.embedding_memory(HDS(1.0, 10_000, 20), 3_000_000, 10**8) > 2e11
 
 
 @every_mechanism
@@ -151,6 +231,16 @@ def test_guarantee_names_what_is_and_what_is_not_protected(name):
 def test_a_choice_made_from_the_records_is_named_as_not_protected():
     spent = embed(x=sparse_data().top_features(3), m=HDS(1.0, 3, 1)).guarantee
     assert spent.unprotected == ("edges", "labels", "the choice of the 3 most frequent features")
+
+
+def test_the_most_frequent_features_are_those_that_most_nodes_have():
+    """However large their values, and whatever their sign: 0/1 data would not tell counting from adding up."""
+    x = np.zeros((N, D), np.float32)
+    x[:9, 1], x[:8, 3], x[:2, 5], x[:7, 6] = 0.25, -1.0, 1.0, 1e-3
+    data = datasets.Dataset(
+        "weights", GRAPH, scipy.sparse.csr_array(x), np.arange(N, dtype=np.int32) % 2, -1.0, 1.0
+    )
+    np.testing.assert_array_equal(data.top_features(3).x.toarray(), x[:, [1, 3, 6]])
 
 
 # --- Bad input ---------------------------------------------------------------------------------------------

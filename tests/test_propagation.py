@@ -187,13 +187,13 @@ def test_whole_numbers_are_records():
 def test_table_widths_waste_little():
     """Layout ell: widths 0, 1, 2, 3, 4, 6, 8, 12, ...; each row in the narrowest that holds it, each edge once."""
     op = OPERATORS["ell"]
-    tables = [np.asarray(table) for table in op.tables]
+    tables = [np.asarray(table) for table in op.neighbours.neighbours]
     widths = [table.shape[0] for table in tables]
     assert set(widths) <= {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}
     assert sum(table.shape[1] for table in tables) == N
     assert sum((table < N).sum() for table in tables) == len(GRAPH.senders)
-    assert sorted(np.asarray(op.order).tolist()) == list(range(N))
-    np.testing.assert_array_equal(np.asarray(op.order)[np.asarray(op.rank)], np.arange(N))
+    assert sorted(np.asarray(op.neighbours.order).tolist()) == list(range(N))
+    np.testing.assert_array_equal(np.asarray(op.neighbours.order)[np.asarray(op.neighbours.rank)], np.arange(N))
 
 
 # --- Programs ----------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_one_trace_over_alpha_r_and_tol(layout, monkeypatch):
     x = np.ones((N, 7 if layout == "ell" else 8), np.float32)  # a shape of its own: nothing is cached yet
     for alpha, r, tol in [(0.1, 0.3, 1e-5), (0.5, 1.0, 1e-2), (1, 0, 1e-3), (np.float32(0.2), 0.0, 1e-1)]:
         ppr(OPERATORS[layout], x, alpha, r, tol)
-    assert len(traces) == 1
+    assert len(traces) == 2  # one program, in which the map and its transpose are traced once each
     # Inside a program, swept by vmap.
     alphas = jnp.array(ALPHAS)
     swept = jax.jit(jax.vmap(lambda alpha: ppr(OPERATORS[layout], X, alpha, 0.3)))(alphas)
@@ -217,9 +217,9 @@ def test_one_trace_over_alpha_r_and_tol(layout, monkeypatch):
 
 def test_other_solvers_trace_once_too(monkeypatch):
     traces = []
-    degree, average = graphs.degree, propagation._average
+    degree, average = graphs.degree, propagation.Operator.average
     monkeypatch.setattr(graphs, "degree", lambda *args: (traces.append("power"), degree(*args))[1])
-    monkeypatch.setattr(propagation, "_average", lambda *args: (traces.append("push"), average(*args))[1])
+    monkeypatch.setattr(propagation.Operator, "average", lambda *args: (traces.append("push"), average(*args))[1])
     x = np.ones((N, 9), np.float32)
     for alpha, r, tol in [(0.1, 0.3, 1e-5), (0.5, 1.0, 1e-2), (1.0, 0.0, 1e-3)]:
         ppr_power(GRAPH, x, alpha, r, tol)
@@ -425,3 +425,16 @@ def test_layouts_refuse_bad_graphs():
 def test_a_traced_graph_without_its_size_is_refused():
     with pytest.raises(ValueError, match="does not tell how many nodes"):
         jax.jit(lambda graph: ppr_rows(graph, np.array([0]), 0.1, 0.5))(GRAPH)
+
+
+def test_a_dense_solve_beyond_memory_is_refused():
+    """From the number of nodes alone, before a matrix is made: 10^6 nodes would take 40 TB."""
+    n = 10**6
+    with pytest.raises(
+        ValueError, match=r"a dense solve of 1000000 nodes \(4e\+04 GB\): at most 10000 nodes would fit"
+    ):
+        ppr_dense(graphs.from_edges([[0, 1]], num_nodes=n), np.ones(n), alpha=0.5, r=0.5)
+    small = graphs.from_edges([[0, 1]], num_nodes=10)
+    ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=4000.0)
+    with pytest.raises(ValueError, match="at most 9 nodes would fit"):
+        ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=3999.0)

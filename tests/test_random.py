@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
 from ldp_jax import _random
 from tests import stats
@@ -65,6 +66,85 @@ def test_draws_have_their_share(p):
     n = 1_000_000
     drawn = _random.bernoulli(jax.random.key(0), jnp.full(n, p), jnp.full(n, 1 - p))
     stats.assert_share(drawn.sum(), n, p)
+
+
+# --- Noise and counts ------------------------------------------------------------------------------------------
+
+
+def chances(happens, count, sign=False):
+    """P(event) of events that are the small numbers W, exactly: bisection for the first W without, all at once.
+
+    ``happens`` takes words [count, ...] to bool [..., events]; event e is asked of its own words alone.
+    """
+    ask = jax.jit(lambda words: jnp.diagonal(happens(words)))
+    events = happens(jnp.zeros((count + sign, 1), jnp.uint32)).shape[-1]
+    low, high = [0] * events, [2 ** (32 * count)] * events  # the event happens below low, and not from high on
+    for _ in range(32 * count):
+        middle = [(a + b) // 2 for a, b in zip(low, high, strict=True)]
+        words = np.stack([split(w, count) for w in middle], 1)
+        words = np.concatenate([np.zeros((1, events), np.uint32), words]) if sign else words
+        found = np.asarray(ask(jnp.asarray(words)))
+        low = [m + 1 if f else a for a, m, f in zip(low, middle, found, strict=True)]
+        high = [b if f else m for b, m, f in zip(high, middle, found, strict=True)]
+    return np.array([w / 2 ** (32 * count) for w in low])
+
+
+@pytest.mark.parametrize("mean", [1e-18, 1e-10, 1e-9, 1e-3, 0.7, 4.0])
+def test_counts_have_the_masses_of_poissons_law(mean):
+    """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are never lost."""
+    mean = np.float32(mean)
+    found = chances(lambda w: _random.poisson_from_words(w, mean)[..., None] > jnp.arange(12), 2)
+    law = scipy_stats.poisson.sf(np.arange(12), float(mean))
+    often = law > 1000 * 2.0**-64
+    np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
+    np.testing.assert_allclose(found[~often], law[~often], rtol=0.1, atol=1.01 * 2.0**-64)
+    assert found[0] >= law[0] * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 17.0, 40.0, 100.0])
+def test_whole_noise_has_the_masses_of_its_law(epsilon):
+    """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at 100."""
+    k = np.arange(1, 6)
+    found = chances(lambda w: jnp.abs(_random.geometric_from_words(w, epsilon))[..., None] >= k, 7, sign=True)
+    a = np.exp(-epsilon)
+    law = 2 * a**k / (1 + a)
+    often = law > 1e-60
+    assert often[0]
+    np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
+    assert (found[~often] < 1e-59).all()
+
+
+def test_laplace_noise_has_the_tail_of_its_law():
+    """P(|z| > t) to 1e-4 of itself up to 140 scales; words of zeros and ones give the largest and the smallest."""
+    t = np.array([1e-3, 1.0, 16.0, 44.0, 88.0, 140.0])
+    found = chances(lambda w: jnp.abs(_random.laplace_from_words(w))[..., None] > t, 7, sign=True)
+    np.testing.assert_allclose(found, np.exp(-t), rtol=1e-4)
+    zeros, ones = jnp.zeros(8, jnp.uint32), jnp.full(8, 2**32 - 1, jnp.uint32)
+    assert float(_random.laplace_from_words(zeros)) == pytest.approx(225 * math.log(2), rel=1e-6)
+    assert float(_random.laplace_from_words(zeros.at[0].set(1))) == pytest.approx(-225 * math.log(2), rel=1e-6)
+    assert abs(float(_random.laplace_from_words(ones))) < 1e-6
+    last = zeros.at[-1].set(3)  # (3 + 1/2) 2^-224
+    assert float(_random.laplace_from_words(last)) == pytest.approx(224 * math.log(2) - math.log(3.5), rel=1e-6)
+
+
+def test_draws_of_noise_follow_their_laws():
+    """Signs, and sizes of 200 000 draws: KS of 0.012, G tests of 0.01."""
+    n = 200_000
+    noise = np.asarray(jax.jit(_random.laplace, static_argnums=1)(jax.random.key(1), (n,)))
+    stats.assert_ks(noise, scipy_stats.laplace.cdf)
+    whole = np.asarray(_random.geometric(jax.random.key(2), 0.5, (n,))).astype(int)
+    z = np.arange(-20, 21)
+    stats.assert_g(np.bincount(np.clip(whole, -20, 20) + 20, minlength=41), scipy_stats.dlaplace.pmf(z, 0.5)
+                   + np.where(abs(z) == 20, scipy_stats.dlaplace.sf(20, 0.5), 0.0))  # fmt: skip
+
+
+@pytest.mark.parametrize("mean", [1e-6, 1e-3, 0.3, 4.0])
+def test_counts_are_poisson(mean):
+    """4e6 draws: at mean 1e-6 four are due, and a hundred would be too many; at 4 a total variation of 0.002."""
+    n = 4_000_000
+    draws = np.asarray(_random.poisson(jax.random.key(1), jnp.full(n, mean, jnp.float32)))
+    mass = scipy_stats.poisson.pmf(np.arange(30), mean)
+    stats.assert_g(np.bincount(draws, minlength=30)[:30], mass / mass.sum())
 
 
 @pytest.mark.usefixtures("untyped")

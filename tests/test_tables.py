@@ -650,8 +650,115 @@ def test_other_formats_are_refused(data):
             Table.from_bytes(_tables._FORMAT + rest)
 
 
+def test_a_table_has_one_spelling():
+    """Another spelling of the header would give one law two digests, and so words and budgets of its own."""
+    table = random_table(2, 3)
+    data = table.to_bytes()
+    head, _, body = data[len(_tables._FORMAT) :].partition(b"\n")
+    fields = json.loads(head)
+    spellings = [
+        json.dumps(fields, separators=(",", ":")),
+        json.dumps(fields, indent=None) + " ",
+        " " + head.decode(),
+    ]
+    spellings += [json.dumps(dict(reversed(fields.items()))), json.dumps(fields | {"more": 1}, sort_keys=True)]
+    spellings += [json.dumps(fields | {"masses": [2, True + 2]}, sort_keys=True).replace("[2, 3]", "[2,3]")]
+    spellings += [head.decode().replace('"name"', '"name": "", "name"')]
+    for text in spellings:
+        with pytest.raises(ValueError, match="damaged table: its header is not written"):
+            Table.from_bytes(_tables._FORMAT + text.encode() + b"\n" + body)
+    for text in (head.decode().encode("utf-16"), head.decode().encode("utf-32-le"), b"\xef\xbb\xbf" + head):
+        with pytest.raises(ValueError, match="damaged table"):
+            Table.from_bytes(_tables._FORMAT + text + b"\n" + body)
+    assert Table.from_bytes(_tables._FORMAT + head + b"\n" + body) == table
+
+
+@pytest.mark.usefixtures("untyped")
+def test_headers_of_any_size_and_depth_are_refused_before_anything_is_computed():
+    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most."""
+    deep = "[" * 100_000
+    for text in (
+        deep,
+        '{"masses": ' + deep,
+        json.dumps({"masses": [9] * 100_000, "values": [3], "name": "", "encoding": "grid"}),
+        json.dumps({"masses": [1] * 64 + [2, 3], "values": [3], "name": "", "encoding": "grid"}),
+        '{"masses": [1e999, 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [' + "9" * 5000 + ', 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [NaN, 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [2.0, 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [4611686018427387904, 4], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": "23", "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": {"2": 3}, "values": [3], "name": "", "encoding": "grid"}',
+    ):
+        with pytest.raises(ValueError, match="damaged table"):
+            Table.from_bytes(_tables._FORMAT + text.encode() + b"\n" + bytes(36))
+    for name in (None, 1, ["a"], {"a": 1}, True):
+        with pytest.raises(ValueError, match="damaged table: a name is text"):
+            Table.from_bytes(header(name=name))
+
+
+@hypothesis.settings(max_examples=200)
+@hypothesis.given(st.data())
+def test_mutated_tables_are_refused_or_written_again_as_they_are(data):
+    source = bytearray(random_table(2, 3, encoding="bins").to_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(source) - 1))
+        piece = data.draw(
+            st.one_of(st.binary(max_size=4), st.sampled_from([b"[", b"9" * 30, b"-1", b"1e999", b"{"]))
+        )
+        source[at : at + data.draw(st.integers(0, 3))] = piece
+    try:
+        table = Table.from_bytes(bytes(source))
+    except ValueError:
+        return
+    assert table.to_bytes() == bytes(source)
+
+
+@pytest.mark.parametrize("mode", ["under", "over", "invalid", "all"])
+def test_reports_say_nothing_of_a_record_in_an_error(mode):
+    """Float64 records that are 0 in float32 raised under ``np.seterr``; others did not."""
+    x = np.array([5e-324, 1e-300, -1e-310, 1e300, -1e300, math.nan, math.inf, 0.3])
+    for encoding in ENCODINGS:
+        table = random_table(4, 3, encoding=encoding)
+        calm = table.report(x, 2**31, 2**30)
+        with np.errstate(**{mode: "raise"}):
+            np.testing.assert_array_equal(table.report(x, 2**31, 2**30), calm)
+
+
 def test_padding_is_never_an_output():
     """257 outputs among 511 thresholds: the largest word reaches the padding, and stays the last output."""
     table = random_table(2, 257)
     assert (table.thresholds[:, 256:] == TOP_WORD).all()
     assert table.report([0, 1], [TOP_WORD, TOP_WORD]).tolist() == [256, 256]
+
+
+def test_nothing_of_a_table_can_be_written_to():
+    """Nor what a view is of, nor by asking for it: what is sampled from is what the loss was computed from."""
+    masses, values = np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32), np.array([-1.0, 1.0], np.float32)
+    table = Table("bit", masses, values, "category")
+    before = table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest
+    masses[:], values[:] = 2**31, 0.0  # the caller's own
+    arrays = [table.masses, table.values, table.thresholds, Table.from_bytes(table.to_bytes()).thresholds]
+    for array in arrays:
+        while isinstance(array, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+            with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+                array.flags.writeable = True
+            array = array.base
+        assert isinstance(array, bytes)
+    assert (table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest) == before
+
+
+@hypothesis.given(
+    st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=6), st.integers(1, 1000)
+)
+@hypothesis.example([[0.1] * 3] * 3, 7)
+def test_sums_by_user_are_never_below_the_exact_ones(rows, times):
+    """And at most a rounding a step above."""
+    sums = _tables.sum_up(np.array(rows), times)
+    for found, column in zip(sums.tolist(), zip(*rows, strict=True), strict=True):
+        exact = times * sum(map(Fraction, column), Fraction(0))
+        assert found == np.inf or Fraction(found) >= exact
+        if exact < Fraction(1e308):
+            assert Fraction(found) <= exact * (1 + Fraction(30, 2**52)) + Fraction(5e-324) * 30

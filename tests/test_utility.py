@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import datasets, pipeline, utility
-from ldp_jax.features import HDS, LaplaceVector, MultiBit, MultiPiecewise
+from ldp_jax.features import HDS, GeneralPiecewise, LaplaceVector, MultiBit, MultiPiecewise
 from ldp_jax.propagation import operator, ppr, ppr_rows
 
 DIM = 30
@@ -86,3 +86,18 @@ def test_a_theorem_refuses_another_mechanism():
         utility.theorem4(HDS(1.0, 4, 2), rows, 0.1)
     with pytest.raises(ValueError, match="got Duchi"):
         utility.theorem3(MultiBit(1.0, 4), rows, 0.1)
+
+
+@pytest.mark.parametrize("make", [lambda: MultiPiecewise(5.0, 12, 3), lambda: MultiBit(5.0, 12, 3)])
+def test_the_constants_of_theorem_4(make):
+    """tau solves 2d exp(-tau^2 / (2V + 2M tau / 3)) = delta; M is 2 d/k A over the peak: 1e-5 of each is seen."""
+    mechanism, delta, rows = make(), 0.05, np.array([[0.5, 0.25, -0.25]])
+    bound = utility.theorem4(mechanism, rows, delta)
+    root = np.exp(5.0 / 3 / 2)  # of the share epsilon / k
+    largest = (root + 1) / (root - 1) if isinstance(mechanism.inner, GeneralPiecewise) else 1 / np.tanh(5.0 / 6)
+    assert bound.range == pytest.approx(2 * 12 / 3 * largest, rel=1e-5)
+    variance = max(float(np.max(np.asarray(mechanism.variance(np.float32(x))))) for x in (0.0, 0.5, 1.0))
+    assert bound.variance == pytest.approx(variance, rel=1e-5)
+    tau, spread = bound.total[0], bound.variance * 0.375  # |Pi_v|_2^2
+    exponent = tau**2 / (2 * spread + 2 / 3 * bound.range * 0.5 * tau)
+    np.testing.assert_allclose(24 * np.exp(-exponent), delta, rtol=1e-5)

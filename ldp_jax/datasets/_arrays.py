@@ -1,5 +1,6 @@
 """Small steps from the raw public formats to the arrays of the uniform one."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ def whole_numbers(data: bytes) -> np.ndarray:
     r"""Whole numbers between white space, int64, without a Python object for each.
 
     Raises:
-      ValueError: where anything else stands between them.
+      ValueError: where anything else stands between them, or a number has no room in 64 bits.
 
     >>> whole_numbers(b"3 1\n20").tolist()
     [3, 1, 20]
@@ -20,9 +21,53 @@ def whole_numbers(data: bytes) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how older NumPy says that it stopped midway
         try:
-            return np.fromstring(data, np.int64, sep=" ")
+            numbers = np.fromstring(data, np.int64, sep=" ") if data.strip() else np.zeros(0, np.int64)
         except DeprecationWarning as error:
             raise ValueError(str(error)) from error
+    limits = np.iinfo(np.int64)  # where NumPy stops, in silence, with what is beyond them
+    if len(numbers) and (numbers.min() == limits.min or numbers.max() == limits.max):
+        raise ValueError(f"whole numbers must be in ({limits.min}, {limits.max})")
+    return numbers
+
+
+def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) -> np.ndarray:
+    r"""Lines of ``width`` whole numbers with commas between them; int64 [lines, width]. Empty lines do not count.
+
+    Args:
+      text: the lines.
+      name: what messages call the file.
+      of: what a line is about.
+      width: how many numbers a line has.
+      shown: whether a message may show the line; not where lines are private.
+
+    Raises:
+      ValueError: naming the first line that holds anything else, or a number of more than 18 digits.
+
+    >>> table(b"1, 2\n 3,4", "mine.csv", "edge", 2).tolist()
+    [[1, 2], [3, 4]]
+    """
+    line = rb"\s*+" + rb",".join([rb"[ \t]*+[+-]?\d{1,18}[ \t]*+"] * width) + rb"\r?(?:\n|\Z)"
+    matched = re.compile(rb"(?>%s)*+\s*+" % line).match(text)
+    assert matched is not None  # it matches nothing at the least
+    end = matched.end()
+    if end < len(text):
+        number = 1 + sum(map(bool, map(bytes.strip, text[:end].split(b"\n"))))
+        bad = text[end:].split(b"\n", 1)[0][:200]
+        wanted = "one whole number" if width == 1 else f"{width} whole numbers with a comma between"
+        got = f"got {bad.decode('latin1')!r} for" if shown else "got something else for"
+        raise ValueError(f"each line of {name} must hold {wanted}, {got} {of} {number}")
+    return whole_numbers(text.replace(b",", b" ")).reshape(-1, width)
+
+
+def whole_number(text: str, what: str) -> int:
+    """One whole number; a message names ``what`` it is of, and never shows the text, which may be private.
+
+    >>> whole_number(" 7", "target")
+    7
+    """
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
+        raise ValueError(f"{what} must be whole numbers of at most 18 digits")
+    return int(text)
 
 
 def distinct(codes: np.ndarray) -> np.ndarray:
@@ -50,6 +95,62 @@ def simple_edges(pairs: Any) -> np.ndarray:
     return np.stack([code >> 32, code & 0xFFFFFFFF], 1).astype(np.int32)
 
 
+def checked_csr(
+    values: Any, indices: Any, indptr: Any, shape: Any, part: str, entries: str = "values"
+) -> scipy.sparse.csr_array:
+    """A float32 matrix from the arrays of its CSR form; SciPy follows damaged ones out of its memory.
+
+    Args:
+      values: real numbers [entries].
+      indices: columns [entries], in any order within a row.
+      indptr: where rows start, [rows + 1].
+      shape: two sizes, [rows, columns].
+      part: how the names of the four begin in messages, which show no entry: ``x_``.
+      entries: how the name of ``values`` goes on.
+
+    Raises:
+      ValueError: naming the array that does not fit.
+
+    >>> checked_csr([2.0], [1], [0, 1], [1, 3], "x_").toarray().tolist()
+    [[0.0, 2.0, 0.0]]
+    """
+    shape = integers(f"{part}shape", shape, np.int64)
+    if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
+        raise ValueError(f"{part}shape must be two sizes, [nodes, features], got {shape.tolist()}")
+    n, d = int(shape[0]), int(shape[1])
+    if d > np.iinfo(np.int32).max:
+        raise ValueError(f"{part}shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
+    indptr = integers(f"{part}indptr", indptr, np.int64)
+    indices = integers(f"{part}indices", indices, np.int32)
+    values = np.asarray(values)
+    if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError(f"{part}indptr must be {n + 1} numbers that start at 0 and never fall")
+    if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
+        raise ValueError(f"{part}indices and {part}{entries} must be as long as {part}indptr says at its end")
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"{part}{entries} must be real numbers, got {values.dtype}")
+    if len(indices) and (indices.min() < 0 or indices.max() >= d):
+        raise ValueError(f"{part}indices must be columns in [0, {d})")
+    with np.errstate(over="ignore", invalid="ignore"):  # becomes inf, which validate_records refuses
+        values = values.astype(np.float32)
+    return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
+
+
+def integers(field: str, array: Any, dtype: Any) -> np.ndarray:
+    """An array of whole numbers in a narrower type; messages name the field and show no entry.
+
+    Raises:
+      ValueError: for another type, or an entry that the narrower type cannot hold.
+    """
+    array = np.asarray(array)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{field} must be integers, got {array.dtype}")
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise ValueError(f"{field} must fit in {np.dtype(dtype)}")
+    return array.astype(dtype)
+
+
 def csr_arrays(x: Any) -> dict[str, np.ndarray]:
     """The four ``x_`` arrays of a sparse matrix: rows sorted, no stored zeros."""
     x = scipy.sparse.csr_array(x)
@@ -70,10 +171,8 @@ def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> dict[
     [0, 2]
     """
     rows = [sorted({int(j) for j in row}) for row in lists]
-    for node, row in enumerate(rows):
-        if row and not 0 <= row[0] <= row[-1] < num_features:
-            bad = row[0] if row[0] < 0 else row[-1]
-            raise ValueError(f"features of node {node} must be in [0, {num_features}), got {bad}")
+    if any(row and not 0 <= row[0] <= row[-1] < num_features for row in rows):
+        raise ValueError(f"features must be in [0, {num_features}), and some are not")
     return {
         "x_indptr": np.cumsum([0, *map(len, rows)]).astype(np.int32),
         "x_indices": np.array([j for row in rows for j in row], np.int32),

@@ -38,7 +38,8 @@ class Dataset:
         protected.
 
     Raises:
-      ValueError: where the fields do not fit each other, or a value of ``x`` is NaN or outside the bounds.
+      ValueError: where the fields do not fit each other, or a value of ``x`` is NaN or outside the bounds. No
+        message holds a value of ``x`` or ``y``, or says whose it is.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -68,7 +69,6 @@ class Dataset:
         n = int(np.sum(self.graph.n_node))
         if self.x.shape[0] != n:
             raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
-        _check_bounds(self.lower, self.upper, self.name)
         validate_records(self.x, self.lower, self.upper, self.name)
         _check_labels(self.y, n, self.node_graph, self.name)
         for field, length in (
@@ -194,7 +194,8 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
     """Refuse records that are not numbers within their declared bounds.
 
     This is the place for such a refusal: a mechanism never raises on data, because an exception that depends
-    on a record is an output outside the privacy analysis.
+    on a record is an output outside the privacy analysis. For the same reason the message says which bound does
+    not hold, and neither by how much, nor for whom, nor how often.
 
     Args:
       x: records [n, d], dense or sparse.
@@ -203,33 +204,32 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
       name: what the message calls the data.
 
     Raises:
-      ValueError: naming the first value that is NaN, infinite or outside [lower, upper], and where it is.
+      ValueError: where a value is NaN, infinite or outside [lower, upper].
 
     >>> validate_records(np.array([[0.0, 1.0]]), 0, 1, "mine")
-    >>> validate_records(np.array([[0.0, 3.0]]), 0, 1, "mine")
+    >>> validate_records(np.array([[0.0, 3.0]]), 0, 1, "mine")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: x of mine must be in its declared bounds [0, 1], got 3.0 at row 0, column 1
+    ValueError: x of mine must be at most its declared upper bound 1, and is not: declare bounds that ...
     """
-    if scipy.sparse.issparse(x):
-        stored = x.tocsr()
-        values, size = stored.data, stored.shape[0] * stored.shape[1]
-        if len(values) < size and not lower <= 0 <= upper:
-            raise ValueError(f"x of {name} must be in its declared bounds [{lower:g}, {upper:g}], got 0.0 (absent)")
-    else:
-        stored, values = None, np.asarray(x)
+    lower, upper = check_bounds(lower, upper, name)
+    sparse = scipy.sparse.issparse(x)
+    values = x.tocsr().data if sparse else np.asarray(x)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"x of {name} must be real numbers, got {values.dtype}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"x of {name} must be finite, and is not everywhere")
+    zeros = sparse and len(values) < x.shape[0] * x.shape[1]
     # Against a Python float NumPy compares in the precision of the values: float32(0.3) is within 0.3.
-    good = (values >= float(lower)) & (values <= float(upper))  # NaN fails both
-    if good.all():
-        return
-    first = int(np.flatnonzero(~good.ravel())[0])
-    value = float(values.ravel()[first])
-    if stored is not None:
-        row = int(np.searchsorted(stored.indptr, first, side="right")) - 1
-        where = f"row {row}, column {int(stored.indices[first])}"
-    else:
-        where = "row {}, column {}".format(*divmod(first, values.shape[-1])) if values.ndim == 2 else f"{first}"
-    wanted = f"in its declared bounds [{lower:g}, {upper:g}]" if np.isfinite(value) else "finite"
-    raise ValueError(f"x of {name} must be {wanted}, got {value} at {where}")
+    for good, bound in (
+        ((values >= lower).all() and not (zeros and lower > 0), f"at least its declared lower bound {lower:.9g}"),
+        ((values <= upper).all() and not (zeros and upper < 0), f"at most its declared upper bound {upper:.9g}"),
+    ):
+        if not good:
+            absent = " (an entry that is not stored is 0)" if sparse else ""
+            raise ValueError(
+                f"x of {name} must be {bound}, and is not{absent}: declare bounds that hold for every possible "
+                "record (bounds=(lower, upper), or x_lower and x_upper in the file), or clip the records before"
+            )
 
 
 def _check_block(start: int, stop: int, size: int) -> None:
@@ -237,9 +237,37 @@ def _check_block(start: int, stop: int, size: int) -> None:
         raise ValueError(f"start and stop must satisfy 0 <= start <= stop <= {size}, got {start} and {stop}")
 
 
-def _check_bounds(lower: float | int, upper: float | int, name: str) -> None:
-    if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
-        raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({lower}, {upper})")
+def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
+    """Bounds as two numbers by which records can be scaled to [-1, 1] in float32.
+
+    Raises:
+      ValueError: for anything but real numbers, and unless lower < upper, both finite, in float32 too, with a
+        width whose reciprocal float32 holds in full precision.
+
+    >>> check_bounds(0, 1, "mine")
+    (0.0, 1.0)
+    """
+    limits = np.finfo(np.float32)
+    try:
+        for bound in (lower, upper):
+            if isinstance(bound, (bool, np.bool_, str, bytes)) or np.ndim(bound) or np.iscomplexobj(bound):
+                raise TypeError
+        low, high = float(lower), float(upper)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"bounds of {name} must be two finite real numbers, got ({lower!r}, {upper!r})") from None
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({low}, {high})")
+    least, most = float(limits.tiny), 2 / float(limits.tiny)
+    if (
+        max(abs(low), abs(high)) > float(limits.max)
+        or not least <= high - low <= most
+        or np.float32(low) == np.float32(high)
+    ):
+        raise ValueError(
+            f"bounds of {name} must be finite and apart in float32, by {least:.2g} to {most:.2g}, "
+            f"got ({low}, {high})"
+        )
+    return low, high
 
 
 def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str) -> None:
@@ -263,15 +291,7 @@ def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: st
         raise ValueError(f"y of {name} must have {wanted}, got shape {y.shape}")
     if y.ndim == 2:
         if not np.isin(y, (0, 1)).all():
-            raise ValueError(f"y of {name} must be 0 or 1 in two axes, got {int(y[~np.isin(y, (0, 1))][0])}")
+            raise ValueError(f"y of {name} must be 0 or 1 in two axes")
         return
-    if y.min() < 0:
-        raise ValueError(f"y of {name} must be classes 0..c-1, got {int(y.min())}")
-    if int(y.max()) >= len(y):
-        raise ValueError(f"y of {name} must be classes 0..c-1, each with a member, got {int(y.max())}")
-    empty = np.flatnonzero(np.bincount(y) == 0)
-    if len(empty):
-        raise ValueError(
-            f"y of {name} must be classes 0..c-1, each with a member; class {int(empty[0])} has none "
-            f"though {int(y.max())} is in use"
-        )
+    if y.min() < 0 or int(y.max()) >= len(y) or not np.bincount(y).all():
+        raise ValueError(f"y of {name} must be classes 0..c-1, each with a member")

@@ -1,11 +1,15 @@
 """Where the bytes of a data set are found: a folder of the user, the cache, the public address."""
 
+import contextlib
+import errno
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pooch
 
+from ldp_jax.datasets._archive import read_file
 from ldp_jax.datasets._format import replacing
 from ldp_jax.datasets._registry import Entry, RawFile
 
@@ -30,6 +34,38 @@ def cache_folder() -> Path:
     return Path(value).expanduser() if value else Path(pooch.os_cache("ldp_jax"))
 
 
+@contextlib.contextmanager
+def writing_cache() -> Generator[None]:
+    """Errors of the file system, while the cache is written, name the folder and the variable that moves it."""
+    try:
+        yield
+    except DataUnavailableError:
+        raise
+    except OSError as error:
+        raise _no_cache(error.errno or errno.EIO) from error
+
+
+def require_cache() -> None:
+    """Find out before any download whether the cache can be written; nothing is made yet.
+
+    Raises:
+      OSError: of the kind that writing would raise, naming the folder and LDP_JAX_CACHE.
+    """
+    folder = cache_folder().absolute()
+    with writing_cache():
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _no_cache(number: int) -> OSError:
+    folder = cache_folder()
+    wanted = f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, and the cache is at"
+    return OSError(number, wanted, str(folder))  # the subclass that Python has for the number
+
+
 def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     """The checked bytes of one public file.
 
@@ -44,7 +80,7 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     folder = data_folder()
     if folder is not None and (folder / entry.name / raw.name).is_file():
         mine = folder / entry.name / raw.name
-        data = mine.read_bytes()
+        data = read_file(mine)
         raw.check(data, str(mine))
         return data
     if raw.blob is None:
@@ -59,11 +95,12 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
             pass  # fetch it again; the old file goes only once the new one is whole
         else:
             return data
-    return _download(entry, raw, kept)
+    with writing_cache():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        return _download(entry, raw, kept)
 
 
 def _download(entry: Entry, raw: RawFile, path: Path) -> bytes:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         try:
             download = pooch.HTTPDownloader(timeout=_SECONDS_WITHOUT_AN_ANSWER)

@@ -10,9 +10,7 @@ with one name a line. Any other array is an extra.
 import contextlib
 import io
 import os
-import tempfile
-import zipfile
-import zlib
+import secrets
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,32 +18,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets._dataset import Dataset
+from ldp_jax.datasets._archive import MAX_BYTES
+from ldp_jax.datasets._arrays import checked_csr, integers
+from ldp_jax.datasets._dataset import Dataset, check_bounds
 
 _TEXT = ("source", "licence", "notes")
 _NAMES = ("feature_names", "node_names", "class_names")
 _FEATURES = ("x_indptr", "x_indices", "x_values", "x_shape")
 _RESERVED = {"edges", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEXT, *_NAMES}
-
-
-def read_arrays(data: bytes, where: str) -> dict[str, np.ndarray]:
-    """All arrays of an ``.npz``; a ``ValueError`` names a file that is none, or is cut short."""
-    try:
-        archive = np.load(io.BytesIO(data), allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise ValueError("it holds a single array")
-        with archive:
-            return {key: archive[key] for key in archive.files}
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        KeyError,
-        OSError,
-        NotImplementedError,
-        ValueError,
-    ) as error:
-        raise ValueError(f"{where} is no readable .npz of plain arrays (corrupt or truncated?): {error}") from error
 
 
 def build(
@@ -55,6 +35,7 @@ def build(
     *,
     bounds: tuple[float | int, float | int] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
 
@@ -64,27 +45,37 @@ def build(
       where: the file, named by every message.
       bounds: public bounds of the features; those of the arrays where ``None``.
       metadata: ``source``, ``licence`` and ``notes`` that stand above those of the arrays.
+      max_bytes: what one dense record may take.
 
     Raises:
-      ValueError: naming the file, the array and the value.
+      ValueError: naming the file and the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
     try:
-        return _build(name, arrays, bounds, dict(metadata or {}))
-    except (ValueError, OverflowError) as error:
+        return _build(name, arrays, bounds, dict(metadata or {}), max_bytes)
+    except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
 
-def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: dict[str, Any]) -> Dataset:
+def _build(
+    name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: dict[str, Any], max_bytes: int
+) -> Dataset:
     from ldp_jax import graphs  # brings jax, which naming the data sets does not need
 
     if "edges" not in arrays:
         raise ValueError(f"the array edges is missing, got {sorted(arrays)}")
     x = _features(arrays)
+    if x is not None and 4 * x.shape[1] > max_bytes:
+        raise ValueError(
+            f"x_shape declares {x.shape[1]} features: one dense record has {4 * x.shape[1]} bytes, and {max_bytes} "
+            "are allowed (max_bytes=... allows another number)"
+        )
     node_graph = arrays.get("node_graph")
     if node_graph is not None:
-        node_graph = _integers("node_graph", node_graph, np.int32)
-        if not node_graph.size:
-            raise ValueError("a set of graphs must have a graph, got an empty node_graph")
+        node_graph = integers("node_graph", node_graph, np.int32)
+        if not node_graph.size or node_graph.ndim != 1:
+            raise ValueError(
+                f"a set of graphs must have a graph a node, got a node_graph of shape {node_graph.shape}"
+            )
     y = arrays.get("y")
     if x is not None:
         n = x.shape[0]
@@ -98,7 +89,7 @@ def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: d
         x = scipy.sparse.csr_array((n, 0), dtype=np.float32)
     if y is None:
         y = np.zeros((n, 0), np.int8)  # no labels: enough for link prediction
-    y = _integers("y", y, np.int8 if y.ndim == 2 else np.int32, "node" if y.shape[:1] == (n,) else "graph")
+    y = integers("y", y, np.int8 if y.ndim == 2 else np.int32)
     for field in _TEXT:
         if field not in metadata and field in arrays:
             metadata[field] = _text(field, arrays[field])
@@ -124,22 +115,13 @@ def _build(name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: d
     )
 
 
-def _integers(field: str, array: np.ndarray, dtype: Any, of: str = "place") -> np.ndarray:
-    if not np.issubdtype(array.dtype, np.integer):
-        from ldp_jax import _validate
-
-        raise ValueError(f"{field} must be integers, got {array.dtype}{_validate.first_fraction(array, of)}")
-    limits = np.iinfo(dtype)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
-        bad = array[(array < limits.min) | (array > limits.max)][0]
-        raise ValueError(f"{field} must fit in {np.dtype(dtype)}, got {int(bad)}")
-    return array.astype(dtype)
-
-
 def _text(field: str, array: np.ndarray) -> str:
     if array.dtype != np.uint8 or array.ndim != 1:
         raise ValueError(f"{field} must be UTF-8 text as uint8 [bytes], got {array.dtype} of shape {array.shape}")
-    return array.tobytes().decode("utf-8")
+    try:
+        return array.tobytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{field} must be UTF-8 text, got other bytes from {error.start} on") from error
 
 
 def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None:
@@ -149,46 +131,25 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None
     if absent:
         raise ValueError(f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
     indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
-    shape = _integers("x_shape", shape, np.int64)
-    if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
-        raise ValueError(f"x_shape must be two sizes, [nodes, features], got {shape.tolist()}")
-    n, d = int(shape[0]), int(shape[1])
-    indptr = _integers("x_indptr", indptr, np.int64)
-    indices = _integers("x_indices", indices, np.int32)
-    if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-        raise ValueError(f"x_indptr must be {n + 1} numbers that start at 0 and never fall")
-    if indices.ndim != 1 or not indptr[-1] == len(indices) == len(values) or values.ndim != 1:
-        raise ValueError(
-            f"x_indices and x_values must have the length {int(indptr[-1])} of x_indptr's end, "
-            f"got shapes {indices.shape} and {values.shape}"
-        )
-    if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool) or np.iscomplexobj(values):
-        raise ValueError(f"x_values must be real numbers, got {values.dtype}")
-    if len(indices) and (indices.min() < 0 or indices.max() >= d):
-        bad = indices[(indices < 0) | (indices >= d)][0]
-        raise ValueError(f"x_indices must be columns in [0, {d}), got {int(bad)}")
-    with np.errstate(over="ignore"):  # becomes inf, which validate_records names
-        values = values.astype(np.float32)
-    x = scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
+    x = checked_csr(values, indices, indptr, shape, "x_")
     x.sort_indices()
-    rows = np.repeat(np.arange(n, dtype=np.int64), np.diff(x.indptr))
-    repeat = np.flatnonzero(np.diff(rows * d + x.indices) == 0)
-    if len(repeat):
-        at = repeat[0]
-        raise ValueError(f"x_indices must name a column once a row, got {x.indices[at]} twice in row {rows[at]}")
+    rows = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
+    if (np.diff(rows * x.shape[1] + x.indices) == 0).any():
+        raise ValueError("x_indices must name a column once a row, and a row names one twice")
     return x
 
 
-def _bounds(arrays: Mapping[str, np.ndarray], given: Any, name: str, width: int) -> tuple[float, float]:
+def _bounds(arrays: Mapping[str, np.ndarray], given: Any, name: str, width: int) -> tuple[Any, Any]:
     if given is not None:
-        lower, upper = given
-        return float(lower), float(upper)
+        if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
+            raise ValueError(f"bounds must be a pair (lower, upper), got {given!r}")
+        return check_bounds(given[0], given[1], name)
     if "x_lower" in arrays and "x_upper" in arrays:
         lower, upper = arrays["x_lower"], arrays["x_upper"]
         for field, value in (("x_lower", lower), ("x_upper", upper)):
-            if value.size != 1 or not np.issubdtype(value.dtype, np.number) or np.iscomplexobj(value):
+            if value.size != 1 or value.dtype.kind not in "iuf":
                 raise ValueError(f"{field} must be one real number, got {value.dtype} of shape {value.shape}")
-        return float(lower.item()), float(upper.item())
+        return check_bounds(lower.item(), upper.item(), name)
     if width:
         raise ValueError(
             f"bounds of the features of {name} must be declared: pass bounds=(lower, upper), or store "
@@ -256,22 +217,25 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"path must end in .npz, got {str(path)!r}")
-    arrays = to_arrays(dataset)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
+    data = packed(dataset)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def packed(dataset: Dataset) -> bytes:
+    """The bytes that :func:`save` writes."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **to_arrays(dataset))  # pyrefly: ignore[bad-argument-type]
+    return buffer.getvalue()
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[Path]:
     """A temporary path beside ``path`` that takes its place if the block ends well, and vanishes if not."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(descriptor)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    temporary.touch(0o666, exist_ok=False)  # less what the umask takes: others may read a shared cache
     try:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would hide a shared cache from its other readers
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Loading a data set by name or by path."""
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_jax.datasets import _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
+from ldp_jax.datasets import _archive, _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
 from ldp_jax.datasets._dataset import Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
@@ -35,7 +36,12 @@ def names() -> tuple[str, ...]:
     return tuple(REGISTRY)
 
 
-def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, float | int] | None = None) -> Dataset:
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    bounds: tuple[float | int, float | int] | None = None,
+    max_bytes: int = _archive.MAX_BYTES,
+) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
     A name is looked up in this order: the data embedded in the package (``debian``); ``<name>.npz`` in the
@@ -43,7 +49,8 @@ def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, flo
     what an earlier call parsed and cached; a copy of TU Dortmund's files in that folder, of the sets that have one
     (``github_stargazers.zip`` or, unpacked, ``github_stargazers/github_stargazers_A.txt`` and the other files); the
     public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from their pinned addresses, refused unless their
-    digests are the registered ones, and parsed. LDP_JAX_CACHE moves the cache.
+    digests are the registered ones, and parsed. LDP_JAX_CACHE moves the cache; what was parsed is used again while
+    it has the sha256 that was written beside it, and made again where it has not.
 
     Args:
       name_or_path: one of :func:`names`, or a path: of an ``.npz`` in the uniform format, as
@@ -51,15 +58,19 @@ def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, flo
         folder or the ``.zip``; or of one in the text format of powerful-gnns (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for a file that has features and does not
         declare them, and above any declaration where given. Never compute them from the records.
+      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked, all its arrays
+        together. Sizes are compared before anything is read; building the graph takes a few times as much.
 
     Returns:
       The data set, checked.
 
     Raises:
-      ValueError: for an unknown name, a file that is corrupt, truncated or not the registered one, or
-        contents that break the format: the message names the file, the array and the value.
+      ValueError: for an unknown name, a file that is corrupt, truncated, larger than ``max_bytes`` or not the
+        registered one, or contents that break the format: the message names the file, the array, and of the graph
+        the place, but never a value of a record, nor whose it is.
       FileNotFoundError: for a path that does not exist, or a name whose data are not here and cannot be
         downloaded.
+      OSError: for a cache that cannot be written; the message names LDP_JAX_CACHE.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -69,31 +80,34 @@ def load(name_or_path: str | os.PathLike[str], *, bounds: tuple[float | int, flo
     Traceback (most recent call last):
     ValueError: name_or_path must be the path of an ..., a folder or one of debian, ...; got 'corra'
     """
+    from ldp_jax import _validate  # brings jax, which naming the data sets does not need
+
+    _validate.integer_in(1, max_bytes=max_bytes)
     if isinstance(name_or_path, str) and name_or_path in REGISTRY:
         return _load_registered(REGISTRY[name_or_path], bounds)
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and path.suffix not in (".npz", ".zip", ".txt") and not path.is_dir():
         known = f"the path of an .npz, .zip or .txt file, a folder or one of {', '.join(REGISTRY)}"
         raise ValueError(f"name_or_path must be {known}; got {name_or_path!r}")
-    arrays = _read(path)
+    arrays = _read(path, max_bytes)
     metadata = {} if "source" in arrays else {"source": str(path)}
-    return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata)
+    return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata, max_bytes=max_bytes)
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
     """The arrays of a user's own file, or folder."""
     dataset = path.absolute().name if path.is_dir() else path.stem
     if path.is_dir():
-        files = graph_sets.tu_files(path, dataset)
+        files = graph_sets.tu_files(path, dataset, max_bytes)
         if not files:
             raise FileNotFoundError(f"{path} must hold {dataset}_A.txt and the other files of TU Dortmund's format")
     elif path.suffix in (".zip", ".txt"):
-        files = {path.name: path.read_bytes()}
+        files = {path.name: _archive.read_file(path, max_bytes)}
     else:
-        return _format.read_arrays(path.read_bytes(), str(path))
-    text = f"{dataset}.txt" in files
+        return _archive.read_arrays(_archive.read_file(path, max_bytes), str(path), max_bytes)
+    parser = graph_sets.parse_powerful_gnns if f"{dataset}.txt" in files else graph_sets.parse_tu
     try:
-        return (graph_sets.parse_powerful_gnns if text else graph_sets.parse_tu)(files, dataset=dataset)
+        return parser(files, dataset=dataset, max_bytes=max_bytes)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -104,25 +118,47 @@ def _load_registered(entry: Entry, bounds: tuple[float | int, float | int] | Non
         return _from_npz(entry, data, "the embedded debian.npz", bounds)
     folder = _fetch.data_folder()
     if folder is not None and (path := folder / f"{entry.name}.npz").is_file():
-        return _from_npz(entry, path.read_bytes(), str(path), bounds)
+        return _from_npz(entry, _archive.read_file(path), str(path), bounds)
     if not entry.raw:
         raise _fetch.unavailable(entry, entry.source, None)
     cached = _fetch.cache_folder() / "parsed" / _CACHE_VERSION / f"{entry.name}.npz"
-    if cached.is_file():
-        try:
-            arrays = _format.read_arrays(cached.read_bytes(), str(cached))
-            return _checked(entry, arrays, str(cached), bounds)
-        except ValueError as error:
-            raise ValueError(f"{error}. This is a cache: delete the file to have it made again") from error
-    dataset = _checked(entry, parse(entry), f"the public files of {entry.name}", None)
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    _format.save(dataset, cached)
+    dataset = _cached(entry, cached)
+    if dataset is None:
+        _fetch.require_cache()
+        dataset = _checked(entry, parse(entry), f"the public files of {entry.name}", None)
+        _keep(dataset, cached)
     return dataset if bounds is None else _checked(entry, _format.to_arrays(dataset), str(cached), bounds)
 
 
 def _from_npz(entry: Entry, data: bytes, where: str, bounds: tuple[float | int, float | int] | None) -> Dataset:
     RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
-    return _checked(entry, _format.read_arrays(data, where), where, bounds)
+    return _checked(entry, _archive.read_arrays(data, where), where, bounds)
+
+
+def _cached(entry: Entry, path: Path) -> Dataset | None:
+    """What an earlier call parsed, if the file is still what was written then, with the registered bounds."""
+    try:
+        data = _archive.read_file(path)
+        if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
+            return None
+        return _checked(entry, _archive.read_arrays(data, str(path)), str(path), None)
+    except (OSError, ValueError):  # none, or damaged: it is made again
+        return None
+
+
+def _keep(dataset: Dataset, path: Path) -> None:
+    """Write the cache of parsed arrays, the digest last: until it is there too, the file counts as damaged."""
+    data = _format.packed(dataset)
+    digest = hashlib.sha256(data).hexdigest() + "\n"
+    with _fetch.writing_cache():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for place, written in ((path, data), (_digest_path(path), digest.encode())):
+            with _format.replacing(place) as temporary:
+                temporary.write_bytes(written)
+
+
+def _digest_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
 
 
 def parse(entry: Entry) -> dict[str, np.ndarray]:
@@ -132,14 +168,14 @@ def parse(entry: Entry) -> dict[str, np.ndarray]:
       ValueError: naming the data set, where the files break their format.
     """
     assert entry.parser is not None
-    parser, options = _PARSERS[entry.parser], entry.options
+    parser, options = _PARSERS[entry.parser], dict[str, Any](entry.options)
     if entry.tu is not None and (files := _users_tu(entry.tu)):
-        parser, options = graph_sets.parse_tu, {"dataset": entry.tu}
+        parser, options = graph_sets.parse_tu, dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     try:
         return parser(files, **options)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise ValueError(f"the public files of {entry.name} ({', '.join(files)}) do not parse: {error}") from error
 
 

@@ -3,14 +3,12 @@
 Whoever has the three files puts them into ``$LDP_JAX_DATA/lastfm/``; elsewhere they are downloaded.
 """
 
-import csv
-import io
 from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_jax.datasets._arrays import attribute_arrays, simple_edges
-from ldp_jax.datasets.musae import attribute_lists, column_by_node, edge_list
+from ldp_jax.datasets._arrays import attribute_arrays, integers, simple_edges, whole_number
+from ldp_jax.datasets.musae import attribute_lists, column_by_node, csv_rows, edge_list
 
 
 def parse(files: Mapping[str, bytes], *, num_features: int, keep_classes: int) -> dict[str, np.ndarray]:
@@ -23,14 +21,18 @@ def parse(files: Mapping[str, bytes], *, num_features: int, keep_classes: int) -
 
     Returns:
       The arrays; the extras ``orig_id`` and ``orig_class`` are the numbers before the filter.
+
+    Raises:
+      ValueError: naming the file or the column; never a label or an attribute.
     """
-    rows = list(csv.DictReader(io.StringIO(files["lastfm_asia_target.csv"].decode("utf-8"))))
-    y = column_by_node(rows, "id", lambda row: int(row["target"]))
+    rows = csv_rows(files["lastfm_asia_target.csv"], "id", "target")
+    y = integers("target", column_by_node(rows, "id", lambda row: whole_number(row["target"], "target")), np.int32)
     n = len(y)
     lists = attribute_lists(files["lastfm_asia_features.json"], n)
     if y.min() < 0:
-        raise ValueError(f"target must be >= 0, got {int(y.min())}")
-    classes = np.sort(np.argsort(-np.bincount(y), kind="stable")[:keep_classes])
+        raise ValueError("target must be >= 0")
+    values, counts = np.unique(y, return_counts=True)
+    classes = np.sort(values[np.argsort(-counts, kind="stable")[:keep_classes]])
     keep = np.flatnonzero(np.isin(y, classes))
     renumber = np.full(n, -1, np.int64)
     renumber[keep] = np.arange(len(keep))

@@ -1,42 +1,46 @@
 """Amazon's co-purchase graphs from the ``.npz`` files of ``shchur/gnn-benchmark``.
 
-Those files also hold pickled names; they are never touched, ``allow_pickle`` stays off.
+Those files also hold pickled names; they are never touched.
 """
 
-import io
-import zipfile
 from collections.abc import Mapping
 
 import numpy as np
-import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from ldp_jax.datasets._arrays import csr_arrays, simple_edges
+from ldp_jax.datasets._archive import MAX_BYTES, read_arrays
+from ldp_jax.datasets._arrays import checked_csr, csr_arrays, integers, simple_edges
 
-_ARRAYS = tuple(f"{part}_{field}" for part in ("adj", "attr") for field in ("data", "indices", "indptr", "shape"))
+_FIELDS = ("data", "indices", "indptr", "shape")
+_ARRAYS = tuple(f"{part}_{field}" for part in ("adj", "attr") for field in _FIELDS)
 
 
-def parse(files: Mapping[str, bytes], *, largest_component: bool) -> dict[str, np.ndarray]:
+def parse(
+    files: Mapping[str, bytes], *, largest_component: bool, max_bytes: int = MAX_BYTES
+) -> dict[str, np.ndarray]:
     """The arrays of the uniform format.
 
     Args:
       files: the checked bytes of the one file, by its name.
       largest_component: keep only the largest connected component, its nodes in their old order.
+      max_bytes: what the arrays that are needed may declare together.
+
+    Raises:
+      ValueError: naming the file and the array.
     """
     ((name, data),) = files.items()
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in (*_ARRAYS, "labels")}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"{name} is no readable .npz: {error}") from error
+    arrays = read_arrays(data, name, max_bytes, (*_ARRAYS, "labels"))
     adjacency, x = (
-        scipy.sparse.csr_array(
-            (arrays[f"{part}_data"], arrays[f"{part}_indices"], arrays[f"{part}_indptr"]),
-            shape=tuple(arrays[f"{part}_shape"].tolist()),
-        )
+        checked_csr(*(arrays[f"{part}_{field}"] for field in _FIELDS), part=f"{part}_", entries="data")
         for part in ("adj", "attr")
     )
-    y = arrays["labels"].astype(np.int32)
+    y = integers("labels", arrays["labels"], np.int32)
+    n = adjacency.shape[0]
+    if adjacency.shape != (n, n) or x.shape[0] != n or y.shape != (n,):
+        raise ValueError(
+            f"adj, attr and labels must have one row a node, and adj one column, got shapes {adjacency.shape}, "
+            f"{x.shape} and {y.shape}"
+        )
     adjacency.eliminate_zeros()
     if largest_component:
         _, component = connected_components(adjacency, directed=False)

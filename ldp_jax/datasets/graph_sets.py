@@ -5,58 +5,32 @@ archive chooses. Messages number graphs and nodes as the files do: from 1 in TU'
 """
 
 import contextlib
-import io
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ldp_jax.datasets._arrays import distinct, simple_edges, whole_numbers
+from ldp_jax.datasets._archive import MAX_BYTES, read_file, read_member
+from ldp_jax.datasets._arrays import distinct, simple_edges, table, whole_numbers
 
-_MAX_MEMBER_BYTES = 2**31  # the largest member that is needed has about 0.3 GB
 _END = "the end of the file (is it cut short?)"
 
 
-def read_member(data: bytes, *choices: str) -> bytes:
-    """One file of a zip archive, by its exact name.
-
-    Args:
-      data: the archive.
-      choices: names it may have; the first that is there counts.
-
-    Raises:
-      ValueError: where the archive is broken, has none of the names, or the file is implausibly large.
-    """
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            there = set(archive.namelist())
-            for name in choices:
-                if name in there:
-                    size = archive.getinfo(name).file_size
-                    if size > _MAX_MEMBER_BYTES:
-                        raise ValueError(f"{name} must have at most {_MAX_MEMBER_BYTES} bytes, got {size}")
-                    return archive.read(name)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise ValueError(f"the archive is no readable zip (corrupt or truncated?): {error}") from error
-    raise ValueError(f"the archive must hold {' or '.join(choices)}, got {', '.join(sorted(there)[:20])}")
-
-
-def tu_files(folder: Path, dataset: str) -> dict[str, bytes]:
+def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """What :func:`parse_tu` reads of a set in a folder: its unpacked files, or its archive; nothing for neither.
 
     Raises:
       FileNotFoundError: where only some of the unpacked files are there, naming one that is not.
+      ValueError: for a file of more than ``max_bytes``.
     """
     unpacked = [folder / f"{dataset}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels")]
     packed = folder / f"{dataset}.zip"
     paths = unpacked if any(path.is_file() for path in unpacked) else [packed] if packed.is_file() else []
-    return {path.name: path.read_bytes() for path in paths}
+    return {path.name: read_file(path, max_bytes) for path in paths}
 
 
-def parse_tu(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
+def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
     """A set of graphs in the format of TU Dortmund.
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
@@ -67,18 +41,18 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarra
     Args:
       files: the bytes of the one archive, or of the three files.
       dataset: how the files begin.
+      max_bytes: the largest size that a file of the archive may declare.
 
     Raises:
-      ValueError: naming the file, and the graph, node or edge.
+      ValueError: naming the file, and the graph, node or edge; never a class.
     """
-
-    def column(part: str, of: str, width: int = 1) -> np.ndarray:
+    texts = []
+    for part in ("A", "graph_indicator", "graph_labels"):
         name = f"{dataset}_{part}.txt"
-        return _lines(_text(files, name, f"{dataset}/{name}", name), name, of, width)
-
-    pairs = column("A", "edge", 2) - 1
-    graph = column("graph_indicator", "node")[:, 0] - 1
-    labels = column("graph_labels", "graph")[:, 0]
+        texts.append((_text(files, max_bytes, name, f"{dataset}/{name}", name), name))
+    pairs = table(*texts[0], "edge", 2) - 1
+    graph = table(*texts[1], "node", 1)[:, 0] - 1
+    labels = table(*texts[2], "graph", 1, shown=False)[:, 0]
     n = len(graph)
     unknown = np.flatnonzero((graph < 0) | (graph >= len(labels)))
     if len(unknown):
@@ -98,7 +72,9 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarra
     return _arrays(dataset, pairs, graph, labels, np.arange(1, n + 1), 1)
 
 
-def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
+def parse_powerful_gnns(
+    files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_BYTES
+) -> dict[str, np.ndarray]:
     """A set of graphs in the format of powerful-gnns: whole numbers in one text file.
 
     First the number of graphs; for each graph its number of nodes and its class; for each node a tag, the
@@ -109,12 +85,13 @@ def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str
     Args:
       files: the bytes of the one archive, or of the text file.
       dataset: the folder and file name in it.
+      max_bytes: the largest size that a file of the archive may declare.
 
     Raises:
-      ValueError: naming the file and the graph.
+      ValueError: naming the file and the graph; never a class.
     """
     name = f"{dataset}/{dataset}.txt"
-    numbers, rest = _leading_numbers(_text(files, f"{dataset}.txt", f"dataset/{name}", name))
+    numbers, rest = _leading_numbers(_text(files, max_bytes, f"{dataset}.txt", f"dataset/{name}", name))
     if not len(numbers) or numbers[0] < 1:
         got = numbers[0] if len(numbers) else rest
         raise ValueError(f"{name} must begin with the number of its graphs, got {got}")
@@ -148,43 +125,28 @@ def parse_powerful_gnns(files: Mapping[str, bytes], *, dataset: str) -> dict[str
         labels.append(label)
         start += size
     if at != len(numbers) or rest != _END:
-        got = numbers[at] if at != len(numbers) else rest
+        got = "more numbers" if at != len(numbers) else rest
         raise ValueError(f"{name} must end after {numbers[0]} graphs, got {got}")
     pairs = np.stack([np.repeat(np.arange(start), degrees), np.concatenate(neighbours)], 1)
     graph = np.repeat(np.arange(len(sizes)), sizes)
     return _arrays(name, pairs, graph, np.array(labels), np.arange(start) - (np.cumsum(sizes) - sizes)[graph], 0)
 
 
-def _text(files: Mapping[str, bytes], name: str, *members: str) -> bytes:
+def _text(files: Mapping[str, bytes], max_bytes: int, name: str, *members: str) -> bytes:
     """A file that is given by its name, or as a member of the one archive."""
     if name in files:
         return files[name]
     (data,) = files.values()
-    return read_member(data, *members)
-
-
-def _lines(text: bytes, name: str, of: str, width: int) -> np.ndarray:
-    """Lines of ``width`` whole numbers with commas between them; int64 [lines, width]."""
-    if not text.strip():
-        return np.zeros((0, width), np.int64)
-    with contextlib.suppress(ValueError):
-        table = np.loadtxt(io.BytesIO(text), np.int64, comments=None, delimiter=",", ndmin=2)
-        if table.shape[1] == width:
-            return table
-    good = re.compile(rb",".join([rb"\s*[+-]?\d{1,18}\s*"] * width))
-    lines = enumerate(filter(bytes.strip, text.splitlines()), 1)
-    number, line = next((number, line) for number, line in lines if not good.fullmatch(line))
-    wanted = "one whole number" if width == 1 else f"{width} whole numbers with a comma between"
-    raise ValueError(f"each line of {name} must hold {wanted}, got {line.decode('latin1')!r} for {of} {number}")
+    return read_member(data, *members, max_bytes=max_bytes)
 
 
 def _leading_numbers(text: bytes) -> tuple[np.ndarray, str]:
     """The whole numbers that a file begins with, int64, and what follows them."""
     with contextlib.suppress(ValueError):
         return whole_numbers(text), _END
-    words = text.split()
-    stop = next(place for place, word in enumerate(words) if not re.fullmatch(rb"[+-]?\d{1,18}", word))
-    return np.array([int(word) for word in words[:stop]], np.int64), repr(words[stop].decode("latin1"))
+    leading = re.compile(rb"(?>\s*+[+-]?\d{1,18}(?![^\s]))*+").match(text)
+    assert leading is not None  # it matches nothing at the least
+    return whole_numbers(leading.group()), "another word"
 
 
 def _arrays(

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax import _random
 from ldp_jax.types import Array, PRNGKey
 
 _BLOCK = 2**22
@@ -21,9 +22,7 @@ _BLOCK = 2**22
 _STEP = 2**24
 """Slots grow by powers of two up to this many, then by multiples of it."""
 _PIECE = 4.0
-"""The largest Poisson mean that is inverted at once."""
-_MOST = 40
-"""P(Poisson(4) > 40) is below 1e-26."""
+"""The largest Poisson mean that is drawn at once: see :func:`ldp_jax._random.poisson`."""
 
 
 class Users(NamedTuple):
@@ -51,14 +50,15 @@ def universe(users: Users, half: bool) -> Any:
 
 
 def rank_of(users: Users, other: Any, half: bool) -> Any:
-    """The rank of an owned node among those the user owns; elementwise."""
+    """The rank of an owned node among those the user owns; NumPy or JAX, elementwise."""
     if not half:
         return other - (other > users.place)
     index, level = users.place - users.start, users.end - users.start
     within = other - users.start
     low, high = (index + 1) // 2, (level - 1 - index) // 2
     below, above = within // 2, low + (within - index) // 2 - 1
-    return jnp.where(other >= users.end, low + high + (other - users.end), jnp.where(within < index, below, above))
+    xp = np if isinstance(other, np.ndarray) else jnp
+    return xp.where(other >= users.end, low + high + (other - users.end), xp.where(within < index, below, above))
 
 
 def node_of(users: Users, rank: Any, half: bool) -> Any:
@@ -85,11 +85,6 @@ def owns(users: Users, other: Any, half: bool) -> Any:
     return (other >= users.end) | (same & ((other > users.place) == even))
 
 
-def uniform(key: PRNGKey, shape: tuple[int, ...]) -> Array:
-    """Uniform float32 in (0, 1] from 32 bits: small values keep their relative precision."""
-    return (jax.random.bits(key, shape, jnp.uint32).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)
-
-
 def _product(a: Array, b: Array) -> tuple[Array, Array]:
     """High and low words of a product of 32-bit words, without 64-bit integers."""
     a0, a1, b0, b1 = a & 0xFFFF, a >> 16, b & 0xFFFF, b >> 16
@@ -107,24 +102,6 @@ def below(key: PRNGKey, bound: Array) -> Array:
     return (high + (low + carry_in < low)).astype(jnp.int32)
 
 
-def poisson(key: PRNGKey, mean: Array) -> Array:
-    """Poisson counts of means up to 4 by inversion of the survival function; int32, shape of ``mean``.
-
-    P(X > k) is compared with a uniform that is precise near 0, so that rare counts have their own probability to
-    1e-6 of it, however small the mean.
-    """
-    u = uniform(key, mean.shape)
-
-    def step(k: Any, carry: Any) -> Any:
-        count, mass, survival = carry
-        count = count + (u < survival)
-        mass = mass * mean / (k + 1.0)
-        return count, mass, jnp.maximum(survival - mass, 0.0)
-
-    zero = jnp.zeros(mean.shape, jnp.int32)
-    return jax.lax.fori_loop(0, _MOST, step, (zero, jnp.exp(-mean), -jnp.expm1(-mean)))[0]
-
-
 def capacity(count: int) -> int:
     """The slots that ``count`` needs: few different shapes, never too few slots."""
     return 1 << max(6, (count - 1).bit_length()) if count <= _STEP else -(-count // _STEP) * _STEP
@@ -132,7 +109,27 @@ def capacity(count: int) -> int:
 
 @partial(jax.jit, static_argnames="half")
 def _rates(key: PRNGKey, m: Any, users: Users, degree: Array, half: bool) -> Any:
-    return m.rates(key, degree, universe(users, half))
+    owned = universe(users, half)
+    noisy, keep, add = m.rates(key, degree, owned)
+    drop = jnp.broadcast_to(m.drop_rate(noisy, owned), keep.shape)
+    return noisy, keep, drop, add
+
+
+@jax.jit
+def _false_if_none(m: Any, owned: Array) -> Array:
+    _, add = m.bit_rates(m.degree_if_none(owned), owned)
+    return owned.astype(jnp.float32) * add
+
+
+def false_pairs_if_none(m: Any, users: Users, half: bool) -> float:
+    """About how many pairs are reported of users without any: of public numbers alone.
+
+    ``m`` has one budget, or one a user; a user's pairs are at most what her mean noisy degree lets expect.
+    """
+    room = capacity(len(users.place))
+    part = m.of_users(lambda leaf: _slice(leaf, 0, len(users.place), room))
+    owned = np.pad(universe(users, half).astype(np.int32), (0, room - len(users.place)))
+    return float(np.asarray(_false_if_none(part, owned), np.float64).sum())
 
 
 @jax.jit
@@ -149,14 +146,14 @@ def _counts(key: PRNGKey, mean: Array, pieces: Array, slots: int) -> Array:
     user = jnp.repeat(jnp.arange(len(mean)), pieces, total_repeat_length=slots)
     used = jnp.arange(slots) < pieces.sum()
     each = jnp.where(used, mean[user] / jnp.maximum(pieces[user], 1), 0.0)
-    return jnp.zeros(len(mean), jnp.int32).at[user].add(poisson(key, each), mode="drop")
+    return jnp.zeros(len(mean), jnp.int32).at[user].add(_random.poisson(key, each), mode="drop")
 
 
 @partial(jax.jit, static_argnames="slots")
-def _kept(key: PRNGKey, keep: Array, degree: Array, slots: int) -> Array:
-    """Which true pairs are reported."""
+def _kept(key: PRNGKey, keep: Array, drop: Array, degree: Array, slots: int) -> Array:
+    """Which true pairs are reported, of probabilities ``keep`` = 1 - ``drop``."""
     user = jnp.repeat(jnp.arange(len(keep)), degree, total_repeat_length=slots)
-    return uniform(key, (slots,)) < keep[user]
+    return _random.bernoulli(key, keep[user], drop[user])
 
 
 @partial(jax.jit, static_argnames=("slots", "half"))
@@ -221,8 +218,8 @@ def sample(
 
     Args:
       key: a typed threefry key; block b draws from ``fold_in(key, b)``.
-      m: a mechanism with ``rates(key, degree, owned) -> (noisy degree or None, keep, add)``; its parameters may be
-        stacked, one a user.
+      m: a mechanism with ``rates(key, degree, owned) -> (noisy degree or None, keep, add)`` and ``drop_rate(noisy,
+        owned)``; its parameters may be stacked, one a user.
       users: NumPy arrays [users].
       degree: int32 [users], true pairs that each user owns.
       node: int32, their nodes, user by user, sorted within each.
@@ -241,20 +238,22 @@ def sample(
         mine_degree = fill(degree)
         part = m.of_users(lambda leaf, a=start, b=stop, c=room: _slice(leaf, a, b, c))
         counted, whole = (mine_degree, half) if whole_degree is None else (fill(whole_degree), False)
-        noisy, keep, add = _rates(keys[0], part, mine, counted, whole)
+        noisy, keep, drop, add = _rates(keys[0], part, mine, counted, whole)
         owned = universe(mine, half)
         mean, pieces = _means(owned, mine_degree, add)
         count = _counts(keys[1], mean, pieces, capacity(int(pieces.sum())))
         true = node[ends[start] : ends[stop]]
         whose = np.repeat(np.arange(stop - start, dtype=np.int32), degree[start:stop])
-        kept = np.asarray(_kept(keys[2], keep, mine_degree, capacity(len(true))))[: len(true)]
-        at = Users(*(np.asarray(leaf)[whose] for leaf in mine))
-        ranks = np.pad(np.asarray(rank_of(at, true, half)), (0, capacity(len(true)) - len(true)))
+        kept = np.asarray(_kept(keys[2], keep, drop, mine_degree, capacity(len(true))))[: len(true)]
+        at = Users(*(leaf[whose] for leaf in mine))
+        ranks = np.pad(rank_of(at, true, half), (0, capacity(len(true)) - len(true)))
         total = int(count.sum())
-        user, false = _false(keys[3], mine, owned, mine_degree, ranks, count, capacity(total), half)
+        # Slices of NumPy: one of a device's array, of a random length, would be a program of its own.
+        added = _false(keys[3], mine, owned, mine_degree, ranks, count, capacity(total), half)
+        user, false = (np.asarray(leaf)[:total] for leaf in added)
         # A NumPy sort of whole pairs is faster than a device's sort of two keys, and than np.unique, which hashes.
         width = int(users.size.max())
-        wrong = np.sort(np.asarray(user[:total], np.int64) * width + np.asarray(false[:total]))
+        wrong = np.sort(user.astype(np.int64) * width + false)
         wrong = wrong[np.diff(wrong, prepend=-1) > 0]
         right = whose[kept].astype(np.int64) * width + true[kept]
         pairs = np.sort(np.concatenate([right, wrong]))

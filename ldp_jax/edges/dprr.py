@@ -8,11 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
+from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax.edges.neighbour_lists import PROTOCOLS, ListMechanism, ListReport, Protocol, per_bit, per_edge
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Finite, Interval, Mixture, check_epsilon, largest, uniform
+from ldp_jax.edges.neighbour_lists import (
+    PROTOCOLS,
+    ListMechanism,
+    ListReport,
+    Protocol,
+    check_bit_epsilon,
+    flip_rate,
+    per_bit,
+    per_edge,
+    rest_of,
+    summed,
+    two_largest,
+)
+from ldp_jax.guarantee import Guarantee, add_up
+from ldp_jax.mechanism import MAX_EPSILON, Finite, Interval, Mixture
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -35,21 +47,24 @@ class DPRR(ListMechanism):
     not small (about 3 for a true 6 at :math:`\epsilon_1 = 0.1`): the paper's "almost unbiased" fails there, and a
     public prior mends it.
 
-    Numerics: the rare sides 1 - p and 1 - q p are written without cancellation. The guarantee is that of ideal
-    arithmetic: Laplace noise in float32 leaks (see :class:`~ldp_jax.features.Laplace`); the geometric form is whole
-    numbers, drawn through a float32 logarithm.
+    Numerics: the rare sides (1 - p) q and 1 - p q are written without cancellation and drawn from 64 bits, so that
+    each has float32's probability rounded up to a whole number of 2^-64: no report that the law has is lost.
+    Budgets of edges end at 40, where 1 - p is 78 of them. Noise comes from a sign and 224 bits: geometric noise has
+    its law to 1e-5 of each tail, down to 1e-60. The guarantee is that of ideal arithmetic all the same: Laplace
+    noise in float32 leaks (see :class:`~ldp_jax.features.Laplace`), whole noise goes through a float32 logarithm,
+    and degrees are exact up to 2^24.
 
     Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. The paper clips q alone; here
     :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*` beyond which q would be 1.
 
     Args:
-      epsilon_degree: :math:`\epsilon_1`; a number, or one a user for whole graphs.
-      epsilon_edges: :math:`\epsilon_2`; likewise.
+      epsilon_degree: :math:`\epsilon_1`, in (0, 100]; a number, or one a user for whole graphs.
+      epsilon_edges: :math:`\epsilon_2`, in (0, 40]; likewise.
       prior: weights of the degrees 0, 1, ..., public; None for the paper's q.
       n: nodes of the graph, for one user's view.
       noise: ``laplace`` or ``geometric``.
 
-    >>> m = DPRR(0.1, 0.9)
+    >>> m = DPRR(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship("half").epsilon, m.relationship("full").epsilon
     (1.0, 1.0, 2.0)
     """
@@ -61,9 +76,9 @@ class DPRR(ListMechanism):
     noise: str = static(default="laplace")
 
     def _check(self) -> None:
-        for name in ("epsilon_degree", "epsilon_edges"):
-            _validate.positive(**{name: getattr(self, name)})
-            check_epsilon(getattr(self, name))
+        _validate.positive(epsilon_degree=self.epsilon_degree)
+        _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
+        check_bit_epsilon(epsilon_edges=self.epsilon_edges)
         _validate.one_of(("laplace", "geometric"), noise=self.noise)
         if self.n is not None:
             _validate.integer_in(1, n=self.n)
@@ -107,7 +122,7 @@ class DPRR(ListMechanism):
                 f"epsilon must be above {first:.4g}, which the degree takes in graphs of at most {n_max} nodes "
                 f"(eq. 8), got {epsilon:g}: use a larger epsilon, or DPRR(epsilon_degree, epsilon_edges)"
             )
-        return cls(first, epsilon - first, **options)
+        return cls(first, rest_of(epsilon, first), **options)
 
     @classmethod
     def as_published(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
@@ -121,30 +136,36 @@ class DPRR(ListMechanism):
     @property
     def flip(self) -> Array:
         """1 - p."""
-        return jax.nn.sigmoid(-jnp.asarray(self.epsilon_edges, jnp.result_type(float)))
+        return flip_rate(self.epsilon_edges)
 
     def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[Array, Array, Array]:
         """d*, p q and (1 - p) q; elementwise."""
-        degree = jnp.asarray(degree)
-        u = uniform(key, degree.shape)
-        epsilon = jnp.asarray(self.epsilon_degree)
-        side = jnp.sign(u - 0.5)
+        degree, epsilon = jnp.asarray(degree), jnp.asarray(self.epsilon_degree)
         if self.noise == "laplace":
-            noise = -side * jnp.log1p(-2 * jnp.abs(u - 0.5)) / epsilon
+            noise = _random.laplace(key, degree.shape) / epsilon
         else:
-            # P(|z| >= k) = 2 a^k / (1 + a) for k >= 1, a = e^-eps; the sign is a side of u.
-            tail = (1 - 2 * jnp.abs(u - 0.5)) * (1 + jnp.exp(-epsilon)) / 2
-            noise = side * jnp.floor(jnp.maximum(-jnp.log(tail) / epsilon, 0.0))
+            noise = _random.geometric(key, epsilon, degree.shape)
         noisy = jnp.clip(degree + noise, 0.0, jnp.asarray(owned, jnp.float32))
         return noisy, *self.bit_rates(noisy, owned)
 
     def bit_rates(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
         """p q and (1 - p) q given d*."""
-        flip, owned = self.flip, jnp.asarray(owned)
-        degree = self.estimate_degree(noisy)
-        below = degree * (1 - 2 * flip) + owned * flip
-        q = jnp.clip(jnp.where(below > 0, degree / jnp.where(below > 0, below, 1.0), 0.0), 0.0, 1.0)
-        return (1 - flip) * q, flip * q
+        flip, (kept, _) = self.flip, self._thinning(noisy, owned)
+        return (1 - flip) * kept, flip * kept
+
+    def drop_rate(self, noisy: Any, owned: Any) -> Array:
+        """1 - p q given d*, without cancellation: 1 - p where q = 1."""
+        flip, (_, dropped) = self.flip, self._thinning(noisy, owned)
+        return flip + (1 - flip) * dropped
+
+    def _thinning(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
+        """q and 1 - q given d*."""
+        flip, owned, degree = self.flip, jnp.asarray(owned), self.estimate_degree(noisy)
+        unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
+        below = degree * unclipped + owned * flip
+        known, below = below > 0, jnp.where(below > 0, below, 1.0)
+        kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
+        return kept, jnp.clip(jnp.where(known, flip * (owned - 2 * degree) / below, 1.0), 0.0, 1.0)
 
     def estimate_degree(self, noisy: Any) -> Array:
         """The degree that q is computed from: d*, or the posterior mean under the public prior; elementwise."""
@@ -167,6 +188,10 @@ class DPRR(ListMechanism):
         if self.noise == "geometric":
             scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)
         return scale * (jnp.exp(-epsilon * degree) - jnp.exp(-epsilon * (owned - degree)))
+
+    def degree_if_none(self, owned: Any) -> Array:
+        """E[d*] of a user without neighbours: what clipping at 0 leaves of the noise."""
+        return self.degree_bias(0, owned)
 
     def degree_log_density(self, noisy: Any, degree: Any, owned: Any) -> Array:
         """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
@@ -197,38 +222,46 @@ class DPRR(ListMechanism):
 
     def guarantee(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per bit; the largest sum where users have their own."""
-        total = largest(np.asarray(self._first()) + np.asarray(self._second()))
-        return per_bit(total, "Laplace noise on the degree, then randomised response on each bit, compose")
+        reason = f"{self.noise.capitalize()} noise on the degree, then randomised response on each bit, compose"
+        return per_bit(float(self.sums().max()), reason)
 
-    def _first(self) -> Scalar:
+    def sums(self) -> np.ndarray:
+        """epsilon_1 + epsilon_2."""
+        return summed(*self._budgets())
+
+    def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both budgets, concrete and checked, of one shape; float64."""
         if not (_validate.concrete(self.epsilon_degree) and _validate.concrete(self.epsilon_edges)):
             raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
         self._check()
-        return self.epsilon_degree
-
-    def _second(self) -> Scalar:
-        return self.epsilon_edges
+        both = np.broadcast_arrays(self.epsilon_degree, self.epsilon_edges)
+        return both[0].astype(np.float64), both[1].astype(np.float64)
 
     def relationship(self, protocol: Protocol = "full") -> Guarantee:
         r"""Per edge: both ends' reports hold it (``full``), or one end's list and one or both ends' degrees.
 
         ``full``: :math:`2 (\epsilon_1 + \epsilon_2)`; ``half list``, where the pair is in one list and in both
         degrees: :math:`2 \epsilon_1 + \epsilon_2`; ``half``, all from owned pairs: :math:`\epsilon_1 + \epsilon_2`.
-        With budgets of their own, the two largest decide in ``full``; in ``half`` a pair belongs to the smaller
-        budget, so that the second largest decides.
+        With budgets of their own, it is the largest over all pairs of users: the two largest sums in ``full``; in
+        ``half`` a pair belongs to the user of the smaller sum, so that the second largest decides; in ``half list``
+        the owner's sum and the other's :math:`\epsilon_1` (of two equal sums, the larger one).
         """
         _validate.one_of(PROTOCOLS, protocol=protocol)
-        sums = np.sort(np.ravel(np.asarray(self._first(), np.float64) + np.asarray(self._second(), np.float64)))
-        if protocol == "full":
-            total = sums[-2:].sum() if len(sums) > 1 else 2 * sums[-1]
-        elif protocol == "half":
-            total = sums[-2:][0]
+        low, high = two_largest(self.sums())
+        if protocol == "half list":
+            total = self._largest_of_owner_and_other()
         else:
-            first = np.sort(np.ravel(np.asarray(self._first(), np.float64)))
-            second = np.sort(np.ravel(np.asarray(self._second(), np.float64)))
-            degrees = first[-2:].sum() if len(first) > 1 else 2 * first[-1]
-            total = degrees + second[-1]
-        return per_edge(float(total), f"protocol {protocol}: every report that holds the pair composes")
+            total = add_up((low, high)) if protocol == "full" else low
+        return per_edge(total, f"protocol {protocol}: every report that holds the pair composes")
+
+    def _largest_of_owner_and_other(self) -> float:
+        """The largest, over pairs, of one user's sum and epsilon_1 of another of an equal or larger sum."""
+        first, sums = np.ravel(self._budgets()[0]), np.ravel(self.sums())
+        if len(sums) == 1:
+            return add_up((sums[0], first[0]))
+        order = np.lexsort((first, sums))
+        later = np.maximum.accumulate(first[order][::-1])[::-1]
+        return float(summed(sums[order][:-1], later[1:]).max())
 
 
 def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, float]:
@@ -242,29 +275,44 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
 def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not.
 
-    Sums of :math:`\pi(d) e^{-\epsilon |k - d|}` over d <= k and d > k follow from their neighbours; at a d* between
-    two whole numbers they are shifted by its fraction. At the ends the atoms of the clipped law are proportional to
-    the same exponentials.
+    Sums of :math:`\pi(d) e^{-\epsilon |k - d|}` over d <= k, and of :math:`\pi(d) e^{-\epsilon |k + 1 - d|}` over
+    d > k, follow from their neighbours; for a d* between k and k + 1 they are shifted by its fraction. At the ends
+    the atoms of the clipped law are proportional to the same exponentials. One epsilon has one table of sums; of
+    several, each d* has sums of its own, which takes len(prior) passes over them.
     """
     degrees = jnp.arange(len(prior), dtype=prior.dtype)
     shrink = jnp.exp(-epsilon)
+    place = jnp.clip(jnp.floor(noisy), 0, len(prior) - 1).astype(jnp.int32)
+    # Beyond the last degree nothing is above, and the common factor of what is below cancels.
+    part = jnp.where(place == len(prior) - 1, 0.0, noisy - place)
 
-    def accumulate(weights: Array) -> tuple[Array, Array]:
+    def tables(weights: Array) -> tuple[Array, Array]:
         def forward(total: Array, weight: Array) -> tuple[Array, Array]:
             total = total * shrink + weight
             return total, total
 
         def backward(total: Array, weight: Array) -> tuple[Array, Array]:
-            return (total + weight) * shrink, total
+            return total * shrink + weight, total
 
         zero = jnp.zeros_like(shrink * weights[0])
         return (
-            jax.lax.scan(forward, zero, weights)[1],
-            jax.lax.scan(backward, zero, weights, reverse=True)[1],
+            jax.lax.scan(forward, zero, weights)[1][place],
+            jax.lax.scan(backward, zero, weights, reverse=True)[1][place],
         )
 
-    place = jnp.clip(jnp.floor(noisy), 0, len(prior) - 1).astype(jnp.int32)
-    # Beyond the last degree nothing is above, and the common factor of what is below cancels.
-    lift = jnp.exp(2 * epsilon * jnp.clip(noisy - place, 0.0, 1.0))
-    mass, mean = (low[place] + high[place] * lift for low, high in map(accumulate, (prior, prior * degrees)))
+    def passes(weights: Array) -> tuple[Array, Array]:
+        def forward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
+            return jnp.where(at[0] <= place, total * shrink + at[1], total), None
+
+        def backward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
+            return jnp.where(at[0] > place, total * shrink + at[1], total), None
+
+        steps = jnp.arange(len(weights)), weights
+        zero = jnp.zeros_like(shrink * weights[0] * noisy)
+        return jax.lax.scan(forward, zero, steps)[0], jax.lax.scan(backward, zero, steps, reverse=True)[0]
+
+    # Of the two factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither underflows alone.
+    low, high = (jnp.exp(-epsilon * jnp.maximum(side * (2 * part - 1), 0.0)) for side in (1, -1))
+    sums = tables if jnp.ndim(epsilon) == 0 else passes
+    mass, mean = (below * low + above * high for below, above in map(sums, (prior, prior * degrees)))
     return jnp.where(mass > 0, mean / jnp.where(mass > 0, mass, 1.0), noisy)

@@ -8,12 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate, graphs
+from ldp_jax import _random, _validate, graphs
 from ldp_jax._pytree import mechanism, static
 from ldp_jax.edges import _sparse
-from ldp_jax.edges.neighbour_lists import ListReports, Lists, NeighbourList, Protocol, per_bit, per_edge, to_bits
+from ldp_jax.edges.neighbour_lists import (
+    ListReports,
+    Lists,
+    NeighbourList,
+    Protocol,
+    check_bit_epsilon,
+    check_own,
+    per_bit,
+    per_edge,
+    rest_of,
+    summed,
+    to_bits,
+)
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Interval, check_epsilon, check_single
+from ldp_jax.mechanism import MAX_EPSILON, Interval, check_single
 from ldp_jax.types import Array, Graph, PRNGKey, Scalar
 
 _DENSE = 0.5
@@ -55,7 +67,7 @@ class LocalLap:
     :math:`e^{\epsilon_2} T / N` where that is below 1/2: in sparse graphs with a small budget next to nothing but
     the number of edges is left, and degrees are not preserved.
 
-    Numerics: noise of one user is float32, from 63 bits and a sign: no farther than 44 scales. Whole graphs are
+    Numerics: noise of one user is float32, from a sign and 224 bits: no farther than 155 scales. Whole graphs are
     drawn and compared in float64, from 64 bits. Two values are equal with probability 0 in ideal arithmetic, and
     with that of the spacing of float32 or float64 here; the lower ids win, in whole graphs a true pair. The
     guarantee is that of ideal arithmetic: Laplace noise in float32 leaks (see
@@ -64,13 +76,13 @@ class LocalLap:
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 
     Args:
-      epsilon_degree: :math:`\epsilon_1`; one number for all users of a graph.
-      epsilon_edges: :math:`\epsilon_2`; likewise.
+      epsilon_degree: :math:`\epsilon_1`, in (0, 100]; one number for all users of a graph.
+      epsilon_edges: :math:`\epsilon_2`, in (0, 40]; likewise.
       n: nodes of the graph, for one user's view.
 
-    >>> m = LocalLap(0.1, 0.9)
+    >>> m = LocalLap(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
-    (1.0, 1.1, 1.0)
+    (1.0, 1.25, 1.0)
     """
 
     epsilon_degree: Scalar
@@ -80,9 +92,9 @@ class LocalLap:
     protocols = ("half list", "half")
 
     def _check(self) -> None:
-        for name in ("epsilon_degree", "epsilon_edges"):
-            _validate.positive(**{name: getattr(self, name)})
-            check_epsilon(getattr(self, name))
+        _validate.positive(epsilon_degree=self.epsilon_degree)
+        _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
+        check_bit_epsilon(epsilon_edges=self.epsilon_edges)
         if self.n is not None:
             _validate.integer_in(1, n=self.n)
 
@@ -107,7 +119,7 @@ class LocalLap:
         if share == 1.0:
             raise ValueError("share must be below 1, got 1.0: nothing would be left for the edges")
         first = share * epsilon
-        return cls(first, epsilon - first, **options)
+        return cls(first, rest_of(epsilon, first), **options)
 
     def privatize(
         self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0, *, protocol: Protocol = "half list"
@@ -116,19 +128,19 @@ class LocalLap:
 
         Args:
           key: a typed threefry key.
-          neighbours: her list, ids padded with n; ids outside [0, n), repeats and her own are dropped.
+          neighbours: her list, ids padded with n; what is no id in [0, n), repeats and her own are dropped.
           own: her own id, which says what pairs she owns.
           protocol: ``half list``: the degree is the whole list's; ``half``: of the owned pairs.
 
         Raises:
-          ValueError: where n is not given, a budget is a stack, or the key is not threefry.
+          ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
         """
         _validate.threefry(key)
         check_single(self)
         bits, owned, degree = self._record(neighbours, own, protocol)
         degree_key, values_key = jax.random.split(key)
-        values = bits + _laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
-        noisy = degree + _laplace(degree_key, ()) / jnp.asarray(self.epsilon_degree)
+        values = bits + _random.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
+        noisy = degree + _random.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
     def log_density(self, y: Any, x: Any, own: Any = 0, *, protocol: Protocol = "half list") -> Array:
@@ -163,6 +175,7 @@ class LocalLap:
         """A list as bits [n], what pairs the user owns [n], and the degree that she reports."""
         _validate.one_of(self.protocols, protocol=protocol)
         n = self._size()
+        check_own(own, n)
         nodes = jnp.arange(n)
         bits = to_bits(neighbours, n) & (nodes != own)
         owned = _sparse.owns(_sparse.Users(jnp.asarray(own), 0, n, n), nodes, True)
@@ -190,9 +203,8 @@ class LocalLap:
 
     def guarantee(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per bit; the largest sum of a stack."""
-        first, second = self._budgets()
         reason = "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
-        return per_bit(float((first + second).max()), reason)
+        return per_bit(float(self.sums().max()), reason)
 
     def relationship(self, protocol: Protocol = "half list") -> Guarantee:
         r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``).
@@ -205,8 +217,12 @@ class LocalLap:
         """
         _validate.one_of(self.protocols, protocol=protocol)
         first, second = self._budgets()
-        total = first + second + (first.max() if protocol == "half list" else 0.0)
+        total = summed(first, second, *([first.max()] if protocol == "half list" else []))
         return per_edge(float(total.max()), f"protocol {protocol}: every report that holds the pair composes")
+
+    def sums(self) -> np.ndarray:
+        """epsilon_1 + epsilon_2; float64 [] or that of a stack."""
+        return summed(*self._budgets())
 
     def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
         """Both budgets, concrete and checked."""
@@ -214,13 +230,6 @@ class LocalLap:
             raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
         self._check()
         return np.asarray(self.epsilon_degree, np.float64), np.asarray(self.epsilon_edges, np.float64)
-
-
-def _laplace(key: PRNGKey, shape: tuple[int, ...]) -> Array:
-    """Laplace noise of scale 1: a sign, and an exponential from 63 bits, precise in its tail."""
-    high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
-    u = (high.astype(jnp.float32) + ((low >> 1).astype(jnp.float32) + 0.5) * 2.0**-31) * 2.0**-32
-    return jnp.where(low & 1 == 0, 1.0, -1.0) * -jnp.log(u)
 
 
 # --- Whole graphs ----------------------------------------------------------------------------------------------
@@ -330,12 +339,12 @@ def _ordinal(owner: np.ndarray, owners: int) -> np.ndarray:
 
 @partial(jax.jit, static_argnames="slots")
 def _noise(key: PRNGKey, slots: int) -> Array:
-    return _laplace(key, (slots,))
+    return _random.laplace(key, (slots,))
 
 
 @partial(jax.jit, static_argnames="slots")
 def _words(key: PRNGKey, slots: int) -> Array:
-    return jax.random.bits(key, (2, slots), jnp.uint32)
+    return _random.words(key, (slots,))
 
 
 def _uniforms(key: PRNGKey, count: int) -> np.ndarray:

@@ -2,16 +2,25 @@
 
 import abc
 import dataclasses
+import numbers
+import warnings
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.edges import _sparse
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
+from ldp_jax import _random, _validate
+from ldp_jax._tables import sum_up
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, rounded_down
 from ldp_jax.mechanism import Finite, Interval, Mixture, check_single
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.types import Array, PRNGKey, Scalar
+
+MAX_BIT_EPSILON = 40.0
+"""The largest budget of one bit: a flip has probability e^-40 = 4.2e-18 then, which is 78 of 2^64 words.
+
+From 64 log 2 = 44.4 a flip would be rarer than one word, and the arithmetic no longer that of the law."""
 
 Protocol = Literal["full", "half list", "half"]
 """Who reports the pair (i, j): both ends (``full``), or one of them by a public rule, with the degree of the whole
@@ -23,6 +32,9 @@ PROTOCOLS: tuple[Protocol, ...] = ("full", "half list", "half")
 class NeighbourList(NamedTuple):
     """The neighbours of one user.
 
+    The capacity is public: it is the shape of compiled programs. So are the ``ids`` of a JAX array padded, while a
+    list on the host may be of any length and hold anything: see :meth:`of`, which is what mechanisms do to it.
+
     Attributes:
       ids: int32 [capacity], sorted and distinct; n where there is none.
       count: int32, how many there are.
@@ -30,6 +42,26 @@ class NeighbourList(NamedTuple):
 
     ids: Any
     count: Any
+
+    @classmethod
+    def of(cls, ids: Any, n: int) -> "NeighbourList":
+        """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
+
+        What is no whole number in [0, n), and repeats, are dropped: never raises or warns. (A JAX array of 32 bits
+        would take 2^32 + 3 for 3: give lists that may hold such ids to this function, before ``vmap`` or ``jit``.)
+
+        Args:
+          ids: a list, or an array of any shape and kind.
+          n: nodes of the graph; public.
+
+        >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
+        NeighbourList(ids=array([1, 3, 5, 5, 5], dtype=int32), count=np.int32(2))
+        """
+        known = np.unique(_host_ids(ids, n))
+        count = np.int32(np.count_nonzero(known < n))
+        padded = np.full(n, n, np.int32)
+        padded[:count] = known[:count]
+        return cls(padded, count)
 
 
 class ListReport(NamedTuple):
@@ -74,9 +106,67 @@ def to_list(bits: Any) -> NeighbourList:
 
 
 def to_bits(neighbours: NeighbourList, n: int) -> Array:
-    """A list as bits [n]; ids outside [0, n), and repeats, are dropped: mechanisms are total on data."""
-    ids = jnp.asarray(neighbours.ids)
-    return jnp.zeros(n, bool).at[jnp.where(ids < 0, n, ids)].set(True, mode="drop")
+    """A list as bits [n]; what is no id in [0, n), and repeats, are dropped: mechanisms are total on data."""
+    ids = neighbours.ids if isinstance(neighbours.ids, jax.Array) else NeighbourList.of(neighbours.ids, n).ids
+    return jnp.zeros(n, bool).at[_ids(jnp, ids, n)].set(True, mode="drop")
+
+
+def _ids(xp: Any, values: Any, n: int) -> Any:
+    """Numbers as int32, n for what is no whole number in [0, n); written once for NumPy and JAX."""
+    if jnp.issubdtype(values.dtype, jnp.floating):
+        wide = values.astype(np.float64 if xp is np else jnp.promote_types(values.dtype, jnp.float32))
+        known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
+    elif values.dtype.kind in "biu":
+        wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
+        known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
+    else:
+        return xp.full(values.shape, n, np.int32)
+    return xp.where(known, xp.where(known, wide, 0).astype(np.int32), np.int32(n))
+
+
+def _host_ids(ids: Any, n: int) -> np.ndarray:
+    """:func:`_ids` of what a host holds, in its own precision; int32 with one axis."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
+        warnings.simplefilter("ignore")
+        try:
+            values = np.ravel(np.asarray(ids))
+        except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
+            values = np.array([*ids, None], object)[:-1]
+        if values.dtype.kind == "O":
+            values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
+        return _ids(np, values, n)
+
+
+def _one_id(value: Any, n: int) -> int:
+    """An id among things of several kinds, n for what is none."""
+    try:
+        if not isinstance(value, numbers.Real):
+            return n
+        number: Any = value
+        return int(number) if 0 <= number < n and int(number) == number else n
+    except (ArithmeticError, ValueError, TypeError):
+        return n
+
+
+def check_own(own: Any, n: int) -> None:
+    """Refuse an id of the user's own, which is public, that is no node; silent on tracers."""
+    if not _validate.concrete(own):
+        return
+    array = np.asarray(own)
+    if array.ndim or array.dtype.kind not in "iu" or not 0 <= int(array) < n:
+        shown = own if array.ndim == 0 else f"shape {array.shape}: use jax.vmap"
+        raise ValueError(f"own must be a node in [0, {n}), got {shown}")
+
+
+def check_bit_epsilon(**kwargs: Scalar) -> None:
+    """Refuse a budget of bits that is not in (0, MAX_BIT_EPSILON]."""
+    _validate.positive(**kwargs)
+    _validate.in_range(0.0, MAX_BIT_EPSILON, open_lower=True, **kwargs)
+
+
+def flip_rate(epsilon: Scalar) -> Array:
+    """The probability 1/(e^epsilon + 1) that a bit is flipped, without cancellation."""
+    return jax.nn.sigmoid(-jnp.asarray(epsilon, jnp.result_type(float)))
 
 
 class ListMechanism(abc.ABC):
@@ -106,8 +196,24 @@ class ListMechanism(abc.ABC):
         """The same with ``choose`` applied to the budgets that users have of their own."""
 
     @abc.abstractmethod
+    def sums(self) -> np.ndarray:
+        """Each user's whole budget, float64 [] or [users]: what guarantees say, and what decides who owns a pair.
+
+        Raises:
+          ValueError: for budgets that are traced or out of range.
+        """
+
+    @abc.abstractmethod
     def bit_rates(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
         """The two probabilities given the noisy degree."""
+
+    @abc.abstractmethod
+    def drop_rate(self, noisy: Any, owned: Any) -> Array:
+        """The probability that a true pair is not reported, without cancellation: not 0 where the first is 1."""
+
+    @abc.abstractmethod
+    def degree_if_none(self, owned: Any) -> Any:
+        """The mean of the noisy degree of a user without neighbours, of public numbers alone; None without one."""
 
     @abc.abstractmethod
     def degree_log_density(self, noisy: Any, degree: Any, owned: Any) -> Array:
@@ -147,17 +253,22 @@ class ListMechanism(abc.ABC):
 
         Args:
           key: a typed threefry key.
-          neighbours: her list, ids padded with n.
+          neighbours: her list, ids padded with n; of anything else, what is no id is dropped.
           own: her own id, which is never reported.
+
+        Raises:
+          ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
         """
         _validate.threefry(key)
         check_single(self)
         n = self._size()
+        check_own(own, n)
         others = jnp.arange(n) != own
         true = to_bits(neighbours, n) & others
         degree_key, bits_key = jax.random.split(key)
         noisy, keep, add = self.rates(degree_key, true.sum(), jnp.int32(n - 1))
-        reported = (_sparse.uniform(bits_key, (n,)) < jnp.where(true, keep, add)) & others
+        chance, rest = jnp.where(true, keep, add), jnp.where(true, self.drop_rate(noisy, jnp.int32(n - 1)), 1 - add)
+        reported = _random.bernoulli(bits_key, chance, rest) & others
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
     def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
@@ -167,8 +278,10 @@ class ListMechanism(abc.ABC):
         others = jnp.arange(n) != own
         true, reported = to_bits(x, n) & others, to_bits(NeighbourList(*y.neighbours), n)
         keep, add = self.bit_rates(y.degree, jnp.int32(n - 1))
-        one = jnp.where(true, keep, add)
-        bits = jnp.where(reported, jnp.log(one), jnp.log1p(-one))
+        drop = self.drop_rate(y.degree, jnp.int32(n - 1))
+        bits = jnp.where(
+            reported, jnp.log(jnp.where(true, keep, add)), jnp.where(true, jnp.log(drop), jnp.log1p(-add))
+        )
         possible = ~(reported & ~others).any()
         total = jnp.where(others, bits, 0.0).sum() + self.degree_log_density(y.degree, true.sum(), jnp.int32(n - 1))
         return jnp.where(possible, total, -jnp.inf)
@@ -177,10 +290,40 @@ class ListMechanism(abc.ABC):
 def per_bit(epsilon: float, reason: str) -> Guarantee:
     """A guarantee for one bit of one list."""
     return Guarantee(
-        epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit", reason=reason
+        epsilon,
+        unit=NEIGHBOUR_LIST,
+        adjacency="two neighbour lists that differ in one bit",
+        status="proved",
+        reason=reason,
     )
 
 
 def per_edge(epsilon: float, reason: str) -> Guarantee:
     """A guarantee for one edge."""
-    return Guarantee(epsilon, unit=RELATIONSHIP, adjacency="two graphs that differ in one edge", reason=reason)
+    return Guarantee(
+        epsilon, unit=RELATIONSHIP, adjacency="two graphs that differ in one edge", status="proved", reason=reason
+    )
+
+
+def summed(*budgets: Any) -> np.ndarray:
+    """Budgets added up elementwise, rounded up; float64.
+
+    >>> summed(0.25, [0.5, 0.75]).tolist()
+    [0.75, 1.0]
+    """
+    return sum_up(np.stack(np.broadcast_arrays(*(np.asarray(each, np.float64) for each in budgets))))
+
+
+def rest_of(epsilon: float, first: float) -> float:
+    """What ``first`` leaves of a budget, rounded down: both together never exceed it.
+
+    >>> rest_of(1.0, 0.1)
+    0.9
+    """
+    return rounded_down(Fraction(float(epsilon)) - Fraction(float(first)))
+
+
+def two_largest(budgets: np.ndarray) -> tuple[float, float]:
+    """The second largest and the largest budget of a stack; a single one is everybody's."""
+    ordered = np.sort(np.ravel(budgets))
+    return float(ordered[-2:][0]), float(ordered[-1])

@@ -107,7 +107,7 @@ class Discrete(Univariate):
         return dataclasses.replace(self, level=level)
 
     def table(self, level: int | None = None) -> Table:
-        """The integer table of one level (by default, this one's), for :mod:`ldp_jax.client` and for audits.
+        """The integer table of one level (by default, this one's), for :mod:`ldp_jax.deployment` and for audits.
 
         Raises:
           ValueError: where the level is traced, or several.
@@ -199,6 +199,7 @@ class Discrete(Univariate):
             max(losses),
             adjacency=_DOMAINS.get(self.encoding, f"any two of {self.inputs} categories"),
             arithmetic="exact",
+            status="proved",
             reason="the largest ratio of two whole numbers of one column of the table that is sampled",
         )
 

@@ -80,7 +80,7 @@ class Duchi(Worded):
 
 
 def against_threshold(size: Array, epsilon: Scalar) -> Array:
-    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, over 2^64 and rounded up; uint32 [2, ...].
+    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, over 2^64, rounded up; uint32 [2, ...].
 
     Near 1/2 it is the distance from it that is rounded, so that the loss is precise at small epsilon; else the mass
     itself, a mixture of sigmoid(-epsilon) and sigmoid(epsilon) without cancellation.

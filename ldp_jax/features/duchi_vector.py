@@ -78,10 +78,10 @@ class DuchiVector:
     Numerics: the law is a mixture of two uniform ones. With probability :math:`2^d / Z`, by a 64-bit number, the
     report is any vector of the cube; else one of the half-space s.v > 0, where a uniform vector is as good as its
     opposite, and ties are drawn anew (all of several candidates are ties with probability 1e-12; then one sign is
-    turned). So signs are random bits themselves, and the loss that runs is epsilon to 1e-6 of it up to epsilon 35 or
-    so, where 2^d / Z is 2^-50, and less from there on; no report is ever impossible. The density takes O(d^2)
-    operations and keeps both tails as sums of positive terms; in float32 it is a number near -d log 2, rounded as such
-    (3e-5 at d = 500).
+    turned). So signs are random bits themselves, and the loss that runs is epsilon to 1e-6 of it up to epsilon 35
+    or so, where 2^d / Z is 2^-50, and less from there on; no report is ever impossible. The density takes O(d^2)
+    operations and keeps both tails as sums of positive terms; in float32 it is a number near -d log 2, rounded as
+    such (3e-5 at d = 500).
 
     Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019,
     Algorithm 3.
@@ -135,7 +135,9 @@ class DuchiVector:
         candidates = _random.words(sign_key, v.shape, _constants(self.dim).candidates)
         differ = self._count(candidates ^ v)
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
-        near = jnp.where(2 * differ[first] == self.dim, candidates[first].at[0].set(candidates[first][0] ^ 1), candidates[first])
+        near = jnp.where(
+            2 * differ[first] == self.dim, candidates[first].at[0].set(candidates[first][0] ^ 1), candidates[first]
+        )
         near = jnp.where(2 * self._count(near ^ v) > self.dim, ~near, near)
         chosen = jnp.where(anywhere, candidates[0], near)
         place = jnp.arange(self.dim)
@@ -185,6 +187,7 @@ class DuchiVector:
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",
+            status="proved",
             reason="given the rounded record each sign vector has probability 1/Z or e^eps/Z, "
             "and Z is the same for all records",
         )

@@ -107,6 +107,7 @@ class RandomizedFeatures:
             max(totals),
             adjacency=f"any two vectors in [0, 1]^{self.dim}",
             arithmetic="exact",
+            status="proved",
             reason=f"{self.dim} independent reports compose; each: {worst.reason}",
         )
 

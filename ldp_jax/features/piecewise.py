@@ -11,7 +11,6 @@ from ldp_jax._pytree import mechanism
 from ldp_jax.mechanism import Interval, Numeric, check_epsilon, clip, exp
 from ldp_jax.types import Array, Record, Scalar
 
-
 _RAREST = 2.0**-30
 """The least mass that may lie outside the high piece: words of 32 bits still cut reports from it."""
 
@@ -37,8 +36,9 @@ class GeneralPiecewise(Numeric):
 
     Numerics: everything is written in :math:`\tau = t e^{-\epsilon}` and expm1, so that neither small nor
     large epsilon cancels. The three pieces are cut from one 32-bit word: reports lie on a grid that depends on x,
-    and the guarantee is that of ideal arithmetic. The mass outside [L, R], about :math:`\tau`, is at least 2^-30, so
-    that it is drawn: larger epsilon are refused, those above 20.8 + log t (:func:`Piecewise`: 40, the others: 30).
+    and the guarantee is that of ideal arithmetic. The mass outside [L, R], about :math:`\tau`, is at least 2^-30,
+    so that it is drawn: larger epsilon are refused, those above 20.8 + log t (:func:`Piecewise`: 40, the others:
+    30).
 
     Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other t).
 
@@ -58,8 +58,8 @@ class GeneralPiecewise(Numeric):
             most = np.min(-math.log(_RAREST) + np.log(t) - epsilon)
             if most < 0:
                 raise ValueError(
-                    f"epsilon must be at most {-math.log(_RAREST):.4g} + log t, got {self.epsilon} for t = {self.t}: "
-                    "what lies outside the high piece would be too rare to be drawn"
+                    f"epsilon must be at most {-math.log(_RAREST):.4g} + log t, got {self.epsilon} "
+                    f"for t = {self.t}: what lies outside the high piece would be too rare to be drawn"
                 )
 
     def _parts(self) -> tuple[Array, Array, Array]:

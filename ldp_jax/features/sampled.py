@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 
 from ldp_jax import _validate
@@ -13,7 +14,7 @@ from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
-from ldp_jax.guarantee import Guarantee
+from ldp_jax.guarantee import Guarantee, share
 from ldp_jax.mechanism import Box, Interval, Subset, Univariate, as_records, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -185,12 +186,18 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
 
 
 def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
-    """epsilon / k, at most ``most``, after the checks that would otherwise come too late."""
+    """epsilon / k rounded down, at most ``most``, after the checks that would otherwise come too late."""
     _validate.positive(epsilon=epsilon)
     _validate.integer_in(1, dim=dim)
     _validate.integer_in(1, dim, k=k)
     _validate.in_range(0.0, most * k, open_lower=True, epsilon=epsilon)
-    return epsilon / k if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon) / k
+    if isinstance(epsilon, (int, float)):
+        return share(epsilon, k)
+    if not _validate.concrete(epsilon):
+        return jnp.asarray(epsilon) / k
+    whole = np.asarray(epsilon, np.float64)
+    part = (whole / k).astype(np.float32)
+    return jnp.asarray(np.where(k * part.astype(np.float64) > whole, np.nextafter(part, np.float32(0)), part))
 
 
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
@@ -204,7 +211,9 @@ def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0
     """
-    return Sampled(SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias), dim, k, scale=dim / k if debias else 1.0)
+    return Sampled(
+        SquareWave(_share(epsilon, dim, k, SquareWave.LARGEST), debias), dim, k, scale=dim / k if debias else 1.0
+    )
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:

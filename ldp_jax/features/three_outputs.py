@@ -11,7 +11,6 @@ from ldp_jax.features.duchi import against_threshold
 from ldp_jax.mechanism import Finite, Worded, clip
 from ldp_jax.types import Array, Record, Scalar
 
-
 _CAPPED = 1.72
 """From ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)."""
 
@@ -34,8 +33,8 @@ class ThreeOutputs(Worded):
 
     Numerics: the root is found by twenty Newton steps in :math:`e^{-\epsilon}`, which neither overflow nor stop
     gradients; 1 - a is taken without cancellation. A 64-bit number is compared with the masses of the rare reports,
-    rounded up to multiples of 2^-64: nothing is impossible up to epsilon 100, and the loss that runs is epsilon to 1e-6
-    of it until a report is rarer than 2^-50 or so (epsilon 35), and less from there on.
+    rounded up to multiples of 2^-64: nothing is impossible up to epsilon 100, and the loss that runs is epsilon to
+    1e-6 of it until a report is rarer than 2^-50 or so (epsilon 35), and less from there on.
 
     Reference: Zhao et al., IoT-J 2021, section IV-A.
 

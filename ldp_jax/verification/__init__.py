@@ -1,5 +1,47 @@
-"""Whether a guarantee holds, asked of the mechanism itself rather than of its author."""
+"""Whether a guarantee holds, asked of the mechanism itself rather than of its author.
 
+What each rung can see, and what it cannot: a defect of the size that is given is missed with probability 1e-6 at
+the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
+of ``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the
+table says.
+
+================================  =============================================  ==================================
+rung                              smallest defect that is found                  what it cannot see
+================================  =============================================  ==================================
+:func:`privacy_loss_supremum`     1e-9 of epsilon, in the *density*              a spike between the points tried;
+                                                                                 what the sampler does
+:func:`reported_losses`           a spike of mass 1.4e-5 that density and        rarer; a leak that the density does
+                                  sampler share                                  not tell
+:func:`matches_density`           total variation 0.01 to 0.06 at one record;    one report in a thousand; other
+                                  every owner of a list                          records
+:func:`record_windows`            no noise in a window of 6e-5 of the records;   narrower; one raw in a thousand
+                                  one raw report in a hundred anywhere           that its law can give anyway
+:func:`matches_reference`         6.6e-6 of (words, record) pairs                rarer; vectors; less than a float32
+                                                                                 spacing; unknown laws
+:func:`distinct_reports`          noise of 19 bits or fewer; a value that is     noise of 20 bits and more; finite
+                                  sent with probability 3e-5                     reports of few values
+:func:`uses_the_whole_key`        one bit of the key that is not read            64 bits mixed into few
+:func:`record_in_bits`            one of the last 8 bits that is the record's    a bit that follows the record no
+                                  sign, up to epsilon 7                          more than float32 rounding might
+:func:`is_pure`                   state that changes within 24 reports           state that waits longer
+:func:`independent_coordinates`   a mean product of two or three signs of       four and more that are not exact;
+                                  0.06; an exact product of any number           more than 64 coordinates
+:func:`relationship_supremum`     1e-9 of epsilon, on all graphs of four nodes   what larger graphs alone do
+:func:`arithmetic`                one word of 2^64 beside a step; a set of       a smaller set apart from every step
+                                  words of mass 1e-3 anywhere
+:func:`float_audit`               2^-22 of the mass of two records               other records
+:func:`epsilon_lower_bound`       4 % of epsilon at 1 (2e5 draws)                epsilon above 9 (4e5 draws)
+================================  =============================================  ==================================
+
+None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one
+record of 2^24, or after a million reports, passes all of them. What is proved is proved by reading: a table of
+whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.
+"""
+
+from ldp_jax.verification.arithmetic import Arithmetic, arithmetic
+from ldp_jax.verification.bits import record_in_bits
+from ldp_jax.verification.coordinates import independent_coordinates
+from ldp_jax.verification.distinct import distinct_reports
 from ldp_jax.verification.empirical import LowerBound, epsilon_lower_bound, matches_density
 from ldp_jax.verification.exact import (
     FloatAudit,
@@ -9,17 +51,33 @@ from ldp_jax.verification.exact import (
     hockey_stick,
     privacy_loss_supremum,
 )
+from ldp_jax.verification.purity import is_pure, uses_the_whole_key
+from ldp_jax.verification.records import record_windows, reported_losses
+from ldp_jax.verification.reference import matches_reference
+from ldp_jax.verification.relationships import RelationshipLoss, relationship_supremum
 from ldp_jax.verification.statistics import Fit
 
 __all__ = [
+    "Arithmetic",
     "Fit",
     "FloatAudit",
     "LowerBound",
+    "RelationshipLoss",
     "Supremum",
+    "arithmetic",
+    "distinct_reports",
     "enumerated_supremum",
     "epsilon_lower_bound",
     "float_audit",
     "hockey_stick",
+    "independent_coordinates",
+    "is_pure",
     "matches_density",
+    "matches_reference",
     "privacy_loss_supremum",
+    "record_in_bits",
+    "record_windows",
+    "relationship_supremum",
+    "reported_losses",
+    "uses_the_whole_key",
 ]

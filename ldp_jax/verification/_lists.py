@@ -69,8 +69,8 @@ def draws(key: PRNGKey, m: Any, x: NeighbourList, own: Any, n: int) -> Any:
 
 
 @jax.jit
-def _logs(m: Any, y: Any, x: NeighbourList) -> Array:
-    return jax.vmap(lambda report: m.log_density(report, x))(y)
+def _logs(m: Any, y: Any, x: NeighbourList, own: Any) -> Array:
+    return jax.vmap(lambda report: m.log_density(report, x, own))(y)
 
 
 @jax.jit
@@ -167,17 +167,33 @@ def _searched(m: Any, n: int) -> Any:
 
 
 def fit(m: Any, key: PRNGKey, x: NeighbourList, trials: int, significance: float) -> Fit:
-    """A G test of whole reports of user 0: every list with a cell of its degree, or quartiles of all numbers."""
-    y = jax.tree.map(np.asarray, draws(key, m, x, 0, trials))
-    if not _possible(m, y):
+    """G tests of whole reports of every user, all about the list ``x`` of user 0, with their places changed.
+
+    User i's list has i's place and user 0's exchanged. User 0 has ``trials`` draws and half of the significance,
+    the others as much together; the smallest defect is user 0's, another's about sqrt(n) times as large.
+    """
+    n = m.domain().n
+    user_key, key = jax.random.split(key)
+    fits = [_fit(m, user_key, x, 0, trials, significance / 2)]
+    for own, user_key in zip(range(1, n), jax.random.split(key, n - 1) if n > 1 else (), strict=True):
+        nodes = [0 if node == own else node for node in nodes_of(x)]
+        fits.append(_fit(m, user_key, listed(nodes, n), own, max(100, trials // n), significance / (2 * n)))
+    worst = max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
+    return worst._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
+
+
+def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, significance: float) -> Fit:
+    """A G test of whole reports of one user: every list with a cell of its degree, or quartiles of all numbers."""
+    y = jax.tree.map(np.asarray, draws(key, m, x, own, trials))
+    if not _possible(m, y, own):
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
-    mass, cell = _numbers(m, y, x) if isinstance(m, LocalLap) else _patterns(m, y, x)
+    mass, cell = _numbers(m, y, x, own) if isinstance(m, LocalLap) else _patterns(m, y, x, own)
     if abs(mass.sum() - 1) > _TOTAL:
         return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
     return statistics.g_test(np.bincount(cell, minlength=mass.size), mass.ravel(), significance=significance)
 
 
-def _possible(m: Any, y: Any) -> bool:
+def _possible(m: Any, y: Any, own: int) -> bool:
     """Whether reports are of the codomain; lists sorted, distinct, padded, and without the user herself."""
     codomain = m.codomain()
     n, degree = codomain.n, np.asarray(y.degree)
@@ -186,7 +202,9 @@ def _possible(m: Any, y: Any) -> bool:
     ids, count = y.neighbours
     inside = np.arange(n) < count[:, None]
     ordered = (np.diff(ids, axis=1) > 0) | ~inside[:, 1:]
-    lists = bool((ordered.all() and ((ids > 0) & (ids < n) == inside).all()) and (ids[~inside] == n).all())
+    lists = bool(
+        (ordered.all() and ((ids >= 0) & (ids < n) & (ids != own) == inside).all()) and (ids[~inside] == n).all()
+    )
     if codomain.degree is None:
         return lists and bool(np.isnan(degree).all())
     if isinstance(codomain.degree, Finite):
@@ -194,14 +212,14 @@ def _possible(m: Any, y: Any) -> bool:
     return lists and bool(((degree >= 0) & (degree <= n - 1)).all())
 
 
-def _patterns(m: Any, y: Any, x: NeighbourList) -> tuple[np.ndarray, np.ndarray]:
+def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, np.ndarray]:
     """The mass of each (cell of the degree, list), and where each report is."""
     n, codomain = m.codomain().n, m.codomain().degree
     cells = 1 if codomain is None else len(codomain.values) if isinstance(codomain, Finite) else 2 * n
     if cells << (n - 1) > _MOST_CELLS:
         raise ValueError(f"{cells} x 2^{n - 1} reports are too many to count: test a smaller n")
-    patterns = [list(nodes) for r in range(n) for nodes in itertools.combinations(range(1, n), r)]
-    patterns.sort(key=lambda nodes: sum(1 << (node - 1) for node in nodes))
+    others = [node for node in range(n) if node != own]
+    patterns = [[node for place, node in enumerate(others) if code >> place & 1] for code in range(1 << (n - 1))]
     lists = _stack([listed(nodes, n) for nodes in patterns])
     degrees, weights, owner = _rule(codomain)
     reports = ListReport(
@@ -209,7 +227,7 @@ def _patterns(m: Any, y: Any, x: NeighbourList) -> tuple[np.ndarray, np.ndarray]
     )
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)
-        density = np.exp(np.asarray(_logs(wide, reports, x))).reshape(len(degrees), len(patterns))
+        density = np.exp(np.asarray(_logs(wide, reports, x, own))).reshape(len(degrees), len(patterns))
     mass = np.zeros((cells, len(patterns)))
     np.add.at(mass, owner, weights[:, None] * density)
     if codomain is None:
@@ -220,7 +238,7 @@ def _patterns(m: Any, y: Any, x: NeighbourList) -> tuple[np.ndarray, np.ndarray]
         place = np.where(y.degree <= 0, 0, np.where(y.degree >= n - 1, cells - 1, 1 + np.floor(2 * y.degree)))
     bits = np.zeros((len(y.degree), n + 1), np.int64)
     np.put_along_axis(bits, y.neighbours.ids, 1, 1)
-    return mass, place.astype(np.int64) * len(patterns) + bits[:, 1:n] @ (1 << np.arange(n - 1))
+    return mass, place.astype(np.int64) * len(patterns) + bits[:, others] @ (1 << np.arange(n - 1))
 
 
 def _rule(codomain: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -243,7 +261,7 @@ def _rule(codomain: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-def _numbers(m: LocalLap, y: LapReport, x: NeighbourList) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(m: LocalLap, y: LapReport, x: NeighbourList, own: int) -> tuple[np.ndarray, np.ndarray]:
     """The mass of each combination of quartiles of a report's numbers, which are independent, and where each is.
 
     A number's own law is a slice of the density through the record: a product, whose slices say all.
@@ -257,7 +275,7 @@ def _numbers(m: LocalLap, y: LapReport, x: NeighbourList) -> tuple[np.ndarray, n
     def logs(rows: np.ndarray) -> np.ndarray:
         values = np.full((len(rows), len(bits)), np.nan)
         values[:, owned] = rows[:, 1:]
-        return np.asarray(_logs(wide, LapReport(rows[:, 0], values), x))
+        return np.asarray(_logs(wide, LapReport(rows[:, 0], values), x, own))
 
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)

@@ -106,10 +106,20 @@ def _has_law_of(mechanism: Any, kind: type) -> bool:
 def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
     """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
     codomain = mechanism.codomain()
-    if not (isinstance(codomain, Interval) and math.isinf(float(codomain.upper))):
-        return -math.inf
-    far = float(jnp.abs(reports).max()) * jnp.array([-1e3, -10.0, 10.0, 1e3])
-    return _largest(mechanism, records, records, far).epsilon
+    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
+    largest = -math.inf
+    for branch, part in enumerate(parts):
+        if isinstance(part, Finite):
+            continue
+        known = reports[1][reports[0] == branch] if isinstance(codomain, Mixture) else reports
+        reach = float(jnp.abs(known).max())
+        sides = [sign for sign, end in ((-1.0, part.lower), (1.0, part.upper)) if math.isinf(float(end))]
+        if not sides:
+            continue
+        far = reach * jnp.array([sign * times for sign in sides for times in (10.0, 1e3)])
+        y = (jnp.full(len(far), branch), far) if isinstance(codomain, Mixture) else far
+        largest = max(largest, _largest(mechanism, records, records, y).epsilon)
+    return largest
 
 
 def hockey_stick(mechanism: Any, epsilon: float) -> float:
@@ -435,9 +445,14 @@ def _quadrature(mechanism: Any, records: Any) -> tuple[Any, Any]:
     """Reports and weights that integrate every record's density: sums, or Gauss-Legendre between breaks."""
     codomain = mechanism.codomain()
     parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-    rules = [_rule(part, records, lambda y: mechanism.log_density(y, records[0])) for part in parts]
+    mixed = isinstance(codomain, Mixture)
+
+    def log_density(branch: int) -> Any:
+        return lambda y: mechanism.log_density((jnp.int32(branch), y) if mixed else y, records[0])
+
+    rules = [_rule(part, records, log_density(branch)) for branch, part in enumerate(parts)]
     weights = jnp.concatenate([weight for _, weight in rules])
-    if not isinstance(codomain, Mixture):
+    if not mixed:
         return rules[0][0], weights
     branches = [jnp.full(len(weight), branch) for branch, (_, weight) in enumerate(rules)]
     return (jnp.concatenate(branches), jnp.concatenate([value for value, _ in rules])), weights
@@ -450,11 +465,12 @@ def _rule(codomain: Any, records: Any, log_density: Any, panels: int = 64, order
     cuts = _breaks(codomain, records)
     lower, upper = _ends(codomain, cuts)
     tails = []
-    if jnp.isinf(jnp.asarray(codomain.upper)):  # panels that double in width, until nothing is left
-        count = 1
-        while float(log_density(upper + 2.0**count) - log_density(upper)) > -50.0:
-            count += 1
-        tails = [sign * (upper + (2.0 ** jnp.arange(0, count + 1) - 1)) for sign in (-1.0, 1.0)]
+    for sign, end, start in ((-1.0, codomain.lower, lower), (1.0, codomain.upper, upper)):
+        if math.isinf(float(end)):  # panels that double in width, until nothing is left
+            count = 1
+            while float(log_density(start + sign * 2.0**count) - log_density(start)) > -50.0:
+                count += 1
+            tails.append(start + sign * (2.0 ** jnp.arange(0, count + 1) - 1))
     edges = jnp.unique(jnp.concatenate([jnp.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
     fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * jnp.linspace(0, 1, panels + 1)
     left, half = fine[:, :-1].ravel(), jnp.diff(fine, axis=1).ravel() / 2

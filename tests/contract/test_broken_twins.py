@@ -3,12 +3,18 @@
 And only by what it breaks: where a twin keeps a promise, the check of that promise passes.
 """
 
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from ldp_jax.features import Duchi, Laplace, SquareWave
+from ldp_jax import verification
+from ldp_jax.edges import DPRR, RandomizedResponse
+from ldp_jax.features import Duchi, GridSquareWave, Laplace, Sampled, SquareWave
 from tests import broken, stats
 from tests.contract import checks
 
@@ -101,6 +107,100 @@ def test_an_uneven_subset_is_seen():
     code = np.searchsorted([1, 2, 3, 6, 7, 11], draws @ [4, 1])
     with pytest.raises(AssertionError, match="G test"):
         stats.assert_g(np.bincount(code, minlength=cells), np.full(cells, 1 / cells))
+
+
+# --- One rung for each leak: the twin is refused and the honest mechanism is not ----------------------------------
+
+TABLE = GridSquareWave(1.0, 17)
+FINE = 1 << 21
+RUNGS = {
+    # At its power: 21 pairs of (words, record) are expected in 2^21, and one is enough.
+    "12 + x, once in 100 000": (broken.RareShout(1.0), Laplace(1.0), verification.matches_reference),
+    # 105 of 2^20 records; 64 are enough.
+    "no noise within 1e-4": (broken.QuietWindow(1.0), Laplace(1.0), verification.record_windows),
+    # 21 of 2^21 reports, of which one is enough.
+    "a spike that sampler and density share": (
+        broken.SharedSpike(1.0),
+        Laplace(1.0),
+        functools.partial(verification.reported_losses, trials=FINE),
+    ),
+    "honest while traced": (broken.HonestWhileTraced(1.0), Laplace(1.0), verification.is_pure),
+    "the last bit is the sign": (broken.SignInTheLastBit(1.0), Laplace(1.0), verification.record_in_bits),
+    # Each of 65 536 reports 16 times in 2^20, where 8 are too many.
+    "noise of 16 bits": (broken.FewBits(1.0), Laplace(1.0), verification.distinct_reports),
+    "16 bits of the key": (broken.HalfAKey(1.0), Duchi(1.0), verification.uses_the_whole_key),
+    # A correlation of 1, where 0.12 is enough at 10 000 reports.
+    "one uniform for 10 of 20": (
+        broken.SharedUniform(Laplace(0.05), 20, 20),
+        Sampled(Laplace(0.05), 20, 20),
+        functools.partial(verification.independent_coordinates, trials=10_000),
+    ),
+    "a product of two signs": (
+        broken.ProductOfSigns(Laplace(0.05), 20, 20),
+        Sampled(Laplace(0.05), 20, 20),
+        functools.partial(verification.independent_coordinates, trials=10_000),
+    ),
+    # 210 of 2^21 words, of which one is enough.
+    "a table's sampler, once in 10 000": (
+        broken.LeakyTable.of(TABLE.table()),
+        TABLE,
+        verification.matches_reference,
+    ),
+    "raw lists of all but user 0": (
+        broken.RawForOthers(1.0, n=6),
+        RandomizedResponse(1.0, n=6),
+        verification.matches_density,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_each_leak_has_a_rung_that_sees_it(name):
+    twin, honest, rung = RUNGS[name]
+    found, passed = rung(twin, jax.random.key(50)), rung(honest, jax.random.key(50))
+    assert not found.fits, f"{name}: {found}"
+    assert passed.fits, f"{name}: {passed}"
+
+
+@pytest.mark.parametrize("name", ["12 + x, once in 100 000", "a spike that sampler and density share"])
+def test_the_older_rungs_do_not_see_them(name):
+    """So that the new ones are needed: supremum, fit of the default record and lower bound all pass."""
+    twin = RUNGS[name][0]
+    with jax.debug_key_reuse(False):
+        assert verification.privacy_loss_supremum(twin).epsilon <= 1.0 + 1e-6
+        assert verification.matches_density(twin, jax.random.key(51), trials=50_000).fits
+        assert verification.epsilon_lower_bound(twin, jax.random.key(52), 50_000).epsilon <= 1.0
+
+
+def test_an_edge_that_costs_more_than_is_claimed_is_seen_by_enumeration():
+    twin = broken.OneEndOnly(0.2, 0.8)
+    found = verification.relationship_supremum(twin, "full")
+    assert twin.relationship("full").epsilon == pytest.approx(1.0)
+    assert found.epsilon == pytest.approx(2.0, rel=1e-9)
+    assert verification.relationship_supremum(twin, "half").epsilon == pytest.approx(1.0, rel=1e-9)
+    assert DPRR(0.2, 0.8).relationship("full").epsilon == pytest.approx(found.epsilon, rel=1e-9)
+
+
+def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
+    """The supremum is infinite; delta is half that of the Gaussian (closed form), good to 1e-7."""
+    twin = broken.GaussianBranch(1.0)
+    assert verification.privacy_loss_supremum(twin).epsilon == math.inf
+    for epsilon in (1.0, 2.0):
+        shift, factor = 2.0 / 4.0, math.exp(epsilon)
+        delta = norm.cdf(shift / 2 - epsilon / shift) - factor * norm.cdf(-shift / 2 - epsilon / shift)
+        assert verification.hockey_stick(twin, epsilon) == pytest.approx(delta / 2, abs=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [15.54, 17.0, 30.0])
+def test_a_rare_side_that_float32_loses_is_seen_in_its_words(epsilon):
+    """The law keeps its claim, and the draws cannot tell: 15.94 is lost at 15.54, and everything from 16.64 on."""
+    twin = broken.FloatDuchi(epsilon)
+    assert verification.privacy_loss_supremum(twin).epsilon <= epsilon * (1 + 1e-9)
+    assert verification.epsilon_lower_bound(twin, jax.random.key(53), 20_000).epsilon < epsilon
+    found = verification.arithmetic(twin)
+    assert not found.keeps(epsilon)
+    assert found.epsilon == (pytest.approx(15.942, abs=1e-3) if epsilon < 16 else math.inf)
+    assert verification.arithmetic(broken.FloatDuchi(4.0)).keeps(4.0)
 
 
 # --- The statistics ----------------------------------------------------------------------------------------

@@ -199,10 +199,18 @@ def test_half_width_of_the_square_wave():
     ("make", "per_coordinate"), [(MultiBit, 2.18), (MultiPiecewise, 2.5)], ids=["multibit", "piecewise"]
 )
 def test_default_k(make, per_coordinate):
-    for epsilon, dim in itertools.product((0.1, 2.0, 2.2, 5.0, 11.0, 90.0), (1, 3, 100)):
+    for epsilon, dim in itertools.product((0.1, 2.0, 2.2, 5.0, 11.0, 30.0), (1, 3, 100)):
         m = make(epsilon, dim)
         assert m.k == max(1, min(dim, math.floor(epsilon / per_coordinate)))
         assert m.guarantee().epsilon == pytest.approx(epsilon)
+
+
+def test_shares_of_a_stack_never_exceed_its_budgets():
+    """Rounded to nearest, a third of float32 shares would add up to more."""
+    epsilons = np.linspace(0.1, 9.0, 200, dtype=np.float32)
+    shares = np.asarray(HDS(epsilons, 10, 3).inner.epsilon, np.float64)
+    assert (3 * shares <= epsilons).all()
+    np.testing.assert_allclose(3 * shares, epsilons, rtol=2e-7)
 
 
 def test_inner_epsilon_is_a_share():

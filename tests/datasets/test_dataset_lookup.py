@@ -1,13 +1,20 @@
 """Where a name is looked up, in which order, and what is refused on the way."""
 
+import concurrent.futures
+import dataclasses
+import errno
 import hashlib
 import json
+import os
+import pathlib
 import shutil
+import threading
 
 import numpy as np
+import pooch
 import pytest
 
-from ldp_jax import datasets
+from ldp_jax import datasets, graphs
 from ldp_jax.datasets import _load, planetoid
 from ldp_jax.datasets._registry import REGISTRY, Entry, RawFile, git_blob_id
 
@@ -149,14 +156,129 @@ def test_a_damaged_file_in_the_cache_stays_until_a_whole_one_is_there(register, 
     assert edges.read_bytes() == _FILES["tiny_edges.csv"]
 
 
-def test_a_damaged_parsed_cache_is_refused_by_name(register, serve, cache):
+def one_bit(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def forged(path):
+    """A whole file of other contents, with its digest beside it."""
+    data = datasets.load("tiny")
+    other = dataclasses.replace(data, graph=graphs.from_edges([[0, 1]], 3))
+    datasets.save(other, path)
+    path.with_name("tiny.npz.sha256").write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        one_bit,
+        lambda path: path.write_bytes(path.read_bytes()[:300]),
+        lambda path: path.with_name("tiny.npz.sha256").unlink(),
+        lambda path: path.with_name("tiny.npz.sha256").write_bytes(b"\xff"),
+        forged,
+    ],
+)
+def test_a_damaged_parsed_cache_is_made_again(register, serve, cache, damage):
     register(tiny())
     serve(_SERVED)
     datasets.load("tiny")
     path = cache / "parsed" / "v1" / "tiny.npz"
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(ValueError, match="tiny.npz is no readable .npz.*delete the file to have it made again"):
+    whole = path.read_bytes()
+    assert path.with_name("tiny.npz.sha256").read_text() == hashlib.sha256(whole).hexdigest() + "\n"
+    damage(path)
+    serve({})  # from the raw files that were kept
+    assert datasets.load("tiny", bounds=(0, 2)).num_edges == 2
+    assert path.read_bytes() == whole
+    assert path.with_name("tiny.npz.sha256").read_text() == hashlib.sha256(whole).hexdigest() + "\n"
+    assert not temporaries(cache)
+
+
+def test_a_cache_that_is_whole_is_not_made_again(register, serve, monkeypatch):
+    register(tiny())
+    serve(_SERVED)
+    datasets.load("tiny")
+    monkeypatch.setattr(_load, "parse", None)
+    assert datasets.load("tiny").num_edges == 2
+    with pytest.raises(ValueError, match="x of tiny must be at most its declared upper bound 0.5"):
+        datasets.load("tiny", bounds=(0, 0.5))
+
+
+def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
+    register(tiny())
+    serve(_SERVED)
+    together = threading.Barrier(8)
+
+    def load(_):
+        together.wait()
+        return datasets.load("tiny").edges.tolist()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(load, range(8))) == [[[0, 1], [1, 2]]] * 8
+    serve({})
+    path = cache / "parsed" / "v1" / "tiny.npz"
+    assert path.with_name("tiny.npz.sha256").read_text() == hashlib.sha256(path.read_bytes()).hexdigest() + "\n"
+    assert datasets.load("tiny").num_edges == 2
+    assert not temporaries(cache)
+
+
+@pytest.mark.parametrize("under", ["", "below/it"])
+def test_a_cache_that_is_a_file_is_found_out_before_any_download(register, serve, monkeypatch, tmp_path, under):
+    register(tiny())
+    asked = serve(_SERVED)
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "file" / under))
+    with pytest.raises(NotADirectoryError, match=r"\$LDP_JAX_CACHE must name a folder that can be written.*file"):
         datasets.load("tiny")
+    assert not asked
+
+
+def test_a_cache_that_cannot_be_written_is_found_out_before_any_download(register, serve, monkeypatch, cache):
+    register(tiny())
+    asked = serve(_SERVED)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may write wherever the mode says otherwise
+    with pytest.raises(PermissionError, match=r"\$LDP_JAX_CACHE must name a folder that can be written"):
+        datasets.load("tiny")
+    assert not asked
+    assert not cache.exists()
+
+
+def test_a_full_disk_names_the_cache_and_leaves_nothing_half_written(register, serve, monkeypatch, cache):
+    register(tiny())
+    serve(_SERVED)
+    write = pathlib.Path.write_bytes
+
+    def full(path, data):
+        if "parsed" in str(path):
+            write(path, data[:10])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device; \$LDP_JAX_CACHE must name") as caught:
+        datasets.load("tiny")
+    assert caught.value.errno == errno.ENOSPC
+    assert not list((cache / "parsed").rglob("*.npz*"))
+    monkeypatch.setattr(pathlib.Path, "touch", lambda *_, **__: os.open(b"/", os.O_WRONLY | os.O_CREAT))
+    for kept in (cache / "raw").iterdir():
+        kept.unlink()
+    with pytest.raises(IsADirectoryError, match=r"\$LDP_JAX_CACHE must name"):
+        datasets.load("tiny")
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError, MemoryError])
+def test_a_download_that_breaks_off_leaves_nothing(register, monkeypatch, cache, failure):
+    register(tiny())
+
+    def download(self, url, output_file, pooch, check_only=False):
+        pathlib.Path(output_file).write_bytes(b"half")
+        raise failure
+
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", download)
+    with pytest.raises(datasets.DataUnavailableError if failure is OSError else failure):
+        datasets.load("tiny")
+    assert not [path for path in cache.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +311,7 @@ def test_public_files_that_do_not_parse_are_refused_by_name(register, serve):
     files = {**_FILES, "tiny.json": b'{"0": [7]}'}
     register(tiny(raw=tuple(RawFile(_URL + name) for name in files)))
     serve({_URL + name: data for name, data in files.items()})
-    with pytest.raises(ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\), got 7"):
+    with pytest.raises(ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"):
         datasets.load("tiny")
 
 

@@ -10,19 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse
+from mutations import dumps
 
 from ldp_jax.datasets import _format, feather, gnn_benchmark, graph_sets, musae, planetoid
-
-
-class _Python2Pickler(pickle._Pickler):
-    """Writes protocol 2 as Python 2 did: bytes as its str, which Python 3 would write as a call."""
-
-    dispatch = pickle._Pickler.dispatch.copy()
-
-    def save_bytes(self, data):
-        self.write(pickle.BINSTRING + len(data).to_bytes(4, "little") + data)
-
-    dispatch[bytes] = save_bytes
 
 
 class _OldMatrix:
@@ -33,14 +23,6 @@ class _OldMatrix:
 
     def __reduce__(self):
         return copyreg._reconstructor, (scipy.sparse.csr_matrix, object, None), vars(self.matrix)
-
-
-def dumps(value) -> bytes:
-    """The bytes that Python 2 with the NumPy and SciPy of its time would have written."""
-    buffer = io.BytesIO()
-    _Python2Pickler(buffer, 2).dump(value)
-    renamed = buffer.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
-    return renamed.replace(b"scipy.sparse._csr\n", b"scipy.sparse.csr\n")
 
 
 def planetoid_files(old=False) -> dict[str, bytes]:
@@ -164,7 +146,7 @@ def test_musae_mature():
 
 
 def test_musae_refuses_what_does_not_fit():
-    with pytest.raises(ValueError, match=r"features of node 0 must be in \[0, 5\), got 5"):
+    with pytest.raises(ValueError, match=r"features must be in \[0, 5\), and some are not$"):
         parse_musae("id,target\n0,1\n1,2\n2,3\n", "traffic", {"0": [5]})
     with pytest.raises(ValueError, match=r"node ids of the features must be in \[0, 3\), got 3"):
         parse_musae("id,target\n0,1\n1,2\n2,3\n", "traffic", {"3": [1]})
@@ -297,9 +279,12 @@ def test_tu_as_it_comes(changes, edges, y):
         ({"graph_indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
         ({"graph_labels": "1\n2\n1\n"}, "graph 3 must have a node, got none but a label"),
         ({"graph_labels": "1\n"}, r"must name graphs in \[1, 1\], .* got graph 2 for node 3"),
-        ({"graph_labels": "1\n1.5\n"}, "T_graph_labels.txt must hold one whole number, got '1.5' for graph 2"),
-        ({"graph_labels": "1, 2\n1, 3\n"}, "must hold one whole number, got '1, 2' for graph 1"),
-        ({"graph_labels": f"1\n{10**20}\n"}, f"got '{10**20}' for graph 2"),
+        (
+            {"graph_labels": "1\n1.5\n"},
+            "T_graph_labels.txt must hold one .*, got something else for graph 2$",
+        ),
+        ({"graph_labels": "1, 2\n1, 3\n"}, "must hold one whole number, got something else for graph 1$"),
+        ({"graph_labels": f"1\n{10**20}\n"}, "got something else for graph 2$"),
         ({"A": "", "graph_indicator": "", "graph_labels": ""}, "T must hold a graph, got none"),
     ],
 )
@@ -325,8 +310,8 @@ def test_powerful_gnns():
     [
         ("1\n2 0\n0 1 1\n0 1 2\n", r"neighbours in graph 0 must be 1 nodes in \[0, 2\)"),
         ("1\n2 0\n0 1 1\n0 -1 0\n", "neighbours in graph 0 must be -1 nodes"),
-        ("2\n1 0\n0 0\n2 0\n0 1 1\n0 0\n1", "must end after 2 graphs, got 1"),
-        ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got 'end'"),
+        ("2\n1 0\n0 0\n2 0\n0 1 1\n0 0\n1", "must end after 2 graphs, got more numbers$"),
+        ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got another word$"),
         ("2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n", "graph 1 must list every edge in both .* got 0, 1 alone"),
         ("2\n0 1\n1 0\n0 0\n", "graph 0 must have a node, got 0"),
         ("2\n2 0\n0 1 1\n0 1 0\n0 1\n", "graph 1 must have a node, got 0"),
@@ -334,8 +319,14 @@ def test_powerful_gnns():
         ("0\n", "must begin with the number of its graphs, got 0"),
         ("", "must begin with the number of its graphs, got the end of the file"),
         (" \n", "must begin with the number of its graphs, got"),
-        ("1\n2 0.5\n0 1 1\n0 1 0\n", "must hold 1 graphs in whole numbers, got '0.5' in graph 0"),
-        ("2\n1 0\n0 0\n2 0\n0 1 1.5\n", "must hold 2 graphs in whole numbers, got '1.5' in graph 1"),
+        (
+            "1\n2 0.5\n0 1 1\n0 1 0\n",
+            "must hold 1 graphs in whole numbers, got another word in graph 0$",
+        ),
+        (
+            "2\n1 0\n0 0\n2 0\n0 1 1.5\n",
+            "must hold 2 graphs in whole numbers, got another word in graph 1$",
+        ),
     ],
 )
 def test_powerful_gnns_refuses_what_does_not_fit(text, message):
@@ -361,13 +352,12 @@ def test_zip_members_are_read_by_exact_name_and_nothing_is_extracted(tmp_path, m
         graph_sets.read_member(data, "X.txt")
 
 
-def test_broken_archives_are_refused(monkeypatch):
+def test_broken_archives_are_refused():
     data = archive(_TU)
     damaged = bytearray(data)
     damaged[45] ^= 0xFF
     for broken in (b"", data[:50], bytes(damaged)):
         with pytest.raises(ValueError, match="the archive is no readable zip"):
             graph_sets.read_member(broken, "T/T_A.txt")
-    monkeypatch.setattr(graph_sets, "_MAX_MEMBER_BYTES", 10)
-    with pytest.raises(ValueError, match="T/T_A.txt must have at most 10 bytes, got 25"):
-        graph_sets.read_member(data, "T/T_A.txt")
+    with pytest.raises(ValueError, match="T/T_A.txt declares 25 bytes, and 10 are allowed"):
+        graph_sets.read_member(data, "T/T_A.txt", max_bytes=10)

@@ -10,7 +10,7 @@ import pytest
 
 from ldp_jax import edges, verification
 from ldp_jax import mechanism as protocol
-from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, RandomizedResponse, _sparse
+from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, RandomizedResponse
 from ldp_jax.edges.neighbour_lists import to_list
 from ldp_jax.mechanism import mechanism
 from ldp_jax.verification import _lists
@@ -63,7 +63,7 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name):
 
 
 @every_case
-@pytest.mark.parametrize("epsilon", [1e-6, 100.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
     m, x = CASES[name](epsilon), _lists.listed([1, 2], N)
     y = _lists.draws(jax.random.key(1), m, x, 0, 100)
@@ -146,7 +146,7 @@ class OneSeed(DPRR):
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
         true = edges.neighbour_lists.to_bits(neighbours, self.n)
         noisy, keep, add = self.rates(key, true.sum(), jnp.int32(self.n - 1))
-        u = jnp.roll(_sparse.uniform(key, (self.n,)), 1)  # the degree's word is that of the first neighbour's bit
+        u = jax.random.uniform(key, (self.n,))  # the word of the noise's size is that of the first neighbour's bit
         others = jnp.arange(self.n) != own
         return ListReport(noisy, to_list((u < jnp.where(true, keep, add)) & others))
 
@@ -160,7 +160,7 @@ class TrueDegree(DPRR):
         degree_key, bits_key = jax.random.split(key)
         noisy, _, _ = self.rates(degree_key, true.sum(), jnp.int32(self.n - 1))
         keep, add = self.bit_rates(true.sum(), jnp.int32(self.n - 1))
-        u = _sparse.uniform(bits_key, (self.n,))
+        u = jax.random.uniform(bits_key, (self.n,))
         return ListReport(noisy, to_list((u < jnp.where(true, keep, add)) & (jnp.arange(self.n) != own)))
 
 
@@ -170,7 +170,7 @@ class TiedBits(RandomizedResponse):
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
         true = edges.neighbour_lists.to_bits(neighbours, self.n)
-        flipped = _sparse.uniform(key, ()) < self.flip_rate()
+        flipped = jax.random.uniform(key) < self.flip_rate()
         return ListReport(jnp.float32(jnp.nan), to_list((true ^ flipped) & (jnp.arange(self.n) != own)))
 
     def flip_rate(self) -> Any:

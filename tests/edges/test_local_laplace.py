@@ -199,10 +199,9 @@ def test_reports_follow_their_density():
 
 
 def test_noise_has_a_long_tail():
-    """Laplace noise of 4e6 draws: the share beyond 12 scales, 25 due, and none beyond 44."""
-    draws = np.abs(np.asarray(local_laplace._noise(jax.random.key(6), 4_000_000)))
-    stats.assert_share((draws > 12).sum(), len(draws), math.exp(-12))
-    assert draws.max() < 44.5
+    """Laplace noise of 1e6 draws: the share beyond 10 scales, 45 due."""
+    draws = np.abs(np.asarray(local_laplace._noise(jax.random.key(6), 1_000_000)))
+    stats.assert_share((draws > 10).sum(), len(draws), math.exp(-10))
     stats.assert_ks(draws[:200_000], scipy_stats.expon.cdf)
 
 
@@ -430,7 +429,7 @@ def test_graphs_without_edges_or_company(protocol):
 
 
 def test_one_user_is_total_on_data():
-    m = LocalLap(0.5, 100.0, n=5)
+    m = LocalLap(0.5, 40.0, n=5)
     for ids in ([-3, 0, 7, 99, 1], [2, 2, 2, 2, 2], [0, 0, 0, 0, 0], [5, 5, 5, 5, 5]):
         y = m.privatize(jax.random.key(15), NeighbourList(jnp.array(ids), jnp.int32(-4)))
         np.testing.assert_array_equal(np.isnan(y.values), [True, True, False, True, False])

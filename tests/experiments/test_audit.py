@@ -40,6 +40,8 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows.mechanism) == set(audit.SUBJECTS)
     assert {"claimed", "supremum", "lower_bound", "fit", "variance"} <= set(rows.metric)
+    assert {"distinct", "windows", "drawn_loss", "arithmetic", "refused"} <= set(rows.metric)
+    assert set(rows[rows.metric == "arithmetic"].epsilon) == set(audit.ABOVE)
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| *Duchi, d = 4, ties twice* | ideal |  | **1.313** (> " in text
     assert (tmp_path / "audit_quick.png").stat().st_size > 10_000
@@ -48,11 +50,38 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
     audit.main(config)
 
 
+def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys):
+    """A rare sign that one float32 uniform loses from epsilon 16.64 on, and that every other figure passes."""
+    only(monkeypatch, **{"float32": audit.Subject("Duchi", broken.FloatDuchi)})
+    with pytest.raises(SystemExit):
+        audit.main(audit.Config(quick=True, out=tmp_path))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "float32 at epsilon 17: loses inf in the words that it draws" in printed
+    assert "float32 at epsilon 1:" not in printed
+    assert "| **inf** | **inf** |" in (tmp_path / "audit_quick.md").read_text()
+    table = audit.Subject("GeneralizedRR", lambda e: features.GeneralizedRR(e, 8))
+    kept, refused = audit.above(table, 17.0), audit.above(table, 30.0)
+    assert kept["arithmetic"] <= 17.0
+    assert refused["refused"] == 1.0
+    assert "arithmetic" not in refused
+
+
+def test_an_edge_is_enumerated():
+    """Protocol by protocol; a claim of half of it fails the audit."""
+    found = audit._relationships(edges.DPRR(0.1, 0.9, n=6))
+    assert found["relationship"] == pytest.approx(1.0)
+    assert [found[f"relationship {p}"] for p in audit.PROTOCOLS] == pytest.approx([2.0, 1.1, 1.0])
+    assert audit._relationships(broken.OneEndOnly(0.1, 0.9))["relationship"] == pytest.approx(2.0)
+
+
 TWINS = {
     "overspent": (lambda e: broken.Overspent(1.05 * e), "loses 1.05"),
     "draws more than it says": (broken.HonestDensityOnly, "does not draw what its density says"),
     "swapped": (broken.SwappedBranch, "does not draw what its density says"),
     "released": (broken.ReleasedSquareWave, "is seen to lose"),
+    "a spike": (lambda e: broken.SharedSpike(e, mass=1e-3), "draws reports that lose more"),
+    "a window": (lambda e: broken.QuietWindow(e, width=1e-2), "does not treat all records alike"),
+    "few bits": (lambda e: broken.FewBits(e, bits=12), "sends one report too often"),
 }
 
 

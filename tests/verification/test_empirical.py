@@ -435,8 +435,8 @@ def test_a_learned_score_finds_what_no_density_tells():
 class _OffCodomain(Duchi):
     """Reports 1/4 where it should report 1."""
 
-    def from_uniform(self, u: Any, x: Any) -> Any:
-        y = super().from_uniform(u, x)
+    def from_word64(self, word: Any, x: Any) -> Any:
+        y = super().from_word64(word, x)
         return jnp.where(y > 0, 0.25, y)
 
 

@@ -21,7 +21,8 @@ from ldp_jax.features import (
 )
 from ldp_jax.mechanism import Interval, Numeric, clip
 from ldp_jax.types import Scalar
-from ldp_jax.verification import privacy_loss_supremum
+from ldp_jax.verification import exact, privacy_loss_supremum
+from tests import broken
 
 MAKE = {
     "laplace": Laplace,
@@ -119,6 +120,33 @@ def test_a_witness_attains_the_supremum():
         made = Piecewise(2.0)
         loss = made.log_density(found.y, found.x) - made.log_density(found.y, found.x_other)
     assert float(loss) == pytest.approx(found.epsilon)
+
+
+@mechanism
+class _Slow(_Overspending):
+    """A loss that grows with the report: 1.9e-3 of it, so that the declared points alone see next to nothing."""
+
+    def log_density(self, y, x):
+        return jax.scipy.stats.norm.logpdf(y, clip(x), 32.0)
+
+    def from_uniform(self, u, x):
+        return clip(x) + 32.0 * jax.scipy.stats.norm.ppf(u)
+
+    def codomain(self):
+        return Interval(-math.inf, math.inf, lambda x: clip(x)[None])
+
+
+def test_far_reports_of_an_infinite_codomain_are_asked():
+    """What is seen at a thousand times the farthest declared report decides, on either side and in a mixture."""
+    with jax.enable_x64(True):
+        records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
+        # At y = 3000 between -1 and 1: 2 y / sigma^2.
+        assert exact._beyond(_Slow(1.0), records, reports) == pytest.approx(6000 / 1024)
+        assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
+        assert exact._beyond(Duchi(1.0), records, reports) == -math.inf
+        pairs = (jnp.array([0, 0, 1, 1, 1]), jnp.array([-1.0, 1.0, -3.0, 0.0, 3.0]))
+        assert exact._beyond(broken.GaussianBranch(1.0), records, pairs) == pytest.approx(6000 / 16)
+    assert privacy_loss_supremum(_Slow(1.0)).epsilon == math.inf
 
 
 def test_a_stack_is_refused():

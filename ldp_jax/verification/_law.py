@@ -1,0 +1,195 @@
+"""Where reports lie in their law: distribution functions of many records at once, from the density alone."""
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _tables
+from ldp_jax.features import Discrete, Sampled
+from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, privatize
+from ldp_jax.types import Array, PRNGKey
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(48)
+_BLOCK = 4096  # reports at once
+_ROWS = 1 << 16  # reports of one call
+
+
+class Numbers(NamedTuple):
+    """Records and reports of a mechanism on one number.
+
+    Attributes:
+      mechanism: whose law the reports should have.
+      x: float32 [n].
+      y: reports, stacked.
+    """
+
+    mechanism: Any
+    x: np.ndarray
+    y: Any
+
+
+def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
+    """Random records, and reports of them by ``privatize`` of the mechanism that was given.
+
+    Vectors are taken apart where their coordinates are independent given the record.
+
+    Raises:
+      ValueError: for vectors whose coordinates are not.
+    """
+    record_key, key = jax.random.split(key)
+    x = random_records(mechanism.domain(), record_key, trials)
+    y = jax.tree.map(np.asarray, privatize(key, mechanism, x))
+    if isinstance(mechanism, Sampled):
+        chosen = np.take_along_axis(x, y.indices, 1).ravel()
+        return [Numbers(mechanism.inner, chosen, jax.tree.map(np.ravel, y.values))]
+    if hasattr(mechanism, "coordinate"):
+        return [Numbers(mechanism.coordinate(j), x[:, j], y[:, j]) for j in range(x.shape[1])]
+    if x.ndim > 1:
+        raise ValueError(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
+    return [Numbers(mechanism, x, y)]
+
+
+def random_records(domain: Any, key: PRNGKey, trials: int) -> np.ndarray:
+    """Uniform records, float32: all their bits are random, so that a window is met as often as it is wide."""
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    if isinstance(domain, Finite):
+        return rng.choice(np.asarray(domain.values, np.float32), trials)
+    if not isinstance(domain, (Interval, Box)):
+        raise ValueError(f"records must be numbers or vectors, got {domain}")
+    shape = (trials, domain.dim) if isinstance(domain, Box) else (trials,)
+    lower, upper = float(domain.lower), float(domain.upper)
+    return (lower + (upper - lower) * rng.random(shape)).astype(np.float32)
+
+
+def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
+    """Where each report lies in the law of its record: uniform in [0, 1), independent of the record.
+
+    Atoms are spread over their mass, and numbers of a continuum over one float32 spacing to either side, by random
+    numbers of ``key``.
+
+    Returns:
+      The positions [n], float64, and the mass that float32 may have put elsewhere.
+    """
+    mechanism, x, y = given
+    spread = np.random.default_rng(np.asarray(jax.random.key_data(key))).random(len(x))
+    if isinstance(mechanism, Discrete):
+        return _of_table(mechanism.table(), x, y, spread), 0.0
+    codomain = mechanism.codomain()
+    ends = _ends(codomain)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(np.float64, mechanism)
+        branch, value = y if isinstance(codomain, Mixture) else (np.zeros(len(x), np.int32), y)
+        scale = _tail_scale(wide, codomain, ends)
+        place, off = np.empty(len(x)), 0.0
+        for start in range(0, len(x), _ROWS):  # of one shape, so that all sizes share a program
+            stop = min(start + _ROWS, len(x))
+            fill = lambda leaf, dtype, a=start, b=stop: np.resize(leaf[a:b], _ROWS).astype(dtype)
+            rows = fill(x, np.float64), fill(branch, np.int32), fill(value, np.float64), fill(spread, np.float64)
+            found, misplaced = _positions(wide, *rows, scale, ends)
+            place[start:stop] = np.asarray(found)[: stop - start]
+            off = max(off, float(np.max(misplaced)))
+    return place, off
+
+
+def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    row, part = _tables.split(np, x, table.inputs, table.encoding)
+    above, share = np.minimum(row + 1, table.inputs - 1), part / 2.0**23
+    below = np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0))) / _tables.WORDS
+    at = np.clip(y, 0, table.outputs - 1)
+    mix = lambda place: (1 - share) * below[row, place] + share * below[above, place]
+    return mix(at) + spread * (mix(at + 1) - mix(at))
+
+
+def _parts(codomain: Any) -> tuple[Any, ...]:
+    return codomain.parts if isinstance(codomain, Mixture) else (codomain,)
+
+
+def _ends(codomain: Any) -> tuple[tuple[bool, bool], ...]:
+    """Which ends of each part are infinite."""
+    if isinstance(codomain, (Product, Subset)):
+        raise ValueError("reports must be one number each")
+    return tuple(
+        (False, False) if isinstance(p, Finite) else (math.isinf(float(p.lower)), math.isinf(float(p.upper)))
+        for p in _parts(codomain)
+    )
+
+
+def _log(mechanism: Any, branch: int, value: Array, x: Array) -> Array:
+    """log p of values of one branch, elementwise in ``value``."""
+    if isinstance(mechanism.codomain(), Mixture):
+        one = lambda v: mechanism.log_density((jnp.int32(branch), v), x)
+    else:
+        one = lambda v: mechanism.log_density(v, x)
+    return jax.vmap(one)(value)
+
+
+def _tail_scale(mechanism: Any, codomain: Any, ends: Any) -> float:
+    """How far a density takes to fall by a factor of e, where it has no end."""
+    scale = 1.0
+    for branch, infinite in enumerate(ends):
+        if any(infinite):
+            log = lambda v, branch=branch: float(_log(mechanism, branch, jnp.array([v]), jnp.float64(0.0))[0])
+            while log(scale) > log(0.0) - 1:
+                scale *= 2
+            while log(scale / 2) < log(0.0) - 1:
+                scale /= 2
+    return scale
+
+
+@partial(jax.jit, static_argnames="ends")
+def _positions(mechanism: Any, x: Any, branch: Any, value: Any, spread: Any, scale: Any, ends: Any) -> Any:
+    def one(row: Any) -> Any:
+        x, branch, value, spread = row
+        parts, before, found, off = _parts(mechanism.codomain()), 0.0, 0.0, 0.0
+        for number, (part, infinite) in enumerate(zip(parts, ends, strict=True)):
+            log = partial(_log, mechanism, number, x=x)
+            if isinstance(part, Finite):
+                values = jnp.asarray(part.values, x.dtype)
+                mass = jnp.exp(log(values))
+                here = (
+                    jnp.where(values < value, mass, 0.0).sum()
+                    + spread * jnp.where(values == value, mass, 0.0).sum()
+                )
+                total, misplaced = mass.sum(), 0.0
+            else:
+                here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
+            found = jnp.where(branch == number, before + here, found)
+            off = jnp.where(branch == number, misplaced, off)
+            before = before + total
+        return found / before, off
+
+    return jax.lax.map(one, (x, branch, value, spread), batch_size=_BLOCK)
+
+
+def _interval(part: Interval, infinite: Any, log: Any, y: Array, x: Array, spread: Array, scale: Any) -> Any:
+    """The distribution function near y, the whole, and what float32 may misplace."""
+    breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
+    lower, upper = jnp.asarray(part.lower, x.dtype), jnp.asarray(part.upper, x.dtype)
+    inside = jnp.clip(breaks, lower, upper)
+    step = 2.0**-23 * jnp.maximum(jnp.abs(y), jnp.abs(inside).max())
+    y = jnp.clip(y + (2 * spread - 1) * step, lower, upper)
+    at = jnp.concatenate(
+        [inside if infinite[0] else jnp.append(lower, inside), *([] if infinite[1] else [upper[None]])]
+    )
+    cut = jnp.clip(y, at[:-1], at[1:])
+    nodes = at[:-1, None] + (cut - at[:-1])[:, None] * (1 + _NODES) / 2
+    whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * (1 + _NODES) / 2
+    piece = lambda points, width: (jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width / 2).sum()
+    found, total = piece(nodes, cut - at[:-1]), piece(whole, at[1:] - at[:-1])
+    s = (1 + _TAIL_NODES) / 2
+    away, weight = scale * s / (1 - s), _TAIL_WEIGHTS / 2 * scale / (1 - s) ** 2
+    beyond = lambda start, sign: jnp.exp(log(start + sign * away)) @ weight
+    if infinite[0]:
+        left = beyond(jnp.minimum(y, at[0]), -1.0)
+        found, total = found + left, total + beyond(at[0], -1.0)
+    if infinite[1]:
+        right = beyond(at[-1], 1.0)
+        found = found + right - beyond(jnp.maximum(y, at[-1]), 1.0)
+        total = total + right
+    densest = jnp.exp(log(jnp.concatenate([inside, (at[1:] + at[:-1]) / 2]))).max()
+    return found, total, 4 * step * densest

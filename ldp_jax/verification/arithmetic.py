@@ -1,0 +1,327 @@
+"""The probabilities that a sampler really gives, in whole numbers: by bisection of the words that it draws."""
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _tables, _validate
+from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
+from ldp_jax.mechanism import Box, Finite, Mixture
+from ldp_jax.verification import _words
+
+ROUNDING = 1e-5
+"""What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
+cancellation. A side that is lost, or rounded up to the step of a uniform, costs far more."""
+
+_BATCH = 1024  # reports at once: one shape, one compiled program
+_RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
+_CELLS = 4096
+
+
+class Arithmetic(NamedTuple):
+    r"""What the arithmetic of a sampler loses.
+
+    Attributes:
+      epsilon: the largest log ratio of the probabilities that are drawn, of two records; ``inf`` where the
+        arithmetic lost a side that another record has. Rounded up.
+      x: the record of the larger probability.
+      x_other: that of the smaller one.
+      y: the report, as a place in the codomain.
+      off: the largest \|log\| of a drawn probability over the claimed one.
+      cells: how many sets of words were told apart.
+    """
+
+    epsilon: float
+    x: Any
+    x_other: Any
+    y: Any
+    off: float
+    cells: int
+
+    def keeps(self, epsilon: float) -> bool:
+        """Whether the drawn probabilities keep a claim, up to :data:`ROUNDING`."""
+        return self.epsilon <= epsilon + ROUNDING
+
+
+def arithmetic(mechanism: Any) -> Arithmetic:
+    r"""The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
+
+    The program of ``privatize`` is run with words of the verifier's choice. A finite report is a step function of
+    them: its steps are found by bisection, from probes at 0, at the largest word, at powers of two from both ends,
+    on a grid, and at the masses that the density claims; between steps 16 384 random words look for others.
+    So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
+    value) are asked for their branch and, where it is finite, their value; :class:`Sampled` for k times its
+    inner mechanism; tables are whole numbers already.
+
+    Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
+    1 - 1e-6; a smaller one only where a probe is in it.
+
+    Args:
+      mechanism: on one number or category, or on vectors as above; epsilon one number.
+
+    Raises:
+      ValueError: for vectors that are drawn together, for reports of a continuum, whose arithmetic is asked by
+        :func:`~ldp_jax.verification.float_audit`, or a sampler that is no step function of its words.
+
+    >>> from ldp_jax.features import Duchi
+    >>> found = arithmetic(Duchi(1.0))
+    >>> round(found.epsilon, 4), found.keeps(1.0)
+    (1.0, True)
+    """
+    if isinstance(mechanism, Sampled):
+        inner = arithmetic(mechanism.inner)
+        return inner._replace(epsilon=mechanism.k * inner.epsilon, off=mechanism.k * inner.off)
+    if isinstance(mechanism, (Discrete, RandomizedFeatures)):
+        return _of_table(mechanism)
+    _check(mechanism)
+    codomain = mechanism.codomain()
+    records, outcome, count = _asked(mechanism, codomain)
+    claimed = _claimed(mechanism, records, codomain, count)
+    found, cells = _Steps(mechanism, records, outcome, claimed).masses()
+    return _largest(found, claimed, [np.asarray(x).tolist() for x in records], cells)
+
+
+def _check(mechanism: Any) -> None:
+    leaves = jax.tree.leaves(mechanism)
+    if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
+        raise ValueError(
+            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
+        )
+    codomain = mechanism.codomain()
+    finite = isinstance(codomain, Finite)
+    if not (finite or (isinstance(codomain, Mixture) and any(isinstance(p, Finite) for p in codomain.parts))):
+        raise ValueError(f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit")
+
+
+def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], Any], int]:
+    """Records, a report as a whole number, and how many there are."""
+    domain = mechanism.domain()
+    if isinstance(domain, Finite):
+        records = [np.float32(value) for value in domain.values]
+    else:
+        assert not isinstance(domain, Box)
+        records = list(np.linspace(float(domain.lower), float(domain.upper), 9).astype(np.float32))
+    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
+    sizes = [len(part.values) if isinstance(part, Finite) else 1 for part in parts]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+
+    def outcome(y: Any) -> Any:
+        branch, value = y if isinstance(codomain, Mixture) else (0, y)
+        places = [
+            jnp.searchsorted(jnp.asarray(part.values, jnp.float32), value) if isinstance(part, Finite) else 0
+            for part in parts
+        ]
+        return jnp.select(
+            [branch == b for b in range(len(parts))], [starts[b] + p for b, p in enumerate(places)], -1
+        )
+
+    return records, outcome, int(starts[-1])
+
+
+def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> np.ndarray:
+    """Masses of the density [records, outcomes]; NaN where it is not asked."""
+    claimed = np.full((len(records), count), np.nan)
+    start = 0
+    with jax.enable_x64(True):
+        for branch, part in enumerate(codomain.parts if isinstance(codomain, Mixture) else (codomain,)):
+            if not isinstance(part, Finite):
+                start += 1
+                continue
+            values = np.asarray(part.values, np.float64)
+            y = (np.full(len(values), branch), values) if isinstance(codomain, Mixture) else values
+            for row, x in enumerate(records):
+                logs = jax.vmap(lambda report, x=x: mechanism.log_density(report, np.float64(x)))(y)
+                claimed[row, start : start + len(values)] = np.exp(np.asarray(logs))
+            start += len(values)
+    return claimed
+
+
+def _largest(found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int) -> Arithmetic:
+    """The largest ratio between two records, and the largest distance to what is claimed."""
+    best: tuple[Any, ...] = (Fraction(1), 0, 0, 0)
+    for y in sorted(set().union(*found)):
+        masses = [row.get(y, Fraction(0)) for row in found]
+        high, low = max(range(len(masses)), key=masses.__getitem__), min(range(len(masses)), key=masses.__getitem__)
+        if not masses[low]:
+            best = (math.inf, high, low, y)
+            break
+        if masses[high] / masses[low] > best[0]:
+            best = (masses[high] / masses[low], high, low, y)
+    off = 0.0
+    for row, masses in enumerate(found):
+        for y in np.flatnonzero(claimed[row] > 0):
+            mass = masses.get(int(y), Fraction(0))
+            off = max(off, abs(_log(mass) - math.log(claimed[row][y])) if mass else math.inf)
+    loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
+    return Arithmetic(loss, records[best[1]], records[best[2]], best[3], off, cells)
+
+
+def _log(ratio: Fraction) -> float:
+    return math.log(ratio.numerator) - math.log(ratio.denominator)
+
+
+def _of_table(mechanism: Any) -> Arithmetic:
+    inner = mechanism.inner if isinstance(mechanism, RandomizedFeatures) else mechanism
+    losses = [inner.table(level).epsilon for level in np.ravel(np.asarray(inner.level)).tolist()]
+    return Arithmetic(math.fsum(losses) if len(losses) > 1 else losses[0], None, None, None, 0.0, 0)
+
+
+# --- Steps of the words ------------------------------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    """Words along one axis: the others stay where they are.
+
+    Attributes:
+      row: which record.
+      axis: which draw changes.
+      others: a whole number a draw.
+    """
+
+    row: int
+    axis: int
+    others: tuple[int, ...]
+
+    def at(self, number: int) -> tuple[int, tuple[int, ...]]:
+        """The record, and the words with this number on the axis."""
+        return self.row, (*self.others[: self.axis], number, *self.others[self.axis + 1 :])
+
+
+class _Steps:
+    """Reports, as whole numbers, of some records under words of the verifier's choice."""
+
+    def __init__(
+        self, mechanism: Any, records: list[Any], outcome: Callable[[Any], Any], claimed: np.ndarray
+    ) -> None:
+        """Trace the sampler once, for all records; the masses that are claimed say where steps may be."""
+        rows = np.nan_to_num(claimed)
+        self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
+        self.sampler = _words.sampler(mechanism, records[0])
+        self.mechanism, self.records = mechanism, np.asarray(records, np.float32)
+        # A draw of many words is several numbers of two, as a coin and a value from one key are.
+        self.axes = [
+            (place, min(2, math.prod(draw.shape) - first) * draw.bits)
+            for place, draw in enumerate(self.sampler.draws)
+            for first in range(0, math.prod(draw.shape), 2)
+        ]
+        self.bits = [bits for _, bits in self.axes]
+        self.rng = np.random.default_rng(0)  # no privacy depends on it
+        one = lambda m, x, words: outcome(self.sampler.report(m, x, words))
+        self.run = jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))
+
+    def report(self, rows: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
+        """Outcomes [n] of records ``rows`` under words, one array a draw."""
+        out = []
+        for start in range(0, len(rows), _BATCH):
+            part = slice(start, start + _BATCH)
+            pad = lambda a: np.concatenate([a, np.zeros((_BATCH - len(a), *a.shape[1:]), a.dtype)])
+            mine = [pad(w[part]) for w in words]
+            out.append(np.asarray(self.run(self.mechanism, self.records[pad(rows[part])], mine))[: len(rows[part])])
+        return np.concatenate(out)
+
+    def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
+        """Outcomes of (record, whole numbers)."""
+        rows, numbers = zip(*points, strict=True)
+        return self.report(np.array(rows), self.words(numbers))
+
+    def words(self, numbers: Any) -> list[np.ndarray]:
+        """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
+        out = []
+        for place, draw in enumerate(self.sampler.draws):
+            mine = [axis for axis, (of, _) in enumerate(self.axes) if of == place]
+            raw = b"".join(row[axis].to_bytes(self.bits[axis] // 8, "big") for row in numbers for axis in mine)
+            words = np.frombuffer(raw, f">u{draw.bits // 8}").astype(f"uint{draw.bits}")
+            out.append(words.reshape(len(numbers), *draw.shape))
+        return out
+
+    def anywhere(self) -> tuple[int, ...]:
+        """Random words."""
+        return tuple(int.from_bytes(self.rng.bytes(bits // 8), "big") for bits in self.bits)
+
+    def cuts(self) -> list[list[set[int]]]:
+        """Where the report steps: a set of whole numbers for each record and draw."""
+        axes = range(len(self.bits))
+        others = [
+            tuple(0 for _ in axes),
+            tuple((1 << b) - 1 for b in self.bits),
+            tuple(1 << (b - 1) for b in self.bits),
+        ]
+        # A step along one axis may show only at some places of the others.
+        others = [*others, *(self.anywhere() for _ in range(3))] if len(self.bits) > 1 else others[:1]
+        found: list[list[set[int]]] = [[set() for _ in axes] for _ in self.records]
+        lines = [_Line(row, axis, o) for row in range(len(self.records)) for axis in axes for o in others]
+        near = sorted({f for share in self.likely for f in (share, 1 - share) if 0 <= f < 1})
+        probes = [sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)}) for bits in self.bits]
+        points = [(line, number) for line in lines for number in probes[line.axis]]
+        seen = self.ask([line.at(number) for line, number in points])
+        step = [i for i in np.flatnonzero(np.diff(seen)).tolist() if points[i][0] is points[i + 1][0]]
+        ends = [[points[i][1], points[i + 1][1]] for i in step]
+        while any(high - low > 1 for low, high in ends):
+            middle = [(low + high) // 2 for low, high in ends]
+            now = self.ask([points[i][0].at(number) for i, number in zip(step, middle, strict=True)])
+            for i, pair, number, value in zip(step, ends, middle, now, strict=True):
+                pair[0 if value == seen[i] else 1] = number
+        for i, (_, high) in zip(step, ends, strict=True):
+            found[points[i][0].row][points[i][0].axis].add(high)
+        return found
+
+    def masses(self) -> tuple[list[dict[int, Fraction]], int]:
+        """The exact mass of each outcome under each record; and how many sets of words were told apart."""
+        found, count = [], 0
+        for row, cuts in enumerate(self.cuts()):
+            starts = [[0, *sorted(places)] for places in cuts]
+            if math.prod(map(len, starts)) > _CELLS:
+                raise ValueError(f"more than {_CELLS} sets of words report differently: no step function")
+            ends = [[*start[1:], 1 << bits] for start, bits in zip(starts, self.bits, strict=True)]
+            sizes = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(starts, ends, strict=True)]
+            outcomes = self.ask([(row, cell) for cell in itertools.product(*starts)])
+            masses: dict[int, int] = {}
+            for value, parts in zip(outcomes.tolist(), itertools.product(*sizes), strict=True):
+                masses[value] = masses.get(value, 0) + math.prod(parts)
+            self._check(row, starts, outcomes)
+            found.append({value: Fraction(mass, 1 << sum(self.bits)) for value, mass in masses.items()})
+            count += len(outcomes)
+        return found, count
+
+    def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
+        """Random words, and words beside the steps, report what their cell does."""
+        points = [
+            (row, (*other[:axis], place + by, *other[axis + 1 :]))
+            for axis, start in enumerate(starts)
+            for place in start
+            for by in (-1, 0, 1)
+            if 0 <= place + by < 1 << self.bits[axis]
+            for other in (self.anywhere(),)
+        ]
+        draws = self.sampler.draws
+        words = [
+            np.concatenate([near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape)).astype(near.dtype)])
+            for near, draw in zip(self.words([numbers for _, numbers in points]), draws, strict=True)
+        ]
+        flat = [word.reshape(len(word), -1).astype(np.uint64) for word in words]
+        pairs = [
+            (w[:, k : k + 2], draw.bits)
+            for w, draw in zip(flat, draws, strict=True)
+            for k in range(0, w.shape[1], 2)
+        ]
+        columns = []
+        for start, (pair, bits) in zip(starts, pairs, strict=True):
+            place = (pair[:, 0] << np.uint64(bits)) | pair[:, 1] if pair.shape[1] == 2 else pair[:, 0]
+            columns.append(np.searchsorted(np.array(start, np.uint64), place, "right") - 1)
+        cell = np.ravel_multi_index(columns, [len(start) for start in starts])
+        if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
+            raise ValueError("the report is no step function of its words: a set of them reports otherwise")
+
+
+def _probes(bits: int) -> list[int]:
+    """Whole numbers below 2^bits: both ends, powers of two from both, and a grid."""
+    top = (1 << bits) - 1
+    powers = [1 << j for j in range(bits)]
+    grid = [(top * k) // 512 for k in range(513)]
+    return sorted({0, top, *powers, *(p - 1 for p in powers), *(top - p for p in powers), *grid})

@@ -1,0 +1,133 @@
+"""Is a report a function of its arguments, and of the whole key?"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate
+from ldp_jax.edges import NeighbourList
+from ldp_jax.mechanism import Finite
+from ldp_jax.types import PRNGKey
+from ldp_jax.verification import _lists
+from ldp_jax.verification.empirical import typical_record
+from ldp_jax.verification.statistics import Fit
+
+FUSED = 2e-5
+"""How far, relative and absolute, an eager report may be from a compiled one: fused multiply-adds round once."""
+
+
+def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
+    """Whether ``privatize`` gives the same report traced, eager, traced again and eager again.
+
+    Python code of a mechanism runs once when it is traced, and every time when it is not: what it remembers, or
+    asks of the type of its arguments, shows as a difference. Reports of ``calls`` keys are compared between a
+    compiled program, plain calls, a program compiled anew, and plain calls with the record as a NumPy array and as
+    a JAX array; whole numbers must be equal, others to 2e-5.
+
+    Power: state that changes within ``6 * calls`` reports. State that waits longer is not seen; the statistic is
+    how many reports differed.
+
+    Args:
+      mechanism: any; epsilon one number.
+      key: a typed threefry key.
+      calls: keys.
+
+    >>> from ldp_jax.features import Duchi
+    >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
+    True
+    """
+    _validate.integer_in(1, calls=calls)
+    x = _record(mechanism)
+    data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
+    keys = lambda: jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
+    traced = lambda: jax.jit(jax.vmap(lambda m, k, x: m.privatize(k, x), in_axes=(None, 0, None)))(
+        mechanism, keys(), x
+    )
+
+    def eager(as_given: Any) -> Any:
+        given = jax.tree.map(as_given, x)
+        reports = [mechanism.privatize(one, given) for one in keys()]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
+
+    first = jax.tree.map(np.asarray, traced())
+    others = [eager(np.asarray), traced(), eager(jnp.asarray)]
+    different = sum(_differ(first, jax.tree.map(np.asarray, other), calls) for other in others)
+    return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * calls), 3 * calls)
+
+
+def _record(mechanism: Any) -> Any:
+    if isinstance(mechanism, _lists.KINDS):
+        return _lists.neighbours(mechanism)[1]
+    return typical_record(mechanism)
+
+
+def _differ(a: Any, b: Any, calls: int) -> int:
+    """How many of the reports differ."""
+    differ = np.zeros(calls, bool)
+    for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        if np.issubdtype(one.dtype, np.floating):
+            off = ~np.isclose(one, other, rtol=FUSED, atol=FUSED, equal_nan=True)
+        else:
+            off = one != other
+        differ |= off.reshape(calls, -1).any(1)
+    return int(differ.sum())
+
+
+def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit:
+    """Whether every one of the 64 bits of a key changes what is reported.
+
+    Each of ``calls`` keys is compared with the same key with one bit changed, for each bit, at a record in the
+    middle of the domain. Threefry mixes all bits into all words, so about as many reports change as two independent
+    ones would differ; a bit that never changes one is not read.
+
+    Power: any bit that is dropped, wherever two independent reports differ with probability 0.06 (missed with
+    probability 1e-6 at 256 keys). A sampler that reads all 64 bits and mixes them into 16 is seen by
+    :func:`~ldp_jax.verification.distinct.distinct_reports`.
+
+    Args:
+      mechanism: any; epsilon one number.
+      key: a typed threefry key.
+      calls: keys.
+
+    Raises:
+      ValueError: for a mechanism whose reports of one record are nearly always the same.
+
+    >>> from ldp_jax.features import Duchi
+    >>> uses_the_whole_key(Duchi(1.0), jax.random.key(0)).fits
+    True
+    """
+    _validate.integer_in(64, calls=calls)
+    x = _middle(mechanism)
+    data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
+    flips = np.concatenate([np.zeros((1, 2), np.uint32), *(np.eye(2, dtype=np.uint32) << b for b in range(32))])
+    flipped = (data[None] ^ flips[:, None]).reshape(-1, 2)
+    reports = _reports(mechanism, jax.random.wrap_key_data(jnp.asarray(flipped)), x)
+    changed = np.zeros((len(flips) - 1, calls), bool)
+    varied = np.zeros(calls - 1, bool)
+    for leaf in jax.tree.leaves(reports):
+        leaf = np.asarray(leaf).reshape(len(flips), calls, -1)
+        same = (leaf[1:] == leaf[:1]) | ((leaf[1:] != leaf[1:]) & (leaf[:1] != leaf[:1]))
+        changed |= ~same.all(-1)
+        varied |= (leaf[0, 1:] != leaf[0, :-1]).any(-1)
+    if varied.mean() < 0.06:
+        raise ValueError(f"reports of one record differ in {varied.mean():.2g} of the pairs: ask another epsilon")
+    dropped = int((~changed.any(1)).sum())
+    return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
+
+
+@jax.jit
+def _reports(mechanism: Any, keys: Any, x: Any) -> Any:
+    return jax.vmap(lambda key: mechanism.privatize(key, x))(keys)
+
+
+def _middle(mechanism: Any) -> Any:
+    if isinstance(mechanism, _lists.KINDS):
+        return NeighbourList(*map(jnp.asarray, _lists.neighbours(mechanism)[1]))
+    domain = mechanism.domain()
+    if isinstance(domain, Finite):
+        return typical_record(mechanism)
+    middle = np.float32((domain.lower + domain.upper) / 2)
+    return np.full(domain.dim, middle) if hasattr(domain, "dim") else middle

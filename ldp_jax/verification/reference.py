@@ -1,0 +1,185 @@
+"""Word by word: each report against an independent inverse of the law that the mechanism's name claims."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ldp_jax import _tables, _validate
+from ldp_jax.features import Discrete, Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
+from ldp_jax.mechanism import Finite
+from ldp_jax.types import PRNGKey
+from ldp_jax.verification import _law, _words
+from ldp_jax.verification.statistics import Fit
+
+TRIALS = 1 << 21
+_STEP = 2.0**-22  # of a uniform: 23 bits, and half a step
+
+Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""P(report <= y | x), elementwise in y and x, float64."""
+
+
+def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
+    """Whether each report is the one that the claimed law has at the words that were drawn.
+
+    Random words and random records go through the program of ``privatize``; the share of words below the drawn ones
+    must lie between the claimed law's masses below and up to the report, to 2^-22 and what float32 misplaces. The
+    claimed law is written here a second time, from the papers and in float64, for :class:`Laplace`, :class:`Duchi`,
+    :class:`GeneralPiecewise`, :class:`SquareWave` and :class:`ThreeOutputs` and their subclasses; tables are
+    compared report for report with their whole numbers; of another mechanism the caller gives the law.
+
+    Power: one pair is enough. Words and records of mass ``13.8 / trials`` together (6.6e-6 at 2^21) are missed with
+    probability 1e-6. A report that is off by less than its own float32 spacing is not seen here: see
+    :func:`~ldp_jax.verification.bits.record_in_bits`.
+
+    Args:
+      mechanism: on one number, whose report is a nondecreasing function of one draw of words, or a table.
+      key: a typed threefry key.
+      law: the claimed distribution function, where the mechanism is of none of the classes above.
+      trials: pairs.
+
+    Raises:
+      ValueError: for a mechanism that draws otherwise, or one without a known law.
+
+    >>> from ldp_jax.features import Duchi
+    >>> matches_reference(Duchi(1.0), jax.random.key(0), trials=10_000).fits
+    True
+    """
+    _validate.integer_in(1000, trials=trials)
+    domain = mechanism.domain()
+    record_key, word_key = jax.random.split(key)
+    x = _law.random_records(domain, record_key, trials)
+    if x.ndim > 1:
+        raise ValueError("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
+    sampler = _words.sampler(mechanism, x[0])
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(word_key)))
+    words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in sampler.draws]
+    y = jax.jit(jax.vmap(sampler.report, in_axes=(None, 0, 0)))(mechanism, x, words)
+    if isinstance(mechanism, Discrete):
+        wrong = np.asarray(y) != _table_report(mechanism.table(), x, words)
+    else:
+        if len(words) != 1:
+            raise ValueError(f"{type(mechanism).__name__} takes {len(words)} draws of words: ask its parts")
+        wrong = _off(mechanism, law or _claimed(mechanism), x, np.asarray(y, np.float64), _share(words[0]))
+    count = int(wrong.sum())
+    return Fit(count == 0, "reference", float(count), 0.0, 13.8 / trials, trials)
+
+
+def _share(words: np.ndarray) -> np.ndarray:
+    """Words, most significant first, as a share of all."""
+    words = words.reshape(len(words), -1)
+    scale = 2.0 ** -(8.0 * words.dtype.itemsize)
+    return words.astype(np.float64) @ scale ** np.arange(1.0, words.shape[1] + 1)
+
+
+def _off(mechanism: Any, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Which reports are not where the law has them."""
+    x = x.astype(np.float64)
+    codomain = mechanism.codomain()
+    if isinstance(codomain, Finite):
+        values = np.array(codomain.values)
+        place = np.clip(np.searchsorted(values, y), 0, len(values) - 1)
+        least = np.where(place > 0, law(values[np.maximum(place - 1, 0)], x), 0.0)
+        return (values[place] != y) | (share < least - _STEP) | (share > law(values[place], x) + _STEP)
+    breaks = np.asarray(jax.vmap(codomain.breaks)(x.astype(np.float32)))
+    step = 2.0**-21 * np.maximum(np.abs(y), np.abs(breaks).max(1))
+    return ~np.isfinite(y) | (share < law(y - step, x) - _STEP) | (share > law(y + step, x) + _STEP)
+
+
+def _table_report(table: _tables.Table, x: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
+    """Rows by the client's rule, outputs by a search of cumulative masses in 64 bits."""
+    if len(words) != 1 or words[0].reshape(len(x), -1).shape[1] > 2:
+        raise ValueError("a table takes one word a report, and one to round to a grid")
+    word = words[0].reshape(len(x), -1)
+    row, part = _tables.split(np, x, table.inputs, table.encoding)
+    row = row + _tables.rounds_up(word[:, -1], part)
+    cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + np.arange(table.inputs, dtype=np.uint64)[
+        :, None
+    ] * np.uint64(2**32)
+    place = np.searchsorted(cumulative.ravel(), word[:, 0] + row.astype(np.uint64) * np.uint64(2**32), "right")
+    return place - row * table.outputs
+
+
+# --- The laws of the papers -----------------------------------------------------------------------------------
+
+
+def _claimed(mechanism: Any) -> Law:
+    for kind, law in _LAWS.items():
+        if isinstance(mechanism, kind):
+            return law(mechanism)
+    raise ValueError(f"no law is known of {type(mechanism).__name__}: give ``law``")
+
+
+def _laplace(m: Any) -> Law:
+    def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        tail = np.exp(-np.abs(y - x) * float(m.epsilon) / 2) / 2
+        return np.where(y < x, tail, 1 - tail)
+
+    return law
+
+
+def _duchi(m: Any) -> Law:
+    return lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(float(m.epsilon) / 2))
+
+
+def _window(low: Law, high: Law, density: float, ratio: float, end: float) -> Law:
+    """``density`` between two ends that depend on the record, ``density / ratio`` on the rest of [-end, end]."""
+
+    def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        y = np.clip(y, -end, end)
+        inside = np.clip(y, low(y, x), high(y, x)) - low(y, x)
+        return density / ratio * (y + end - inside) + density * inside
+
+    return law
+
+
+def _piecewise(m: Any) -> Law:
+    e, t = np.exp(float(m.epsilon)), float(m.t)
+    g = (e + t) / (t * (e - 1))
+    return _window(
+        lambda y, x: g * (x * t - 1), lambda y, x: g * (x * t + 1), e / (2 * g * (t + e)), e, g * (t + 1)
+    )
+
+
+def _square_wave(m: Any) -> Law:
+    epsilon = float(m.epsilon)
+    e = np.exp(epsilon)
+    if epsilon > 0.01:
+        b = (epsilon * e - e + 1) / (e * (e - epsilon - 1))
+    else:  # its series: the fraction is 0/0 at 0
+        b = 1 - 2 * epsilon / 3 + 5 * epsilon**2 / 18
+    return _window(lambda y, x: x - b, lambda y, x: x + b, e / (2 * b * e + 2), e, 1 + b)
+
+
+def _three_outputs(m: Any) -> Law:
+    e = np.exp(float(m.epsilon))
+    if e <= 2:
+        a = 0.0
+    else:
+        roots = np.roots(
+            np.polyadd(np.polymul([-2.0, 2 * (2 - e)], [1.0, -2 * e, e * e]), [(e + 1) ** 2, (e + 1) ** 2 * e, 0])
+        )
+        real = roots.real[np.abs(roots.imag) < 1e-6 * (1 + np.abs(roots))]
+        inside = real[(real > 0) & (real < e / (e + 2))]
+        a = float(inside.min()) if len(inside) else e / (e + 2)
+    if float(m.epsilon) >= np.log((3 + np.sqrt(65)) / 2):
+        a = e / (e + 2)
+
+    def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        size = np.abs(x)
+        even, likely = (1 - size) * (1 - a) / 2, size * (e - a) / (e + 1)
+        below = even + np.where(x < 0, likely, likely / e)
+        above = even + np.where(x < 0, likely / e, likely)
+        return np.where(y >= 1, 1.0, np.where(y >= 0, 1 - above, np.where(y >= -1, below, 0.0)))
+
+    return law
+
+
+_LAWS: dict[type, Callable[[Any], Law]] = {
+    Laplace: _laplace,
+    Duchi: _duchi,
+    GeneralPiecewise: _piecewise,
+    SquareWave: _square_wave,
+    ThreeOutputs: _three_outputs,
+}

@@ -1,0 +1,106 @@
+"""Tables and test vectors. ``python -m tests.deployment.vectors`` writes the vectors anew."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from ldp_jax import deployment
+from ldp_jax._tables import Table, integer_masses, split
+
+PATH = Path(__file__).parents[1] / "vectors" / "deployment.json"
+SECRET = bytes(range(32))
+LOG3, LOG8 = 1.0986122886681098, 2.0794415416798357  # literals: a libm must not change the vectors
+
+GRID = Table(
+    "two levels on a grid",
+    integer_masses(np.where(np.eye(5) > 0, 3 / 7, 1 / 7), LOG3),
+    np.array([-3.5, -1.75, 0.0, 1.75, 3.5], np.float32),
+    "grid",
+)
+_powers = 0.5 ** np.abs(np.arange(4)[:, None] - np.arange(4))  # exp(-eps |u - t| / (k - 1)) at eps = log 8
+BINS = Table(
+    "HeteroRR",
+    integer_masses(_powers / _powers.sum(1, keepdims=True), LOG8),
+    np.array([0.0, 0.25, 0.75, 1.0], np.float32),
+    "bins",
+)
+CATEGORY = Table(
+    "generalised randomised response",
+    integer_masses(np.where(np.eye(3) > 0, 0.6, 0.2), LOG3),
+    np.array([[1.0, -0.5], [-0.5, 1.0], [-0.5, -0.5]], np.float32),
+    "category",
+)
+TABLES = {"grid": GRID, "bins": BINS, "category": CATEGORY}
+SECOND = Table("warner", integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), LOG3), np.float32([-1, 1]), "grid")
+
+
+def device():
+    return deployment.Device.from_secret(SECRET)
+
+
+def session(**changes):
+    return deployment.Session(device(), **{"budget": 1e9} | changes)
+
+
+def make_vectors():
+    records = {
+        "grid": [-1.0, -0.9, -0.3, 0.0, 0.1, 0.62, 1.0, 2.0, "nan", "inf", "-inf", 1e30],
+        "bins": [0.0, 0.1, 0.25, 0.26, 0.5, 0.75, 0.76, 1.0, "nan", "inf", -3.0, 1e30],
+        "category": [0.0, 1.0, 2.0, 0.4, 1.6, 3.0, "nan", "inf", "-inf", -1e30],
+    }
+    triples = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (7, 3, 8), (2**64 - 1, 2**32 - 1, 2**32 - 1)]
+    triples += [(10**12 + n, n, 1000 * n) for n in range(6)]
+    reports = []
+    key = device().shared_key
+    for name, table in TABLES.items():
+        held, keyed = session(), session(key=key)
+        for x, (user, round, field) in zip(records[name], triples, strict=False):
+            word, rounding = device().words(table, [field], user=user, round=round)[0].tolist()
+            row, part = split(np, float(x), table.inputs, table.encoding)
+            reports.append(
+                {
+                    "table": name,
+                    "user": user,
+                    "round": round,
+                    "field": field,
+                    "x": x,
+                    "row": int(row),
+                    "part": int(part),
+                    "word": word,
+                    "rounding": rounding,
+                    "output": int(table.report([float(x)], word, rounding)[0]),
+                    "report": held.report(table, float(x), user=user, round=round, field=field).hex(),
+                    "keyed": keyed.report(table, float(x), user=user, round=round, field=field).hex(),
+                }
+            )
+    kept = session(budget=8.0)
+    kept.report_many(GRID, [0.1, -0.9], user=1, round=2)
+    kept.report(BINS, 0.4, user=2**64 - 1, round=0, field=7)
+    samples = [
+        {"table": "grid", "user": 5, "round": n, "k": k, "dim": dim}
+        for n, (k, dim) in enumerate([(1, 1), (1, 2), (2, 4), (10, 1000), (40, 50), (6, 6), (3, 2**32 - 1)])
+    ]
+    for sample in samples:
+        user, round = sample["user"], sample["round"]
+        sample["fields"] = device().sample(GRID, sample["dim"], sample["k"], user=user, round=round)
+    return {
+        "about": "x is a number or nan, inf, -inf; row and part: the row at or below x, and 2^-23 steps above it; "
+        "rounding >> 9 < part goes to the next row; word picks the output of that row; report has a "
+        "plain checksum, keyed one under shared_key; memory is of a session with budget 8 after three releases; "
+        "all byte strings in hex, the memory in ASCII",
+        "version": deployment.VERSION,
+        "secret": SECRET.hex(),
+        "name": device().name,
+        "shared_key": key.hex(),
+        "tables": {
+            name: {"bytes": table.to_bytes().hex(), "digest": table.digest.hex()} for name, table in TABLES.items()
+        },
+        "reports": reports,
+        "samples": samples,
+        "memory": kept.to_bytes().decode(),
+    }
+
+
+if __name__ == "__main__":
+    PATH.write_text(json.dumps(make_vectors(), indent=1) + "\n")

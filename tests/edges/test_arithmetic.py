@@ -1,0 +1,185 @@
+"""Rare sides in float32 are never lost, up to the largest budgets; lists of anything never raise."""
+
+import itertools
+import math
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import _random
+from ldp_jax.edges import DPRR, LocalLap, NeighbourList, RandomizedResponse, _sparse
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, to_bits
+
+N = 5
+LIST = NeighbourList(np.array([1, 2, N, N, N], np.int32), np.int32(2))
+ZEROS, ONES = 0, 2**32 - 1
+
+
+def with_words(monkeypatch, *first, rest=0):
+    """Every draw is made of these words, the most significant first, and of ``rest`` from there on."""
+
+    def words(key, shape=(), count=2):
+        made = jnp.full(count, rest, jnp.uint32).at[: len(first)].set(jnp.array(first, jnp.uint32))
+        return jnp.broadcast_to(made.reshape(count, *[1] * len(shape)), (count, *shape))
+
+    monkeypatch.setattr(_random, "words", words)
+
+
+def exact_rates(epsilon, noisy, owned):
+    """1 - p q and (1 - p) q, in float64 and without cancellation."""
+    flip = 1 / (math.exp(epsilon) + 1)
+    below = noisy * (1 - 2 * flip) + owned * flip
+    q, rest = noisy / below, flip * (owned - 2 * noisy) / below
+    return (flip, flip) if 2 * noisy >= owned else (flip + (1 - flip) * rest, flip * q)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 16.0, 17.0, 22.9, 30.0, MAX_BIT_EPSILON])
+@pytest.mark.parametrize("noisy", [1e-6, 0.5, 3.0, 499.0, 500.0, 1000.0])
+def test_rare_sides_keep_their_precision(epsilon, noisy):
+    """P(a true pair is lost) and P(a false one is reported), to 1e-5 of themselves."""
+    drop, add = exact_rates(epsilon, noisy, 1000)
+    m = DPRR(1.0, epsilon)
+    np.testing.assert_allclose(m.drop_rate(np.float32(noisy), 1000), drop, rtol=1e-5)
+    np.testing.assert_allclose(m.bit_rates(np.float32(noisy), 1000)[1], add, rtol=1e-5)
+    m = RandomizedResponse(epsilon)
+    found = m.drop_rate(None, 1000), m.bit_rates(None, 1000)[1]
+    np.testing.assert_allclose(found, exact_rates(epsilon, 500, 1000), rtol=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 17.0, 22.9, MAX_BIT_EPSILON])
+def test_one_users_rarest_reports_happen(monkeypatch, epsilon):
+    """Under words of zeros all rare sides happen; under ones none does; P is the law's in whole words of 2^-64."""
+    m = RandomizedResponse(epsilon, n=N)
+    found = []
+    for word in (ZEROS, ONES):
+        with_words(monkeypatch, rest=word)
+        found.append(np.asarray(to_bits(m.privatize(jax.random.key(0), LIST).neighbours, N)).tolist())
+    assert found == [[False, False, False, True, True], [False, True, True, False, False]]
+    # The first number that is no flip, from the density's own rates.
+    flip = 1 / (math.exp(epsilon) + 1)
+    number = int(np.float64(flip) * 2.0**64)
+    for shift, happens in ((0.999, True), (1.001 + 2 / number, False)):
+        at = int(number * shift)
+        with_words(monkeypatch, at >> 32, at & ONES)
+        bits = np.asarray(to_bits(m.privatize(jax.random.key(0), LIST).neighbours, N))
+        assert bits.tolist() == [False, not happens, not happens, happens, happens]
+
+
+def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(monkeypatch):
+    """The same words for one user and all: a pair that is true is lost, and a false one is drawn."""
+    with_words(monkeypatch)
+    m = RandomizedResponse(MAX_BIT_EPSILON)
+    keep, drop = (jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4)))
+    assert float(keep[0]) == 1.0
+    assert not _sparse._kept.__wrapped__(jax.random.key(0), keep, drop, jnp.ones(64, jnp.int32), 64).any()
+    mean, pieces = _sparse._means(jnp.full(64, 4), jnp.ones(64, jnp.int32), drop)
+    assert (_sparse._counts.__wrapped__(jax.random.key(0), mean, pieces, 64) > 0).all()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "geometric"])
+@pytest.mark.parametrize("epsilon", [1.0, 17.0, 100.0])
+def test_noisy_degrees_reach_their_neighbours_degree(monkeypatch, noise, epsilon):
+    """Noise is at least 1 for some words, at every budget that is accepted: d and d + 1 share their reports."""
+    m = DPRR(epsilon, 1.0, n=N, noise=noise)
+    for sign, away in ((0, 1), (1, -1)):
+        with_words(monkeypatch, sign)
+        noisy, _, _ = m.rates(jax.random.key(0), jnp.int32(2), jnp.int32(N - 1))
+        assert (float(noisy) - 2) * away >= 1
+
+
+def test_log_density_of_the_rarest_report_is_a_number_in_float32():
+    for m in (RandomizedResponse(MAX_BIT_EPSILON, n=N), DPRR(1.0, MAX_BIT_EPSILON, n=N)):
+        y = (np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N]), 2))
+        far = float(m.log_density(y, LIST)) - float(m.log_density((np.float32(4.0), LIST), LIST))
+        assert far == pytest.approx(-4 * MAX_BIT_EPSILON, rel=1e-5)
+
+
+def test_estimates_at_tiny_budgets():
+    """(bits - (n - 1)(1 - p)) / (2p - 1), where float32 has no 2p - 1 of its own."""
+    m = RandomizedResponse(1e-8, n=N)
+    assert float(m.estimate((np.nan, LIST))) == pytest.approx(0.0, abs=1e-6)
+    y = NeighbourList(np.array([1, 2, 3, N, N]), 3)
+    assert float(m.estimate((np.nan, y))) == pytest.approx(1 / math.tanh(5e-9), rel=1e-5)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_budgets_end_where_the_arithmetic_does():
+    for make in (RandomizedResponse, lambda e: DPRR(1.0, e), lambda e: LocalLap(1.0, e)):
+        make(MAX_BIT_EPSILON)
+        with pytest.raises(ValueError, match=r"epsilon\w* must be in \(0.0, 40.0\], got 40.1"):
+            make(40.1)
+    for make in (lambda e: DPRR(e, 1.0), lambda e: LocalLap(e, 1.0)):
+        make(100.0)
+        with pytest.raises(ValueError, match=r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"):
+            make(100.1)
+    built = jax.tree.map(lambda leaf: 2 * leaf, RandomizedResponse(30.0))
+    for ask in (built.guarantee, built.relationship):
+        with pytest.raises(ValueError, match="epsilon must be in"):
+            ask()
+
+
+# --- Lists on a host -------------------------------------------------------------------------------------------
+
+STRANGE = [
+    [10**12, 1, 2**63, 2, -1, -(2**63)],
+    [2**64, 1, 10**400, 2],
+    [1.0, 2.0, 1.5, math.nan, math.inf, -math.inf, 1e300, 5e-324],
+    (2, 1, 2, 1),
+    [1, None, "3", 2, 1j, b"4", [3], {}],
+    [[1, 2], [2, 1]],
+    [[1], [2, 3]][:0] + [1, 2, [3, [4]]],
+    np.array([10**12, 1, 2, 2**32 + 3, -5]),
+    np.array([2**63, 2**64 - 1, 1, 2], np.uint64),
+    np.array([1, 2, 2**63, 10**30], object),
+    np.array([1.0, 2.0, np.nan, np.inf, 3.5], np.float32),
+    np.array([1, 2, np.nan, 1e4000 if np.finfo(np.longdouble).max > 1e309 else 1e300], np.longdouble),
+    np.array([1, 2, 255], np.uint8),
+    np.array([1, 2], np.float16),
+]
+NOTHING = [[], None, np.zeros(0), np.array(["1", "2"]), np.array([1 + 0j]), np.array([[]]), "12", 7, math.nan,
+           np.array(["2020-01-01"], "datetime64[D]"), np.array([(1, 2)], [("a", int), ("b", int)])]  # fmt: skip
+
+
+@pytest.mark.usefixtures("untyped")
+def test_lists_of_anything_are_taken_on_a_host():
+    """Ids that are no node are dropped, with every warning and floating-point flag an error: nothing is raised."""
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for ids, known in itertools.chain(((s, [1, 2]) for s in STRANGE), ((s, []) for s in NOTHING)):
+            made = NeighbourList.of(ids, N)
+            assert made.ids.tolist() == known + [N] * (N - len(known)), ids
+            assert int(made.count) == len(known)
+            bits = np.asarray(to_bits(NeighbourList(ids, 2**63), N))
+            assert np.flatnonzero(bits).tolist() == known, ids
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("m", [DPRR(0.5, 0.5, n=N), RandomizedResponse(0.5, n=N), LocalLap(0.5, 0.5, n=N)])
+def test_one_user_takes_a_list_of_anything(m):
+    """The report is that of the list of nodes, under the same key."""
+    plain = m.privatize(jax.random.key(1), LIST)
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for ids in STRANGE[:8]:
+            y = m.privatize(jax.random.key(1), NeighbourList(ids, 2**63))
+            jax.tree.map(np.testing.assert_array_equal, y, plain)
+            assert np.isfinite(m.log_density(y, NeighbourList(ids, -1)))
+
+
+def test_ids_of_other_kinds_in_arrays_of_a_device():
+    for kind in (np.uint32, np.int8, np.float32, np.float16, bool):
+        ids = jnp.asarray([1, 1, 0] if kind is bool else [1, 2, 100], kind)
+        assert np.flatnonzero(to_bits(NeighbourList(ids, 3), N)).tolist() == ([0, 1] if kind is bool else [1, 2])
+    ids = jnp.asarray([jnp.nan, 2.5, -1.0, jnp.inf, 3.0])
+    assert np.flatnonzero(jax.jit(lambda ids: to_bits(NeighbourList(ids, 5), N))(ids)).tolist() == [3]
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("own", [-1, N, 10**12, 0.0, True, None, np.arange(2)])
+def test_an_own_id_that_is_no_node_is_refused(own):
+    for m in (DPRR(0.5, 0.5, n=N), LocalLap(0.5, 0.5, n=N)):
+        with pytest.raises(ValueError, match=r"own must be a node in \[0, 5\)"):
+            m.privatize(jax.random.key(0), LIST, own)

@@ -1,0 +1,135 @@
+"""Sums over neighbours: every layout is the same linear map, in value and in both modes of differentiation."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import aggregation, graphs, packing
+from ldp_jax.aggregation import Segments
+
+N = 60
+RNG = np.random.default_rng(3)
+
+
+@cache
+def edges():
+    """A symmetric graph with isolated nodes, a hub of degree above the chunk, and degrees between."""
+    pairs = {tuple(sorted(pair)) for pair in RNG.integers(2, N, (110, 2)).tolist() if pair[0] != pair[1]}
+    pairs |= {(2, other) for other in range(3, 45)}
+    return graphs.validate_symmetric(graphs.from_edges(sorted(pairs), N))[:2]
+
+
+def dense(weights=None):
+    senders, receivers = edges()
+    matrix = np.zeros((N, N))
+    matrix[receivers, senders] = 1.0 if weights is None else weights
+    return matrix
+
+
+@cache
+def layout(name):
+    senders, receivers = edges()
+    if name == "segments":
+        return Segments(jnp.asarray(senders), jnp.asarray(receivers))
+    return aggregation.tables(senders, receivers, N, weighted=name == "weighted tables")
+
+
+EVERY = pytest.mark.parametrize("name", ["segments", "tables", "weighted tables"])
+WEIGHTED = pytest.mark.parametrize("name", ["segments", "weighted tables"])
+H = jnp.asarray(RNG.normal(size=(N, 3)), jnp.float32)
+WEIGHTS = RNG.normal(size=len(edges()[0])).astype(np.float32)
+
+
+def test_the_graph_is_a_hard_one():
+    degree = np.bincount(edges()[1], minlength=N)
+    assert degree.min() == 0
+    assert degree.max() > 2 * aggregation._CHUNK
+    assert len(set(degree.tolist())) > 6
+
+
+@EVERY
+def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
+    np.testing.assert_allclose(layout(name).sum(H), dense() @ H, atol=1e-4)
+    np.testing.assert_array_equal(layout(name).sum(H)[:2], 0.0)
+
+
+@WEIGHTED
+def test_weights_belong_to_edges_sorted_by_receiver(name):
+    """Asymmetric weights: a layout that took the reverse edge's weight would be far off."""
+    np.testing.assert_allclose(layout(name).sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
+
+
+@WEIGHTED
+def test_heads_have_weights_of_their_own(name):
+    heads = jnp.stack([H, 2 * H], 1)
+    weights = np.stack([WEIGHTS, WEIGHTS[::-1]], 1)
+    got = layout(name).sum(heads, weights)
+    for head in range(2):
+        np.testing.assert_allclose(got[:, head], dense(weights[:, head]) @ heads[:, head], atol=2e-4)
+
+
+@EVERY
+def test_both_modes_of_differentiation(name):
+    """The map is linear: its tangent is itself, and the gradient of <c, A h> is A' c."""
+    total = jax.jit(lambda sums, h: sums.sum(h))
+    _, tangent = jax.jvp(partial(total, layout(name)), (H,), (H[::-1],))
+    np.testing.assert_allclose(tangent, dense() @ H[::-1], atol=1e-4)
+    gradient = jax.jit(jax.grad(lambda h, sums: (jnp.sin(sums.sum(h)) * H).sum()))(H, layout(name))
+    np.testing.assert_allclose(gradient, dense().T @ (np.cos(dense() @ H) * H), atol=1e-3)
+
+
+@WEIGHTED
+def test_both_modes_in_rows_and_weights(name):
+    c = np.asarray(H[::-1], np.float64)
+    function = lambda h, w: layout(name).sum(h, w)
+    _, tangent = jax.jit(partial(jax.jvp, function))((H, WEIGHTS), (H[::-1], WEIGHTS[::-1]))
+    wanted = dense(WEIGHTS) @ H[::-1] + dense(WEIGHTS[::-1]) @ H
+    np.testing.assert_allclose(tangent, wanted, atol=3e-4)
+    to_h, to_w = jax.jit(jax.grad(lambda h, w: (function(h, w) * c).sum(), argnums=(0, 1)))(H, WEIGHTS)
+    senders, receivers = edges()
+    np.testing.assert_allclose(to_h, dense(WEIGHTS).T @ c, atol=3e-4)
+    np.testing.assert_allclose(to_w, (c[receivers] * np.asarray(H)[senders]).sum(1), atol=3e-4)
+
+
+def test_a_gradient_of_gathers_has_no_scatter():
+    """What the layouts of gathers are for: their derivative gathers, too."""
+    sums = layout("tables")
+    text = jax.jit(jax.grad(lambda h, sums: (sums.sum(h) ** 2).sum())).lower(H, sums).as_text()
+    assert "gather" in text
+    assert "scatter" not in text
+
+
+def test_linear_works_under_vmap_and_linearize():
+    matrix = jnp.asarray(RNG.normal(size=(4, N, N)), jnp.float32)
+
+    def apply(m, x):
+        return aggregation.linear(lambda v: m @ v, lambda v: m.T @ v, x)
+
+    got = jax.vmap(apply, in_axes=(0, None))(matrix, H)
+    np.testing.assert_allclose(got, matrix @ H, rtol=1e-3, atol=1e-3)
+    pushed = jax.vmap(jax.linearize(partial(apply, matrix[0]), H)[1])(jnp.stack([H, 2 * H]))
+    np.testing.assert_allclose(pushed[1], 2 * matrix[0] @ H, rtol=1e-3, atol=1e-3)
+
+
+def test_weights_need_tables_that_know_the_edges():
+    with pytest.raises(ValueError, match="weighted=True"):
+        layout("tables").sum(H, WEIGHTS)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_rows_of_a_batch_push_tangents_forward(symmetric):
+    """What jax.custom_vjp refuses."""
+    senders, receivers = [0, 1, 3, 3], [1, 0, 4, 2]
+    if symmetric:
+        senders, receivers = senders[:2] + [3, 4], receivers[:2] + [4, 3]
+    batch = packing.whole(packing.GraphSet.from_edges(senders, receivers, [0, 0, 1, 1, 1], [0, 1]))
+    matrix = np.zeros((5, 5))
+    matrix[receivers, senders] = 1.0
+    h = H[:5]
+    _, tangent = jax.jvp(batch.sum_neighbours, (h,), (2 * h,))
+    np.testing.assert_allclose(tangent, matrix @ (2 * h), atol=1e-5)
+    _, pull = jax.vjp(batch.sum_neighbours, h)
+    np.testing.assert_allclose(pull(h)[0], matrix.T @ h, atol=1e-5)

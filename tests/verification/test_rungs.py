@@ -1,0 +1,201 @@
+"""Every honest mechanism passes every rung, and each rung finds a defect at the power that it states."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax import verification
+from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse
+from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace, Sampled, ThreeOutputs
+from ldp_jax.mechanism import Box
+from ldp_jax.verification import statistics
+from tests import broken
+from tests.contract.test_mechanisms import CASES
+
+DRAWS = 1 << 16
+ALL = sum(len(case.epsilons) for case in CASES.values())
+SHARED = statistics.SIGNIFICANCE / (3 * ALL)  # of all cells of the tests of draws
+
+# A finite law of one number, and what is made of it.
+FINITE = [
+    "Duchi",
+    "ThreeOutputs",
+    "Hybrid",
+    "MultiBit",
+    "GeneralizedRR",
+    "FeatureRR",
+]
+# One of each kind: what these rungs ask is a matter of the code and not of epsilon.
+KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", "FeatureRR"]
+
+
+# --- No false alarms ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_honest_reports_follow_their_law_whatever_the_record(name):
+    """Four budgets; windows, single reports and what they lose, at 1e-6 over all cells."""
+    for place, epsilon in enumerate(CASES[name].epsilons):
+        m = CASES[name].make(epsilon)
+        keys = jax.random.split(jax.random.key(100 + place), 3)
+        found = [
+            verification.reported_losses(m, keys[0], trials=DRAWS),
+            verification.distinct_reports(m, keys[1], trials=DRAWS, significance=SHARED),
+        ]
+        if not isinstance(m, DuchiVector):  # its coordinates have no law of their own
+            found.append(verification.record_windows(m, keys[2], trials=DRAWS, significance=SHARED))
+        assert all(fit.fits for fit in found), f"{name}({epsilon}): {found}"
+
+
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if not isinstance(c.make(1.0).domain(), Box)])
+def test_honest_reports_are_those_of_the_papers_word_by_word(name):
+    for epsilon in CASES[name].epsilons:
+        m = CASES[name].make(epsilon)
+        for part in (m.duchi, m.piecewise) if isinstance(m, Hybrid) else (m,):
+            fit = verification.matches_reference(part, jax.random.key(110), trials=DRAWS)
+            assert fit.fits, f"{name}({epsilon}): {fit.statistic:g} of {fit.draws} reports are not the law's"
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_honest_words_keep_the_claim(name):
+    """Whole numbers of words, at 1 and 16: probabilities are the density's to 1e-5, and lose no more."""
+    for epsilon in CASES[name].epsilons[1::2]:
+        m = CASES[name].make(epsilon)
+        found = verification.arithmetic(m)
+        assert found.keeps(m.guarantee().epsilon), f"{name}({epsilon}): {found}"
+        assert found.off < 1e-5
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_honest_reports_are_functions_of_the_whole_key(name):
+    m = CASES[name].make(1.0)
+    assert verification.is_pure(m, jax.random.key(120), calls=2).fits
+    assert verification.uses_the_whole_key(m, jax.random.key(121)).fits
+    if name in ("Laplace", "Sampled-Hybrid"):
+        for epsilon in CASES[name].epsilons:
+            assert verification.record_in_bits(CASES[name].make(epsilon), jax.random.key(122), trials=DRAWS).fits
+
+
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if isinstance(c.make(1.0).domain(), Box)])
+def test_honest_coordinates_are_independent(name):
+    fit = verification.independent_coordinates(CASES[name].make(1.0), jax.random.key(123), trials=10_000)
+    assert fit.fits, str(fit)
+
+
+STACKED = np.array([8.0, 1.0, 0.5, 2.0])
+LISTS = {
+    "DPRR": DPRR(0.2, 0.8),
+    "DPRR, whole noise": DPRR(0.2, 0.8, noise="geometric"),
+    "DPRR, prior": DPRR(0.2, 0.8, prior=np.float32([1.0, 2.0, 3.0, 1.0])),
+    "DPRR, personal": DPRR(0.2 * STACKED, 0.8 * STACKED),
+    "DPRR, personal in another order": DPRR(np.array([0.1, 0.2, 0.3, 0.4]), np.array([2.0, 1.0, 0.5, 0.1])),
+    "RandomizedResponse": RandomizedResponse(1.0),
+    "RandomizedResponse, personal": RandomizedResponse(STACKED),
+    "LocalLap": LocalLap(0.1, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_edges_cost_what_is_claimed(name):
+    """All graphs on four nodes: never more (1e-9); and as much, but for ``half list`` with personal budgets."""
+    m = LISTS[name]
+    for protocol in ("half list", "half") if isinstance(m, LocalLap) else ("full", "half list", "half"):
+        found, claim = verification.relationship_supremum(m, protocol), m.relationship(protocol).epsilon
+        assert found.epsilon <= claim * (1 + 1e-9), f"{name}, {protocol}: {found}"
+        if not ("personal" in name and protocol == "half list"):
+            assert found.epsilon == pytest.approx(claim, rel=1e-9)
+
+
+# --- The power that is stated ---------------------------------------------------------------------------------
+
+
+def test_windows_at_their_power():
+    """No noise in 64 of 2^17 records; a tenth of that is not seen, and the statement does not claim it."""
+    for place in range(3):
+        twin = broken.QuietWindow(1.0, width=64 / (1 << 17))
+        assert not verification.record_windows(twin, jax.random.key(130 + place), trials=1 << 17).fits
+    narrow = broken.QuietWindow(1.0, width=6 / (1 << 17))
+    assert verification.record_windows(narrow, jax.random.key(130), trials=1 << 17).fits
+
+
+@pytest.mark.parametrize("rung", [verification.matches_reference, verification.reported_losses])
+def test_one_pair_is_enough(rung):
+    """A mass of 13.8 / n is missed once in a million."""
+    n = 1 << 17
+    for place in range(3):
+        twin = (broken.RareShout if rung is verification.matches_reference else broken.SharedSpike)(
+            1.0, mass=13.8 / n
+        )
+        assert not rung(twin, jax.random.key(140 + place), trials=n).fits
+
+
+def test_distinct_reports_at_their_power():
+    """Noise of 16 bits in 2^17 draws (twice each; 8 come by chance), as 19 bits in 2^20; 20 bits are not seen."""
+    assert not verification.distinct_reports(broken.FewBits(1.0), jax.random.key(150), trials=1 << 17).fits
+    assert verification.distinct_reports(broken.FewBits(1.0, bits=20), jax.random.key(150), trials=1 << 17).fits
+    often = broken.RareShout(1.0, mass=30 / (1 << 17))
+    fixed = verification.distinct_reports(often, jax.random.key(151), np.float32(0.3125), trials=1 << 17)
+    assert not fixed.fits
+
+
+def test_coordinates_at_their_power():
+    """An exact product of five signs is one of parity; 20 000 reports see a mean product of 0.1 of two."""
+    ask = verification.independent_coordinates
+    assert not ask(broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5), jax.random.key(160), trials=2000).fits
+    fit = ask(Sampled(Laplace(0.05), 8, 8), jax.random.key(161), trials=20_000)
+    assert fit.fits
+    assert 0.05 < fit.smallest_defect < 0.1
+
+
+def test_arithmetic_sees_one_word():
+    """Masses of a sampler written here, in whole numbers: a step anywhere that a probe or the density says."""
+    m = broken.FloatDuchi(1.0)
+    found = verification.arithmetic(m)
+    steps = {x: float(m._rare(-1.0, np.float32(x))) for x in (-1.0, 1.0)}
+    # A uniform is j / 2^23 + 2^-24: so many are below the probability.
+    below = {x: math.ceil(p * 2**23 - 0.5) for x, p in steps.items()}
+    ratio = max(below[-1.0] / below[1.0], (2**23 - below[1.0]) / (2**23 - below[-1.0]))
+    assert found.epsilon == pytest.approx(math.log(ratio), abs=1e-12)
+    assert {found.x, found.x_other} == {-1.0, 1.0}
+
+
+def test_arithmetic_of_what_is_composed():
+    assert verification.arithmetic(Sampled(Duchi(0.5), 9, 3)).epsilon == pytest.approx(1.5, abs=1e-5)
+    table = GridSquareWave(1.0, 9)
+    assert verification.arithmetic(table).epsilon == table.guarantee().epsilon
+    assert not verification.arithmetic(broken.FloatDuchi(16.8)).keeps(100.0)
+    with pytest.raises(ValueError, match="continuum"):
+        verification.arithmetic(Laplace(1.0))
+    with pytest.raises(ValueError, match="one concrete number"):
+        verification.arithmetic(ThreeOutputs(np.array([1.0, 2.0])))
+
+
+def test_what_cannot_be_asked_is_refused(untyped):
+    key = lambda: jax.random.key(0)
+    with pytest.raises(ValueError, match="not independent"):
+        verification.record_windows(DuchiVector(1.0, 3), key())
+    with pytest.raises(ValueError, match="vectors of 2 to 64"):
+        verification.independent_coordinates(Laplace(1.0), key())
+    with pytest.raises(ValueError, match="finite"):
+        verification.record_in_bits(Duchi(1.0), key(), trials=1000)
+    with pytest.raises(ValueError, match="inner mechanism"):
+        verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key())
+    with pytest.raises(ValueError, match="draws of words"):
+        verification.matches_reference(Hybrid(1.0), key(), trials=1000)
+    with pytest.raises(ValueError, match=r"one number or \[4\]"):
+        verification.relationship_supremum(RandomizedResponse(np.ones(3)))
+    with pytest.raises(ValueError, match="neighbour lists"):
+        verification.relationship_supremum(Duchi(1.0))
+    with pytest.raises(ValueError, match="trials"):
+        verification.record_windows(Duchi(1.0), key(), trials=100)
+
+
+def test_a_law_of_ones_own_is_given():
+    """A twin of no known class is compared with the distribution function that its author claims."""
+    law = lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(0.5))
+    assert verification.matches_reference(broken.FloatDuchi(1.0), jax.random.key(1), law=law, trials=DRAWS).fits
+    assert not verification.matches_reference(broken.FloatDuchi(1.1), jax.random.key(1), law=law, trials=DRAWS).fits
+    with pytest.raises(ValueError, match="no law is known"):
+        verification.matches_reference(broken.FloatDuchi(1.0), jax.random.key(1), trials=DRAWS)
