@@ -36,10 +36,12 @@ _BENCHMARKS = """\
 {table}
 
 The sides of a benchmark take turns in one run, with a new key in each repetition; figures are medians over
-*runs*. A row of one run is a single measurement with no other side beside it. `python -m experiments benchmarks`
-measures them (the torch sides need `pip install torch`); dense sides are our own dense versions. The DPRR
-authors' C code was measured at 41.8 CPU s for n = 4000 on a similar machine. The {rows} rows of Cora's node task,
-two trainings each, took {minutes:.0f} minutes one after the other on two cores that other work kept busy (the
+*runs*. A row of one run is a single measurement with no other side beside it. Other work ran on the two cores
+during some of them: CPU seconds are the fairer column. `ppr` is as fast as SciPy's CSR product at its best (the
+same recurrence, in blocks of columns) on one thread, and uses both; the power series needs more products. `python
+-m experiments benchmarks` measures them (the torch sides need `pip install torch`); dense sides are our own dense
+versions. The DPRR authors' C code was measured at 41.8 CPU s for n = 4000 on a similar machine. The {rows} rows
+of Cora's node task, two trainings each, took {minutes:.0f} minutes one after the other on busy cores (the
 `seconds` of the rows): one training program for all seeds, budgets and mechanisms.
 """
 
