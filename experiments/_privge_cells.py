@@ -1,4 +1,4 @@
-"""One cell of PrivGE / LDP-GE: a data set, a mechanism, an epsilon, a batch of seeds; compiled programs."""
+"""One cell of PrivGE / LDP-GE: a data set, a mechanism, an epsilon, a seed; compiled programs."""
 
 import dataclasses
 import hashlib
@@ -68,24 +68,29 @@ def published_k(dataset: str, task: str) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bench:
-    """A data set made ready: everything that the cells of one task share."""
+    """A data set made ready for one seed: everything that the cells of one task share."""
 
     settings: Settings
     data: datasets.Dataset
-    seeds: tuple[int, ...]
+    seed: int
     x: Any
     op: propagation.Operator
     train: Any
     validation: Any
     test: Any
-    noise_keys: Any
-    fit_keys: Any
+    noise_key: Any
+    fit_key: Any
     model: models.Model
 
     @property
     def objective(self) -> training.Objective:
         """What the head is trained for."""
         return training.node_classification if self.settings.task == "node" else training.link_prediction
+
+    @property
+    def numbers(self) -> list[Any]:
+        """Of the propagation: alpha, r, tol."""
+        return [jnp.float32(v) for v in (self.settings.alpha, self.settings.r, self.settings.tol)]
 
 
 def fingerprint(data: datasets.Dataset) -> str:
@@ -115,7 +120,7 @@ def load(name: str, features_kept: int = 0) -> datasets.Dataset:
 
 @lru_cache(maxsize=1)
 def _dense(name: str, features_kept: int) -> Any:
-    """The scaled features on the device, once for all batches of seeds."""
+    """The scaled features on the device, once for all seeds."""
     data = load(name, features_kept)
     return jnp.asarray(data.scaled_rows(0, data.num_nodes))
 
@@ -125,140 +130,191 @@ def _operator(name: str) -> propagation.Operator:
     return propagation.operator(load(name).graph)
 
 
-def prepare(settings: Settings, seeds: Sequence[int]) -> Bench:
-    """Splits, keys, operators and the dense scaled features for a batch of seeds.
+def prepare(settings: Settings, seed: int) -> Bench:
+    """Split, keys, operator and the dense scaled features for one seed.
 
-    Every mechanism and its structure-only twin see the same splits, noise keys and training keys: rows of one
-    seed are paired.
+    Every mechanism and its structure-only twin see the same split and training keys: rows of one seed are paired.
+    One seed at a time, so that a row does not depend on which rows are computed beside it: a loop over two seeds in
+    one compiled program rounds differently from a loop over one.
     """
     data = load(settings.dataset, settings.features)
-    root = jax.random.key(settings.base_seed)
-    split_keys, noise_keys, fit_keys = _keys(root, jnp.asarray(seeds))
+    split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
         op = _operator(settings.dataset)
-        parts = [splits.node_split(key, data.num_nodes) for key in split_keys]
-        examples = [
-            training.Examples(np.stack(part), data.y[np.stack(part)].astype(np.int32))
-            for part in zip(*parts, strict=True)
-        ]
+        train, validation, test = (
+            training.Examples(part, data.y[part].astype(np.int32))
+            for part in splits.node_split(split_key, data.num_nodes)
+        )
         outputs = data.num_classes
     else:
-        parts = [splits.link_split(key, data.edges, data.num_nodes) for key in split_keys]
-        ops = [
-            propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout="segment") for part in parts
-        ]
-        op = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ops)
-        stacked = [np.stack(part) for part in zip(*parts, strict=True)]
-        examples = [training.Pairs(stacked[i], stacked[i + 3]) for i in range(3)]
+        part = splits.link_split(split_key, data.edges, data.num_nodes)
+        # Shapes of this layout depend on the numbers of nodes and edges alone: one program for all seeds.
+        op = propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout="segment")
+        train, validation, test = (training.Pairs(part[i], part[i + 3]) for i in range(3))
         outputs = 1
     if settings.head == "logistic":
         model = models.linear(outputs)
     else:
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
     x = _dense(settings.dataset, settings.features)
-    train, validation, test = examples
-    return Bench(settings, data, tuple(seeds), x, op, train, validation, test, noise_keys, fit_keys, model)
+    return Bench(settings, data, seed, x, op, train, validation, test, noise_key, fit_key, model)
 
 
 @jax.jit
-def _keys(root: Any, seeds: Any) -> Any:
-    """Keys for the split, the noise and the training of each seed."""
-    each = jax.vmap(lambda seed: jax.random.split(jax.random.fold_in(root, seed), 3))(seeds)
-    return each[:, 0], each[:, 1], each[:, 2]
+def _keys(root: Any, seed: Any) -> Any:
+    """Keys for the split, the noise and the training of a seed."""
+    return jax.random.split(jax.random.fold_in(root, seed), 3)
 
 
-def run(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> list[dict[str, Any]]:
-    """The rows of one cell: perturb, propagate, standardise, train, test.
+def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> Any:
+    """The embedding of one cell, [n, d]: perturbed and propagated; the features alone where there is no mechanism.
 
     Args:
       bench: the data set made ready.
       mechanism: None for the non-private row.
       structure_only: every user holds the one public default record instead of her own.
     """
-    start = time.perf_counter()
-    settings = bench.settings
-    # The keys are cloned: one seed's cells share them on purpose, so that their rows can be paired.
-    numbers = [jnp.float32(v) for v in (settings.alpha, settings.r, settings.tol)]
+    default = bench.data.default_record()
     if mechanism is None:
         # Features relative to the public default record: 0/1 features stay sparse, and what is propagated is
         # the features rather than the degree profile of a constant.
-        features_alone = bench.x - bench.data.default_record()
-        z = _non_private(bench.op, features_alone, *numbers, runs=len(bench.seeds))
-    else:
-        x = jnp.full_like(bench.x, bench.data.default_record()) if structure_only else bench.x
-        z = pipeline.private_embeddings(jax.random.clone(bench.noise_keys), bench.op, x, mechanism.value, *numbers)
-    if settings.standardize:
-        z = _standardize(z)
-    fitted = training.fit_many(
-        jax.random.clone(bench.fit_keys),
-        bench.model,
-        bench.objective,
-        z,
-        bench.train,
-        bench.validation,
-        bench.test,
-        optimizer=training.adam(settings.learning_rate, settings.weight_decay),
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-    )
-    scores = np.asarray(fitted.test, np.float64)
-    seconds = (time.perf_counter() - start) / len(bench.seeds)
+        return propagation.ppr(bench.op, bench.x - default, *bench.numbers)
+    # A public record's noise is independent of the private row's, though both have one key: see private_embeddings.
+    x = pipeline.PublicRecord(bench.data.num_nodes, bench.data.num_features, default) if structure_only else bench.x
+    # A stack of one run: a stack of several would round differently.
+    op = jax.tree.map(lambda leaf: leaf[None], bench.op) if bench.settings.task == "link" else bench.op
+    return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, *bench.numbers)[0]
+
+
+def standardized(z: Any) -> Any:
+    """Every column to mean 0 and standard deviation 1; a constant column to 0.
+
+    On the host in float64: XLA's float32 column sums depend on how many threads share them, which trained rows
+    then show in points.
+    """
+    host = np.asarray(z)
+    out = np.empty_like(host)
+    for start in range(0, host.shape[1], _COLUMNS):
+        block = host[:, start : start + _COLUMNS].astype(np.float64)
+        centred = block - block.mean(0)
+        deviation = np.sqrt((centred**2).mean(0))
+        constant = deviation <= 1e-6 * np.abs(block).max(0)  # float32 noise around one value is no signal
+        out[:, start : start + _COLUMNS] = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
+    return jnp.asarray(out)
+
+
+_COLUMNS = 512
+"""Columns that are standardised at a time: float64 copies stay small."""
+
+
+class Score(NamedTuple):
+    """What a trained row found: test and validation scores, and which preprocessing validation chose."""
+
+    test: float
+    validation: float
+    chosen: str
+
+
+def train(bench: Bench, z: Any) -> Score:
+    """Train on the raw and on the standardised embedding, with the same keys; test what does better in validation.
+
+    A tie goes to the raw one. Nothing but the validation score decides, and only the chosen model is tested.
+    """
+    settings = bench.settings
+    found: Score | None = None
+    for name in VARIANTS if settings.preprocessing == "validation" else (settings.preprocessing,):
+        fitted = training.fit(
+            jax.random.clone(bench.fit_key),
+            bench.model,
+            bench.objective,
+            z if name == "raw" else standardized(z),
+            bench.train,
+            bench.validation,
+            bench.test,
+            optimizer=training.adam(settings.learning_rate, settings.weight_decay),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            patience=settings.patience,
+        )
+        if found is None or float(fitted.validation) > found.validation:
+            found = Score(float(fitted.test), float(fitted.validation), name)
+    assert found is not None
+    return found
+
+
+VARIANTS = ("raw", "standardized")
+"""In this order: the first of equals is kept."""
+
+
+def run(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> dict[str, Any]:
+    """The row of one cell and seed: perturb, propagate, standardise or not, train, test. See :func:`embed`."""
+    start = time.perf_counter()
+    # The keys are cloned: one seed's cells share them on purpose, so that their rows can be paired.
+    bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))
+    score = train(bench, embed(bench, mechanism, structure_only=structure_only))
+    seconds = time.perf_counter() - start
     if mechanism is None:
-        return _rows(bench, "non-private", math.inf, 0, math.inf, scores, seconds)
+        return _row(bench, "non-private", math.inf, 0, math.inf, score, seconds)
     spent = ledger(mechanism, structure_only=structure_only).spent(RECORD).epsilon
     name = f"structure-only:{mechanism.name}" if structure_only else mechanism.name
-    return _rows(bench, name, mechanism.epsilon, mechanism.k, spent, scores, seconds)
+    return _row(bench, name, mechanism.epsilon, mechanism.k, spent, score, seconds)
 
 
-def run_label_propagation(bench: Bench) -> list[dict[str, Any]]:
-    """PageRank of the training labels: what the graph says without any feature and without training."""
+def run_label_propagation(bench: Bench) -> dict[str, Any]:
+    """PageRank of the training labels: what the graph says without any feature and without training.
+
+    Its alpha and r are the best of the grid in validation, the first of equals.
+    """
     start = time.perf_counter()
-    numbers = [jnp.float32(v) for v in (bench.settings.alpha, bench.settings.r, bench.settings.tol)]
-    scores = _label_propagation(bench.op, bench.train, bench.test, *numbers, classes=bench.data.num_classes)
-    seconds = (time.perf_counter() - start) / len(bench.seeds)
-    return _rows(bench, "label-propagation", 0.0, 0, 0.0, np.asarray(scores, np.float64), seconds)
-
-
-def _rows(
-    bench: Bench, name: str, epsilon: float, k: int, spent: float, scores: np.ndarray, seconds: float
-) -> list[dict[str, Any]]:
     settings = bench.settings
-    return [
-        {
-            "dataset": bench.data.name,
-            "task": settings.task,
-            "mechanism": name,
-            "epsilon": epsilon,
-            "k": k,
-            "seed": seed,
-            "metric": METRIC[settings.task],
-            "value": round(float(score), 6),
-            "epsilon_proved": spent,
-            "unit": str(RECORD),
-            "seconds": round(seconds, 4),
-            "config": config_hash(settings),
-        }
-        for seed, score in zip(bench.seeds, scores, strict=True)
-    ]
+    grid = [(alpha, r) for alpha in settings.label_alphas for r in settings.label_rs]
+    alphas, rs = jnp.asarray(grid, jnp.float32).T
+    validation, test = _label_propagation(
+        bench.op, bench.train, bench.validation, bench.test, alphas, rs, jnp.float32(settings.tol),
+        classes=bench.data.num_classes,
+    )  # fmt: skip
+    best = int(np.argmax(validation))
+    alpha, r = grid[best]
+    score = Score(float(test[best]), float(validation[best]), f"alpha {alpha:g} r {r:g}")
+    return _row(bench, "label-propagation", 0.0, 0, 0.0, score, time.perf_counter() - start)
 
 
-@jax.jit
-def _standardize(z: Any) -> Any:
-    return jax.lax.map(pipeline.standardize, z)
+def _row(
+    bench: Bench, name: str, epsilon: float, k: int, spent: float, score: Score, seconds: float
+) -> dict[str, Any]:
+    settings = bench.settings
+    return {
+        "dataset": bench.data.name,
+        "task": settings.task,
+        "mechanism": name,
+        "epsilon": epsilon,
+        "k": k,
+        "seed": bench.seed,
+        "metric": METRIC[settings.task],
+        "value": round(score.test, 6),
+        "epsilon_proved": spent,
+        "unit": str(RECORD),
+        "seconds": round(seconds, 4),
+        "config": config_hash(settings),
+        "preprocessing": score.chosen,
+        "validation": round(score.validation, 6),
+    }
+
+
+EXTRA = ("preprocessing", "validation")
+"""Columns of this experiment's own: what validation chose (of label propagation: alpha and r), and its score."""
 
 
 @partial(jax.jit, static_argnames="classes")
-def _label_propagation(op: Any, train: Any, test: Any, alpha: Any, r: Any, tol: Any, *, classes: int) -> Any:
-    def one(parts: Any) -> Any:
-        train, test = parts
-        known = jnp.zeros((op.num_nodes, classes)).at[train.index, train.label].set(1.0)
-        return metrics.accuracy(propagation.ppr(op, known, alpha, r, tol)[test.index], test.label)
+def _label_propagation(
+    op: Any, train: Any, validation: Any, test: Any, alphas: Any, rs: Any, tol: Any, *, classes: int
+) -> Any:
+    """Validation and test accuracy for each alpha and r."""
+    known = jnp.zeros((op.num_nodes, classes)).at[train.index, train.label].set(1.0)
 
-    return jax.lax.map(one, (train, test))
+    def one(pair: Any) -> Any:
+        alpha, r = pair
+        scores = propagation.ppr(op, known, alpha, r, tol)
+        return tuple(metrics.accuracy(scores[part.index], part.label) for part in (validation, test))
 
-
-@partial(jax.jit, static_argnames="runs")
-def _non_private(op: Any, x: Any, alpha: Any, r: Any, tol: Any, *, runs: int) -> Any:
-    if op.degree.ndim == 2:  # link prediction: one training graph a seed
-        return jax.lax.map(lambda each: propagation.ppr(each, x, alpha, r, tol), op)
-    return jnp.broadcast_to(propagation.ppr(op, x, alpha, r, tol), (runs, *x.shape))
+    return jax.lax.map(one, (alphas, rs))

@@ -33,8 +33,11 @@ class Line(NamedTuple):
       value: mean and 95 % interval over seeds.
       twin: the same of its own structure-only row; None for baselines.
       gain: value less twin, paired by seed.
-      over_best: value less the best structure-only row of the table, paired by seed. The best of many rows is lucky
-        as well as good, so this errs in the public graph's favour.
+      over_best: value less the best structure-only row, paired by seed. The best of many rows is lucky as well as
+        good, so this errs in the public graph's favour.
+      raw: for how many seeds of the row validation chose the raw embedding, and of how many: "3/10"; "" where there
+        was nothing to choose.
+      twin_raw: the same of its structure-only row.
     """
 
     mechanism: str
@@ -44,10 +47,16 @@ class Line(NamedTuple):
     twin: Interval | None
     gain: Interval | None
     over_best: Interval | None
+    raw: str = ""
+    twin_raw: str = ""
 
 
 class Summary(NamedTuple):
-    """All rows of one data set, task and configuration; ``best`` names the best structure-only row."""
+    """All rows of one data set, task and configuration.
+
+    ``best`` names the best structure-only row, and ``best_value`` is what it reaches: of all rows with as many
+    seeds as any has, also those of the k sweep.
+    """
 
     dataset: str
     task: str
@@ -55,6 +64,7 @@ class Summary(NamedTuple):
     config: str
     lines: tuple[Line, ...]
     best: tuple[str, float, int] | None
+    best_value: Interval | None
     seeds: int
 
     def find(self, mechanism: str, epsilon: float) -> Line | None:
@@ -76,33 +86,33 @@ def summarise(frame: pd.DataFrame, keep_k: dict[str, int] | None = None) -> list
 
     Args:
       frame: tidy results.
-      keep_k: for the tables, the k of HDS to keep, by data set and task as ``"cora node"``; all by default.
+      keep_k: for the tables, the k of HDS to keep, by data set and task as ``"cora node"``; all by default. The
+        best structure-only row is looked for among all.
     """
     summaries = []
     for (dataset, task, metric, config), part in frame.groupby(["dataset", "task", "metric", "config"], sort=False):
-        kept = part
         k = (keep_k or {}).get(f"{dataset} {task}")
-        if k is not None:
-            other = part.mechanism.isin(["hds", f"{STRUCTURE}hds"]) & (part.k != k)
-            kept = part[~other]
-        summaries.append(_summarise_one(str(dataset), str(task), str(metric), str(config), kept))
-    return summaries
+        summaries.append(_summarise_one(str(dataset), str(task), str(metric), str(config), part, k))
+    return [summary for summary in summaries if summary.lines]  # a sweep over k alone has no table
 
 
-def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.DataFrame) -> Summary:
-    values = {
-        (str(mechanism), float(epsilon), int(k)): 100.0 * group.set_index("seed").value.sort_index()
+def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.DataFrame, keep_k: Any) -> Summary:
+    groups = {
+        (str(mechanism), float(epsilon), int(k)): group.set_index("seed").sort_index()
         for (mechanism, epsilon, k), group in part.groupby(["mechanism", "epsilon", "k"])
     }
+    values = {key: 100.0 * group.value for key, group in groups.items()}
     twins = {key: series for key, series in values.items() if key[0].startswith(STRUCTURE)}
     most = max((len(series) for series in twins.values()), default=0)  # a row with fewer seeds cannot be the best
     full = {key: series for key, series in twins.items() if len(series) == most}
     best = max(full, key=lambda key: full[key].mean()) if full else None
     lines = []
-    for (mechanism, epsilon, k), series in values.items():
-        if mechanism.startswith(STRUCTURE):
+    for key, series in values.items():
+        mechanism, epsilon, k = key
+        if mechanism.startswith(STRUCTURE) or (mechanism == "hds" and keep_k not in (None, k)):
             continue
-        twin = twins.get((STRUCTURE + mechanism, epsilon, k))
+        other = (STRUCTURE + mechanism, epsilon, k)
+        twin = twins.get(other)
         lines.append(
             Line(
                 mechanism,
@@ -112,10 +122,22 @@ def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.D
                 mean_interval(twin) if twin is not None else None,
                 _paired(series, twin),
                 _paired(series, twins[best]) if best is not None else None,
+                _raw(groups[key]),
+                _raw(groups[other]) if twin is not None else "",
             )
         )
     lines.sort(key=lambda x: (list(LABELS).index(x.mechanism) if x.mechanism in LABELS else 99, x.epsilon, x.k))
-    return Summary(dataset, task, metric, config, tuple(lines), best, int(part.seed.nunique()))
+    best_value = mean_interval(twins[best]) if best is not None else None
+    return Summary(dataset, task, metric, config, tuple(lines), best, best_value, int(part.seed.nunique()))
+
+
+def _raw(group: pd.DataFrame) -> str:
+    """For how many seeds the raw embedding was chosen."""
+    if "preprocessing" not in group:
+        return ""
+    chosen = group.preprocessing[group.validation.notna()]  # without a validation score there was no choice
+    trained = chosen[chosen.isin(["raw", "standardized"])]
+    return f"{(trained == 'raw').sum()}/{len(trained)}" if len(trained) else ""
 
 
 def _paired(a: pd.Series, b: pd.Series | None) -> Interval | None:
@@ -142,6 +164,12 @@ def name_of(row: tuple[str, float, int]) -> str:
     """A structure-only row in words."""
     mechanism, epsilon, k = row
     return f"{LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)} at eps {epsilon:g}, k {k}"
+
+
+def name_of_row(mechanism: str) -> str:
+    """A row's mechanism in words, structure-only or not."""
+    label = LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)
+    return f"{label}, structure-only" if mechanism.startswith(STRUCTURE) else label
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -201,12 +229,12 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
         line = next((x for x in summary.lines if x.mechanism == name), None)
         if line is not None:
             axis.axhline(line.value.mean, color="black", ls=style, lw=1.0, label=LABELS[name])
-    if summary.best is not None:
-        best = max((x.twin.mean, x.twin.half_width) for x in summary.lines if x.twin is not None)
-        half = float(np.nan_to_num(best[1]))
-        axis.axhspan(best[0] - half, best[0] + half, color="#b8b8b8", alpha=0.35, lw=0, label="best structure-only")
+    if summary.best_value is not None:
+        mean, half = summary.best_value.mean, float(np.nan_to_num(summary.best_value.half_width))
+        axis.axhspan(mean - half, mean + half, color="#b8b8b8", alpha=0.35, lw=0, label="best structure-only")
     axis.plot([], [], color="black", ls=":", marker="x", ms=4, lw=1.1, label="its structure-only twin")
     axis.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+    axis.set_xlim(-0.5, len(epsilons) - 0.5)
     axis.set_xlabel("epsilon")
     axis.set_ylabel(METRIC_LABELS.get(summary.metric, summary.metric))
     axis.set_title(f"{summary.dataset}, {summary.task} task ({summary.seeds} seeds){note}")

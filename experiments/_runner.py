@@ -1,8 +1,8 @@
 """What every experiment shares: tidy results that survive a kill, manifests, progress.
 
-A result file is one CSV. It is rewritten whole and renamed into place after each finished cell, under a lock,
-so that a killed run leaves complete rows and two runs may write to one folder. A run started again computes
-only the rows that are missing.
+A result file is one CSV: the columns that all experiments share, then those of its own. It is rewritten whole
+and renamed into place after each finished row, under a lock, so that a killed run leaves complete rows and two
+runs may write to one folder. A run started again computes only the rows that are missing.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
@@ -33,7 +34,9 @@ COLUMNS = (
     "dataset", "task", "mechanism", "epsilon", "k", "seed", "metric", "value", "epsilon_proved", "unit",
     "seconds", "config",
 )  # fmt: skip
-"""Of every tidy result file. All but ``value`` and ``seconds`` identify a row."""
+"""Of every tidy result file. All but ``value`` and ``seconds`` identify a row; further columns that an experiment
+adds do not.
+"""
 
 KEY = tuple(column for column in COLUMNS if column not in ("value", "seconds"))
 
@@ -66,22 +69,50 @@ def row_key(row: Row) -> tuple[str, ...]:
 _NUMBERS = frozenset({"epsilon", "k", "seed", "epsilon_proved"})
 
 
+class UsageError(ValueError):
+    """What the user asked for cannot be done; the command line prints it in one line and exits with 2."""
+
+
+def check_out(out: Path) -> Path:
+    """Make sure that files can be written to a folder before anything is computed for it.
+
+    Raises:
+      UsageError: where ``out`` is a file, is below one, or cannot be written to.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):  # permission bits do not tell: root, read-only mounts, quotas
+            pass
+    except OSError as error:
+        raise UsageError(f"--out {out}: no folder that can be written to ({error.strerror})") from error
+    return out
+
+
 class Results:
     """One experiment's CSV and its manifest in ``out``."""
 
-    def __init__(self, out: Path, name: str) -> None:
-        """Open (or begin) ``out/name.csv``."""
-        self.csv = out / f"{name}.csv"
+    def __init__(self, out: Path, name: str, extra: Sequence[str] = ()) -> None:
+        """Open (or begin) ``out/name.csv``.
+
+        Args:
+          out: the folder.
+          name: of the experiment.
+          extra: columns of its own, after :data:`COLUMNS`; what a row found out besides its value.
+
+        Raises:
+          UsageError: where the folder cannot be written to.
+        """
+        self.csv = check_out(out) / f"{name}.csv"
         self.manifest = out / f"{name}.manifest.json"
-        out.mkdir(parents=True, exist_ok=True)
+        self.columns = (*COLUMNS, *extra)
 
     def read(self) -> pd.DataFrame:
         """All rows so far."""
         if not self.csv.exists():
-            return pd.DataFrame(columns=list(COLUMNS))
+            return pd.DataFrame(columns=list(self.columns))
         frame = pd.read_csv(self.csv)
-        if tuple(frame.columns) != COLUMNS:
-            raise SystemExit(f"{self.csv} has other columns than this version writes; move it away or use --out")
+        if tuple(frame.columns) != self.columns:
+            raise UsageError(f"{self.csv} has other columns than this version writes: move it away or use --out")
         return frame
 
     def done(self) -> set[tuple[str, ...]]:
@@ -97,7 +128,7 @@ class Results:
             known = {row_key(row) for row in frame.to_dict("records")}
             new = [row for row in rows if row_key(row) not in known]
             if new:
-                added = pd.DataFrame(new, columns=list(COLUMNS))
+                added = pd.DataFrame(new, columns=list(self.columns))
                 write_atomically(
                     self.csv, (added if frame.empty else pd.concat([frame, added])).to_csv(index=False)
                 )
@@ -131,17 +162,23 @@ class Results:
             return
         with open(self.csv.with_suffix(".lock"), "w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)  # released by the system, also when the process is killed
+            for path in (self.csv, self.manifest):  # whoever holds the lock alone writes: these are of killed runs
+                for stale in path.parent.glob(f"{path.name}.*.tmp"):
+                    stale.unlink(missing_ok=True)
             yield
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, and leave nothing else behind."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)  # gone already, where all went well
 
 
 def describe_environment() -> dict[str, Any]:

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 Task = Literal["node", "link"]
+Preprocessing = Literal["validation", "raw", "standardized"]
 
 MECHANISMS = ("laplace", "piecewise", "multibit", "hds")
 EPSILONS = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0)
@@ -28,8 +29,12 @@ class Settings:
       learning_rate: of Adam.
       weight_decay: L2, added to the gradient.
       batch_size: nodes, or edge and non-edge pairs.
-      epochs: the best of them by validation is kept.
-      standardize: whether the embedding's columns are brought to mean 0 and standard deviation 1.
+      epochs: at most so many; the best of them by validation is kept.
+      patience: training stops after as many epochs without a better validation score.
+      preprocessing: ``raw`` embeddings, ``standardized`` ones (every column to mean 0 and standard deviation 1), or
+        each seed's better of the two by validation.
+      label_alphas: decay factors that label propagation chooses from by validation.
+      label_rs: convolution coefficients that it chooses from.
       features: how many of the most frequent features are used; 0 for all.
       base_seed: seed s of a run is folded into this one.
     """
@@ -48,7 +53,10 @@ class Settings:
     weight_decay: float
     batch_size: int
     epochs: int
-    standardize: bool
+    patience: int = 20
+    preprocessing: Preprocessing = "validation"
+    label_alphas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+    label_rs: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     features: int = 0
     base_seed: int = 2023
 

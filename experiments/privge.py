@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 import tyro
 
 from experiments import _privge_cells as cells
-from experiments._runner import DEFAULT_OUT, Results, config_hash, console, progress, row_key
+from experiments._runner import DEFAULT_OUT, Results, UsageError, config_hash, console, progress, row_key
 from experiments._settings import (
     COMMITTED,
     DEFAULT,
@@ -18,15 +18,14 @@ from experiments._settings import (
     MECHANISMS,
     PUBLISHED,
     Plan,
+    Preprocessing,
     Settings,
     Task,
 )
+from ldp_jax import datasets
 from ldp_jax.guarantee import RECORD
 
 NAME = "privge"
-
-# A batch of seeds holds its embeddings at the same time; a CPU computes them one after the other anyway.
-_BATCH_BYTES = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +34,14 @@ class Config:
 
     Without further words this is the committed plan: it computes whatever rows of it
     experiments/results/privge.csv does not have yet. Each row of a mechanism has its structure-only twin: the
-    same mechanism, budget, keys and training on one public default record for all users.
+    same mechanism, budget and training on one public default record for all users. Each row, private or not, trains
+    on its raw and on its standardised embedding and keeps what does better on its validation examples.
     """
 
     task: Literal["node", "link", "both"] = "both"
     """which task"""
     datasets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
-    """names, or paths of .npz files; by default those of the committed plan"""
+    """names, or paths of .npz files (see --bounds); by default those of the committed plan"""
     mechanisms: tuple[Literal["laplace", "piecewise", "multibit", "hds"], ...] = MECHANISMS
     """which mechanisms"""
     epsilons: tuple[float, ...] = ()
@@ -52,10 +52,11 @@ class Config:
     """HDS with these k instead of the published one (Figures 3 and 4)"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
     """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke: seconds"""
-    standardize: Literal["on", "off"] = "on"
-    """off: the paper's raw embedding"""
+    preprocessing: Preprocessing = "validation"
+    """validation: each row's better of the two; raw: the paper's embedding; standardized: every column"""
     bounds: tuple[float, float] | None = None
-    """public bounds of the features of a file that does not declare them"""
+    """public bounds of the features of a file that does not declare them (x_lower, x_upper): known without a look
+    at the records"""
     head: Literal["mlp", "logistic"] | None = None
     """the model on top; by default an MLP for nodes and logistic regression for links"""
     epochs: int | None = None
@@ -111,7 +112,7 @@ def settings(config: Config, task: Task, dataset: str, todo: Plan, features: int
         weight_decay=published.weight_decay if node else 0.0,
         batch_size=published.batch_size if node else LINK_BATCH,
         epochs=todo.epochs,
-        standardize=config.standardize == "on",
+        preprocessing=config.preprocessing,
         features=features,
     )
 
@@ -156,8 +157,8 @@ def missing(cell: Cell, resolved: Settings, dim: int, seeds: Iterable[int], resu
     return [seed for seed in seeds if row_key({**row, "seed": seed}) not in done]
 
 
-def compute(cell: Cell, bench: cells.Bench) -> list[dict]:
-    """The rows of one cell for the seeds of a bench."""
+def compute(cell: Cell, bench: cells.Bench) -> dict:
+    """The row of one cell for the seed of a bench."""
     if cell.name == "non-private":
         return cells.run(bench, None)
     if cell.name == "label-propagation":
@@ -166,12 +167,25 @@ def compute(cell: Cell, bench: cells.Bench) -> list[dict]:
     return cells.run(bench, made, structure_only=cell.structure_only)
 
 
+def load(dataset: str, features: int = 0) -> datasets.Dataset:
+    """A data set, or why there is none, in words of the command line.
+
+    Raises:
+      UsageError: for a name that is not known, a file that cannot be read, or bounds that are not declared.
+    """
+    try:
+        return cells.load(dataset, features)
+    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+        hint = "; on the command line: --bounds LOWER UPPER" if "must be declared" in str(error) else ""
+        raise UsageError(f"--datasets {dataset}: {error}{hint}") from error
+
+
 def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo: Plan, features: int = 0) -> None:
     """Compute what is missing for one task and data set, with a progress bar; a killed run goes on here."""
+    data = load(dataset, features)
     resolved = settings(config, task, dataset, todo, features)
-    data = cells.load(dataset, features)
     if data.num_features == 0:
-        raise SystemExit(f"{dataset} has no features: there is nothing private to perturb")
+        raise UsageError(f"--datasets {dataset}: it has no features, so there is nothing private to perturb")
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
         return
@@ -180,27 +194,21 @@ def run_task(config: Config, task: Task, dataset: str, results: Results, *, todo
     work = []
     for cell in listed:
         count = todo.k_seeds if cell.name == "hds" and cell.k != own_k else todo.seeds
-        work.append((cell, missing(cell, resolved, data.num_features, range(count), results)))
-    work = [(cell, seeds) for cell, seeds in work if seeds]
-    at_once = max(1, _BATCH_BYTES // (4 * data.num_nodes * data.num_features))
-    benches: dict[tuple[int, ...], cells.Bench] = {}
-    total = sum(len(seeds) for _, seeds in work)
-    console.print(f"{task} task on {data.name}: {total} trainings to do, config {config_hash(resolved)}")
+        work += [(cell, seed) for seed in missing(cell, resolved, data.num_features, range(count), results)]
+    benches: dict[int, cells.Bench] = {}
+    console.print(f"{task} task on {data.name}: {len(work)} rows to compute, config {config_hash(resolved)}")
     with progress() as bar:
-        line = bar.add_task(f"{data.name} {task}", total=total)
-        for cell, seeds in work:
+        line = bar.add_task(f"{data.name} {task}", total=len(work))
+        for cell, seed in work:
             label = f"structure-only:{cell.name}" if cell.structure_only else cell.name
-            bar.update(line, description=f"{data.name} {task} {label} eps {cell.epsilon:g}")
-            for start in range(0, len(seeds), at_once):
-                batch = tuple(seeds[start : start + at_once])
-                if batch not in benches:
-                    benches[batch] = cells.prepare(resolved, batch)
-                rows = compute(cell, benches[batch])
-                results.append(rows, [resolved], _notes(cell, data, rows))
-                bar.advance(line, len(batch))
+            bar.update(line, description=f"{data.name} {task} {label} eps {cell.epsilon:g} seed {seed}")
+            if seed not in benches:
+                benches[seed] = cells.prepare(resolved, seed)
+            results.append([compute(cell, benches[seed])], [resolved], _notes(cell, data))
+            bar.advance(line)
 
 
-def _notes(cell: Cell, data: cells.datasets.Dataset, rows: list[dict]) -> dict:
+def _notes(cell: Cell, data: datasets.Dataset) -> dict:
     """For the manifest: what the mechanism promises, in words, and where the data are from."""
     notes: dict[str, dict] = {
         "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
@@ -215,7 +223,7 @@ def _notes(cell: Cell, data: cells.datasets.Dataset, rows: list[dict]) -> dict:
 def main(config: Config) -> None:
     """Run the plan."""
     tasks: tuple[Task, ...] = ("node", "link") if config.task == "both" else (config.task,)
-    results = Results(config.out, NAME)
+    results = Results(config.out, NAME, cells.EXTRA)
     if config.bounds is not None:
         cells.declare_bounds(config.datasets, config.bounds)
     for task in tasks:

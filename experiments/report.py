@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _privge_cells as cells
-from experiments import privge
+from experiments import _readme, privge
 from experiments._paper import NAMED_GAPS, PUBLISHED
 from experiments._report import (
     COLOURS,
@@ -26,7 +26,7 @@ from experiments._report import (
     significant,
     summarise,
 )
-from experiments._runner import DEFAULT_OUT, Results, console
+from experiments._runner import DEFAULT_OUT, Results, console, write_atomically
 from experiments._settings import KS
 from experiments._settings import PUBLISHED as PUBLISHED_SETTINGS
 from ldp_jax import features, mechanism, utility
@@ -38,11 +38,13 @@ class Config:
 
     out: Path = DEFAULT_OUT
     """where the CSVs are and the report goes"""
+    readme: Path | None = None
+    """a Markdown file whose sections between <!-- results --> and <!-- benchmarks --> are written anew as well"""
 
 
 def main(config: Config) -> None:
     """Write the report."""
-    results = Results(config.out, privge.NAME)
+    results = Results(config.out, privge.NAME, cells.EXTRA)
     frame = results.read()
     sections = ["# Results", _PREFACE]
     figure_1(config.out)
@@ -54,7 +56,7 @@ def main(config: Config) -> None:
         summaries = summarise(frame, chosen_k)
         configs = results.describe()["configs"]
         default = frame[[_is_default(configs[name]) for name in frame.config]]
-        sections.append(_verdict(summaries, configs))
+        sections.append(f"## What the private features add\n\n{_VERDICT}\n\n{_verdict(summaries, configs)}")
         for task, title, stem in (
             ("node", "Node classification (Figure 2)", "figure2_node"),
             ("link", "Link prediction (Table III)", "table3_link"),
@@ -69,11 +71,18 @@ def main(config: Config) -> None:
             ("node", "figure3_k_node", "Figure 3"),
             ("link", "figure4_k_link", "Figure 4"),
         ):
-            if figure_k(default, task, config.out / f"{stem}.png"):
+            if figure_k(frame, configs, task, config.out / f"{stem}.png"):
                 sections.append(f"## {title}: the k of HDS, {task} task\n\n![{title}]({stem}.png)\n\n{_FIGURE_K}")
+        if config.readme is not None:
+            own = [s for s in summaries if _is_default(configs[s.config])]
+            texts = {
+                "results": _readme.results(own, _verdict(summaries, configs)),
+                "benchmarks": _readme.benchmarks(config.out / "benchmarks.md", default),
+            }
+            _readme.write_sections(config.readme, texts)
     text = "\n\n".join(section for section in sections if section) + "\n"
     path = config.out / "REPORT.md"
-    path.write_text(text)
+    write_atomically(path, text)
     console.print(f"report: {path}", soft_wrap=True)
 
 
@@ -82,14 +91,27 @@ Made by `python -m experiments report` from `privge.csv`; versions, configuratio
 `privge.manifest.json`. Intervals are 95 % (Student, over seeds); gains are paired by split and seed. A gain in
 bold has an interval that leaves 0 out.
 
-* **structure-only** is the same mechanism, budget, k, keys and training, on one public record for all users.
-  What it reaches is the public graph's (and the labels'), not the private features'.
+* **Every row**, private, structure-only or non-private, trains twice on one seed, with the same keys: on its raw
+  embedding and on its standardised one (every column to mean 0 and standard deviation 1). What does better on the
+  validation examples is tested, the raw one on ties; the other is not. The choice and its validation score are the
+  columns `preprocessing` and `validation`. **raw** counts the seeds that chose the raw embedding, for the row and,
+  after the comma, for its structure-only row.
+* **structure-only** is the same mechanism, budget, k and training, on one public record for all users, with
+  noise of its own. What it reaches is the public graph's (and the labels'), not the private features'.
 * **gain** is a mechanism less its own structure-only row; **over best** is a row less the best structure-only
-  row of its table, whichever mechanism and budget that is. The best of many rows is lucky as well as
-  good: *over best* errs in the public graph's favour, *gain* in nobody's.
+  row of its data set and task, whichever mechanism, budget and k that is (rows of the k sweep too, where they have
+  as many seeds as the others). The best of many rows is lucky as well as good: *over best* errs in the public
+  graph's favour, *gain* in nobody's.
+* **label prop.** propagates the training labels instead of features; its alpha and r are the best of 45 pairs on
+  the validation nodes.
+* Training stops after as many epochs without a better validation score as the line above each table says, the same
+  for all its rows; the best epoch is kept.
+* A table whose head says *standardised in every row* is of an earlier protocol, not computed anew: no choice, no
+  early stop, label propagation with the alpha and r of the other rows, and structure-only rows that draw the same
+  noise as the private ones. It is left out of what the README counts.
 * `epsilon_proved` is about the features of one user and of one row alone: rows of one seed share their noise, so
   that they can be compared, and publishing two of them would spend more than their sum.
-* Labels and edges are not protected, in any row. Embeddings are standardised column by column.
+* Labels and edges are not protected, in any row.
 * All mechanisms share the hyper-parameters that are published for HDS; those of the others are unpublished.
 * The private rows perturb features in [-1, 1], as in the papers; the non-private row propagates the features
   relative to the public default record (an absent word stays 0).
@@ -114,15 +136,31 @@ def _percent(summary: Summary, name: str, epsilon: float) -> str:
     return f"{value:.1f}" if value is not None else ""
 
 
+_PREPROCESSING = {
+    "validation": "raw or standardised by validation",
+    "raw": "raw in every row (the paper's)",
+    "standardized": "standardised in every row",
+}
+
+
+def _preprocessing(settings: dict) -> str:
+    """How rows are preprocessed; configurations of an earlier protocol say it with a flag."""
+    if "preprocessing" in settings:
+        return settings["preprocessing"]
+    return "standardized" if settings["standardize"] else "raw"
+
+
 def _described(settings: dict) -> str:
     """What distinguishes a configuration, in a line."""
-    words = [f"{settings['epochs']} epochs", f"batch {settings['batch_size']}"]
+    patience = settings.get("patience")
+    stopping = f"patience {patience}" if patience else "none stopped early"
+    words = [f"at most {settings['epochs']} epochs, {stopping}", f"batch {settings['batch_size']}"]
     if settings["head"] == "mlp":
         words.append(f"MLP with {settings['layers']} layers of {settings['hidden']}")
     else:
         words.append("logistic regression")
     words.append(f"alpha {settings['alpha']:g}, r {settings['r']:g}")
-    words.append("standardised" if settings["standardize"] else "NOT standardised (the paper's)")
+    words.append(_PREPROCESSING[_preprocessing(settings)])
     return ", ".join(words)
 
 
@@ -140,11 +178,14 @@ def _table(summary: Summary, configs: dict) -> str:
                 str(line.twin) if private else "",
                 signed(line.gain),
                 signed(line.over_best),
+                ", ".join(filter(None, (line.raw, line.twin_raw))),
             ]
         )
-    headers = ["mechanism", "eps", "k", "paper", "ours", "structure-only", "gain", "over best"]
+    headers = ["mechanism", "eps", "k", "paper", "ours", "structure-only", "gain", "over best", "raw"]
     what = _described(configs[summary.config])
-    best = f" Best structure-only row: {name_of(summary.best)}." if summary.best is not None else ""
+    best = ""
+    if summary.best is not None:
+        best = f" Best structure-only row: {name_of(summary.best)}, {summary.best_value}."
     return (
         f"### {summary.dataset}, {summary.task} task\n\n"
         f"{summary.metric} in %, {summary.seeds} seeds; {what}; config `{summary.config}`.{best}\n\n"
@@ -166,10 +207,9 @@ def _verdict(summaries: list[Summary], configs: dict) -> str:
         ]
         most, largest = max(gains, key=lambda pair: pair[1].mean)
         average = float(np.mean([gain.mean for _, gain in gains]))
-        raw = "" if configs[summary.config]["standardize"] else " (not standardised)"
         rows.append(
             [
-                f"{summary.dataset}, {summary.task}{raw}",
+                f"{summary.dataset}, {summary.task}{_unlike_the_rest(configs[summary.config])}",
                 f"{len(gains)}",
                 f"{len(gains) - len(up) - len(down)}",
                 f"{len(up)}",
@@ -183,13 +223,22 @@ def _verdict(summaries: list[Summary], configs: dict) -> str:
         "data set, task", "private rows", "not told apart", "above", "below", "mean gain", "largest gain",
         "above the best structure-only row",
     ]  # fmt: skip
-    return (
-        "## What the private features add\n\n"
-        "For each table: how many private rows (mechanism and budget) have a gain over their own structure-only\n"
-        "row whose 95 % interval holds 0 (*not told apart*), is above it, or is below it. One row in forty lands\n"
-        "on each side by chance alone. Not told apart means that these runs show no use of the private features;\n"
-        "how large a gain they leave possible is what the intervals below say.\n\n" + markdown(headers, rows)
-    )
+    return markdown(headers, rows)
+
+
+_VERDICT = """\
+For each table: how many private rows (mechanism and budget) have a gain over their own structure-only
+row whose 95 % interval holds 0 (*not told apart*), is above it, or is below it. One row in forty lands
+on each side by chance alone. Not told apart means that these runs show no use of the private features;
+how large a gain they leave possible is what the intervals below say."""
+
+
+def _unlike_the_rest(settings: dict) -> str:
+    """In brackets, what sets a configuration apart from the committed ones."""
+    words = [] if _preprocessing(settings) == "validation" else [_PREPROCESSING[_preprocessing(settings)]]
+    if settings["head"] != ("mlp" if settings["task"] == "node" else "logistic"):
+        words.append("other head")
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _gaps(summaries: list[Summary]) -> str:
@@ -206,20 +255,20 @@ def _gaps(summaries: list[Summary]) -> str:
         return ""
     return (
         "### The margins that the paper names\n\nMean accuracy of one mechanism less that of another, in points;\n"
-        "our embeddings are standardised, the paper's are not.\n\n" + markdown(["rows", "paper", "ours"], rows)
+        "our embeddings are raw or standardised by validation, the paper's raw.\n\n"
+        + markdown(["rows", "paper", "ours"], rows)
     )
 
 
 def _is_default(settings: dict) -> bool:
-    """Standardised, and with the task's own head."""
-    return settings["standardize"] and settings["head"] == ("mlp" if settings["task"] == "node" else "logistic")
+    """Preprocessed by validation, and with the task's own head."""
+    return not _unlike_the_rest(settings)
 
 
 def _save_panels(summaries: list[Summary], configs: dict, path: Path) -> None:
     figure, axes = panels(len(summaries))
     for axis, summary in zip(axes, summaries, strict=True):
-        raw = "" if configs[summary.config]["standardize"] else "\nnot standardised"
-        draw(axis, summary, raw if _is_default(configs[summary.config]) or raw else "\nother head")
+        draw(axis, summary, _unlike_the_rest(configs[summary.config]).replace(" (", "\n("))
     legend_below(figure, axes[0])
     figure.savefig(path)
     pyplot().close(figure)
@@ -250,32 +299,32 @@ def figure_1(out: Path) -> None:
     pyplot().close(figure)
 
 
-def figure_k(frame: pd.DataFrame, task: str, path: Path) -> bool:
-    """HDS against its k, a panel a data set; False where there is nothing to draw."""
+def figure_k(frame: pd.DataFrame, configs: dict, task: str, path: Path) -> bool:
+    """HDS against its k, a panel a data set and configuration; False where there is nothing to draw."""
     part = frame[(frame.task == task) & frame.mechanism.isin(["hds", f"{STRUCTURE}hds"])]
-    many = [
-        d for d, group in part.groupby("dataset", sort=False) if group.k.isin(KS).sum() and group.k.nunique() > 2
-    ]
+    many = [s for s in summarise(part) if len({line.k for line in s.lines} & set(KS)) > 2]
     if not many:
         return False
     figure, axes = panels(len(many), width=4.6)
     shades = {1.0: "#9bd1d6", 2.0: "#00798c", 3.0: "#003f49"}
-    for axis, dataset in zip(axes, many, strict=True):
-        for summary in summarise(part[part.dataset == dataset]):
-            for epsilon, colour in shades.items():
-                lines = sorted((x for x in summary.lines if x.epsilon == epsilon and x.twin), key=lambda x: x.k)
-                if len(lines) < 2:
-                    continue
-                ks = [x.k for x in lines]
-                half = [np.nan_to_num(x.value.half_width) for x in lines]
-                axis.errorbar(
-                    ks, [x.value.mean for x in lines], half, color=colour, marker="o", ms=4, capsize=2,
-                    label=f"HDS, eps {epsilon:g}",
-                )  # fmt: skip
-                axis.plot(ks, [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4)
-            axis.set(xscale="log", xlabel="k", ylabel=f"{summary.metric} (%)", title=f"{dataset}, {task} task")
-            axis.set_xticks(KS, [str(k) for k in KS])
-            axis.minorticks_off()
+    for axis, summary in zip(axes, many, strict=True):
+        note = _unlike_the_rest(configs[summary.config]).replace(" (", "\n(")
+        for epsilon, colour in shades.items():
+            lines = sorted((x for x in summary.lines if x.epsilon == epsilon and x.twin), key=lambda x: x.k)
+            if len(lines) < 2:
+                continue
+            ks = [x.k for x in lines]
+            half = [np.nan_to_num(x.value.half_width) for x in lines]
+            axis.errorbar(
+                ks, [x.value.mean for x in lines], half, color=colour, marker="o", ms=4, capsize=2,
+                label=f"HDS, eps {epsilon:g}",
+            )  # fmt: skip
+            axis.plot(ks, [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4)
+        axis.set(
+            xscale="log", xlabel="k", ylabel=f"{summary.metric} (%)", title=f"{summary.dataset}, {task} task{note}"
+        )
+        axis.set_xticks(KS, [str(k) for k in KS])
+        axis.minorticks_off()
     legend_below(figure, axes[0])
     figure.savefig(path)
     pyplot().close(figure)

@@ -38,8 +38,8 @@ class Fitted(NamedTuple):
       validation: the validation score then.
       test: the test score then.
       epoch: which epoch that was, from 0.
-      losses: float [epochs], the mean training loss of each epoch.
-      validations: float [epochs], the validation score after each epoch.
+      losses: float [epochs], the mean training loss of each epoch; NaN for those that were not run.
+      validations: float [epochs], the validation score after each epoch; NaN for those that were not run.
     """
 
     variables: Any
@@ -114,8 +114,9 @@ def fit(
     optimizer: optax.GradientTransformation,
     epochs: int,
     batch_size: int,
+    patience: int | None = None,
 ) -> Fitted:
-    """Train for a fixed number of epochs and keep the best by validation.
+    """Train for a number of epochs, or until validation no longer gets better, and keep the best by validation.
 
     Every epoch visits every training example once, in a new order; a last batch that is not full is padded,
     and the padding weighs nothing.
@@ -129,17 +130,20 @@ def fit(
       validation: examples.
       test: examples; looked at once, with the variables that validation chose.
       optimizer: any optax transformation.
-      epochs: at least 1; static.
+      epochs: at most so many, at least 1; static.
       batch_size: any size; static.
+      patience: stop after as many epochs without a better validation score; ``None`` trains all epochs.
 
-    Compiled once for the same model, objective, optimizer and shapes. A run whose validation score is NaN in every
-    epoch returns its first variables, and a validation of -inf.
+    Compiled once for the same model, objective, optimizer and shapes, whatever the patience. A run whose validation
+    score is NaN in every epoch returns its first variables, and a validation of -inf.
     """
     _validate.threefry(key)
     _validate.integer_in(1, epochs=epochs)
     _validate.integer_in(1, batch_size=batch_size)
+    if patience is not None:
+        _validate.integer_in(1, patience=patience)
     return _fit(
-        key, model, objective, context, train, validation, test,
+        key, model, objective, context, train, validation, test, jnp.int32(patience or epochs),
         optimizer=optimizer, epochs=epochs, batch_size=batch_size,
     )  # fmt: skip
 
@@ -153,6 +157,7 @@ def _fit(
     train: Any,
     validation: Any,
     test: Any,
+    patience: Array,
     *,
     optimizer: optax.GradientTransformation,
     epochs: int,
@@ -185,8 +190,12 @@ def _fit(
         updates, state = optimizer.update(gradient, state, parameters)
         return (optax.apply_updates(parameters, updates), rest, state, total + value), None
 
-    def epoch(number: Any, carry: Any) -> Any:
-        parameters, rest, state, best, chosen, losses, validations = carry
+    def going(carry: Any) -> Any:
+        number, _, _, _, best, *_ = carry
+        return (number < epochs) & (number - 1 - best[1] < patience)
+
+    def epoch(carry: Any) -> Any:
+        number, parameters, rest, state, best, chosen, losses, validations = carry
         order_key, steps_key = jax.random.split(jax.random.fold_in(epochs_key, number))
         order = jax.random.permutation(order_key, count)
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
@@ -201,7 +210,7 @@ def _fit(
         best = (jnp.where(better, now, best[0]), jnp.where(better, number, best[1]))
         # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.
         return (
-            parameters, rest, state, best, chosen,
+            number + 1, parameters, rest, state, best, chosen,
             losses.at[number].set(total / batches), validations.at[number].set(now),
         )  # fmt: skip
 
@@ -209,18 +218,25 @@ def _fit(
     variables = model.init(init_key, objective.inputs(context, first))
     parameters = variables["params"]
     rest = {name: value for name, value in variables.items() if name != "params"}
-    zeros = jnp.zeros(epochs, jnp.float32)
-    start = (
-        parameters, rest, optimizer.init(parameters), (jnp.float32(-jnp.inf), jnp.int32(0)), variables, zeros,
-        zeros,
-    )  # fmt: skip
-    _, _, _, best, chosen, losses, validations = jax.lax.fori_loop(0, epochs, epoch, start)
+    never = jnp.full(epochs, jnp.nan)
+    best = (jnp.float32(-jnp.inf), jnp.int32(0))
+    start = (jnp.int32(0), parameters, rest, optimizer.init(parameters), best, variables, never, never)
+    _, _, _, _, best, chosen, losses, validations = jax.lax.while_loop(going, epoch, start)
     return Fitted(chosen, best[0], score(chosen, test), best[1], losses, validations)
 
 
 @partial(
     jax.jit,
-    static_argnames=("model", "objective", "optimizer", "epochs", "batch_size", "at_once", "keep_variables"),
+    static_argnames=(
+        "model",
+        "objective",
+        "optimizer",
+        "epochs",
+        "batch_size",
+        "patience",
+        "at_once",
+        "keep_variables",
+    ),
 )
 def fit_many(
     keys: Any,
@@ -234,6 +250,7 @@ def fit_many(
     optimizer: optax.GradientTransformation,
     epochs: int,
     batch_size: int,
+    patience: int | None = None,
     at_once: int | None = None,
     keep_variables: bool = False,
 ) -> Fitted:
@@ -250,19 +267,21 @@ def fit_many(
       optimizer: see :func:`fit`.
       epochs: see :func:`fit`.
       batch_size: see :func:`fit`.
+      patience: see :func:`fit`; static here.
       at_once: runs that are vmapped together; 1 at a time by default, which is fastest on a CPU. On an
         accelerator take as many as fit.
       keep_variables: whether to return the trained variables, or ``()``.
 
     Returns:
-      :class:`Fitted`, each leaf with a leading axis of runs.
+      :class:`Fitted`, each leaf with a leading axis of runs. Programs for different numbers of runs may round
+      differently in the last bits; where a run must not depend on those beside it, call :func:`fit` for each.
     """
 
     def one(inputs: Any) -> Fitted:
         key, context, train, validation, test = inputs
         fitted = fit(
             key, model, objective, context, train, validation, test,
-            optimizer=optimizer, epochs=epochs, batch_size=batch_size,
+            optimizer=optimizer, epochs=epochs, batch_size=batch_size, patience=patience,
         )  # fmt: skip
         return fitted if keep_variables else fitted._replace(variables=())
 

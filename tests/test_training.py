@@ -141,6 +141,31 @@ def test_the_best_epoch_is_kept_the_earliest_on_ties(score, epoch, w):
     assert float(fitted.validation) == float(fitted.validations[epoch])
 
 
+def one_epoch_after_another(score, **settings):
+    return fit(
+        jax.random.key(0), ONE_NUMBER, falling(score), None, jnp.ones(3), jnp.ones(1), jnp.zeros(1),
+        optimizer=SGD, epochs=8, batch_size=3, **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (5, 8), (100, 8), (None, 8)])
+def test_training_stops_when_patience_is_over(patience, run):
+    """Validation is best after epoch 2; what was not run is NaN, and one program serves every patience."""
+
+    score = _peak_at_three
+    one_epoch_after_another(score, patience=2)
+    programs = training._fit._cache_size()
+    fitted = one_epoch_after_another(score, patience=patience)
+    assert training._fit._cache_size() == programs
+    assert (int(fitted.epoch), float(fitted.test)) == (2, -0.0)
+    assert np.isfinite(fitted.validations).tolist() == [epoch < run for epoch in range(8)]
+    assert np.isfinite(fitted.losses).tolist() == [epoch < run for epoch in range(8)]
+
+
+def _peak_at_three(w, _):
+    return -jnp.abs(w - 3.0)
+
+
 def test_no_valid_score_returns_the_first_variables():
     fitted = run_one_number(np.ones(3), batch_size=3, epochs=2, score=lambda w, _: w * jnp.nan)
     assert float(fitted.validation) == -np.inf
@@ -200,6 +225,7 @@ def test_many_runs_are_the_single_ones_in_one_program():
         ({"epochs": 0}, "epochs must be a whole number >= 1, got 0"),
         ({"batch_size": 0}, "batch_size must be a whole number >= 1, got 0"),
         ({"batch_size": 2.5}, "batch_size must be a whole number >= 1, got 2.5"),
+        ({"patience": 0}, "patience must be a whole number >= 1, got 0"),
     ],
 )
 @pytest.mark.usefixtures("untyped")

@@ -6,13 +6,17 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _report, _runner, demo, privge, report
+from experiments import __main__ as command_line
+from experiments import _privge_cells as cells
+from experiments import _readme, _report, _runner, benchmarks, demo, privge, repeat, report
 from experiments._settings import COMMITTED, PUBLISHED, Plan
-from ldp_jax import datasets, training
+from ldp_jax import datasets, graphs, metrics, pipeline, propagation, training
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +34,14 @@ def graph_file(tmp_path_factory):
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     config = privge.Config(datasets=(str(graph_file),), preset="smoke", epsilons=(0.5, 1.0), out=out)
-    before = training.fit_many._cache_size()
+    before = training._fit._cache_size()
     privge.main(config)
-    return config, pd.read_csv(out / "privge.csv"), training.fit_many._cache_size() - before
+    return config, pd.read_csv(out / "privge.csv"), training._fit._cache_size() - before
 
 
 def test_rows_are_tidy_and_say_what_is_proved(ran):
     _, rows, _ = ran
-    assert tuple(rows.columns) == _runner.COLUMNS
+    assert tuple(rows.columns) == _runner.COLUMNS + cells.EXTRA
     names = {"laplace", "piecewise", "multibit", "hds"}
     assert set(rows.mechanism) == (
         names | {f"structure-only:{name}" for name in names} | {"non-private", "label-propagation"}
@@ -53,6 +57,10 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     assert set(rows.metric[rows.task == "node"]) == {"accuracy"}
     assert set(rows.metric[rows.task == "link"]) == {"auc"}
     assert not rows.duplicated(list(_runner.KEY)).any()
+    trained = rows.mechanism != "label-propagation"
+    assert set(rows.preprocessing[trained]) <= {"raw", "standardized"}
+    assert rows.preprocessing[~trained].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
+    assert rows.validation.between(0, 1).all()
 
 
 def test_one_training_program_serves_seeds_epsilons_and_mechanisms(ran):
@@ -69,14 +77,19 @@ def test_a_second_run_computes_nothing_and_a_killed_one_goes_on(ran, monkeypatch
     rows[~lost].to_csv(tmp_path / "privge.csv", index=False)
     computed = []
     compute = privge.compute
-    monkeypatch.setattr(privge, "compute", lambda cell, bench: computed.append(cell) or compute(cell, bench))
+    monkeypatch.setattr(
+        privge, "compute", lambda cell, bench: computed.append((cell, bench.seed)) or compute(cell, bench)
+    )
     privge.main(dataclasses.replace(config, out=tmp_path))
-    assert {(cell.name, cell.epsilon, cell.structure_only) for cell in computed} == {("hds", 1.0, False)}
+    assert {(cell.name, cell.epsilon, cell.structure_only, seed) for cell, seed in computed} == {
+        ("hds", 1.0, False, 1)
+    }
     again = pd.read_csv(tmp_path / "privge.csv")
-    keys = list(_runner.KEY)
-    pd.testing.assert_frame_equal(
-        again.sort_values(keys).reset_index(drop=True)[[*keys, "value"]],
-        rows.sort_values(keys).reset_index(drop=True)[[*keys, "value"]],
+    keys, found = list(_runner.KEY), ["value", *cells.EXTRA]
+    pd.testing.assert_frame_equal(  # the seed alone, exactly as beside the other one
+        again.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
+        rows.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
+        check_exact=True,
     )
 
 
@@ -127,23 +140,71 @@ def test_report_has_tables_gains_and_pictures(ran):
         assert (config.out / picture).stat().st_size > 10_000
 
 
-def test_gains_are_paired_by_seed():
-    """A gain of exactly 1 point for each seed has an interval of width 0, however the seeds differ."""
+def tidy(rows):
+    """Results of one table from (mechanism, epsilon, k, {seed: value})."""
     base = {
-        "dataset": "d", "task": "node", "k": 1, "metric": "accuracy", "epsilon_proved": 1.0, "unit": "record",
-        "seconds": 0.0, "config": "c", "epsilon": 1.0,
+        "dataset": "cora", "task": "node", "metric": "accuracy", "epsilon_proved": 1.0, "unit": "record",
+        "seconds": 0.0, "config": "c",
     }  # fmt: skip
-    rows = [
-        {**base, "mechanism": name, "seed": seed, "value": 0.5 + 0.1 * seed + shift}
-        for seed in range(4)
-        for name, shift in (("hds", 0.01), ("structure-only:hds", 0.0))
-    ]
-    (summary,) = _report.summarise(pd.DataFrame(rows))
-    gain = summary.lines[0].gain
-    assert gain is not None
-    assert gain.mean == pytest.approx(1.0)
-    assert gain.half_width == pytest.approx(0.0, abs=1e-9)
-    assert _report.significant(gain)
+    return pd.DataFrame(
+        {**base, "mechanism": name, "epsilon": epsilon, "k": k, "seed": seed, "value": value}
+        for name, epsilon, k, values in rows
+        for seed, value in values.items()
+    )
+
+
+def test_gains_are_paired_by_seed_not_by_position():
+    """A gain of exactly 1 point for each seed has an interval of width 0, however the seeds differ.
+
+    Seed 0 is missing from one row, and the other is in another order: pairs by position would differ by 10 points.
+    """
+    truth = {seed: 0.5 + 0.1 * seed for seed in (3, 1, 0, 2)}
+    private = {seed: truth[seed] + 0.01 for seed in (1, 2, 3)}
+    for first, second in (
+        (private, truth),
+        ({s: v + 0.01 for s, v in truth.items()}, dict(list(truth.items())[:2])),
+    ):
+        (summary,) = _report.summarise(tidy([("hds", 1.0, 1, first), ("structure-only:hds", 1.0, 1, second)]))
+        for gain in (summary.lines[0].gain, summary.lines[0].over_best):
+            assert gain is not None
+            assert gain.mean == pytest.approx(1.0)
+            assert gain.half_width == pytest.approx(0.0, abs=1e-9)
+            assert gain.n == len(set(first) & set(second))
+            assert _report.significant(gain)
+
+
+def test_a_lucky_row_of_one_seed_is_not_the_best():
+    """The best structure-only row is looked for among those with all seeds, of the k sweep too."""
+    usual = dict.fromkeys(range(3), 0.7)
+    rows = [("hds", 1.0, 5, usual), ("structure-only:hds", 1.0, 5, usual)]
+    lucky = ("structure-only:laplace", 1.0, 9, {0: 0.9})
+    sweep = ("structure-only:hds", 1.0, 50, dict.fromkeys(range(3), 0.75))
+    (summary,) = _report.summarise(tidy([*rows, lucky]))
+    assert summary.best == ("structure-only:hds", 1.0, 5)
+    (summary,) = _report.summarise(tidy([*rows, lucky, ("hds", 1.0, 50, usual), sweep]), {"cora node": 5})
+    assert summary.best == ("structure-only:hds", 1.0, 50)
+    assert summary.best_value is not None
+    assert summary.best_value.mean == pytest.approx(75.0)
+    assert [line.k for line in summary.lines] == [5]  # the table has the published k alone
+    assert summary.lines[0].over_best is not None
+    assert summary.lines[0].over_best.mean == pytest.approx(-5.0)
+
+
+def test_tables_count_the_seeds_that_chose_the_raw_embedding():
+    frame = tidy([("hds", 1.0, 5, {0: 0.7, 1: 0.7}), ("structure-only:hds", 1.0, 5, {0: 0.7, 1: 0.7})])
+    frame["preprocessing"] = ["raw", "standardized", "standardized", "standardized"]
+    frame["validation"] = [0.7, 0.7, 0.6, np.nan]  # the last had no choice
+    (summary,) = _report.summarise(frame)
+    assert (summary.lines[0].raw, summary.lines[0].twin_raw) == ("1/2", "0/1")
+
+
+def test_tables_say_which_protocol_their_rows_are_from():
+    """Rows of an earlier protocol, which standardised always, are told apart from those that chose."""
+    known = {"head": "mlp", "task": "node"}
+    assert report._is_default({**known, "preprocessing": "validation"})
+    for other in ({"standardize": True}, {"standardize": False}, {"preprocessing": "raw"}):
+        assert not report._is_default({**known, **other})
+    assert report._unlike_the_rest({**known, "standardize": True}) == " (standardised in every row)"
 
 
 def test_published_hyper_parameters_are_those_of_the_paper():
@@ -173,6 +234,268 @@ def test_demo_runs_small(tmp_path, monkeypatch):
     demo.main(demo.Config(out=tmp_path))
     assert (tmp_path / "demo.png").stat().st_size > 10_000
     assert set(pd.read_csv(tmp_path / "demo.csv").task) == {"node", "link"}
+
+
+# --- What validation chooses, and what a row may depend on -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bench(graph_file):
+    config = privge.Config(preset="smoke")
+    todo = privge.plan(config, "node", str(graph_file))
+    return cells.prepare(privge.settings(config, "node", str(graph_file), todo), 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "standardized", "chosen"),
+    [(0.8, 0.9, "standardized"), (0.9, 0.8, "raw"), (0.8, 0.8, "raw"), (-np.inf, 0.1, "standardized")],
+    ids=["standardised", "raw", "tie", "nan"],
+)
+def test_validation_alone_chooses_the_preprocessing(bench, monkeypatch, raw, standardized, chosen):
+    """Test scores run against the validation scores here: who looked at them would choose the other."""
+    seen = []
+
+    def fit(key, model, objective, z, *examples, **settings):
+        is_raw = np.array_equal(z, given)
+        if not is_raw:
+            np.testing.assert_allclose(np.asarray(z).mean(0), 0.0, atol=1e-5)
+        seen.append((jax.random.key_data(key).tolist(), is_raw, settings))
+        validation = raw if is_raw else standardized
+        return training.Fitted((), validation, 1.0 - validation if validation > 0 else 1.0, 0, (), ())
+
+    monkeypatch.setattr(training, "fit", fit)
+    given = jax.random.normal(jax.random.key(1), (120, 12)) + 3.0
+    score = cells.train(bench, given)
+    assert score.chosen == chosen
+    assert score.validation == max(raw, standardized)
+    assert score.test == pytest.approx(1.0 - score.validation)
+    assert [is_raw for _, is_raw, _ in seen] == [True, False]
+    assert seen[0][0] == seen[1][0]  # the same keys
+    assert seen[0][2] == seen[1][2]  # and the same training
+    for name in ("raw", "standardized"):
+        fixed = dataclasses.replace(bench, settings=dataclasses.replace(bench.settings, preprocessing=name))
+        assert cells.train(fixed, given).chosen == name
+
+
+def test_standardised_columns_are_those_of_float64_whatever_the_threads():
+    """Bit for bit what NumPy gives in float64: no float32 sum whose order depends on the machine."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(3.0, 2.0, (500, 700)).astype(np.float32)
+    z[:, 0] = 7.0
+    z[:, 1] = 1000.0 + rng.integers(0, 2, 500) * np.float32(6e-5)  # float32 noise around one value
+    wide = z.astype(np.float64)
+    centred = wide - wide.mean(0)
+    expected = (centred / np.maximum(np.sqrt((centred**2).mean(0)), 1e-30)).astype(np.float32)
+    expected[:, :2] = 0.0
+    np.testing.assert_array_equal(cells.standardized(jnp.asarray(z)), expected)
+
+
+def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
+    row = cells.run_label_propagation(bench)
+    settings = bench.settings
+    known = np.zeros((bench.data.num_nodes, bench.data.num_classes), np.float32)
+    known[bench.train.index, bench.train.label] = 1.0
+    found = {}
+    for alpha in settings.label_alphas:
+        for r in settings.label_rs:
+            scores = jnp.asarray(propagation.ppr_dense(bench.data.graph, known, alpha, r), jnp.float32)
+            found[alpha, r] = [
+                float(metrics.accuracy(scores[part.index], part.label)) for part in (bench.validation, bench.test)
+            ]
+    best = max(validation for validation, _ in found.values())
+    assert row["validation"] == pytest.approx(best, abs=1e-6)
+    chosen = next(pair for pair, (validation, _) in found.items() if validation == best)
+    assert row["preprocessing"] == f"alpha {chosen[0]:g} r {chosen[1]:g}"
+    assert row["value"] == pytest.approx(found[chosen][1], abs=1e-6)
+    assert len({tuple(pair) for pair in found.values()}) > 1  # the choice matters here
+
+
+def test_a_structure_only_twin_draws_noise_of_its_own(bench):
+    """Records that all equal the public one: with the same noise the two releases would be equal, and cancel."""
+    same = dataclasses.replace(bench, x=jnp.full_like(bench.x, bench.data.default_record()))
+    made = cells.make_mechanism("laplace", 1.0, bench.data.num_features, 1)
+    private, twin = (np.asarray(cells.embed(same, made, structure_only=twin)) for twin in (False, True))
+    assert np.isclose(private, twin, rtol=1e-3).mean() < 0.05
+    np.testing.assert_array_equal(twin, cells.embed(bench, made, structure_only=True))
+
+
+def test_more_seeds_take_the_same_programs(ran, tmp_path):
+    """What is computed beside a row is no part of its program: so it cannot change its bits."""
+    config, rows, _ = ran
+    programs = [training._fit._cache_size(), pipeline._private_embeddings._cache_size()]
+    more = dataclasses.replace(config, out=tmp_path, seeds=3, mechanisms=("hds",), epsilons=(1.0,))
+    privge.main(more)
+    assert [training._fit._cache_size(), pipeline._private_embeddings._cache_size()] == programs
+    keys = list(_runner.KEY)
+    both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=keys, suffixes=("", "_before"))
+    assert len(both) == 14  # two seeds: nodes four rows, links three
+    for column in ("value", *cells.EXTRA):
+        assert (both[column] == both[f"{column}_before"]).all()
+
+
+def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys):
+    repeat.child(str(graph_file), [0, 1], epochs=3)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["mechanism"], row["seed"]) for row in rows[:4]] == [
+        ("non-private", 0), ("hds", 0), ("structure-only:hds", 0), ("non-private", 1),
+    ]  # fmt: skip
+    again = [{**row, "value": row["value"] + 0.01 * (1 - 2 * row["seed"])} for row in rows]
+    frame = pd.DataFrame(
+        [{"condition": name, **row} for name, part in ((repeat.BASE, rows), ("one core", again)) for row in part]
+    )
+    head, lines = repeat.spread(frame)
+    assert head == ["row", "one core"]
+    assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 3
+    assert lines[2][0] == "HDS, structure-only"
+    every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
+    assert every == [0, 1, 2]
+
+
+# --- Files and mistakes ------------------------------------------------------------------------------------------
+
+
+def on_command_line(monkeypatch, capsys, *words):
+    """Exit code and the lines of standard error."""
+    monkeypatch.setattr(sys, "argv", ["experiments", *map(str, words)])
+    with pytest.raises(SystemExit) as stopped:
+        command_line.main()
+    return stopped.value.code, capsys.readouterr().err.strip().splitlines()
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "privge", "dprr", "audit", "variance", "report", "repeat", "benchmarks"]
+)
+def test_an_out_that_cannot_be_written_to_is_found_out_first(tmp_path, monkeypatch, capsys, command):
+    for name in ("demo", "privge", "dprr", "audit", "variance", "report", "repeat", "benchmarks"):
+        module = getattr(command_line, name)
+        monkeypatch.setattr(module, "main", lambda _: pytest.fail("computed something first"))
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        code, lines = on_command_line(monkeypatch, capsys, command, "--out", out)
+        assert code == 2
+        assert len(lines) == 1
+        assert f"--out {out}" in lines[0]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_read_only_out_is_found_out_whatever_its_permission_bits_say(tmp_path, monkeypatch):
+    """As root, or on a mount that is read-only, only writing tells."""
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(_runner.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(_runner.UsageError, match=r"--out .*Read-only file system"):
+        _runner.Results(tmp_path, "privge")
+
+
+ROW = dict.fromkeys(_runner.COLUMNS, "a") | {"epsilon": 1.0, "k": 1, "seed": 0, "epsilon_proved": 1.0, "value": 0.5}
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, fails):
+    results = _runner.Results(tmp_path, "mine")
+    results.append([ROW])
+    before = results.csv.read_text()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_runner.os, fails, full)
+    with pytest.raises(OSError, match="No space left"):
+        results.append([{**ROW, "seed": 1}])
+    monkeypatch.undo()
+    assert results.csv.read_text() == before
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_what_a_killed_write_left_is_cleared_by_the_next(tmp_path):
+    results = _runner.Results(tmp_path, "mine")
+    for name in ("mine.csv.4711.tmp", "mine.manifest.json.4711.tmp"):
+        (tmp_path / name).write_text("half a")
+    (tmp_path / "mine.csv.tmp.txt").write_text("somebody's")
+    results.append([ROW])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "mine.csv", "mine.csv.tmp.txt", "mine.lock", "mine.manifest.json",
+    ]  # fmt: skip
+
+
+def test_an_experiment_has_columns_of_its_own_which_identify_nothing(tmp_path):
+    results = _runner.Results(tmp_path, "mine", ("colour",))
+    results.append([{**ROW, "colour": "red"}])
+    results.append([{**ROW, "colour": "blue"}])  # the same row
+    assert list(results.read().colour) == ["red"]
+    with pytest.raises(_runner.UsageError, match="other columns"):
+        _runner.Results(tmp_path, "mine").read()
+    assert len(_runner.Results(_runner.DEFAULT_OUT, "dprr").read()) > 100
+    assert len(_runner.Results(_runner.DEFAULT_OUT, "privge", cells.EXTRA).read()) > 100
+
+
+def test_a_file_without_bounds_is_refused_in_one_line_that_names_the_option(
+    graph_file, tmp_path, monkeypatch, capsys
+):
+    with np.load(graph_file) as arrays:
+        kept = {name: arrays[name] for name in arrays.files if name not in ("x_lower", "x_upper")}
+    path = tmp_path / "mine.npz"
+    np.savez(path, **kept)
+    code, lines = on_command_line(monkeypatch, capsys, "privge", "--datasets", path, "--out", tmp_path / "out")
+    assert code == 2
+    assert len(lines) == 1
+    assert f"--datasets {path}" in lines[0]
+    assert "--bounds LOWER UPPER" in lines[0]
+    monkeypatch.setattr(privge, "run_task", lambda config, task, dataset, *_, **__: privge.load(dataset))
+    privge.main(privge.Config(datasets=(str(path),), bounds=(0.0, 1.0), out=tmp_path / "out"))
+    assert privge.load(str(path)).upper == 1.0
+
+
+def test_readme_sections_are_rendered_between_their_markers(ran, tmp_path):
+    config, _, _ = ran
+    readme = tmp_path / "README.md"
+    readme.write_text(
+        "mine\n<!-- results -->\nold\n<!-- /results -->\nmore\n<!-- benchmarks -->\n<!-- /benchmarks -->\n"
+    )
+    report.main(report.Config(out=config.out, readme=readme))
+    text = readme.read_text()
+    assert text.startswith("mine\n<!-- results -->\n")
+    assert "\nold\n" not in text
+    assert "of 16 private rows" in " ".join(text.split()).lower()  # 4 mechanisms, 2 budgets, 2 tasks
+    assert "\n<!-- /results -->\nmore\n<!-- benchmarks -->\n" in text
+    readme.write_text("mine\n")
+    with pytest.raises(_runner.UsageError, match="no section"):
+        _readme.write_sections(readme, {"results": "new"})
+
+
+# --- Benchmarks --------------------------------------------------------------------------------------------------
+
+
+def test_benchmarks_give_every_repetition_a_number_of_its_own():
+    seen = {"ours": [], "theirs": []}
+    sides = {name: (seen[name].append, "a note") for name in seen}
+    rows = benchmarks._interleaved("mine", sides, 3)
+    assert seen == {"ours": [0, 1, 2, 3], "theirs": [0, 1, 2, 3]}
+    assert [row["repeat"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    keys = {tuple(jax.random.key_data(benchmarks._key(repeat)).tolist()) for repeat in range(4)}
+    assert len(keys) == 4
+
+
+def test_the_scipy_sides_solve_what_ppr_solves():
+    """The same recurrence in SciPy: the same error after as many products."""
+    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]], num_nodes=5)
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    alpha, r = 0.2, 0.3
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    degree = np.maximum(np.bincount(receivers, minlength=5), 1.0)
+    weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
+    step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(5, 5))
+    exact = propagation.ppr_dense(graph, x, alpha, r)
+    products = int(propagation.chebyshev_steps(alpha, 1e-6))
+    np.testing.assert_allclose(
+        benchmarks.semi_iteration(step, alpha * x, 1 - alpha, products), exact, atol=1e-5, rtol=0
+    )
+    few = propagation.ppr(graph, x.astype(np.float32), alpha, r, 1e-2)
+    same = benchmarks.semi_iteration(step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2)))
+    np.testing.assert_allclose(few, same, atol=1e-6)
+    np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
 
 
 def test_help_helps():

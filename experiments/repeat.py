@@ -1,0 +1,145 @@
+"""How far a trained row repeats: alone or beside others, on one core or all, with other vector instructions."""
+
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from experiments._report import markdown, name_of_row
+from experiments._runner import DEFAULT_OUT, UsageError, console, describe_environment, progress, write_atomically
+
+NAME = "repeat"
+BASE = "all seeds in one process"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """How far a trained row repeats, in points: non-private, HDS at epsilon 1 and its structure-only twin.
+
+    The same rows in processes of their own: all seeds in one, each seed alone, on one core, and compiled for other
+    vector instructions, which is what another machine changes. Minutes. Writes repeat.csv and repeat.md.
+    """
+
+    dataset: str = "cora"
+    """name, or path of an .npz file; node task"""
+    seeds: int = 5
+    """how many seeds, from 0"""
+    epochs: int | None = None
+    """by default the committed plan's"""
+    out: Path = DEFAULT_OUT
+    """where repeat.csv and repeat.md go"""
+
+
+def conditions(seeds: int) -> dict[str, list[tuple[list[int], dict[str, str], bool]]]:
+    """Under which conditions rows are computed: seeds of each process, its environment, whether on one core."""
+    everyone = list(range(seeds))
+    found: dict[str, list[tuple[list[int], dict[str, str], bool]]] = {
+        BASE: [(everyone, {}, False)],
+        "each seed alone": [([seed], {}, False) for seed in everyone],
+    }
+    if hasattr(os, "sched_setaffinity"):
+        found["one core"] = [(everyone, {}, True)]
+    if platform.machine() in ("x86_64", "AMD64"):
+        for instructions in ("AVX2", "SSE4_2"):
+            flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={instructions}".strip()
+            found[f"compiled for {instructions}"] = [(everyone, {"XLA_FLAGS": flags}, False)]
+    return found
+
+
+def main(config: Config) -> None:
+    """Compute the rows under all conditions and compare them."""
+    if config.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1, got {config.seeds}")
+    planned = conditions(config.seeds)
+    rows = []
+    with progress() as bar:
+        line = bar.add_task(NAME, total=sum(len(processes) for processes in planned.values()))
+        for condition, processes in planned.items():
+            bar.update(line, description=condition)
+            for seeds, environment, one_core in processes:
+                found = _in_a_process(config, seeds, environment, one_core)
+                rows += [{"condition": condition, **row} for row in found]
+                bar.advance(line)
+    frame = pd.DataFrame(rows)
+    write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
+    head, lines = spread(frame)
+    manifest = json.dumps(describe_environment(), indent=1, sort_keys=True)
+    write_atomically(config.out / f"{NAME}.manifest.json", manifest + "\n")
+    text = f"{_WHAT.format(dataset=config.dataset, seeds=config.seeds)}\n\n{markdown(head, lines)}\n"
+    write_atomically(config.out / f"{NAME}.md", text)
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{config.dataset}: how far rows repeat, in points")
+    for column in head:
+        view.add_column(column)
+    for cells in lines:
+        view.add_row(*cells)
+    console.print(view)
+    console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
+
+
+_WHAT = """\
+{dataset}, node task, {seeds} seeds: differences to the rows of one process that computes all seeds, in points of
+accuracy. *A seed*: the largest difference of one seed's row. *Mean*: the difference of the mean over seeds."""
+
+
+def _in_a_process(
+    config: Config, seeds: list[int], environment: dict[str, str], one_core: bool
+) -> list[dict[str, Any]]:
+    code = f"from experiments import {NAME}; {NAME}.child({config.dataset!r}, {seeds}, {config.epochs})"
+    if one_core:
+        code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, **environment},
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UsageError(f"--dataset {config.dataset}: rows could not be computed: {last}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
+    """Compute the rows of some seeds in this process and print them as JSON."""
+    from experiments import _privge_cells as cells
+    from experiments import privge
+
+    config = privge.Config(epochs=epochs)
+    resolved = privge.settings(config, "node", dataset, privge.plan(config, "node", dataset))
+    rows = []
+    for seed in seeds:
+        bench = cells.prepare(resolved, seed)
+        k = cells.published_k(dataset, "node")
+        made = cells.make_mechanism("hds", 1.0, bench.data.num_features, min(k, bench.data.num_features))
+        for row in (
+            cells.run(bench, None),
+            cells.run(bench, made),
+            cells.run(bench, made, structure_only=True),
+        ):
+            rows.append({key: row[key] for key in ("mechanism", "seed", "value", "preprocessing", "validation")})
+    print(json.dumps(rows))
+
+
+def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """A table of differences to the rows of :data:`BASE`, in points: header and lines."""
+    values = frame.set_index(["condition", "mechanism", "seed"]).value * 100
+    base = values[BASE]
+    others = [condition for condition in frame.condition.unique() if condition != BASE]
+    lines = []
+    for mechanism in frame.mechanism.unique():
+        row = [name_of_row(mechanism)]
+        for condition in others:
+            difference = values[condition][mechanism] - base[mechanism]
+            row.append(f"a seed {difference.abs().max():.2f}, mean {abs(difference.mean()):.2f}")
+        lines.append(row)
+    return ["row", *others], lines
