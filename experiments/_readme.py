@@ -20,7 +20,7 @@ alone would give about {chance:.0f} on each side. Rows significantly above the b
 
 {verdict}
 
-Accuracy or AUC in %, means and 95 % intervals (a best row is the best of many, lucky as well as good):
+{earlier}Accuracy or AUC in %, means and 95 % intervals (a best row is the best of many, lucky as well as good):
 
 {baselines}
 
@@ -30,6 +30,12 @@ rows are four mechanisms at budgets from {lowest:g} to {highest:g}; *gain* is in
 by split and seed. All tables, the paper's numbers beside ours, and Figures 1 to 4:
 [REPORT.md](experiments/results/REPORT.md), rendered by `python -m experiments report` from
 [privge.csv](experiments/results/privge.csv), which `python -m experiments privge` computes and continues.
+"""
+
+_EARLIER = """\
+Graphs marked *standardised in every row* are of an earlier protocol (no choice, no early stop) and are not counted
+above.
+
 """
 
 _BENCHMARKS = """\
@@ -68,6 +74,7 @@ def results(summaries: Sequence[Summary], verdict: str) -> str:
         chance=len(gains) / 40,
         over=sum(best.mean > 0 for best in bests),
         verdict=verdict,
+        earlier=_EARLIER if "every row" in verdict else "",
         baselines=_baselines(summaries),
         lowest=min(budgets, default=0.0),
         highest=max(budgets, default=0.0),
