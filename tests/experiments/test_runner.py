@@ -37,7 +37,7 @@ def whole(out):
 
 
 def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
-    """Killed while it writes, at three different moments: what was said to be done is there, and nothing is twice."""
+    """Killed while it writes, at three moments: what was said to be done is there, and nothing is twice."""
     for wait in (0.0, 0.005, 0.012):
         process = writer(tmp_path, 0, 10_000)
         said = [int(process.stdout.readline()) for _ in range(4)]
