@@ -18,7 +18,7 @@ from experiments._dprr_cells import (
     cell_of,
     training_of,
 )
-from experiments._report import METRIC_LABELS, legend_below, markdown, panels, signed, significant
+from experiments._report import METRIC_LABELS, markdown, panels, signed, significant
 from ldp_jax.metrics import Interval, mean_interval
 
 HEADER = [
@@ -257,9 +257,20 @@ def _grid(
         axis.set(xlabel=label, ylabel=METRIC_LABELS[metric])
         if place < len(datasets):
             axis.set_title(dataset, fontsize=8)
-    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
-    legend_below(figure, fullest, columns=2 if alone else 4)
+    _legend(figure, axes, columns=2 if alone else 4)
     return figure
+
+
+def _legend(figure: Any, axes: Sequence[Any], columns: int) -> None:
+    """One legend under all panels, of what any of them shows, in the order of the tables."""
+    shown: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
+    ordered = [label for label in LABELS.values() if label in shown]
+    figure.legend([shown[label] for label in ordered], ordered, loc="lower center", ncols=columns, fontsize=8)
+    room = 0.15 + 0.19 * -(-len(ordered) // columns)  # inches
+    figure.tight_layout(rect=(0, room / figure.get_figheight(), 1, 1))
 
 
 def figures(frame: pd.DataFrame) -> dict[str, Any]:
