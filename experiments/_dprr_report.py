@@ -122,21 +122,30 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
 
 
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
-    """What lists add to degrees alone, by budget and without noise, where no user is public."""
-    gains = paired(frame[frame.task == "graph"], configs)
-    epsilons = sorted({key[3] for key in gains if key[3]})
+    """What lists add to degrees alone and to their own lengths, by budget, and without noise; nobody is public."""
+    alone = frame[frame.task == "graph"]
+    compared = {
+        "DPRR less released degrees": ("dprr", paired(alone, configs)),
+        "DPRR less lengths of its lists": ("dprr", paired(alone, configs, _lengths_of)),
+        "RR less released degrees": ("rr", paired(alone, configs)),
+        "NonPriv-Full less true degrees": ("non-private", paired(alone, configs)),
+    }
+    epsilons = sorted({key[3] for _, gains in compared.values() for key in gains if key[3]})
     rows = []
-    for dataset in sorted({key[0] for key in gains}):
-        for mechanism in ("dprr", "rr"):
+    for dataset in sorted(alone.dataset.unique()):
+        for words, (mechanism, gains) in compared.items():
             for forest in (False, True):
-                cell = Cell(mechanism, 0.0, 0.0, forest)
-                named = {(key[2], key[3]): gain for key, gain in gains.items() if key[0] == dataset}
-                cells = [signed(named.get((cell.name, epsilon))) for epsilon in epsilons]
-                if any(cells):
-                    whole = signed(named.get((cell._replace(mechanism="non-private").name, 0.0)))
-                    rows.append([dataset, LABELS[mechanism], CLASSIFIERS[forest], *cells, whole])
-    heads = [*(f"epsilon {epsilon:g}" for epsilon in epsilons), "without noise"]
-    return markdown(["AUC less degrees alone", "lists of", "classifier", *heads], rows) if rows else ""
+                name = Cell(mechanism, 0.0, 0.0, forest).name
+                named = {key[3]: signed(gain) for key, gain in gains.items() if (key[0], key[2]) == (dataset, name)}
+                if named:
+                    cells = [named.get(epsilon, "") for epsilon in (*epsilons, 0.0)]
+                    rows.append([str(dataset), words, CLASSIFIERS[forest], *cells])
+    heads = [*(f"epsilon {epsilon:g}" for epsilon in epsilons), "no noise"]
+    return markdown(["AUC, difference", "of", "classifier", *heads], rows) if rows else ""
+
+
+def _lengths_of(cell: Cell) -> Cell | None:
+    return cell._replace(mechanism="dprr-lengths") if cell.mechanism == "dprr" else None
 
 
 def verdict(frame: pd.DataFrame, configs: Configs) -> str:

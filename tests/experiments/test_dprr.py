@@ -161,9 +161,15 @@ def test_lists_are_compared_with_degrees_seed_by_seed():
     assert "| made | GIN; perceptron | 2 | 0 | 1 | -2.0 to -1.7 | 3 |" in _dprr_report.verdict(frame, CONFIGS)
     assert "| DPRR | 70.0 ± 24.8 |" in _dprr_report.summary(frame)
     assert "| NonPriv-Full | 90.0 ± 0.0 |" in _dprr_report.summary(frame)
-    worth = _dprr_report.worth_of_edges(frame, CONFIGS).splitlines()[-1]
-    assert worth.startswith("| made | DPRR | GIN; perceptron | **-2.0 ±")
-    assert worth.endswith("| **+9.0 ± 2.5** |")
+    worth = _dprr_report.worth_of_edges(frame, CONFIGS).splitlines()
+    assert worth[-2].startswith("| made | DPRR less released degrees | GIN; perceptron | **-2.0 ±")
+    assert worth[-1] == "| made | NonPriv-Full less true degrees | GIN; perceptron |  |  | **+9.0 ± 2.5** |"
+    lengths = pd.DataFrame(
+        scored("forest:dprr", 1.0, 0.0, [0.6, 0.7]) + scored("forest:dprr-lengths", 1.0, 0.0, [0.5, 0.6])
+    )
+    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in _dprr_report.worth_of_edges(
+        lengths, CONFIGS
+    )
     lines = _dprr_report.lines(frame, CONFIGS)
     assert lines[0][:5] == ["made", "graph", "DPRR", "1", "GIN, <= 60 epochs, patience 20"]
     assert lines[0][7].startswith("**-2.0 ±")
