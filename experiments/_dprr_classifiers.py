@@ -53,7 +53,7 @@ def of_lists(noisy: packing.GraphSet) -> np.ndarray:
     node_graph, sizes, n = noisy.node_graph, noisy.nodes_per_graph, len(noisy.node_graph)
     code = noisy.receivers.astype(np.int64) * n + noisy.senders  # user i's list are the edges into i
     back = noisy.senders.astype(np.int64) * n + noisy.receivers
-    named_back = np.isin(code, back)
+    named_back = np.isin(code, np.sort(back), assume_unique=True)  # two sorted runs: merged, not sorted again
     lengths = np.bincount(noisy.receivers, minlength=n)
     reached = np.bincount(noisy.receivers, weights=lengths[noisy.senders], minlength=n)
     of_users = (
@@ -62,7 +62,7 @@ def of_lists(noisy: packing.GraphSet) -> np.ndarray:
         np.bincount(noisy.receivers[named_back], minlength=n),
         reached / np.maximum(lengths, 1),
     )
-    either = np.unique(np.where(code < back, code, back))
+    either = np.concatenate([code[code < back], back[(code > back) & ~named_back]])  # each pair once
     both = code[named_back & (code < back)]
     columns = [of_numbers(values, node_graph, sizes) for values in of_users]
     columns += [_closing(pairs // n, pairs % n, node_graph, sizes) for pairs in (either, both)]

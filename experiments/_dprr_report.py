@@ -195,7 +195,12 @@ degrees alone*: the whole budget on the degree, no edge. *Lengths of DPRR's list
 user reported, from DPRR's own reports, no edge. *Published split*: its true epsilon per bit is in the CSV
 (`epsilon_proved`), above the one that it is named by where the degree's share is raised. *communities* is
 generated (`datasets.synthetic_graphs`): graphs of communities against the same graphs with every degree kept
-and all else forgotten."""
+and all else forgotten.
+
+A trained row repeats bit for bit on one machine, whatever is computed beside it. Another number of cores or
+another processor rounds otherwise, and training amplifies that: DPRR at epsilon 1 on 600 graphs, seed 0, has
+AUC 81.63 as committed, 81.22 on two cores of another machine and 81.17 on one core of it, with the same reports
+and the same accuracy. Forests have no such spread: only their input could differ."""
 
 
 def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
