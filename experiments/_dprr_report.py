@@ -14,6 +14,7 @@ from experiments._dprr_cells import (
     OF_ALL,
     WITHOUT_EPSILON,
     Cell,
+    Mechanism,
     alpha_of,
     cell_of,
     training_of,
@@ -124,7 +125,7 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
     """What lists add to degrees alone and to their own lengths, by budget, and without noise; nobody is public."""
     alone = frame[frame.task == "graph"]
-    compared = {
+    compared: dict[str, tuple[Mechanism, dict[tuple[Any, ...], Interval]]] = {
         "DPRR less released degrees": ("dprr", paired(alone, configs)),
         "DPRR less lengths of its lists": ("dprr", paired(alone, configs, _lengths_of)),
         "RR less released degrees": ("rr", paired(alone, configs)),

@@ -40,15 +40,15 @@ class Config:
     where the rows suffice, dprr_figure4.png (share of public users), dprr_figure5.png and dprr_forest.png (epsilon)
     and dprr_figure6.png (splits of DPRR's budget).
 
-    The seconds of the committed rows sum to about 5.5 hours on two cores, in part shared; most are GIN's. Trained by
-    epochs (``--classifiers gin perceptron``): ``--datasets reddit_binary``; with rr among --mechanisms
+    The seconds of the committed rows sum to about 5.5 hours on two cores, in part shared; most are GIN's. By epochs
+    (``--classifiers gin perceptron``): ``--datasets reddit_binary``; with rr among --mechanisms
     ``--datasets deezer_ego_nets --rr-nodes 1000`` and ``--datasets reddit_binary --graphs 600 --rr-nodes 1000``;
     the latter also with ``--epsilons 0.2 --alphas 0``, with ``--epsilons 1 --alphas 0.1 0.5`` (without rr) and, for
     Figure 6, with ``--epsilons 0.1 0.2 0.5 1 --alphas 0 --mechanisms dprr dprr-one-to-nine dprr-as-published``;
     ``--datasets communities --alphas 0 --epsilons 0.5 1 2 4 8`` (GIN: 2 and 4, of dprr and non-private).
     By forests (``--classifiers forest --alphas 0``): the same sets, ``--seeds 8`` for the 600 graphs and
-    communities (both with rr; three seeds of it on the 600 graphs), ``--epsilons 1`` for deezer_ego_nets; and on the
-    600 graphs ``--epsilons 1`` with ``--alphas 0.2``, and with the two other splits.
+    communities (both with rr; three seeds of it on the 600 graphs), ``--epsilons 1`` for deezer_ego_nets; on the
+    600 graphs also ``--epsilons 1`` with ``--alphas 0.2``, and with the two other splits.
     Figure 7: ``--parts degrees --datasets reddit_binary deezer_ego_nets --rr-nodes 1000 --epsilons 1``; Figures 8
     and 9: ``--parts scaling``; both with ``--mechanisms dprr local-lap rr``.
     """
