@@ -1,5 +1,7 @@
 """What one cell of the graph experiment computes: noisy graphs, a classifier, and what was spent."""
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -7,19 +9,28 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
+from experiments import _dprr_classifiers as classifiers
 from experiments._runner import config_hash
-from ldp_jax import accounting, datasets, edges, graph_training, models, packing, training
+from ldp_jax import accounting, datasets, edges, graph_training, models, packing
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
-    "non-private-part", "non-private", "sizes",
+    "non-private-part", "non-private", "true-degrees", "sizes",
 ]  # fmt: skip
+Classifier = Literal["gin", "perceptron", "forest"]
+CLASSIFIERS: dict[Classifier, str] = {"gin": "GIN", "perceptron": "perceptron", "forest": "random forest"}
 MECHANISMS: tuple[Mechanism, ...] = (
-    "dprr", "local-lap", "degrees", "dprr-lengths", "non-private-part", "non-private", "sizes",
+    "dprr", "local-lap", "degrees", "dprr-lengths", "non-private-part", "non-private", "true-degrees", "sizes",
 )  # fmt: skip
-WITHOUT_EPSILON = ("non-private-part", "non-private", "sizes")
+WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
+OF_ALL = ("non-private", "true-degrees", "sizes")
+"""What does not depend on who is public."""
+NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
+"""A number a user, or none: no graph for the network, which a perceptron stands in for."""
+COMMUNITIES = "communities"
+COMMUNITY_GRAPHS = 600
 LABELS = {
     "dprr": "DPRR",
     "dprr-one-to-nine": "DPRR, split 1:9",
@@ -30,18 +41,19 @@ LABELS = {
     "dprr-lengths": "lengths of DPRR's lists",
     "non-private-part": "NonPriv-Part",
     "non-private": "NonPriv-Full",
+    "true-degrees": "true degrees alone",
     "sizes": "public sizes alone",
 }
 COLOURS = {
     "dprr": "#00798c", "dprr-one-to-nine": "#8d6a9f", "dprr-as-published": "#c98bb9", "local-lap": "#edae49",
     "rr": "#7a7a7a", "degrees": "#d1495b", "dprr-lengths": "#f0a3ac", "non-private-part": "#66a182",
-    "non-private": "#000000", "sizes": "#b8b8b8",
+    "non-private": "#000000", "true-degrees": "#7b1e3a", "sizes": "#b8b8b8",
 }  # fmt: skip
-QUANTILES = np.linspace(0, 1, 17)
+_FOREST = "forest:"
 
 
 class Settings(NamedTuple):
-    """What decides a row, beside its cell."""
+    """What decides a row, beside its cell; ``patience`` and ``epochs`` hold for all that is trained by epochs."""
 
     dataset: str
     graphs: int
@@ -57,17 +69,77 @@ class Settings(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One row's worth of work, but for the seed."""
+    """One row's worth of work, but for the seed.
+
+    Attributes:
+      mechanism: what is released.
+      epsilon: its budget.
+      alpha: the share of public users.
+      forest: whether the random forest classifies, instead of what is trained by epochs.
+    """
 
     mechanism: Mechanism
     epsilon: float
     alpha: float
+    forest: bool = False
+
+    @property
+    def classifier(self) -> Classifier:
+        """The forest, or else the graph network where a graph is released and the perceptron where none is."""
+        return "forest" if self.forest else "perceptron" if self.mechanism in NUMBERS else "gin"
+
+    @property
+    def name(self) -> str:
+        """What the column of mechanisms holds."""
+        return f"{_FOREST}{self.mechanism}" if self.forest else self.mechanism
+
+
+def cell_of(row: Any) -> Cell:
+    """The cell of a row (a mapping or a named tuple of the columns).
+
+    >>> cell_of({"mechanism": "forest:dprr", "epsilon": 1.0, "task": "graph, 20% public"})
+    Cell(mechanism='dprr', epsilon=1.0, alpha=0.2, forest=True)
+    """
+    mechanism: Any = row["mechanism"].removeprefix(_FOREST)
+    return Cell(mechanism, float(row["epsilon"]), alpha_of(row["task"]), row["mechanism"].startswith(_FOREST))
+
+
+def decides(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
+    """What decides a row beside its cell: the graphs, the classifier and its training, for the manifest."""
+    if classifier == "gin":
+        return resolved._asdict()
+    of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
+    if classifier == "forest":
+        return {**of_set, **classifiers.FOREST}
+    trained = {name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")}
+    return {**of_set, **trained, **classifiers.PERCEPTRON}
+
+
+def training_of(settings: Mapping[str, Any]) -> str:
+    """The classifier and what its training may cost, in words, from the manifest's settings of a row.
+
+    >>> training_of({"classifier": "random forest", "trees": 300, "leaf": 2})
+    'random forest, 300 trees'
+    >>> training_of({"epochs": 60, "patience": 20})
+    'GIN, <= 60 epochs, patience 20'
+    """
+    name = settings.get("classifier", CLASSIFIERS["gin"])
+    if "trees" in settings:
+        return f"{name}, {settings['trees']} trees"
+    patience = settings["patience"]
+    return (
+        f"{name}, <= {settings['epochs']} epochs, {'no early stop' if patience is None else f'patience {patience}'}"
+    )
 
 
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     """The graphs of a set that are used."""
-    whole = packing.GraphSet.from_dataset(datasets.load(dataset))
+    if dataset == COMMUNITIES:
+        found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
+    else:
+        found = datasets.load(dataset)
+    whole = packing.GraphSet.from_dataset(found)
     kept = np.arange(len(whole))
     if rr_nodes:
         kept = kept[whole.nodes_per_graph <= rr_nodes]
@@ -81,6 +153,19 @@ def name_of(resolved: Any) -> str:
     few = f"{resolved.graphs} graphs" if resolved.graphs else ""
     small = f"of at most {resolved.rr_nodes} nodes" if resolved.rr_nodes else ""
     return ", ".join([resolved.dataset, *filter(None, [" ".join(filter(None, [few, small]))])])
+
+
+def _parts_of(name: str) -> tuple[str, int, int]:
+    """What :func:`load` takes, from :func:`name_of`.
+
+    >>> _parts_of("reddit_binary, 600 graphs of at most 1000 nodes"), _parts_of("reddit_binary, 9 graphs")
+    (('reddit_binary', 600, 1000), ('reddit_binary', 9, 0))
+    >>> _parts_of("deezer_ego_nets, of at most 1000 nodes"), _parts_of("communities")
+    (('deezer_ego_nets', 0, 1000), ('communities', 0, 0))
+    """
+    dataset, _, which = name.partition(", ")
+    few, small = re.search(r"(\d+) graphs", which), re.search(r"at most (\d+) nodes", which)
+    return dataset, int(few[1]) if few else 0, int(small[1]) if small else 0
 
 
 def made_by(cell: Cell, n_max: int) -> Any:
@@ -116,25 +201,53 @@ def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
     return unspent.spend(cell.mechanism, spent, protects=("edges",), exposes=exposes)
 
 
-def _keys(resolved: Settings, cell: Cell, seed: int) -> tuple[Any, Any, Any, Any]:
+def guarantee_note(row: Mapping[Any, Any], n_max: int) -> dict[str, str]:
+    """What is spent in a row, for the manifest, by all that it depends on: graphs, public users, mechanism, budget.
+
+    The classifier plays no part: it sees what was released.
+    """
+    cell = cell_of(row)
+    name = f"{row['dataset']}; {row['task']}; {cell.mechanism}, epsilon {cell.epsilon:g}"
+    return {name: str(ledger(cell, n_max).total())}
+
+
+def guarantee_notes(frame: Any) -> dict[str, str]:
+    """The notes of all rows that name their graphs as :func:`name_of` does."""
+    distinct = frame.drop_duplicates(["dataset", "task", "mechanism", "epsilon"])
+    notes: dict[str, str] = {}
+    for row in distinct.to_dict("records"):
+        notes |= guarantee_note(row, int(load(*_parts_of(row["dataset"])).nodes_per_graph.max()))
+    return notes
+
+
+def _keys(dataset: str, cell: Cell, seed: int) -> tuple[Any, Any, Any, Any]:
     """For the split (shared by all cells of a seed), the public users, the noise and the training."""
     split, public, noise, fit = jax.random.split(jax.random.key(seed), 4)
-    drawn = "dprr" if cell.mechanism == "dprr-lengths" else cell.mechanism  # the same reports
-    name = int(config_hash([resolved.dataset, drawn, cell.epsilon, cell.alpha]), 16) % 2**31
+    name = int(config_hash([dataset, _drawn(cell).mechanism, cell.epsilon, cell.alpha]), 16) % 2**31
     return split, public, jax.random.fold_in(noise, name), jax.random.fold_in(fit, name)
+
+
+def _drawn(cell: Cell) -> Cell:
+    """Whose reports a cell looks at: every classifier sees the same, and lengths are those of DPRR's lists."""
+    mechanism: Mechanism = "dprr" if cell.mechanism == "dprr-lengths" else cell.mechanism
+    return Cell(mechanism, cell.epsilon, cell.alpha)
 
 
 def run(resolved: Settings, cell: Cell, seed: int, folder: Path | None, bar: Any) -> graph_training.Scores:
     """Privatise the graphs, train, and look at the test graphs once."""
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
-    split_key, public_key, noise_key, fit_key = _keys(resolved, cell, seed)
+    split_key, _, _, fit_key = _keys(resolved.dataset, cell, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)
-    n_max = int(whole.nodes_per_graph.max())
-    n = len(whole.node_graph)
-    public = np.asarray(jax.random.uniform(public_key, (n,))) < cell.alpha
-    if cell.mechanism in ("degrees", "dprr-lengths", "sizes"):
-        return _from_rows(resolved, cell, _rows(whole, cell, public, noise_key), whole.labels, parts, fit_key)
-    noisy = _noisy(whole, cell, public, n_max, noise_key)
+    if cell.classifier == "forest":
+        rows = statistics(whole, resolved.dataset, cell, seed)
+        return classifiers.forest(rows, whole.labels, parts, fit_key)
+    if cell.classifier == "perceptron":
+        rows = statistics(whole, resolved.dataset, cell, seed)
+        return classifiers.perceptron(
+            rows, whole.labels, parts, fit_key, hidden=resolved.hidden, epochs=resolved.epochs,
+            patience=resolved.patience, batch_size=resolved.batch_size,
+        )  # fmt: skip
+    noisy = released(whole, resolved.dataset, _drawn(cell), seed)
     sets = [noisy.subset(part) for part in parts]
     fitted = graph_training.fit_graphs(
         fit_key,
@@ -150,15 +263,23 @@ def run(resolved: Settings, cell: Cell, seed: int, folder: Path | None, bar: Any
     return fitted.test
 
 
-def _noisy(whole: packing.GraphSet, cell: Cell, public: np.ndarray, n_max: int, key: Any) -> packing.GraphSet:
-    made = made_by(cell, n_max)
+def _public(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.ndarray:
+    public_key = _keys(dataset, cell, seed)[1]
+    return np.asarray(jax.random.uniform(public_key, (len(whole.node_graph),))) < cell.alpha
+
+
+@lru_cache(maxsize=1)
+def released(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> packing.GraphSet:
+    """The graphs that a mechanism releases; the last ones are kept, for the next classifier."""
+    public = _public(whole, dataset, cell, seed)
     if cell.mechanism == "non-private":
         return whole
     if cell.mechanism == "non-private-part":
         return _public_part(whole, public)
     noisy = edges.privatize_graph(
-        key, whole.graph, made, node_graph=whole.node_graph, public=public if public.any() else None
-    )
+        _keys(dataset, cell, seed)[2], whole.graph, made_by(cell, int(whole.nodes_per_graph.max())),
+        node_graph=whole.node_graph, public=public if public.any() else None,
+    )  # fmt: skip
     return packing.GraphSet.from_edges(
         np.asarray(noisy.graph.senders), np.asarray(noisy.graph.receivers), whole.node_graph, whole.labels
     )
@@ -177,43 +298,28 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
     )
 
 
-def _rows(whole: packing.GraphSet, cell: Cell, public: np.ndarray, key: Any) -> np.ndarray:
-    """One row a graph: log size, and quantiles of degrees or list lengths; float32 [graphs, features]."""
+def statistics(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.ndarray:
+    """What the forest or the perceptron sees of a release: the public sizes, and nothing beyond the release."""
     sizes = whole.nodes_per_graph
-    columns = [np.log(sizes)[:, None]]
-    if cell.mechanism != "sizes":
-        degree = _degrees(whole, cell, public, key)
-        order = np.lexsort((degree, whole.node_graph))  # sorted degrees, graph by graph
-        start = np.cumsum(sizes) - sizes
-        at = start[:, None] + np.round(QUANTILES * (sizes[:, None] - 1)).astype(int)
-        mean = np.bincount(whole.node_graph, weights=degree) / sizes
-        columns += [np.log1p(degree[order][at]), np.log1p(mean)[:, None]]
-    rows = np.concatenate(columns, 1)
-    return ((rows - rows.mean(0)) / np.maximum(rows.std(0), 1e-6)).astype(np.float32)
+    columns = [classifiers.of_sizes(sizes)]
+    if cell.mechanism not in NUMBERS:
+        columns.append(classifiers.of_lists(released(whole, dataset, _drawn(cell), seed)))
+    elif cell.mechanism != "sizes":
+        columns.append(classifiers.of_numbers(degrees(whole, dataset, cell, seed), whole.node_graph, sizes))
+    return np.concatenate(columns, 1)
 
 
-def _degrees(whole: packing.GraphSet, cell: Cell, public: np.ndarray, key: Any) -> np.ndarray:
-    """A number a user: her degree with the whole budget's noise, or how many neighbours DPRR reported."""
-    sizes = whole.nodes_per_graph
+def degrees(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.ndarray:
+    """A number a user: her degree, true or with the whole budget's noise, or how many neighbours DPRR reported."""
     if cell.mechanism == "dprr-lengths":
-        noisy = _noisy(whole, cell, public, int(sizes.max()), key)
+        noisy = released(whole, dataset, _drawn(cell), seed)
         return np.bincount(noisy.receivers, minlength=len(noisy.node_graph))
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
-    noise = np.asarray(jax.random.laplace(key, true.shape)) / cell.epsilon
-    return np.where(public, true, np.clip(true + noise, 0, sizes[whole.node_graph] - 1))
-
-
-def _from_rows(
-    resolved: Settings, cell: Cell, rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any
-) -> graph_training.Scores:
-    model = models.mlp(3, resolved.hidden, int(labels.max()) + 1, 0.2)
-    examples = [training.Examples(np.asarray(part), labels[part]) for part in parts]
-    fitted = training.fit(
-        key, model, training.node_classification, rows, *examples, optimizer=training.adam(1e-3, 1e-4),
-        epochs=5 * resolved.epochs, batch_size=resolved.batch_size,
-    )  # fmt: skip
-    outputs, _ = model.apply(fitted.variables, jax.numpy.asarray(rows[parts[2]]), key=None, train=False)
-    return graph_training.scores(outputs, labels[parts[2]])
+    if cell.mechanism == "true-degrees":
+        return true
+    noise = np.asarray(jax.random.laplace(_keys(dataset, cell, seed)[2], true.shape)) / cell.epsilon
+    noisy = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
+    return np.where(_public(whole, dataset, cell, seed), true, noisy)
 
 
 def _task(alpha: float) -> str:
@@ -234,13 +340,13 @@ def rows_of(resolved: Settings, cell: Cell, seed: int, n_max: int) -> dict[str, 
     return {
         "dataset": name_of(resolved),
         "task": _task(cell.alpha),
-        "mechanism": cell.mechanism,
+        "mechanism": cell.name,
         "epsilon": cell.epsilon,
         "k": 0,
         "seed": seed,
         "epsilon_proved": ledger(cell, n_max).spent(NEIGHBOUR_LIST).epsilon
-        if cell.mechanism not in ("non-private", "non-private-part")
+        if cell.mechanism not in ("non-private", "non-private-part", "true-degrees")
         else float("inf"),
         "unit": str(NEIGHBOUR_LIST),
-        "config": config_hash(resolved._asdict()),
+        "config": config_hash(decides(resolved, cell.classifier)),
     }

@@ -158,15 +158,15 @@ def _barabasi_albert() -> list[Size]:
 def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> dict[str, float]:
     """Seconds of the reports, of a training epoch and of classification, and the reported edges; per graph."""
     key = jax.random.key(0)
-    reports, *report = _timed(lambda: _reports(key, train, made), REPEATS)
+    reports, *report = _timed(lambda number: _reports(jax.random.fold_in(key, number), train, made), REPEATS)
     noisy = _as_set(reports, train)
     del reports
     model = models.gin(resolved.layers, resolved.hidden, int(train.labels.max()) + 1, resolved.dropout)
     variables, *epoch = _epochs(key, noisy, model, resolved)
     # Packing is done once for all epochs, by the host: neither side counts it.
-    other = _as_set(_reports(jax.random.fold_in(key, 1), test, made), test)
+    other = _as_set(_reports(jax.random.fold_in(key, REPEATS + 1), test, made), test)
     packed = packing.pack(other, resolved.batch_size, shapes=1)
-    classify = _timed(lambda: graph_training._predict_compiled(model, variables, packed), EPOCHS)[1:]
+    classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[1:]
     reported = len(noisy.senders) / len(train)
     return {
         "nodes": len(train.node_graph) / len(train),
@@ -192,15 +192,19 @@ def _as_set(reports: Any, whole: GraphSet) -> GraphSet:
     return GraphSet.from_edges(*ends, whole.node_graph, whole.labels)
 
 
-def _timed(function: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
-    """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted."""
+def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, float]:
+    """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted.
+
+    The function is given the number of its run: reports are drawn with a key of their own each time, so that
+    programs which a new key makes necessary are counted.
+    """
     clock = _Clock()
     result = None
     gc.collect()
-    for _ in range(repeats + 1):
+    for number in range(repeats + 1):
         result = None  # two results at once would double the memory
         clock.start()
-        result = jax.block_until_ready(function())
+        result = jax.block_until_ready(function(number))
         clock.stop()
     return result, *clock.medians()
 

@@ -234,6 +234,10 @@ def fit_graphs(
       ValueError: for labels that the model has no output for, or a checkpoint of other arguments, naming those.
       ImportError: for a checkpoint without orbax-checkpoint.
 
+    The same arguments give the same bits on one machine, in any process and whatever is computed beside. Another
+    number of cores, processor or release of jax divides the work otherwise: losses then differ in their last bits,
+    which training amplifies like another key for the order of the batches.
+
     Compiled once for the same model, optimizer and shapes of the graph sets. A run whose validation score is NaN in
     every epoch returns its first variables, and a validation of -inf.
     """

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import jax
@@ -90,6 +91,15 @@ def test_an_easy_task_is_learned(layout):
 def test_runs_are_their_keys():
     assert_same(run(), reference())
     assert not np.array_equal(run(key=1).losses, reference().losses)
+
+
+def test_what_is_computed_beside_changes_nothing():
+    """Three runs share the threads of one process; each ends bit for bit where it ends alone."""
+    alone = [run(key=key, model=SMALL) for key in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        beside = list(pool.map(lambda key: run(key=key, model=SMALL), range(3)))
+    for one, other in zip(alone, beside, strict=True):
+        assert_same(one, other)
 
 
 def noisy_without_edges(count=12):

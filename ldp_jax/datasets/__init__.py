@@ -1,13 +1,22 @@
 """Graphs to work on: one embedded in the package, the public benchmarks, a user's own, and drawn ones.
 
 ``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds; ``names()`` lists the
-names; ``save`` writes one file that ``load`` reads back; ``synthetic`` draws from a model.
+names; ``save`` writes one file that ``load`` reads back; ``synthetic`` and ``synthetic_graphs`` draw from models.
 """
 
 from ldp_jax.datasets._dataset import Dataset, validate_records
 from ldp_jax.datasets._fetch import DataUnavailableError
 from ldp_jax.datasets._format import save
 from ldp_jax.datasets._load import load, names
-from ldp_jax.datasets._synthetic import synthetic
+from ldp_jax.datasets._synthetic import synthetic, synthetic_graphs
 
-__all__ = ["DataUnavailableError", "Dataset", "load", "names", "save", "synthetic", "validate_records"]
+__all__ = [
+    "DataUnavailableError",
+    "Dataset",
+    "load",
+    "names",
+    "save",
+    "synthetic",
+    "synthetic_graphs",
+    "validate_records",
+]

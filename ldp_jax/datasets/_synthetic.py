@@ -1,4 +1,4 @@
-"""A graph and records drawn from a model, for tests and demonstrations of any size."""
+"""A graph with records, and sets of graphs, drawn from models: for tests and demonstrations of any size."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import scipy.sparse
 from ldp_jax.datasets._dataset import Dataset
 
 _ROUNDS = 200
+_SWAPS = 100  # proposed for each edge; the number of triangles stops falling after about ten
 _LARGEST_WEIGHT = 30.0  # hubs are cut at this many times the least weight, or they would exhaust their pairs
 
 
@@ -179,3 +180,127 @@ def _words(
         (np.ones(len(code), np.float32), (code % num_features).astype(np.int32), indptr.astype(np.int32)),
         shape=(n, num_features),
     )
+
+
+def synthetic_graphs(
+    key: Any,
+    *,
+    num_graphs: int,
+    num_nodes: tuple[int, int] = (20, 60),
+    group_size: tuple[int, int] = (4, 12),
+    within: float | int = 0.8,
+    across: float | int = 0.02,
+) -> Dataset:
+    """Draw graphs of two classes that degrees cannot tell apart: communities (1), and the same rewired (0).
+
+    Every graph is first drawn with communities: groups of nodes, two of one group joined with probability
+    ``within`` and others with probability ``across``. Half of the graphs, at random, are then rewired by
+    double-edge swaps, which replace edges a-b and c-d by a-d and c-b where that makes no loop and no repeat:
+    every node keeps its degree, and all else is forgotten. So the degree sequences of both classes have one
+    law, and what tells the classes apart is who is joined with whom. Time and memory are O(pairs of nodes).
+
+    Args:
+      key: a typed threefry key; the same key gives the same data.
+      num_graphs: at least 2.
+      num_nodes: the least and the most nodes of a graph, at least 4; uniform between them.
+      group_size: the least and the most nodes of a group, at least 1; uniform, but for groups that
+        the end of a graph cuts.
+      within: probability of an edge in a group, in [0, 1].
+      across: probability of an edge between groups, in [0, 1].
+
+    Returns:
+      The data set: one label a graph, ``node_graph``, no features.
+
+    Raises:
+      ValueError: for a parameter outside its range, or pairs of nodes beyond 2^31.
+
+    >>> import jax
+    >>> data = synthetic_graphs(jax.random.key(0), num_graphs=10)
+    >>> data.y.tolist(), int(data.node_graph.max())
+    ([1, 0, 0, 1, 1, 1, 0, 0, 0, 1], 9)
+    """
+    import jax
+
+    from ldp_jax import _validate, graphs
+
+    _validate.threefry(key)
+    _validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
+    least, most = _range("num_nodes", num_nodes, 4)
+    smallest, largest = _range("group_size", group_size, 1)
+    _validate.in_range(0.0, 1.0, within=within)
+    _validate.in_range(0.0, 1.0, across=across)
+    if num_graphs * most * (most - 1) // 2 > 2**31:
+        raise ValueError(
+            f"num_graphs times pairs of num_nodes must stay below 2^31, got {num_graphs} of {most} nodes"
+        )
+
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    sizes = rng.integers(least, most + 1, num_graphs)
+    first = np.cumsum(sizes) - sizes
+    n = int(sizes.sum())
+    node_graph = np.repeat(np.arange(num_graphs, dtype=np.int32), sizes)
+    lengths = rng.integers(smallest, largest + 1, n + num_graphs)  # more than enough: a group has a node
+    # Groups follow each other through all nodes, and a graph begins a new one.
+    starts = np.zeros(n, bool)
+    ends = np.cumsum(lengths)
+    starts[ends[ends < n]] = True
+    starts[first] = True
+    group = np.cumsum(starts)
+    later = (first + sizes)[node_graph] - 1 - np.arange(n)  # the nodes of the graph after each
+    u = np.repeat(np.arange(n), later)
+    v = u + 1 + np.arange(len(u)) - np.repeat(np.cumsum(later) - later, later)
+    joined = rng.random(len(u)) < np.where(group[u] == group[v], within, across)
+    y = rng.permutation(np.arange(num_graphs, dtype=np.int32) % 2)
+    edges = np.stack([u[joined], v[joined]], 1)
+    forgets = y[node_graph[edges[:, 0]]] == 0
+    edges[forgets] = _rewired(rng, edges[forgets], node_graph)
+    return Dataset(
+        name="synthetic_graphs",
+        graph=graphs.from_edges(edges, n),
+        x=scipy.sparse.csr_array((n, 0), dtype=np.float32),
+        y=y,
+        lower=0.0,
+        upper=1.0,
+        node_graph=node_graph,
+        source="ldp_jax.datasets.synthetic_graphs",
+        licence="drawn from a model; no rights",
+        class_names=("rewired", "communities"),
+    )
+
+
+def _range(name: str, pair: tuple[int, int], least: int) -> tuple[int, int]:
+    from ldp_jax import _validate
+
+    if len(pair) != 2:
+        raise ValueError(f"{name} must be the least and the most, got {pair}")
+    low, high = pair
+    _validate.integer_in(least, **{name: low})
+    _validate.integer_in(low, 2**31 - 1, **{name: high})
+    return low, high
+
+
+def _rewired(rng: np.random.Generator, edges: np.ndarray, node_graph: np.ndarray) -> np.ndarray:
+    """The graphs after ``_SWAPS`` rounds in which all edges of each graph propose to swap ends in random pairs."""
+    n = len(node_graph)
+    graph = node_graph[edges[:, 0]]
+    for _ in range(_SWAPS):
+        order = np.lexsort((rng.random(len(edges)), graph))  # random within each graph
+        edges = edges[order]  # graphs keep their places: ``graph`` stays sorted
+        turned = rng.random(len(edges)) < 0.5
+        edges[turned] = edges[turned, ::-1]
+        place = np.arange(len(edges)) - np.searchsorted(graph, graph)
+        one = np.flatnonzero((place[:-1] % 2 == 0) & (graph[:-1] == graph[1:]))
+        (a, b), (c, d) = edges[one].T, edges[one + 1].T
+        proposed = np.concatenate([_code(a, d, n), _code(c, b, n)])
+        _, inverse, count = np.unique(
+            np.concatenate([_code(edges[:, 0], edges[:, 1], n), proposed]), return_inverse=True, return_counts=True
+        )
+        alone = (count[inverse] == 1)[len(edges) :].reshape(2, -1).all(0)  # neither there nor proposed twice
+        kept = alone & (a != d) & (c != b)
+        edges[one[kept]] = np.stack([a, d], 1)[kept]
+        edges[one[kept] + 1] = np.stack([c, b], 1)[kept]
+    return edges
+
+
+def _code(u: np.ndarray, v: np.ndarray, n: int) -> np.ndarray:
+    return np.minimum(u, v).astype(np.int64) * n + np.maximum(u, v)

@@ -1,5 +1,9 @@
 """The graph experiment: every cell, rows that say what is spent, and a second run that computes nothing."""
 
+import re
+from pathlib import Path
+
+import jax
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -8,6 +12,8 @@ import pytest
 from experiments import _dprr_cells, _dprr_report, _runner, dprr
 from ldp_jax.guarantee import NEIGHBOUR_LIST
 from ldp_jax.packing import GraphSet
+
+README = Path(_runner.__file__).parents[1] / "README.md"
 
 
 def small_set(count=40):
@@ -31,7 +37,8 @@ def config(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "load", lambda *_: small_set())
     return dprr.Config(
         datasets=("stars_and_cycles",), epsilons=(1.0,), seeds=1, preset="smoke", rr_nodes=20,
-        mechanisms=("dprr", "rr", "degrees", "dprr-lengths", "non-private-part", "sizes"), out=tmp_path,
+        mechanisms=("dprr", "degrees", "dprr-lengths", "non-private-part", "true-degrees", "sizes"),
+        out=tmp_path,
     )  # fmt: skip
 
 
@@ -40,34 +47,63 @@ def test_it_runs_and_does_not_run_again(config, monkeypatch):
     rows = pd.read_csv(config.out / "dprr.csv")
     assert tuple(rows.columns) == _runner.COLUMNS
     cells = dprr.cells_of(config)
-    assert len(rows) == 2 * len(cells) == 20
+    assert len(rows) == 2 * len(cells) == 36
     assert set(rows.metric) == {"accuracy", "auc"}
-    private = rows[rows.mechanism.isin(["dprr", "rr", "degrees", "dprr-lengths"])]
+    released = rows.mechanism.str.removeprefix("forest:")
+    assert (rows.groupby(released).mechanism.nunique() == 2).all()  # a forest for every mechanism
+    private = rows[released.isin(["dprr", "degrees", "dprr-lengths"])]
     np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
-    assert (rows[rows.mechanism == "non-private-part"].epsilon_proved == np.inf).all()
-    assert (rows[rows.mechanism == "sizes"].epsilon_proved == 0).all()
+    assert (rows[released.isin(["non-private-part", "true-degrees"])].epsilon_proved == np.inf).all()
+    assert (rows[released == "sizes"].epsilon_proved == 0).all()
     assert set(rows.task) == {"graph", "graph, 20% public"}
     assert (config.out / "dprr_figure4.png").stat().st_size > 10_000
     text = (config.out / "dprr.md").read_text()
     assert "released degrees alone" in text
-    assert "Of 2 settings in which DPRR" in text
+    assert "| stars_and_cycles, of at most 20 nodes | random forest | 2 |" in text
+    assert "random forest, 300 trees" in text
+    manifest = _runner.Results(config.out, "dprr").describe()
+    for row in rows.to_dict("records"):  # the budget of training is in the table and in the manifest
+        made = manifest["configs"][row["config"]]
+        epochs = None if row["mechanism"].startswith("forest:") else (2, None)
+        assert (epochs or None) == (None if "trees" in made else (made["epochs"], made["patience"]))
+    # Shares of public users do not overwrite each other: what is exposed differs.
+    notes = manifest["guarantees"]
+    name = "stars_and_cycles, of at most 20 nodes; graph{}; dprr, epsilon 1"
+    assert "lists of public users" in notes[name.format(", 20% public")]
+    assert "lists of public users" not in notes[name.format("")]
     monkeypatch.setattr(dprr, "run", None)
     dprr.main(config)
 
 
-def test_lengths_are_those_of_the_reports_that_the_classifier_sees():
-    """The same key and the same DPRR: quantiles of the lengths of the noisy set's lists."""
+def test_every_classifier_sees_the_same_reports():
+    """The same key and the same DPRR; quantiles of the lengths of the noisy set's lists."""
     whole = small_set()
-    resolved = dprr.settings(dprr.Config(preset="smoke"), "stars_and_cycles")
-    public = np.zeros(len(whole.node_graph), bool)
-    cells = [_dprr_cells.Cell(name, 3.0, 0.0) for name in ("dprr", "dprr-lengths")]
-    keys = [_dprr_cells._keys(resolved, cell, 0)[2] for cell in cells]
-    noisy = _dprr_cells._noisy(whole, cells[0], public, 15, keys[0])
-    lengths = _dprr_cells._degrees(whole, cells[1], public, keys[1])
+    cells = [
+        _dprr_cells.Cell(name, 3.0, 0.2, forest) for name in ("dprr", "dprr-lengths") for forest in (False, True)
+    ]
+    keys = [_dprr_cells._keys("stars_and_cycles", cell, 0)[2] for cell in cells]
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 1
+    noisy = _dprr_cells.released(whole, "stars_and_cycles", _dprr_cells.Cell("dprr", 3.0, 0.2), 0)
+    lengths = _dprr_cells.degrees(whole, "stars_and_cycles", cells[2], 0)
     np.testing.assert_array_equal(lengths, np.bincount(noisy.receivers, minlength=len(whole.node_graph)))
-    rows = _dprr_cells._rows(whole, cells[1], public, _dprr_cells._keys(resolved, cells[1], 0)[2])
+    rows = _dprr_cells.statistics(whole, "stars_and_cycles", cells[2], 0)
     largest = np.log1p([lengths[whole.node_graph == graph].max() for graph in range(len(whole))])
-    np.testing.assert_allclose(rows[:, 17], (largest - largest.mean()) / largest.std(), atol=1e-5)
+    np.testing.assert_allclose(rows[:, 17], largest)
+    # The lists' statistics begin with the same quantiles; edges add to them.
+    of_lists = _dprr_cells.statistics(whole, "stars_and_cycles", cells[1], 0)
+    np.testing.assert_allclose(of_lists[:, :19], rows)
+    assert of_lists.shape[1] > rows.shape[1]
+
+
+def test_true_degrees_are_exact_and_released_ones_are_not():
+    whole = small_set()
+    true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
+    exact = _dprr_cells.degrees(whole, "x", _dprr_cells.Cell("true-degrees", 0.0, 0.0), 0)
+    np.testing.assert_array_equal(exact, true)
+    noisy = _dprr_cells.degrees(whole, "x", _dprr_cells.Cell("degrees", 1.0, 0.2), 0)
+    public = _dprr_cells._public(whole, "x", _dprr_cells.Cell("degrees", 1.0, 0.2), 0)
+    np.testing.assert_array_equal(noisy[public], true[public])
+    assert (noisy[~public] != true[~public]).mean() > 0.5
 
 
 def test_public_parts_keep_every_graph():
@@ -87,18 +123,27 @@ def test_dense_reports_need_a_bound(tmp_path):
         dprr.main(dprr.Config(mechanisms=("rr",), out=tmp_path))
 
 
-def scored(mechanism, epsilon, alpha, values, metric="auc"):
+CONFIGS = {
+    "gin": {"epochs": 60, "patience": 20},
+    "more": {"epochs": 500, "patience": 100},
+    "perceptron": {"epochs": 60, "patience": 20, "classifier": "perceptron"},
+    "forest": {"trees": 300, "classifier": "random forest"},
+}
+
+
+def scored(mechanism, epsilon, alpha, values, metric="auc", first=0, config=None):
+    cell = _dprr_cells.cell_of({"mechanism": mechanism, "epsilon": epsilon, "task": _dprr_cells._task(alpha)})
     return [
         {
             "dataset": "made", "task": _dprr_cells._task(alpha), "mechanism": mechanism, "epsilon": epsilon, "k": 0,
             "seed": seed, "metric": metric, "value": value, "epsilon_proved": epsilon, "unit": "neighbour-list",
-            "seconds": 1.0, "config": "one",
+            "seconds": 1.0, "config": config or cell.classifier,
         }
-        for seed, value in enumerate(values)
+        for seed, value in enumerate(values, first)
     ]  # fmt: skip
 
 
-def test_lists_are_compared_with_degrees_split_by_split():
+def test_lists_are_compared_with_degrees_seed_by_seed():
     """The splits differ by far more than the two rows do: paired, the difference is seen."""
     rows = []
     for metric in ("auc", "accuracy"):
@@ -107,21 +152,45 @@ def test_lists_are_compared_with_degrees_split_by_split():
         rows += scored("dprr", 2.0, 0.0, [0.60, 0.80, 0.70], metric)
         rows += scored("degrees", 2.0, 0.0, [0.55, 0.90, 0.70], metric)
         rows += scored("non-private", 0.0, 0.0, [0.9, 0.9, 0.9], metric)
+        rows += scored("true-degrees", 0.0, 0.0, [0.8, 0.81, 0.82], metric)
     frame = pd.DataFrame(rows)
-    gains = _dprr_report.paired(frame)
-    assert len(gains) == 2
-    assert gains["made", "graph", "dprr", 1.0, "one"].mean == pytest.approx(-2.0333, abs=1e-3)
-    words = _dprr_report.what_edges_add(frame)
-    assert "Of 2 settings" in words
-    assert "higher in 0 and lower in 1" in words
-    assert "(lower on average in 2)" in words
+    gains = _dprr_report.paired(frame, CONFIGS)
+    assert len(gains) == 3
+    assert gains["made", "graph", "dprr", 1.0, "gin"].mean == pytest.approx(-2.0333, abs=1e-3)
+    assert gains["made", "graph", "non-private", 0.0, "gin"].mean == pytest.approx(9.0)
+    assert "| made | GIN; perceptron | 2 | 0 | 1 | -2.0 to -1.7 | 3 |" in _dprr_report.verdict(frame, CONFIGS)
     assert "| DPRR | 70.0 ± 24.8 |" in _dprr_report.summary(frame)
     assert "| NonPriv-Full | 90.0 ± 0.0 |" in _dprr_report.summary(frame)
-    lines = _dprr_report.lines(frame)
-    assert lines[0][:4] == ["made", "graph", "DPRR", "1"]
-    assert lines[0][6].startswith("**-2.0 ±")
-    assert lines[1][6].startswith("-1.7 ±")
-    assert lines[-1][2:4] == ["NonPriv-Full", ""]
+    worth = _dprr_report.worth_of_edges(frame, CONFIGS).splitlines()
+    assert worth[-2].startswith("| made | DPRR less released degrees | GIN; perceptron | **-2.0 ±")
+    assert worth[-1] == "| made | NonPriv-Full less true degrees | GIN; perceptron |  |  | **+9.0 ± 2.5** |"
+    lengths = pd.DataFrame(
+        scored("forest:dprr", 1.0, 0.0, [0.6, 0.7]) + scored("forest:dprr-lengths", 1.0, 0.0, [0.5, 0.6])
+    )
+    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in _dprr_report.worth_of_edges(
+        lengths, CONFIGS
+    )
+    lines = _dprr_report.lines(frame, CONFIGS)
+    assert lines[0][:5] == ["made", "graph", "DPRR", "1", "GIN, <= 60 epochs, patience 20"]
+    assert lines[0][7].startswith("**-2.0 ±")
+    assert lines[1][7].startswith("-1.7 ±")
+    assert lines[-1][2:4] == ["true degrees alone", ""]
+
+
+def test_pairs_are_of_one_seed_wherever_the_rows_are():
+    """One row lacks seed 0: by position, its second seed would meet the other row's first, and +10 become +0."""
+    rows = scored("forest:dprr", 1.0, 0.0, [0.80, 0.90], first=1)
+    rows += scored("forest:degrees", 1.0, 0.0, [0.60, 0.70, 0.80][::-1], first=0)[::-1]
+    gain = _dprr_report.paired(pd.DataFrame(rows), CONFIGS)["made", "graph", "forest:dprr", 1.0, "forest"]
+    assert gain.n == 2
+    assert gain.mean == pytest.approx(20.0)  # 80 - 70 and 90 - 60
+
+
+def test_forests_meet_forests_and_equal_budgets_of_training():
+    rows = scored("dprr", 1.0, 0.0, [0.6, 0.6], config="more") + scored("dprr", 1.0, 0.0, [0.7, 0.7])
+    rows += scored("degrees", 1.0, 0.0, [0.5, 0.5]) + scored("forest:degrees", 1.0, 0.0, [0.9, 0.9])
+    gains = _dprr_report.paired(pd.DataFrame(rows), CONFIGS)
+    assert {key[2:]: gain.mean for key, gain in gains.items()} == {("dprr", 1.0, "gin"): pytest.approx(20.0)}
 
 
 def test_figures_need_rows_to_draw():
@@ -136,6 +205,10 @@ def test_figures_need_rows_to_draw():
         rows += scored("dprr-one-to-nine", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("dprr-one-to-nine", 1.0, 0.0, [0.6, 0.7], metric)
     assert set(_dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
+    for metric in ("auc", "accuracy"):
+        rows += scored("forest:dprr", 0.5, 0.0, [0.5, 0.6], metric)
+        rows += scored("forest:dprr", 1.0, 0.0, [0.6, 0.7], metric)
+    assert "dprr_forest" in _dprr_report.figures(pd.DataFrame(rows))
 
 
 @pytest.mark.parametrize(
@@ -146,3 +219,56 @@ def test_the_ledger_says_what_is_true(mechanism):
     cell = _dprr_cells.Cell(mechanism, 0.2, 0.0)
     true = 0.2695 if mechanism == "dprr-as-published" else 0.2
     assert _dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(true, abs=1e-4)
+
+
+# --- What is committed -----------------------------------------------------------------------------------------
+
+COMMITTED = _runner.Results(_runner.DEFAULT_OUT, "dprr")
+
+
+def test_the_committed_notes_are_what_the_code_says_of_each_row():
+    """By graphs, public users, mechanism and budget; none is left of another key."""
+    manifest, frame = COMMITTED.describe(), COMMITTED.read()
+    wanted = {}
+    for row in frame.drop_duplicates(["dataset", "task", "mechanism", "epsilon"]).to_dict("records"):
+        # What depends on the largest graph, the published split, is checked by the CSV's own column.
+        (name, note), *_ = _dprr_cells.guarantee_note(row, 1000).items()
+        wanted[name] = note
+        if np.isfinite(row["epsilon_proved"]) and row["epsilon_proved"]:
+            printed = re.search(r"epsilon (\S+) per neighbour-list", manifest["guarantees"][name])
+            assert float(printed[1]) == pytest.approx(row["epsilon_proved"], rel=1e-5)
+    assert set(manifest["guarantees"]) == set(wanted)
+    same = {name for name in wanted if "dprr-as-published" not in name}
+    assert all(manifest["guarantees"][name] == wanted[name] for name in same)
+    assert set(frame.config) <= set(manifest["configs"])
+
+
+def test_committed_rows_are_trained_under_one_rule():
+    """The perceptron's budget is the graph network's, and each mechanism has a forest."""
+    configs, frame = COMMITTED.describe()["configs"], COMMITTED.read()
+    rules = {(c["epochs"], c["patience"]) for c in (configs[name] for name in frame.config) if "trees" not in c}
+    assert rules == {(60, 20)}
+    plain = frame[(frame.task == "graph") & (frame.epsilon.isin([0, 1]))]
+    for _, part in plain.groupby("dataset"):
+        names = set(part.mechanism)
+        assert {
+            f"forest:{name}" for name in names if ":" not in name and name not in _dprr_report.SPLITS[1:]
+        } <= names
+
+
+def test_the_help_says_how_long_the_committed_rows_took():
+    said = float(re.search(r"sum to about ([0-9.]+) hours", dprr.Config.__doc__)[1])
+    assert said == pytest.approx(_dprr_report.hours(COMMITTED.read()), abs=0.05)
+
+
+def test_the_readme_shows_the_committed_tables():
+    frame, configs = COMMITTED.read(), COMMITTED.describe()["configs"]
+    section = README.read_text().split("<!-- dprr -->")[1].split("<!-- /dprr -->")[0]
+    forests = frame[frame.mechanism.str.startswith("forest:")]
+    for table in (
+        _dprr_report.summary(frame),
+        _dprr_report.worth_of_edges(forests, configs),
+        _dprr_report.verdict(frame, configs),
+    ):
+        assert table in section
+    assert (COMMITTED.csv.parent / "dprr.md").read_text() == _dprr_report.as_markdown(frame, configs) + "\n"

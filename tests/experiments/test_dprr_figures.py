@@ -162,12 +162,16 @@ def toy_sizes(monkeypatch):
         monkeypatch.setattr(_dprr_scaling, name, value)
 
 
-def test_what_is_measured_of_a_size(config, toy_sizes):
+def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
     resolved = dprr.settings(config, "stars_and_cycles")._replace(layers=2)
     train, test = _dprr_scaling._barabasi_albert()[0].make()
     assert (len(train), len(test)) == (2, 1)
     before = time.process_time(), time.perf_counter()
+    keys, reports = [], _dprr_scaling._reports
+    monkeypatch.setattr(_dprr_scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest))
     found = _dprr_scaling.measure(train, test, edges.RandomizedResponse(1.0), resolved)
+    # No key is drawn from twice: a repeated one would hide what a new one costs.
+    assert len(keys) == len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == _dprr_scaling.REPEATS + 2
     after = time.process_time(), time.perf_counter()
     parts = ("report", train), ("epoch", train), ("classify", test)
     for place, clock in enumerate(("cpu", "wall")):

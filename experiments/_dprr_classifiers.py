@@ -1,0 +1,180 @@
+"""What tells the graphs apart: a perceptron and a random forest on statistics of what was released.
+
+A release is a set of (noisy) graphs, or a number a user. The statistics take nothing but the release and the
+public number of nodes. The graph network is the library's.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.sparse
+from sklearn.ensemble import RandomForestClassifier
+
+from ldp_jax import graph_training, models, packing, training
+
+QUANTILES = np.linspace(0, 1, 17)
+FOREST: dict[str, Any] = {"classifier": "random forest", "trees": 300, "leaf": 2}
+"""Fixed, and the same for every mechanism: validation chooses nothing. ``leaf``: the fewest graphs in one."""
+PERCEPTRON: dict[str, Any] = {
+    "classifier": "perceptron", "layers": 3, "dropout": 0.2, "learning_rate": 1e-3, "weight_decay": 1e-4,
+}  # fmt: skip
+_DENSE = 1 / 16
+"""Graphs with more of their pairs joined count triangles by products of dense matrices."""
+_LEAST = 1e-9
+
+
+def of_sizes(sizes: np.ndarray) -> np.ndarray:
+    """The logarithm of each graph's number of nodes; float64 [graphs, 1]."""
+    return np.log(sizes)[:, None]
+
+
+def of_numbers(values: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Quantiles and mean, as logarithms, of one number a user >= 0; float64 [graphs, 18].
+
+    >>> of_numbers(np.array([0, 3, 1]), np.array([0, 0, 1]), np.array([2, 1]))[:, [0, 16, 17]].round(2).tolist()
+    [[0.0, 1.39, 0.92], [0.69, 0.69, 0.69]]
+    """
+    order = np.lexsort((values, node_graph))  # sorted values, graph by graph
+    start = np.cumsum(sizes) - sizes
+    at = start[:, None] + np.round(QUANTILES * (sizes[:, None] - 1)).astype(int)
+    mean = np.bincount(node_graph, weights=values, minlength=len(sizes)) / sizes
+    return np.log1p(np.concatenate([values[order][at], mean[:, None]], 1))
+
+
+def of_lists(noisy: packing.GraphSet) -> np.ndarray:
+    """All that the forest sees of reported neighbour lists; float64 [graphs, 4 x 18 + 8].
+
+    Of each user: how many neighbours she reports, how many users report her, how many do both, and how many
+    neighbours those report whom she reports, on average (two hops). Of each graph, joining two users whom either
+    (or both) of them reports: triangles, connected triples, the share of triples that close, and triangles less
+    those of a random graph with the same degrees; all but the share as logarithms.
+    """
+    node_graph, sizes, n = noisy.node_graph, noisy.nodes_per_graph, len(noisy.node_graph)
+    code = noisy.receivers.astype(np.int64) * n + noisy.senders  # user i's list are the edges into i
+    back = noisy.senders.astype(np.int64) * n + noisy.receivers
+    named_back = np.isin(code, np.sort(back), assume_unique=True)  # two sorted runs: merged, not sorted again
+    lengths = np.bincount(noisy.receivers, minlength=n)
+    reached = np.bincount(noisy.receivers, weights=lengths[noisy.senders], minlength=n)
+    of_users = (
+        lengths,
+        np.bincount(noisy.senders, minlength=n),
+        np.bincount(noisy.receivers[named_back], minlength=n),
+        reached / np.maximum(lengths, 1),
+    )
+    either = np.concatenate([code[code < back], back[(code > back) & ~named_back]])  # each pair once
+    both = code[named_back & (code < back)]
+    columns = [of_numbers(values, node_graph, sizes) for values in of_users]
+    columns += [_closing(pairs // n, pairs % n, node_graph, sizes) for pairs in (either, both)]
+    return np.concatenate(columns, 1)
+
+
+def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Of simple graphs with edges u-v: triangles, triples, share of them closed, triangles above chance."""
+    graphs = len(sizes)
+    degree = np.bincount(np.concatenate([u, v]), minlength=len(node_graph)).astype(float)
+    total = np.bincount(node_graph, weights=degree, minlength=graphs)
+    triples = np.bincount(node_graph, weights=degree * (degree - 1) / 2, minlength=graphs)
+    found = triangles(u, v, node_graph, sizes)
+    by_chance = (2 * triples) ** 3 / (6 * np.maximum(total, 1) ** 3)  # of the configuration model
+    share = 3 * found / np.maximum(triples, 1)
+    return np.stack([np.log1p(found), np.log1p(triples), share, np.log1p(found) - np.log1p(by_chance)], 1)
+
+
+def triangles(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """How many triangles each graph has; float64 [graphs].
+
+    Args:
+      u: one end of each undirected edge, which comes once; [m].
+      v: the other; [m].
+      node_graph: the graph of each node, non-decreasing; [n].
+      sizes: the number of nodes of each graph; [graphs].
+
+    >>> triangles(np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3]), np.zeros(4, int), np.array([4])).tolist()
+    [1.0]
+    """
+    n, graph = len(node_graph), node_graph[u]
+    count = np.bincount(graph, minlength=len(sizes))
+    dense = count > _DENSE * sizes * (sizes - 1) / 2
+    found = np.zeros(len(sizes))
+    order = np.argsort(graph, kind="stable")
+    ends = np.cumsum(count)
+    start = np.cumsum(sizes) - sizes
+    for i in np.flatnonzero(dense & (count > 0)):
+        mine = order[ends[i] - count[i] : ends[i]]
+        joined = np.zeros((sizes[i], sizes[i]), np.float32)
+        joined[u[mine] - start[i], v[mine] - start[i]] = 1
+        joined += joined.T
+        found[i] = ((joined @ joined) * joined).sum(dtype=np.float64) / 6
+    # Elsewhere each edge leads to the end of higher degree, so that no node leads to many: hubs cost nothing.
+    few = ~dense[graph]
+    degree = np.bincount(np.concatenate([u, v]), minlength=n)
+    rank = np.empty(n, np.int64)
+    rank[np.argsort(degree, kind="stable")] = np.arange(n)
+    low, high = (np.where((rank[u] < rank[v]) == first, u, v)[few] for first in (True, False))
+    onward = scipy.sparse.csr_array((np.ones(len(low)), (low, high)), shape=(n, n))
+    closed = (onward @ onward).multiply(onward).sum(1)
+    return found + np.bincount(node_graph, weights=np.asarray(closed).ravel(), minlength=len(sizes))
+
+
+def standardised(rows: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and variance 1 over all graphs, whose labels play no part; float32."""
+    return ((rows - rows.mean(0)) / np.maximum(rows.std(0), 1e-6)).astype(np.float32)
+
+
+def forest(rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any) -> graph_training.Scores:
+    """A random forest of fixed settings on the training graphs, scored on the test graphs.
+
+    Args:
+      rows: statistics [graphs, d].
+      labels: the class of each graph.
+      parts: numbers of the training, validation and test graphs; validation chooses nothing here.
+      key: of the training.
+    """
+    train, _, test = parts
+    seed = int(jax.random.bits(key))
+    made = RandomForestClassifier(FOREST["trees"], min_samples_leaf=FOREST["leaf"], random_state=seed)
+    made.fit(rows[train], labels[train])
+    share = np.full((len(test), int(labels.max()) + 1), _LEAST)
+    share[:, made.classes_] = np.maximum(made.predict_proba(rows[test]), _LEAST)
+    return graph_training.scores(jax.numpy.log(share.astype(np.float32)), labels[test])
+
+
+def perceptron(
+    rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any, *, hidden: int, epochs: int, patience: int | None,
+    batch_size: int,
+) -> graph_training.Scores:  # fmt: skip
+    """A perceptron of three layers under the graph network's rule: at most ``epochs``, stopped by ``patience``.
+
+    The epoch is chosen by accuracy on the validation graphs, the earliest on ties.
+    """
+    rows = standardised(rows)
+    model = models.mlp(PERCEPTRON["layers"], hidden, int(labels.max()) + 1, PERCEPTRON["dropout"])
+    optimizer = training.adam(PERCEPTRON["learning_rate"], PERCEPTRON["weight_decay"])
+    examples = [training.Examples(np.asarray(part), labels[part]) for part in parts]
+
+    def fit(epochs: int) -> training.Fitted:
+        return training.fit(
+            jax.random.clone(key), model, training.node_classification, rows, *examples, optimizer=optimizer,
+            epochs=epochs, batch_size=batch_size,
+        )  # fmt: skip
+
+    fitted = fit(epochs)
+    ran = epochs_run(np.asarray(fitted.validations), patience)
+    if int(fitted.epoch) >= ran:  # the best epoch comes after the one that patience stops at
+        fitted = fit(ran)  # the same draws, epoch by epoch
+    outputs, _ = model.apply(fitted.variables, jax.numpy.asarray(rows[parts[2]]), key=None, train=False)
+    return graph_training.scores(outputs, labels[parts[2]])
+
+
+def epochs_run(validations: np.ndarray, patience: int | None) -> int:
+    """How many epochs run where training stops after ``patience`` of them without a better validation score.
+
+    >>> epochs_run(np.array([0.5, 0.6, 0.6, 0.6, 0.9]), 2), epochs_run(np.array([0.5, 0.6, 0.6, 0.6, 0.9]), 3)
+    (4, 5)
+    """
+    best = np.maximum.accumulate(np.nan_to_num(validations, nan=-np.inf))
+    improved = np.concatenate([[True], best[1:] > best[:-1]])
+    since = np.arange(len(validations)) - np.maximum.accumulate(np.where(improved, np.arange(len(validations)), 0))
+    stops = np.flatnonzero(since >= patience) if patience is not None else []
+    return int(stops[0]) + 1 if len(stops) else len(validations)
