@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ldp_jax import _random
 from ldp_jax._pytree import mechanism
 from ldp_jax.features import (
     HDS,
@@ -33,7 +34,7 @@ from ldp_jax.features import (
     ThreeOutputs,
 )
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Finite, Numeric, clip, uniform
+from ldp_jax.mechanism import Finite, HasWords, Numeric, clip, uniform
 from ldp_jax.types import Scalar
 from ldp_jax.verification import (
     empirical,
@@ -141,10 +142,13 @@ class _LowFirst(Sampled):
 
 @mechanism
 class _OneNoise(Sampled):
-    """All values share one uniform: each alone follows its law."""
+    """All values share one draw: each alone follows its law."""
 
     def privatize(self, key: Any, x: Any) -> SparseReport:
         indices = jnp.arange(self.dim)
+        if isinstance(self.inner, HasWords):
+            word = jnp.broadcast_to(_random.words(key)[:, None], (2, self.dim))
+            return SparseReport(indices, self.inner.from_word64(word, jnp.asarray(x)))
         u = jnp.broadcast_to(uniform(key), (self.dim,))
         return SparseReport(indices, self.inner.from_uniform(u, jnp.asarray(x)))
 
@@ -158,7 +162,7 @@ def test_an_uneven_subset_is_seen():
 
 @pytest.mark.parametrize("inner", [Duchi, Laplace, SquareWave])
 def test_dependent_values_are_seen(inner):
-    """Two values from one uniform: a total variation of 0.05 (two signs at epsilon 0.5) and more."""
+    """Two values from one draw: a total variation of 0.05 (two signs at epsilon 0.5) and more."""
     assert not matches_density(_OneNoise(inner(0.5), 2, 2), jax.random.key(7), np.zeros(2)).fits
 
 
