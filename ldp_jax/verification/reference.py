@@ -53,14 +53,15 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     if x.ndim > 1:
         raise ValueError("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
     sampler = _words.sampler(mechanism, x[0])
+    table = isinstance(mechanism, Discrete)
+    if not table and len(sampler.draws) != 1:
+        raise ValueError(f"{type(mechanism).__name__} takes {len(sampler.draws)} draws of words: ask its parts")
     rng = np.random.default_rng(np.asarray(jax.random.key_data(word_key)))
     words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in sampler.draws]
     y = jax.jit(jax.vmap(sampler.report, in_axes=(None, 0, 0)))(mechanism, x, words)
-    if isinstance(mechanism, Discrete):
+    if table:
         wrong = np.asarray(y) != _table_report(mechanism.table(), x, words)
     else:
-        if len(words) != 1:
-            raise ValueError(f"{type(mechanism).__name__} takes {len(words)} draws of words: ask its parts")
         wrong = _off(mechanism, law or _claimed(mechanism), x, np.asarray(y, np.float64), _share(words[0]))
     count = int(wrong.sum())
     return Fit(count == 0, "reference", float(count), 0.0, 13.8 / trials, trials)
