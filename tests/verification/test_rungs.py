@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
+from ldp_jax._pytree import mechanism
 from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse
 from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace, Sampled, ThreeOutputs
 from ldp_jax.mechanism import Box
@@ -172,6 +173,15 @@ def test_arithmetic_of_what_is_composed():
         verification.arithmetic(ThreeOutputs(np.array([1.0, 2.0])))
 
 
+@mechanism
+class _TwoDraws(Duchi):
+    """Asks for random words twice."""
+
+    def privatize(self, key, x):
+        first, second = jax.random.split(key)
+        return super().privatize(first, x) * jax.random.rademacher(second, ())
+
+
 def test_what_cannot_be_asked_is_refused(untyped):
     key = lambda: jax.random.key(0)
     with pytest.raises(ValueError, match="not independent"):
@@ -182,8 +192,10 @@ def test_what_cannot_be_asked_is_refused(untyped):
         verification.record_in_bits(Duchi(1.0), key(), trials=1000)
     with pytest.raises(ValueError, match="inner mechanism"):
         verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key())
-    with pytest.raises(ValueError, match="draws of words"):
+    with pytest.raises(ValueError, match="no law is known"):
         verification.matches_reference(Hybrid(1.0), key(), trials=1000)
+    with pytest.raises(ValueError, match="2 draws of words"):
+        verification.matches_reference(_TwoDraws(1.0), key(), trials=1000)
     with pytest.raises(ValueError, match=r"one number or \[4\]"):
         verification.relationship_supremum(RandomizedResponse(np.ones(3)))
     with pytest.raises(ValueError, match="neighbour lists"):
