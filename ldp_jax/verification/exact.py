@@ -17,7 +17,7 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Finite, HasInverse, Interval, Mixture, Product, privacy_loss
+from ldp_jax.mechanism import Finite, HasInverse, HasWords, Interval, Mixture, Product, privacy_loss
 from ldp_jax.verification import _lists
 
 _MAX_EPSILON = 700.0
@@ -224,10 +224,11 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
 
     ``privatize`` of these mechanisms draws one of them, so this is the law that runs, not the one on paper:
     whatever its epsilon, a report that one record gives and the other cannot tells them apart for certain. For
-    :class:`Discrete` both figures are read from the table over all 2^32 words.
+    :class:`Discrete` both figures are read from the table over all 2^32 words; for a mechanism of few reports that
+    draws a 64-bit word they are counted over all 2^64, by bisection.
 
     Args:
-      mechanism: with ``from_uniform``, or a :class:`Discrete`; epsilon one number.
+      mechanism: with ``from_uniform`` or ``from_word64``, or a :class:`Discrete`; epsilon one number.
       x: a record.
       x_other: another.
 
@@ -248,9 +249,11 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
         first, second = _exact_law(table, int(row), int(part)), _exact_law(table, int(other), int(other_part))
         ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(first, second, strict=True)]
         return FloatAudit(0.0, 0.0, _tables.log_up(max(ratios)), table.outputs)
-    if not isinstance(mechanism, HasInverse):
+    if not isinstance(mechanism, (HasInverse, HasWords)):
         raise ValueError(f"{type(mechanism).__name__} has no from_uniform: it does not draw one uniform a report")
     _check_numbers(mechanism)
+    if isinstance(mechanism, HasWords):
+        return _audit_counts(*(_word_counts(mechanism, record) for record in (x, x_other)))
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
     push = jax.jit(lambda m, u, record: m.from_uniform(u, record))
@@ -266,6 +269,31 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
         float(losses.max()) if len(shared) else math.nan,
         len(ours),
     )
+
+
+def _audit_counts(mine: list[int], others: list[int]) -> FloatAudit:
+    """From how many of the 2^64 words give each report."""
+    both = [(a, b) for a, b in zip(mine, others, strict=True) if a and b]
+    lost, lost_other = (1 - Fraction(sum(side), 2**64) for side in zip(*both, strict=True))
+    loss = max(max(Fraction(a, b), Fraction(b, a)) for a, b in both)
+    return FloatAudit(float(lost), float(lost_other), _tables.log_up(loss), sum(a > 0 for a in mine))
+
+
+def _word_counts(mechanism: Any, x: float) -> list[int]:
+    """How many of the 2^64 words give each of a few reports, in their order: the report rises with the word."""
+    codomain = mechanism.codomain()
+    values = np.sort(np.asarray(codomain.values, np.float32))
+    push = jax.jit(lambda m, words, record: m.from_word64(words, record))
+    low, high = [0] * len(values), [2**64] * len(values)  # the first word whose report is above the value
+    for _ in range(65):  # 2^64 + 1 places
+        middle = [min((a + b) // 2, 2**64 - 1) for a, b in zip(low, high, strict=True)]
+        words = np.array([[w >> 32 for w in middle], [w & 0xFFFFFFFF for w in middle]], np.uint32)
+        above = np.asarray(push(mechanism, words, jnp.float32(x))) > values
+        steps = list(zip(low, middle, high, above, strict=True))
+        low = [m + 1 if a < b and not up else a for a, m, b, up in steps]
+        high = [m if a < b and up else b for a, m, b, up in steps]
+    ends = [0, *low]
+    return [after - before for before, after in itertools.pairwise(ends)]
 
 
 def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
