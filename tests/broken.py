@@ -78,7 +78,7 @@ class ReusedKey(Sampled):
 
     def privatize(self, key: Any, x: Any) -> SparseReport:
         indices = _subset(key, self.dim, self.k)
-        return SparseReport(indices, self.inner.from_uniform(uniform(key, (self.k,)), jnp.asarray(x)[indices]))
+        return SparseReport(indices, self.inner.draw(key, jnp.asarray(x)[indices]))
 
 
 @mechanism

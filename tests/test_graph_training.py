@@ -106,7 +106,7 @@ def noisy_without_edges(count=12):
     """The noisy graphs of :func:`without_edges` at budgets that add next to no edge."""
     plain = without_edges(count)
     graph = graphs.directed([], [], len(plain.node_graph))
-    noisy = privatize_graph(jax.random.key(0), graph, DPRR(50.0, 50.0), node_graph=plain.node_graph).graph
+    noisy = privatize_graph(jax.random.key(0), graph, DPRR(50.0, 40.0), node_graph=plain.node_graph).graph
     assert not len(noisy.senders)
     return GraphSet.from_edges(noisy.senders, noisy.receivers, plain.node_graph, plain.labels)
 

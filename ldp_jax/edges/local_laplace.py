@@ -111,8 +111,8 @@ class LocalLap:
           ValueError: where epsilon is not finite and > 0, or share leaves nothing to one of the two.
 
         >>> m = LocalLap.from_epsilon(2.0)
-        >>> m.epsilon_degree, m.epsilon_edges
-        (0.2, 1.8)
+        >>> m.epsilon_degree, round(m.epsilon_edges, 12), m.guarantee().epsilon
+        (0.2, 1.8, 2.0)
         """
         _validate.positive(epsilon=epsilon)
         _validate.in_range(0.0, 1.0, open_lower=True, share=share)

@@ -317,8 +317,8 @@ def summed(*budgets: Any) -> np.ndarray:
 def rest_of(epsilon: float, first: float) -> float:
     """What ``first`` leaves of a budget, rounded down: both together never exceed it.
 
-    >>> rest_of(1.0, 0.1)
-    0.9
+    >>> rest_of(1.0, 0.1), rest_of(1.0, 0.25)  # 0.1 + 0.9 is above 1 in float64
+    (0.8999999999999999, 0.75)
     """
     return rounded_down(Fraction(float(epsilon)) - Fraction(float(first)))
 

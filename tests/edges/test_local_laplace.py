@@ -368,7 +368,8 @@ def test_reports_lose_what_the_guarantee_says(protocol):
 
 def test_guarantees_have_units():
     m = LocalLap.from_epsilon(1.0)
-    assert (m.epsilon_degree, m.epsilon_edges) == (0.1, 0.9)
+    assert (m.epsilon_degree, m.epsilon_edges) == pytest.approx((0.1, 0.9))
+    assert m.guarantee().epsilon == 1.0  # never above what was asked for
     noisy = privatize_graph(jax.random.key(0), graphs.from_edges(EDGES, N), m)
     assert noisy.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0)
     assert noisy.guarantee[RELATIONSHIP].epsilon == pytest.approx(1.1)
