@@ -85,7 +85,12 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
         expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
         worst = min(worst, float(stats.poisson.sf(count[crowded] - 1, expected).min(initial=1.0)))
     return Fit(
-        worst >= significance / tests, "windows", -np.log10(worst), -np.log10(significance / tests), 64 / n, n
+        worst >= significance / tests,
+        "windows",
+        -np.log10(max(worst, 1e-300)),
+        -np.log10(significance / tests),
+        64 / n,
+        n,
     )
 
 
