@@ -1,6 +1,7 @@
 """Every test runs on the CPU, under JAX's key-reuse checker, and with the same hypothesis examples each time."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -32,3 +33,12 @@ def untyped() -> Iterator[None]:
     jaxtyping_config.update("jaxtyping_disable", True)
     yield
     jaxtyping_config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_stays_open():
+    """matplotlib warns, and so fails, at the twenty-first open figure of a process."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
