@@ -96,7 +96,7 @@ class Config:
     """
 
     quick: bool = False
-    """epsilon 1 alone and fewer draws: under a minute; into files named audit_quick"""
+    """epsilon 1 alone and fewer draws; into files named audit_quick"""
     seed: int = 0
     """of the draws"""
     out: Path = DEFAULT_OUT
