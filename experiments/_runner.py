@@ -1,25 +1,31 @@
-"""What every experiment shares: tidy results that survive a kill, manifests, progress.
+"""What every experiment shares: cells, rows that survive a kill, manifests, progress.
 
-A result file is one CSV: the columns that all experiments share, then those of its own. It is rewritten whole
-and renamed into place after each finished row, under a lock, so that a killed run leaves complete rows and two
-runs may write to one folder. A run started again computes only the rows that are missing.
+An experiment is a list of cells and a function that computes one. A cell is a frozen dataclass whose fields identify
+its rows; :func:`run` computes the cells whose rows are missing and appends each as soon as it is there. No row is
+written twice: what a kill left of one is cut off before the next is appended, under a lock, so that several runs may
+write to one folder.
 """
 
-import contextlib
+import csv
 import dataclasses
+import functools
 import hashlib
+import io
 import json
+import math
 import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
+from filelock import FileLock
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -31,20 +37,75 @@ from rich.progress import (
 )
 
 COLUMNS = (
-    "dataset", "task", "mechanism", "epsilon", "k", "seed", "metric", "value", "epsilon_proved", "unit",
-    "seconds", "config",
+    "dataset", "task", "mechanism", "epsilon", "seed", "metric", "value", "epsilon_proved", "unit", "seconds",
+    "config",
 )  # fmt: skip
-"""Of every tidy result file. All but ``value`` and ``seconds`` identify a row; further columns that an experiment
-adds do not.
-"""
+"""Of every tidy result file. Those that the cells of an experiment add follow, then those that it finds out."""
 
-KEY = tuple(column for column in COLUMNS if column not in ("value", "seconds"))
+DEFAULT_OUT = Path("results")
+"""Where a user's own results go: below the working directory."""
 
-DEFAULT_OUT = Path(__file__).parent / "results"
+REFERENCE = Path(__file__).parent / "results"
+"""The committed results, which are read and shown; only a maintainer writes there, by ``--out``."""
 
 console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width: room for tables
 
 Row = Mapping[Any, Any]
+
+
+class UsageError(ValueError):
+    """What the user asked for cannot be done; the command line prints it in one line and exits with 2."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run; its text says what is kept."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One computation; its fields and the name of a metric identify a row.
+
+    An experiment derives its own, with further fields where these do not tell two of its computations apart.
+
+    Attributes:
+      dataset: the data set in words.
+      task: what is asked of it.
+      mechanism: what is released, or which baseline stands in its place.
+      epsilon: the budget that a row is named by; 0 where nothing private is used, infinity where nothing is hidden.
+      seed: of the split, the noise and the training.
+      epsilon_proved: what is true of the release; a cell whose claim has changed is computed again.
+      unit: whose protection epsilon is about.
+      config: :func:`config_hash` of the settings that its rows were made with, which the manifest spells out.
+    """
+
+    dataset: str
+    task: str
+    mechanism: str
+    epsilon: float
+    seed: int
+    epsilon_proved: float
+    unit: str
+    config: str
+
+    @property
+    def last_metric(self) -> str:
+        """The metric that is computed last: with its row the cell is complete."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.task} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
+
+
+class Found(NamedTuple):
+    """What a cell's computation found.
+
+    Attributes:
+      values: by metric, the cell's last metric last; none where there is nothing to say.
+      also: columns that describe all of these rows and identify none.
+    """
+
+    values: Mapping[str, float]
+    also: Mapping[str, Any] = {}
 
 
 def config_hash(config: Any) -> str:
@@ -59,18 +120,6 @@ def config_hash(config: Any) -> str:
 def _canonical(config: Any) -> str:
     plain = dataclasses.asdict(config) if dataclasses.is_dataclass(config) else config  # pyrefly: ignore
     return json.dumps(plain, sort_keys=True, default=str)
-
-
-def row_key(row: Row) -> tuple[str, ...]:
-    """What identifies a row, as text that a round trip through CSV does not change."""
-    return tuple(f"{float(row[c]):.12g}" if c in _NUMBERS else str(row[c]) for c in KEY)
-
-
-_NUMBERS = frozenset({"epsilon", "k", "seed", "epsilon_proved"})
-
-
-class UsageError(ValueError):
-    """What the user asked for cannot be done; the command line prints it in one line and exits with 2."""
 
 
 def check_out(out: Path) -> Path:
@@ -88,84 +137,209 @@ def check_out(out: Path) -> Path:
     return out
 
 
-class Results:
-    """One experiment's CSV and its manifest in ``out``."""
+def check_positive(option: str, *values: float) -> None:
+    """Refuse numbers that are not finite and above 0, in words of the command line.
 
-    def __init__(self, out: Path, name: str, extra: Sequence[str] = ()) -> None:
-        """Open (or begin) ``out/name.csv``.
+    Raises:
+      UsageError: for the first of them.
+    """
+    for value in values:
+        if not 0 < value < math.inf:
+            raise UsageError(f"{option} must be above 0 and finite, got {value:g}")
+
+
+class Results:
+    """One experiment's rows and their manifest in a folder, which need not exist for them to be read."""
+
+    def __init__(self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()) -> None:
+        """Name the files ``out/name.csv`` and ``out/name.manifest.json``.
 
         Args:
           out: the folder.
           name: of the experiment.
-          extra: columns of its own, after :data:`COLUMNS`; what a row found out besides its value.
-
-        Raises:
-          UsageError: where the folder cannot be written to.
+          cell: the class of its cells, whose fields beyond those of :class:`Cell` are columns.
+          also: columns that describe rows and do not identify them.
         """
-        self.csv = check_out(out) / f"{name}.csv"
+        self.csv = out / f"{name}.csv"
         self.manifest = out / f"{name}.manifest.json"
-        self.columns = (*COLUMNS, *extra)
+        fields = {field.name: field.type for field in dataclasses.fields(cell)}
+        self.columns = (*COLUMNS, *(field for field in fields if field not in COLUMNS), *also)
+        self.key = (*fields, "metric")
+        """The columns that identify a row."""
+        self._numbers = {name for name, kind in fields.items() if kind in (float, int)}
+        self._known: set[tuple[str, ...]] = set()
+        self._read_to = 0  # bytes of the CSV that ``_known`` knows
+        self._described: dict[str, Any] | None = None
 
     def read(self) -> pd.DataFrame:
-        """All rows so far."""
-        if not self.csv.exists():
+        """All whole rows so far."""
+        text = _whole_lines(self.csv.read_bytes()) if self.csv.exists() else b""
+        if not text:
             return pd.DataFrame(columns=list(self.columns))
-        frame = pd.read_csv(self.csv)
-        if tuple(frame.columns) != self.columns:
-            raise UsageError(f"{self.csv} has other columns than this version writes: move it away or use --out")
+        frame = pd.read_csv(io.BytesIO(text))
+        self._check_header(tuple(frame.columns))
         return frame
 
-    def done(self) -> set[tuple[str, ...]]:
-        """The identities of all rows so far."""
-        return {row_key(row) for row in self.read().to_dict("records")}
+    def row_key(self, row: Row) -> tuple[str, ...]:
+        """What identifies a row, as text that a round trip through CSV does not change."""
+        return tuple(
+            f"{float(row[name] if row[name] != '' else 'nan'):.12g}" if name in self._numbers else str(row[name])
+            for name in self.key
+        )
+
+    def __contains__(self, cell: Cell) -> bool:
+        """Whether a cell's rows are there, all of them, when last looked."""
+        return self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric}) in self._known
+
+    def look(self) -> None:
+        """Learn which rows there are, those of other runs too; only what is new is read."""
+        with self._locked():
+            self._catch_up()
 
     def append(
         self, rows: Sequence[Row], configs: Sequence[Any] = (), notes: Mapping[str, Any] | None = None
     ) -> None:
-        """Add the rows of a finished cell, and what they were made with."""
+        """Add the rows of a finished cell that are not there yet, after what they are made with to the manifest.
+
+        The file grows by these rows: no other byte of it is written.
+        """
         with self._locked():
-            frame = self.read()
-            known = {row_key(row) for row in frame.to_dict("records")}
-            new = [row for row in rows if row_key(row) not in known]
-            if new:
-                added = pd.DataFrame(new, columns=list(self.columns))
-                write_atomically(
-                    self.csv, (added if frame.empty else pd.concat([frame, added])).to_csv(index=False)
-                )
             self._describe(configs, notes or {})
+            self._catch_up()
+            new = [row for row in rows if self.row_key(row) not in self._known]
+            if not new:
+                return
+            text = io.StringIO()
+            writer = csv.DictWriter(text, self.columns, lineterminator="\n")
+            if self._read_to == 0:
+                writer.writeheader()
+            writer.writerows({k: "" if v != v else v for k, v in row.items()} for row in new)
+            added = text.getvalue().encode()
+            try:
+                with open(self.csv, "ab") as file:
+                    file.write(added)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                if self.csv.exists():
+                    os.truncate(self.csv, self._read_to)
+                raise
+            self._read_to += len(added)
+            self._known |= {self.row_key(row) for row in new}
 
     def describe(self) -> dict[str, Any]:
-        """The manifest: configurations, environments, guarantees, sources of data."""
-        return json.loads(self.manifest.read_text())
+        """The manifest: configurations, environments, guarantees, sources of data; empty where there is none."""
+        return json.loads(self.manifest.read_text()) if self.manifest.exists() else {}
+
+    def _check_header(self, header: tuple[str, ...]) -> None:
+        if header != self.columns:
+            raise UsageError(f"{self.csv} has other columns than this version writes: move it away or use --out")
+
+    def _catch_up(self) -> None:
+        """Read the rows since the last look; what a killed run left half of a row is cut off. Under the lock."""
+        size = self.csv.stat().st_size if self.csv.exists() else 0
+        if size < self._read_to:  # another file: taken away, or cut by hand
+            self._read_to, self._known = 0, set()
+        if size == self._read_to:
+            return
+        with open(self.csv, "rb") as file:
+            file.seek(self._read_to)
+            tail = file.read()
+        whole = _whole_lines(tail)
+        if len(whole) < len(tail):
+            os.truncate(self.csv, self._read_to + len(whole))
+        lines = csv.reader(io.StringIO(whole.decode()))
+        if self._read_to == 0 and whole:
+            self._check_header(tuple(next(lines)))
+        self._known |= {self.row_key(dict(zip(self.columns, line, strict=True))) for line in lines}
+        self._read_to += len(whole)
 
     def _describe(self, configs: Sequence[Any], notes: Mapping[str, Any]) -> None:
-        manifest = json.loads(self.manifest.read_text()) if self.manifest.exists() else {}
-        known = manifest.setdefault("configs", {})
-        for config in configs:
-            known[config_hash(config)] = json.loads(_canonical(config))
+        """Add to the manifest, which is written where that changes it. Under the lock."""
+        said: dict[str, Any] = {key: dict(value) for key, value in notes.items()}
+        said["configs"] = {config_hash(config): json.loads(_canonical(config)) for config in configs}
         environment = describe_environment()
-        runs = manifest.setdefault("environments", [])
-        if environment not in runs:
-            runs.append(environment)
-        for key, value in notes.items():
-            known_notes = manifest.setdefault(key, {})
-            known_notes.update(value)
-        manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
-        write_atomically(self.manifest, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        if self._described is None or not _says(self._described, said, environment):
+            manifest = self.describe()
+            for key, value in said.items():
+                manifest.setdefault(key, {}).update(value)
+            if environment not in manifest.setdefault("environments", []):
+                manifest["environments"].append(environment)
+            manifest["written"] = datetime.now(UTC).isoformat(timespec="seconds")
+            for stale in self.manifest.parent.glob(f"{self.manifest.name}.*.tmp"):
+                stale.unlink(missing_ok=True)  # of killed runs: whoever holds the lock alone writes
+            write_atomically(self.manifest, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+            self._described = manifest
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> FileLock:
+        check_out(self.csv.parent)
+        # The system releases it, also when the process is killed.
+        return FileLock(self.csv.with_suffix(".lock"))
+
+
+def _whole_lines(text: bytes) -> bytes:
+    return text[: text.rfind(b"\n") + 1]
+
+
+def _says(manifest: Mapping[str, Any], said: Mapping[str, Any], environment: Any) -> bool:
+    known = all(manifest.get(key, {}).get(name) == value for key in said for name, value in said[key].items())
+    return known and environment in manifest["environments"]
+
+
+def run(
+    cells: Iterable[Cell],
+    compute: Callable[[Any, Callable[[str], None]], Found],
+    results: Results,
+    *,
+    settings: Callable[[Any], Any],
+    notes: Callable[[Any], Mapping[str, Any]] = lambda cell: {},
+    called: str = "cells",
+) -> int:
+    """Compute the cells whose rows are missing, in their order, with a progress bar.
+
+    Args:
+      cells: the plan.
+      compute: what a cell finds; it is also given a function that shows a few words beside the bar.
+      results: where rows are looked for and appended.
+      settings: of a cell: what its column ``config`` is the hash of.
+      notes: of a cell: what else the manifest says, by heading.
+      called: what cells are called where they are counted.
+
+    Returns:
+      How many cells were computed.
+
+    Raises:
+      Interrupted: on Ctrl-C, which loses the cell in flight alone.
+    """
+    results.look()
+    planned = list(dict.fromkeys(cells))
+    work = [cell for cell in planned if cell not in results]
+    console.print(f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True)
+    place = 0
+    with progress() as bar:
+        line = bar.add_task(results.csv.stem, total=len(work))
         try:
-            import fcntl
-        except ImportError:  # no advisory locks on this platform: one run at a time
-            yield
-            return
-        with open(self.csv.with_suffix(".lock"), "w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)  # released by the system, also when the process is killed
-            for path in (self.csv, self.manifest):  # whoever holds the lock alone writes: these are of killed runs
-                for stale in path.parent.glob(f"{path.name}.*.tmp"):
-                    stale.unlink(missing_ok=True)
-            yield
+            for place, cell in enumerate(work):  # noqa: B007
+                bar.update(line, description=str(cell))
+                start = time.perf_counter()
+                found = compute(
+                    cell, lambda words, label=str(cell): bar.update(line, description=f"{label}, {words}")
+                )
+                shared = {
+                    **dataclasses.asdict(cell),
+                    "seconds": round(time.perf_counter() - start, 4),
+                    **found.also,
+                }
+                rows = [{**shared, "metric": metric, "value": value} for metric, value in found.values.items()]
+                if rows:
+                    results.append(rows, [settings(cell)], notes(cell))
+                bar.advance(line)
+        except KeyboardInterrupt as stopped:
+            kept = len(planned) - len(work) + place
+            raise Interrupted(
+                f"{kept} of {len(planned)} {called} are kept in {results.csv}; the same command goes on from there"
+            ) from stopped
+    return len(work)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -181,6 +355,7 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)  # gone already, where all went well
 
 
+@functools.cache
 def describe_environment() -> dict[str, Any]:
     """Versions and the device, for manifests."""
     import jax

@@ -1,25 +1,26 @@
 """Tables and Figures 4 to 6 of the graph experiment, from its tidy rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._dprr_cells import (
+from experiments._report import METRIC_LABELS, markdown, panels, signed, significant
+from experiments.dprr.cells import (
     COLOURS,
     LABELS,
     OF_ALL,
     WITHOUT_EPSILON,
-    Cell,
+    Classifier,
     Mechanism,
-    alpha_of,
-    cell_of,
+    Variant,
+    setting,
     training_of,
+    variant_of,
 )
-from experiments._report import METRIC_LABELS, markdown, panels, signed, significant
 from ldp_jax.metrics import Interval, mean_interval
 
 HEADER = [
@@ -34,44 +35,61 @@ HEADER = [
     "seeds",
 ]
 SPLITS = ("dprr", "dprr-one-to-nine", "dprr-as-published")
-GROUP = ["dataset", "task", "mechanism", "epsilon", "config"]
+GROUP = ["dataset", "public", "mechanism", "epsilon", "classifier", "config"]
 CLASSIFIERS = {False: "GIN; perceptron", True: "random forest"}
 Configs = Mapping[str, Mapping[str, Any]]
 """The settings of each ``config``, as the manifest has them."""
 
 
-def twin_of(cell: Cell) -> Cell | None:
+def twin_of(variant: Variant) -> Variant | None:
     """Degrees alone, of the same budget: released ones for a mechanism, the true ones for the whole graph."""
-    if cell.mechanism in ("degrees", "true-degrees", "sizes", "non-private-part"):
+    if variant.mechanism in ("degrees", "true-degrees", "sizes", "non-private-part"):
         return None
-    return cell._replace(mechanism="true-degrees" if cell.mechanism == "non-private" else "degrees")
+    return variant._replace(mechanism="true-degrees" if variant.mechanism == "non-private" else "degrees")
+
+
+class Group(NamedTuple):
+    """The rows of one line of a table, in the order of ``GROUP``: one a seed and metric."""
+
+    dataset: str
+    public: float
+    mechanism: Mechanism
+    epsilon: float
+    classifier: Classifier
+    config: str
+
+    @property
+    def variant(self) -> Variant:
+        """What is compared."""
+        return variant_of(self._asdict())
 
 
 def paired(
-    frame: pd.DataFrame, configs: Configs, twin: Callable[[Cell], Cell | None] = twin_of
-) -> dict[tuple[Any, ...], Interval]:
-    """AUC less that of a twin on the same graphs, paired on the seeds that both have, in %; by ``GROUP``.
+    frame: pd.DataFrame, configs: Configs, twin: Callable[[Variant], Variant | None] = twin_of
+) -> dict[Group, Interval]:
+    """AUC less that of a twin on the same graphs, paired on the seeds that both have, in %.
 
     Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
     """
     auc = frame[frame.metric == "auc"]
-    rows = {key: 100 * part.set_index("seed").value for key, part in auc.groupby(GROUP)}
+    rows: dict[Group, pd.Series] = {
+        Group(*key): 100 * part.set_index("seed").value for key, part in auc.groupby(GROUP)
+    }
     found = {}
-    for key, mine in rows.items():
-        dataset, task, mechanism, epsilon, config = key
-        other = twin(cell_of({"mechanism": mechanism, "epsilon": epsilon, "task": task}))
-        if other is None or other.name == mechanism:
+    for mine, values in rows.items():
+        other = twin(mine.variant)
+        if other is None or other == mine.variant:
             continue
         twins = [
             theirs
-            for (at, where, name, budget, settings), theirs in rows.items()
-            if (at, where, name, budget) == (dataset, task, other.name, epsilon)
-            and _same_training(configs[config], configs[settings])
+            for group, theirs in rows.items()
+            if (group.dataset, group.variant) == (mine.dataset, other)
+            and _same_training(configs[mine.config], configs[group.config])
         ]
         if len(twins) == 1:
-            both = pd.concat([mine, twins[0]], axis=1, join="inner").dropna()
+            both = pd.concat([values, twins[0]], axis=1, join="inner").dropna()
             if len(both):
-                found[key] = mean_interval(both.iloc[:, 0] - both.iloc[:, 1])
+                found[mine] = mean_interval(both.iloc[:, 0] - both.iloc[:, 1])
     return found
 
 
@@ -79,42 +97,60 @@ def _same_training(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(one.get(name) == other.get(name) for name in ("epochs", "patience", "trees"))
 
 
-def lines(frame: pd.DataFrame, configs: Configs) -> list[list[str]]:
-    """One line a data set, setting, mechanism, classifier and budget."""
+def lines(
+    frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Header and one line a data set, setting, mechanism, classifier and budget.
+
+    Args:
+      frame: the rows.
+      configs: their settings.
+      reference: committed rows; those of the same settings get columns of their own.
+    """
     gains = paired(frame, configs)
+    committed = {} if reference is None else dict(list(reference.groupby(GROUP)))
     made = []
     for key, part in _ranked(frame).groupby(GROUP, sort=False):
-        dataset, task, _, epsilon, config = map(str, key)
-        cell = cell_of(part.iloc[0])
-        scores = [str(mean_interval(100 * part[part.metric == metric].value)) for metric in ("accuracy", "auc")]
-        shown = "" if cell.mechanism in WITHOUT_EPSILON else f"{float(epsilon):g}"
-        row = [dataset, task, LABELS[cell.mechanism], shown, training_of(configs[config]), *scores]
-        made.append([*row, signed(gains.get(key)), str(part.seed.nunique())])
-    return made
+        group = Group(*key)
+        shown = "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}"
+        row = [
+            group.dataset,
+            setting(group.public),
+            LABELS[group.mechanism],
+            shown,
+            training_of(configs[group.config]),
+        ]
+        row += _scores(part)
+        if reference is not None:
+            row += _scores(committed[key]) if key in committed else ["", ""]
+        made.append([*row, signed(gains.get(group)), str(part.seed.nunique())])
+    header = list(HEADER)
+    if reference is not None:
+        header[7:7] = ["committed accuracy (%)", "committed AUC (%)"]
+    return header, made
+
+
+def _scores(part: pd.DataFrame) -> list[str]:
+    return [str(mean_interval(100 * part[part.metric == metric].value)) for metric in ("accuracy", "auc")]
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows in the order of tables, with what their names say of mechanism and classifier."""
-    cells = [cell_of(row) for row in frame.to_dict("records")]
+    """The rows in the order of tables."""
     order = {name: place for place, name in enumerate(LABELS)}
-    known = frame.assign(
-        released=[cell.mechanism for cell in cells],
-        forest=[cell.forest for cell in cells],
-        rank=[order[cell.mechanism] for cell in cells],
-    )
-    return known.sort_values(["dataset", "task", "rank", "forest", "epsilon"], kind="stable")
+    known = frame.assign(forest=frame.classifier == "forest", rank=frame.mechanism.map(order))
+    return known.sort_values(["dataset", "public", "rank", "forest", "epsilon"], kind="stable")
 
 
 def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
     """AUC at one budget without public users: a row a mechanism, two columns a data set (by classifier)."""
-    at_budget = frame.epsilon.isin([0.0, epsilon]) & (frame.task == "graph") & (frame.metric == "auc")
+    at_budget = frame.epsilon.isin([0.0, epsilon]) & (frame.public == 0) & (frame.metric == "auc")
     auc = _ranked(frame[at_budget])
-    auc = auc[~auc.released.isin(SPLITS[1:])]
+    auc = auc[~auc.mechanism.isin(SPLITS[1:])]
     columns = [(str(dataset), forest) for dataset in sorted(auc.dataset.unique()) for forest in (False, True)]
     rows = []
     for name, label in LABELS.items():
         here = [
-            100 * auc[(auc.dataset == d) & (auc.forest == f) & (auc.released == name)].value for d, f in columns
+            100 * auc[(auc.dataset == d) & (auc.forest == f) & (auc.mechanism == name)].value for d, f in columns
         ]
         if any(len(part) for part in here):
             rows.append([label, *(str(mean_interval(part)) if len(part) else "" for part in here)])
@@ -124,20 +160,23 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
 
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
     """What lists add to degrees alone and to their own lengths, by budget, and without noise; nobody is public."""
-    alone = frame[frame.task == "graph"]
-    compared: dict[str, tuple[Mechanism, dict[tuple[Any, ...], Interval]]] = {
+    alone = frame[frame.public == 0]
+    compared: dict[str, tuple[Mechanism, dict[Group, Interval]]] = {
         "DPRR less released degrees": ("dprr", paired(alone, configs)),
         "DPRR less lengths of its lists": ("dprr", paired(alone, configs, _lengths_of)),
         "RR less released degrees": ("rr", paired(alone, configs)),
         "NonPriv-Full less true degrees": ("non-private", paired(alone, configs)),
     }
-    epsilons = sorted({key[3] for _, gains in compared.values() for key in gains if key[3]})
+    epsilons = sorted({group.epsilon for _, gains in compared.values() for group in gains if group.epsilon})
     rows = []
     for dataset in sorted(alone.dataset.unique()):
         for words, (mechanism, gains) in compared.items():
             for forest in (False, True):
-                name = Cell(mechanism, 0.0, 0.0, forest).name
-                named = {key[3]: signed(gain) for key, gain in gains.items() if (key[0], key[2]) == (dataset, name)}
+                named = {
+                    group.epsilon: signed(gain)
+                    for group, gain in gains.items()
+                    if (group.dataset, group.mechanism, group.variant.forest) == (dataset, mechanism, forest)
+                }
                 if named:
                     cells = [named.get(epsilon, "") for epsilon in (*epsilons, 0.0)]
                     rows.append([str(dataset), words, CLASSIFIERS[forest], *cells])
@@ -145,16 +184,16 @@ def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
     return markdown(["AUC, difference", "of", "classifier", *heads], rows) if rows else ""
 
 
-def _lengths_of(cell: Cell) -> Cell | None:
-    return cell._replace(mechanism="dprr-lengths") if cell.mechanism == "dprr" else None
+def _lengths_of(variant: Variant) -> Variant | None:
+    return variant._replace(mechanism="dprr-lengths") if variant.mechanism == "dprr" else None
 
 
 def verdict(frame: pd.DataFrame, configs: Configs) -> str:
     """In how many settings DPRR's lists do better or worse than degrees alone of the same budget; a table."""
     rows = []
-    gains = {key: gain for key, gain in paired(frame, configs).items() if cell_of(_named(key)).mechanism == "dprr"}
-    for dataset, forest in sorted({(key[0], cell_of(_named(key)).forest) for key in gains}):
-        mine = [gain for key, gain in gains.items() if (key[0], cell_of(_named(key)).forest) == (dataset, forest)]
+    gains = {group: gain for group, gain in paired(frame, configs).items() if group.mechanism == "dprr"}
+    for dataset, forest in sorted({(group.dataset, group.variant.forest) for group in gains}):
+        mine = [gain for group, gain in gains.items() if (group.dataset, group.variant.forest) == (dataset, forest)]
         clear = [gain.mean for gain in mine if significant(gain)]
         means = sorted(gain.mean for gain in mine)
         rows.append(
@@ -169,10 +208,6 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> str:
         "mean differences of AUC", "seeds",
     ]  # fmt: skip
     return markdown(heads, rows) if rows else ""
-
-
-def _named(key: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(GROUP, key, strict=True))
 
 
 def hours(frame: pd.DataFrame) -> float:
@@ -208,16 +243,17 @@ def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
     """The tables of results."""
     took = f"All rows together took {hours(frame):.1f} hours."
     tables = [summary(frame), worth_of_edges(frame, configs), verdict(frame, configs)]
-    parts = [*tables, NOTES, took, markdown(HEADER, lines(frame, configs))]
+    parts = [*tables, NOTES, took, markdown(*lines(frame, configs))]
     return "\n\n".join(part for part in parts if part)
 
 
-def show(frame: pd.DataFrame, configs: Configs, console: Any) -> None:
-    """The table in a terminal."""
+def show(frame: pd.DataFrame, configs: Configs, console: Any, reference: pd.DataFrame | None = None) -> None:
+    """The table in a terminal, with the committed rows of the same settings beside it."""
+    header, made = lines(frame, configs, reference)
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="graph classification: means and 95 % intervals")
-    for place, header in enumerate(HEADER):
-        view.add_column(header, justify="left" if place in (0, 1, 2, 4) else "right")
-    for line in lines(frame, configs):
+    for place, name in enumerate(header):
+        view.add_column(name, justify="left" if place in (0, 1, 2, 4) else "right")
+    for line in made:
         view.add_row(*(cell.replace("*", "") for cell in line))
     console.print(view)
     console.print(verdict(frame, configs))
@@ -243,8 +279,8 @@ def _grid(
     forest: bool = False,
 ) -> Any | None:
     """Accuracy and AUC (rows) of each data set (columns) against a column; None where nothing has two values."""
-    frame = _ranked(frame).assign(alpha=frame.task.map(alpha_of))
-    frame = frame[frame.forest == forest].assign(mechanism=frame.released)
+    frame = _ranked(frame)
+    frame = frame[frame.forest == forest]
     flat = frame.mechanism.isin(OF_ALL)
     chosen = frame[keep(frame) & ~flat & frame.mechanism.isin(list(names))]
     moving = chosen[~chosen.mechanism.isin(["non-private-part"])]
@@ -296,14 +332,14 @@ def figures(frame: pd.DataFrame) -> dict[str, Any]:
 
     def of_splits(rows: pd.DataFrame) -> Any:
         compared = rows.dataset.isin(split_sets.dataset.unique()) & rows.epsilon.isin(split_sets.epsilon.unique())
-        return compared & (rows.alpha == 0)
+        return compared & (rows.public == 0)
 
     made = {
         "dprr_figure4": _grid(
-            frame, "alpha", others, lambda rows: rows.epsilon.isin([0.0, 1.0]), "share of public users (epsilon 1)"
+            frame, "public", others, lambda rows: rows.epsilon.isin([0.0, 1.0]), "share of public users (epsilon 1)"
         ),
-        "dprr_figure5": _grid(frame, "epsilon", others, lambda rows: rows.alpha == 0, no_public),
-        "dprr_forest": _grid(frame, "epsilon", others, lambda rows: rows.alpha == 0, no_public, forest=True),
+        "dprr_figure5": _grid(frame, "epsilon", others, lambda rows: rows.public == 0, no_public),
+        "dprr_forest": _grid(frame, "epsilon", others, lambda rows: rows.public == 0, no_public, forest=True),
         "dprr_figure6": _grid(frame, "epsilon", SPLITS, of_splits, "epsilon that the split is made for"),
     }
     return {name: figure for name, figure in made.items() if figure is not None}

@@ -1,5 +1,7 @@
 """What one cell of the graph experiment computes: noisy graphs, a classifier, and what was spent."""
 
+import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -9,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from experiments import _dprr_classifiers as classifiers
-from experiments._runner import config_hash
+from experiments import _runner
+from experiments._runner import UsageError, config_hash
+from experiments.dprr import classifiers
 from ldp_jax import accounting, datasets, edges, graph_training, models, packing
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
@@ -49,11 +52,10 @@ COLOURS = {
     "rr": "#7a7a7a", "degrees": "#d1495b", "dprr-lengths": "#f0a3ac", "non-private-part": "#66a182",
     "non-private": "#000000", "true-degrees": "#7b1e3a", "sizes": "#b8b8b8",
 }  # fmt: skip
-_FOREST = "forest:"
 
 
 class Settings(NamedTuple):
-    """What decides a row, beside its cell; ``patience`` and ``epochs`` hold for all that is trained by epochs."""
+    """Graphs, classifiers and training; ``patience`` and ``epochs`` hold for all that is trained by epochs."""
 
     dataset: str
     graphs: int
@@ -68,19 +70,19 @@ class Settings(NamedTuple):
     shares: tuple[float, float, float]
 
 
-class Cell(NamedTuple):
-    """One row's worth of work, but for the seed.
+class Variant(NamedTuple):
+    """What is compared on one set of graphs and one split.
 
     Attributes:
       mechanism: what is released.
       epsilon: its budget.
-      alpha: the share of public users.
+      public: the share of users whose true lists are known.
       forest: whether the random forest classifies, instead of what is trained by epochs.
     """
 
     mechanism: Mechanism
     epsilon: float
-    alpha: float
+    public: float
     forest: bool = False
 
     @property
@@ -88,24 +90,44 @@ class Cell(NamedTuple):
         """The forest, or else the graph network where a graph is released and the perceptron where none is."""
         return "forest" if self.forest else "perceptron" if self.mechanism in NUMBERS else "gin"
 
-    @property
-    def name(self) -> str:
-        """What the column of mechanisms holds."""
-        return f"{_FOREST}{self.mechanism}" if self.forest else self.mechanism
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One training of a classifier on the graphs that one mechanism releases.
 
-def cell_of(row: Any) -> Cell:
-    """The cell of a row (a mapping or a named tuple of the columns).
-
-    >>> cell_of({"mechanism": "forest:dprr", "epsilon": 1.0, "task": "graph, 20% public"})
-    Cell(mechanism='dprr', epsilon=1.0, alpha=0.2, forest=True)
+    Attributes:
+      public: the share of users whose true lists are known.
+      classifier: what tells the released graphs apart.
     """
-    mechanism: Any = row["mechanism"].removeprefix(_FOREST)
-    return Cell(mechanism, float(row["epsilon"]), alpha_of(row["task"]), row["mechanism"].startswith(_FOREST))
+
+    public: float
+    classifier: Classifier
+
+    @property
+    def last_metric(self) -> str:
+        """AUC, after accuracy."""
+        return "auc"
+
+    @property
+    def variant(self) -> Variant:
+        """What the cell has besides its graphs and its split."""
+        return variant_of(dataclasses.asdict(self))
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, {self.public:.0%} public, {self.classifier}"
 
 
-def decides(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
-    """What decides a row beside its cell: the graphs, the classifier and its training, for the manifest."""
+def variant_of(row: Any) -> Variant:
+    """The variant of a row (a mapping of the columns).
+
+    >>> variant_of({"mechanism": "dprr", "epsilon": 1.0, "public": 0.2, "classifier": "forest"})
+    Variant(mechanism='dprr', epsilon=1.0, public=0.2, forest=True)
+    """
+    return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest")
+
+
+def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
+    """The settings that the rows of a classifier depend on, for the manifest."""
     if classifier == "gin":
         return resolved._asdict()
     of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
@@ -134,18 +156,35 @@ def training_of(settings: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
-    """The graphs of a set that are used."""
-    if dataset == COMMUNITIES:
-        found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
-    else:
-        found = datasets.load(dataset)
-    whole = packing.GraphSet.from_dataset(found)
+    """The graphs of a set that are used.
+
+    Raises:
+      UsageError: for a name that is not known, a file that cannot be read, one graph instead of a set, or bounds
+        that leave too few graphs.
+    """
+    try:
+        if dataset == COMMUNITIES:
+            found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
+        else:
+            found = datasets.load(dataset)
+        whole = packing.GraphSet.from_dataset(found)
+    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+        raise UsageError(f"--datasets {dataset}: {error}") from error
     kept = np.arange(len(whole))
     if rr_nodes:
         kept = kept[whole.nodes_per_graph <= rr_nodes]
     if graphs and graphs < len(kept):
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])
+    if len(kept) < _FEWEST:
+        option = f"--graphs {graphs}" if graphs and graphs < _FEWEST else f"--rr-nodes {rr_nodes}"
+        raise UsageError(
+            f"{option}: {len(kept)} graphs of {dataset} are left, and it takes {_FEWEST} to train and test"
+        )
     return whole if len(kept) == len(whole) else whole.subset(kept)
+
+
+_FEWEST = 20
+"""Fewer graphs leave splits without a graph of some class."""
 
 
 def name_of(resolved: Any) -> str:
@@ -168,37 +207,37 @@ def _parts_of(name: str) -> tuple[str, int, int]:
     return dataset, int(few[1]) if few else 0, int(small[1]) if small else 0
 
 
-def made_by(cell: Cell, n_max: int) -> Any:
-    """The mechanism of a cell, or None."""
-    if cell.mechanism in ("dprr", "dprr-lengths"):
-        return edges.DPRR.from_epsilon(cell.epsilon, n_max)
-    if cell.mechanism == "dprr-one-to-nine":
-        return edges.DPRR(0.1 * cell.epsilon, 0.9 * cell.epsilon)
-    if cell.mechanism == "dprr-as-published":
-        return edges.DPRR.as_published(cell.epsilon, n_max)
-    if cell.mechanism == "local-lap":
-        return edges.LocalLap.from_epsilon(cell.epsilon)
-    if cell.mechanism == "rr":
-        return edges.RandomizedResponse(cell.epsilon)
+def made_by(variant: Variant, n_max: int) -> Any:
+    """The mechanism of a variant, or None."""
+    if variant.mechanism in ("dprr", "dprr-lengths"):
+        return edges.DPRR.from_epsilon(variant.epsilon, n_max)
+    if variant.mechanism == "dprr-one-to-nine":
+        return edges.DPRR(0.1 * variant.epsilon, 0.9 * variant.epsilon)
+    if variant.mechanism == "dprr-as-published":
+        return edges.DPRR.as_published(variant.epsilon, n_max)
+    if variant.mechanism == "local-lap":
+        return edges.LocalLap.from_epsilon(variant.epsilon)
+    if variant.mechanism == "rr":
+        return edges.RandomizedResponse(variant.epsilon)
     return None
 
 
-def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
+def ledger(variant: Variant, n_max: int) -> accounting.Ledger:
     """What a user spends per bit of her list."""
-    if cell.mechanism in WITHOUT_EPSILON:
+    if variant.mechanism in WITHOUT_EPSILON:
         return accounting.Ledger()
-    made = made_by(cell, n_max)
+    made = made_by(variant, n_max)
     if made is None:
         spent = Guarantee(
-            cell.epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit",
+            variant.epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit",
             status="proved", reason="Laplace noise of scale 1 / epsilon on the degree",
         )  # fmt: skip
     else:
         spent = made.guarantee()
     # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
     unspent = accounting.Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
-    exposes = ("labels", "number of nodes", *(("lists of public users",) if cell.alpha else ()))
-    return unspent.spend(cell.mechanism, spent, protects=("edges",), exposes=exposes)
+    exposes = ("labels", "number of nodes", *(("lists of public users",) if variant.public else ()))
+    return unspent.spend(variant.mechanism, spent, protects=("edges",), exposes=exposes)
 
 
 def guarantee_note(row: Mapping[Any, Any], n_max: int) -> dict[str, str]:
@@ -206,48 +245,48 @@ def guarantee_note(row: Mapping[Any, Any], n_max: int) -> dict[str, str]:
 
     The classifier plays no part: it sees what was released.
     """
-    cell = cell_of(row)
-    name = f"{row['dataset']}; {row['task']}; {cell.mechanism}, epsilon {cell.epsilon:g}"
-    return {name: str(ledger(cell, n_max).total())}
+    variant = variant_of(row)
+    name = f"{row['dataset']}; {setting(variant.public)}; {variant.mechanism}, epsilon {variant.epsilon:g}"
+    return {name: str(ledger(variant, n_max).total())}
 
 
 def guarantee_notes(frame: Any) -> dict[str, str]:
     """The notes of all rows that name their graphs as :func:`name_of` does."""
-    distinct = frame.drop_duplicates(["dataset", "task", "mechanism", "epsilon"])
+    distinct = frame.drop_duplicates(["dataset", "public", "mechanism", "epsilon"])
     notes: dict[str, str] = {}
     for row in distinct.to_dict("records"):
         notes |= guarantee_note(row, int(load(*_parts_of(row["dataset"])).nodes_per_graph.max()))
     return notes
 
 
-def _keys(dataset: str, cell: Cell, seed: int) -> tuple[Any, Any, Any, Any]:
+def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any]:
     """For the split (shared by all cells of a seed), the public users, the noise and the training."""
     split, public, noise, fit = jax.random.split(jax.random.key(seed), 4)
-    name = int(config_hash([dataset, _drawn(cell).mechanism, cell.epsilon, cell.alpha]), 16) % 2**31
+    name = int(config_hash([dataset, *_drawn(variant)[:3]]), 16) % 2**31
     return split, public, jax.random.fold_in(noise, name), jax.random.fold_in(fit, name)
 
 
-def _drawn(cell: Cell) -> Cell:
-    """Whose reports a cell looks at: every classifier sees the same, and lengths are those of DPRR's lists."""
-    mechanism: Mechanism = "dprr" if cell.mechanism == "dprr-lengths" else cell.mechanism
-    return Cell(mechanism, cell.epsilon, cell.alpha)
+def _drawn(variant: Variant) -> Variant:
+    """Whose reports are looked at: every classifier sees the same, and lengths are those of DPRR's lists."""
+    mechanism: Mechanism = "dprr" if variant.mechanism == "dprr-lengths" else variant.mechanism
+    return Variant(mechanism, variant.epsilon, variant.public)
 
 
-def run(resolved: Settings, cell: Cell, seed: int, folder: Path | None, bar: Any) -> graph_training.Scores:
+def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, bar: Any) -> graph_training.Scores:
     """Privatise the graphs, train, and look at the test graphs once."""
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
-    split_key, _, _, fit_key = _keys(resolved.dataset, cell, seed)
+    split_key, _, _, fit_key = _keys(resolved.dataset, variant, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)
-    if cell.classifier == "forest":
-        rows = statistics(whole, resolved.dataset, cell, seed)
+    if variant.classifier == "forest":
+        rows = statistics(whole, resolved.dataset, variant, seed)
         return classifiers.forest(rows, whole.labels, parts, fit_key)
-    if cell.classifier == "perceptron":
-        rows = statistics(whole, resolved.dataset, cell, seed)
+    if variant.classifier == "perceptron":
+        rows = statistics(whole, resolved.dataset, variant, seed)
         return classifiers.perceptron(
             rows, whole.labels, parts, fit_key, hidden=resolved.hidden, epochs=resolved.epochs,
             patience=resolved.patience, batch_size=resolved.batch_size,
         )  # fmt: skip
-    noisy = released(whole, resolved.dataset, _drawn(cell), seed)
+    noisy = released(whole, resolved.dataset, _drawn(variant), seed)
     sets = [noisy.subset(part) for part in parts]
     fitted = graph_training.fit_graphs(
         fit_key,
@@ -263,21 +302,21 @@ def run(resolved: Settings, cell: Cell, seed: int, folder: Path | None, bar: Any
     return fitted.test
 
 
-def _public(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.ndarray:
-    public_key = _keys(dataset, cell, seed)[1]
-    return np.asarray(jax.random.uniform(public_key, (len(whole.node_graph),))) < cell.alpha
+def _public(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
+    public_key = _keys(dataset, variant, seed)[1]
+    return np.asarray(jax.random.uniform(public_key, (len(whole.node_graph),))) < variant.public
 
 
 @lru_cache(maxsize=1)
-def released(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> packing.GraphSet:
+def released(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> packing.GraphSet:
     """The graphs that a mechanism releases; the last ones are kept, for the next classifier."""
-    public = _public(whole, dataset, cell, seed)
-    if cell.mechanism == "non-private":
+    public = _public(whole, dataset, variant, seed)
+    if variant.mechanism == "non-private":
         return whole
-    if cell.mechanism == "non-private-part":
+    if variant.mechanism == "non-private-part":
         return _public_part(whole, public)
     noisy = edges.privatize_graph(
-        _keys(dataset, cell, seed)[2], whole.graph, made_by(cell, int(whole.nodes_per_graph.max())),
+        _keys(dataset, variant, seed)[2], whole.graph, made_by(variant, int(whole.nodes_per_graph.max())),
         node_graph=whole.node_graph, public=public if public.any() else None,
     )  # fmt: skip
     return packing.GraphSet.from_edges(
@@ -298,55 +337,46 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
     )
 
 
-def statistics(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.ndarray:
+def statistics(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
     """What the forest or the perceptron sees of a release: the public sizes, and nothing beyond the release."""
     sizes = whole.nodes_per_graph
     columns = [classifiers.of_sizes(sizes)]
-    if cell.mechanism not in NUMBERS:
-        columns.append(classifiers.of_lists(released(whole, dataset, _drawn(cell), seed)))
-    elif cell.mechanism != "sizes":
-        columns.append(classifiers.of_numbers(degrees(whole, dataset, cell, seed), whole.node_graph, sizes))
+    if variant.mechanism not in NUMBERS:
+        columns.append(classifiers.of_lists(released(whole, dataset, _drawn(variant), seed)))
+    elif variant.mechanism != "sizes":
+        columns.append(classifiers.of_numbers(degrees(whole, dataset, variant, seed), whole.node_graph, sizes))
     return np.concatenate(columns, 1)
 
 
-def degrees(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.ndarray:
+def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
     """A number a user: her degree, true or with the whole budget's noise, or how many neighbours DPRR reported."""
-    if cell.mechanism == "dprr-lengths":
-        noisy = released(whole, dataset, _drawn(cell), seed)
+    if variant.mechanism == "dprr-lengths":
+        noisy = released(whole, dataset, _drawn(variant), seed)
         return np.bincount(noisy.receivers, minlength=len(noisy.node_graph))
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
-    if cell.mechanism == "true-degrees":
+    if variant.mechanism == "true-degrees":
         return true
-    noise = np.asarray(jax.random.laplace(_keys(dataset, cell, seed)[2], true.shape)) / cell.epsilon
+    noise = np.asarray(jax.random.laplace(_keys(dataset, variant, seed)[2], true.shape)) / variant.epsilon
     noisy = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
-    return np.where(_public(whole, dataset, cell, seed), true, noisy)
+    return np.where(_public(whole, dataset, variant, seed), true, noisy)
 
 
-def _task(alpha: float) -> str:
-    return "graph" if alpha == 0 else f"graph, {alpha:.0%} public"
+def setting(public: float) -> str:
+    """The share of public users in words.
 
-
-def alpha_of(task: str) -> float:
-    """The share of public users that a task's name says.
-
-    >>> alpha_of(_task(0.2)), alpha_of(_task(0.0))
-    (0.2, 0.0)
+    >>> setting(0.2), setting(0.0)
+    ('graph, 20% public', 'graph')
     """
-    return float(task.split()[1].rstrip("%")) / 100 if " " in task else 0.0
+    return "graph" if public == 0 else f"graph, {public:.0%} public"
 
 
-def rows_of(resolved: Settings, cell: Cell, seed: int, n_max: int) -> dict[str, Any]:
-    """What identifies the rows of a cell and a seed."""
-    return {
-        "dataset": name_of(resolved),
-        "task": _task(cell.alpha),
-        "mechanism": cell.name,
-        "epsilon": cell.epsilon,
-        "k": 0,
-        "seed": seed,
-        "epsilon_proved": ledger(cell, n_max).spent(NEIGHBOUR_LIST).epsilon
-        if cell.mechanism not in ("non-private", "non-private-part", "true-degrees")
-        else float("inf"),
-        "unit": str(NEIGHBOUR_LIST),
-        "config": config_hash(decides(resolved, cell.classifier)),
-    }
+def cell_of(resolved: Settings, variant: Variant, seed: int, n_max: int) -> Cell:
+    """The cell of a variant and a seed on the graphs of the settings, the largest of which has ``n_max`` nodes."""
+    exposed = variant.mechanism in ("non-private", "non-private-part", "true-degrees")
+    spent = math.inf if exposed else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
+    return Cell(
+        dataset=name_of(resolved), task="graph", mechanism=variant.mechanism, epsilon=variant.epsilon, seed=seed,
+        epsilon_proved=spent, unit=str(NEIGHBOUR_LIST),
+        config=config_hash(settings_of(resolved, variant.classifier)),
+        public=variant.public, classifier=variant.classifier,
+    )  # fmt: skip

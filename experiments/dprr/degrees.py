@@ -1,6 +1,8 @@
 """Figure 7 of DPRR: how many neighbours each user reports, against how many she has."""
 
-import time
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -8,9 +10,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments._dprr_cells import COLOURS, LABELS, Cell, Mechanism, ledger, load, made_by, name_of
+from experiments import _runner
 from experiments._report import markdown, panels
-from experiments._runner import Results, config_hash, console, progress, row_key, write_atomically
+from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
+from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
+from experiments.dprr.config import Config
 from ldp_jax import edges, packing
 from ldp_jax.guarantee import NEIGHBOUR_LIST
 
@@ -21,7 +25,7 @@ STARTS = np.array(
     [0, 1, 2, 3, 4, 5, 7, *(start * 10**power for power in range(6) for start in (10, 15, 20, 30, 50, 70))]
 )
 """The first degree of each bin; bins are about equally wide in the logarithm."""
-TRUE = Cell("non-private", 0.0, 0.0)
+TRUE = Variant("non-private", 0.0, 0.0)
 """Stands for the degrees themselves; its rows are of mechanism ``true degrees``."""
 _LOW, _HIGH = 4, 10
 _SHOWN, _FEW = 4000, 10
@@ -29,7 +33,7 @@ _LAST = "Spearman correlation of d and d~"
 
 
 class Graphs(NamedTuple):
-    """Which graphs: what decides a row, beside its cell."""
+    """Which graphs are looked at."""
 
     dataset: str
     graphs: int
@@ -50,72 +54,88 @@ class Degrees(NamedTuple):
     label: np.ndarray
 
 
-def run(config: Any) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One draw of all users' reports, or their true degrees."""
+
+    @property
+    def last_metric(self) -> str:
+        """The rank correlation; the mean of the true degrees."""
+        return "mean degree" if self.mechanism == _TRUE_NAME else _LAST
+
+
+_TRUE_NAME = "true degrees"
+
+
+def main(config: Config) -> None:
     """Compute what is missing, then the table and, where it shows something else, the figure."""
-    results = Results(config.out, NAME)
+    results = results_in(config.out)
     asked = [Graphs(dataset, config.graphs, config.rr_nodes) for dataset in config.datasets]
     names = [name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)]
     if not names:
-        raise SystemExit("degrees are compared of dprr, local-lap and rr (rr with --rr-nodes): give --mechanisms")
-    cells = [TRUE, *(Cell(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
-    done = results.done()
-    work = []
-    for chosen in asked:
-        n_max = int(_load(chosen).nodes_per_graph.max())
-        for cell in cells:
-            row = _row(chosen, cell, n_max)
-            if row_key({**row, "metric": _LAST if cell != TRUE else "mean degree"}) not in done:
-                work.append((chosen, cell, row))
-    console.print(f"{len(work)} sets of degrees to compute")
-    reported: dict[tuple[Graphs, Cell], np.ndarray] = {}
-    with progress() as bar:
-        line = bar.add_task("degrees", total=len(work))
-        for chosen, cell, row in work:
-            bar.update(line, description=f"{name_of(chosen)} {row['mechanism']} eps {cell.epsilon:g}")
-            start = time.perf_counter()
-            users = degrees(_load(chosen))
-            if cell == TRUE:
-                found = {"mean degree": users.true.mean(), **_shares(users.true, users.label)}
-            else:
-                noisy = reported[chosen, cell] = noisy_degrees(_load(chosen), cell)
-                found = statistics(users, noisy, made_by(cell, int(users.others.max()) + 1))
-            row["seconds"] = round(time.perf_counter() - start, 2)
-            rows = [{**row, "metric": name, "value": round(float(value), 6)} for name, value in found.items()]
-            results.append(rows, [chosen._asdict()])
-            bar.advance(line)
-    text = as_markdown(results.read())
-    write_atomically(config.out / f"{NAME}.md", text + "\n")
-    console.print(text, soft_wrap=True, highlight=False)
+        raise UsageError("--mechanisms: degrees are compared of dprr, local-lap and rr (rr with --rr-nodes)")
+    variants = [TRUE, *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
+    planned = {_cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants}
+    reported: dict[tuple[Graphs, Variant], np.ndarray] = {}
+
+    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+        chosen, variant = planned[cell]
+        users = degrees(_load(chosen))
+        if variant == TRUE:
+            found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
+        else:
+            noisy = reported[chosen, variant] = noisy_degrees(_load(chosen), variant)
+            found = statistics(users, noisy, made_by(variant, int(users.others.max()) + 1))
+        return Found({name: round(float(value), 6) for name, value in found.items()})
+
+    run(planned, compute, results, settings=lambda cell: planned[cell][0]._asdict(), called="sets of degrees")
+    write(config.out)
+    console.print((config.out / f"{NAME}.md").read_text(), soft_wrap=True, highlight=False)
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
-    shown = [cell for cell in cells if cell != TRUE and cell.epsilon == nearest]
+    shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
     path = config.out / f"{FIGURE}.png"
     content = config_hash([asked, shown])
     if not path.exists() or results.describe().get("figures", {}).get(FIGURE) != content:
         for chosen in asked:
-            for cell in shown:
-                if (chosen, cell) not in reported:  # the keys are fixed: these are the degrees of the rows
-                    reported[chosen, cell] = noisy_degrees(_load(chosen), cell)
+            for variant in shown:
+                if (chosen, variant) not in reported:  # the keys are fixed: these are the degrees of the rows
+                    reported[chosen, variant] = noisy_degrees(_load(chosen), variant)
         plot(asked, shown, reported).savefig(path)
         results.append([], notes={"figures": {FIGURE: content}})
     console.print(f"rows: {results.csv}\nfigure: {path}", soft_wrap=True)
+
+
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, NAME, Cell)
+
+
+def write(out: Path) -> list[Path]:
+    """The table of the rows in a folder; its figure needs the degrees themselves, which ``main`` draws again."""
+    frame = results_in(out).read()
+    if frame.empty:
+        return []
+    path = out / f"{NAME}.md"
+    write_atomically(path, as_markdown(frame) + "\n")
+    return [path]
 
 
 def _load(chosen: Graphs) -> packing.GraphSet:
     return load(*chosen)
 
 
-def _row(chosen: Graphs, cell: Cell, n_max: int) -> dict[str, Any]:
-    return {
-        "dataset": name_of(chosen),
-        "task": "degrees",
-        "mechanism": "true degrees" if cell == TRUE else cell.mechanism,
-        "epsilon": cell.epsilon,
-        "k": 0,
-        "seed": 0,
-        "epsilon_proved": float("inf") if cell == TRUE else ledger(cell, n_max).spent(NEIGHBOUR_LIST).epsilon,
-        "unit": str(NEIGHBOUR_LIST),
-        "config": config_hash(chosen._asdict()),
-    }
+def _cell(chosen: Graphs, variant: Variant) -> Cell:
+    n_max = int(_load(chosen).nodes_per_graph.max())
+    return Cell(
+        dataset=name_of(chosen),
+        task="degrees",
+        mechanism=_TRUE_NAME if variant == TRUE else variant.mechanism,
+        epsilon=variant.epsilon,
+        seed=0,
+        epsilon_proved=float("inf") if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon,
+        unit=str(NEIGHBOUR_LIST),
+        config=config_hash(chosen._asdict()),
+    )
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:
@@ -124,10 +144,10 @@ def degrees(whole: packing.GraphSet) -> Degrees:
     return Degrees(true, whole.nodes_per_graph[whole.node_graph] - 1, whole.labels[whole.node_graph])
 
 
-def noisy_degrees(whole: packing.GraphSet, cell: Cell) -> np.ndarray:
+def noisy_degrees(whole: packing.GraphSet, variant: Variant) -> np.ndarray:
     """How many neighbours each user reports: row i of the noisy matrix, the edges into i; int [users]."""
-    name = int(config_hash([cell.mechanism, cell.epsilon]), 16) % 2**31
-    made = made_by(cell, int(whole.nodes_per_graph.max()))
+    name = int(config_hash([variant.mechanism, variant.epsilon]), 16) % 2**31
+    made = made_by(variant, int(whole.nodes_per_graph.max()))
     key = jax.random.fold_in(jax.random.key(0), name)
     noisy = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph)
     return np.bincount(np.asarray(noisy.graph.receivers), minlength=len(whole.node_graph))
@@ -244,7 +264,7 @@ def _seen(value: pd.Series) -> str:
     return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
 
 
-def plot(asked: list[Graphs], shown: list[Cell], reported: dict[tuple[Graphs, Cell], np.ndarray]) -> Any:
+def plot(asked: list[Graphs], shown: list[Variant], reported: dict[tuple[Graphs, Variant], np.ndarray]) -> Any:
     """One row a data set: noisy against true degrees of each mechanism, then degrees of each class."""
     across = len(shown) + 1
     figure, axes = panels(len(asked) * across, width=3.4, height=3.0, columns=across)
@@ -252,15 +272,15 @@ def plot(asked: list[Graphs], shown: list[Cell], reported: dict[tuple[Graphs, Ce
     for row, chosen in enumerate(asked):
         mine = axes[row * across : (row + 1) * across]
         users = degrees(_load(chosen))
-        top = 1.3 * max(users.true.max(), *(reported[chosen, cell].max() for cell in shown))
-        for axis, cell in zip(mine, shown, strict=False):
-            _scatter(axis, users.true, reported[chosen, cell], COLOURS[cell.mechanism])
+        top = 1.3 * max(users.true.max(), *(reported[chosen, variant].max() for variant in shown))
+        for axis, variant in zip(mine, shown, strict=False):
+            _scatter(axis, users.true, reported[chosen, variant], COLOURS[variant.mechanism])
             _from_zero(axis.xaxis, axis.set_xscale)
             _from_zero(axis.yaxis, axis.set_yscale)
-            title = f"{chosen.dataset}: {LABELS[cell.mechanism]}, epsilon {cell.epsilon:g}"
+            title = f"{chosen.dataset}: {LABELS[variant.mechanism]}, epsilon {variant.epsilon:g}"
             axis.set(xlim=(-0.5, top), ylim=(-0.5, top), xlabel="true degree d", title=title)
         mine[0].set_ylabel("noisy degree d~")
-        dprr = next((reported[chosen, cell] for cell in shown if cell.mechanism == "dprr"), None)
+        dprr = next((reported[chosen, variant] for variant in shown if variant.mechanism == "dprr"), None)
         _classes(mine[-1], users, dprr)
         mine[-1].set_title(f"{chosen.dataset}: classes")
         for axis in (mine[0], mine[-1]):

@@ -1,11 +1,12 @@
 """Figures 8 and 9 of DPRR: time and memory against the size of the graphs."""
 
+import dataclasses
 import gc
 import math
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +14,11 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from experiments._dprr_cells import COLOURS, LABELS, Cell, Mechanism, Settings, ledger, load, made_by, name_of
+from experiments import _runner
 from experiments._report import legend_below, markdown, panels
-from experiments._runner import Results, config_hash, console, progress, row_key, write_atomically
+from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
+from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
+from experiments.dprr.config import Config
 from ldp_jax import edges, graph_training, models, packing
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST
@@ -56,60 +59,94 @@ class Size(NamedTuple):
     make: Callable[[], tuple[GraphSet, GraphSet]]
 
 
-def run(config: Any, resolved: Settings) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """All that is measured of one mechanism at one size, which ``task`` names."""
+
+    @property
+    def last_metric(self) -> str:
+        """Classification is measured last."""
+        return "classify wall s"
+
+
+def main(config: Config, resolved: Settings) -> None:
     """Measure what is missing, then the tables and the figures."""
-    results = Results(config.out, NAME)
     mechanisms = [name for name in COMPARED if name in config.mechanisms]
     if not mechanisms:
-        raise SystemExit("time and memory are compared of dprr, local-lap and rr: give --mechanisms")
-    of_sets, generated = _of_sets(resolved), _barabasi_albert()
-    done = results.done()
-    rows = {(size, name): _row(size, name, resolved) for size in (*of_sets, *generated) for name in mechanisms}
-    work = [pair for pair, row in rows.items() if row_key({**row, "metric": "nodes"}) not in done]
-    console.print(f"{len(work)} measurements to do")
-    with progress() as bar:
-        line = bar.add_task("scaling", total=len(work))
-        for size, mine in groupby(work, key=lambda pair: pair[0]):
-            train, test = size.make()
-            for _, mechanism in mine:
-                bar.update(line, description=f"{size.family}, {size.name}: {LABELS[mechanism]}")
-                start = time.perf_counter()
-                found = measure(train, test, made_by(Cell(mechanism, EPSILON, 0.0), size.n_max), resolved)
-                row = {**rows[size, mechanism], "seconds": round(time.perf_counter() - start, 2)}
-                results.append(
-                    [{**row, "metric": name, "value": float(f"{value:.6g}")} for name, value in found.items()],
-                    [_decides(size, resolved)],
-                )
-                bar.advance(line)
-    frame = results.read()
-    text = as_markdown(frame)
-    write_atomically(config.out / f"{NAME}.md", text + "\n")
-    console.print(text, soft_wrap=True, highlight=False)
-    for number, sizes in ((8, of_sets), (9, generated)):
-        path = config.out / f"dprr_figure{number}.png"
-        plot(frame[frame.dataset.isin([size.family for size in sizes])]).savefig(path)
+        raise UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
+    planned = {
+        _cell(size, name, resolved): size
+        for size in (*_of_sets(resolved), *_barabasi_albert())
+        for name in mechanisms
+    }
+    made: dict[Size, tuple[GraphSet, GraphSet]] = {}
+
+    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+        size = planned[cell]
+        if size not in made:
+            made.clear()  # the graphs of one size at a time
+            made[size] = size.make()
+        found = measure(*made[size], made_by(_variant(cell.mechanism), size.n_max), resolved)
+        return Found({name: float(f"{value:.6g}") for name, value in found.items()})
+
+    run(
+        planned,
+        compute,
+        results_in(config.out),
+        settings=lambda cell: _settings(planned[cell], resolved),
+        called="measurements",
+    )
+    written = write(config.out)
+    console.print(written[0].read_text(), soft_wrap=True, highlight=False)
+    for path in written[1:]:
         console.print(f"figure: {path}", soft_wrap=True)
 
 
-def _decides(size: Size, resolved: Settings) -> dict[str, Any]:
-    """What decides a row, beside its mechanism."""
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, NAME, Cell)
+
+
+def write(out: Path) -> list[Path]:
+    """Tables and figures of the rows in a folder."""
+    frame = results_in(out).read()
+    if frame.empty:
+        return []
+    written = [out / f"{NAME}.md"]
+    write_atomically(written[0], as_markdown(frame) + "\n")
+    generated = frame.dataset.str.startswith(_GENERATED)
+    for number, part in ((8, frame[~generated]), (9, frame[generated])):
+        if len(part):
+            written.append(out / f"dprr_figure{number}.png")
+            plot(part).savefig(written[-1])
+    return written
+
+
+_GENERATED = "Barabasi-Albert"
+
+
+def _variant(mechanism: Any) -> Variant:
+    return Variant(mechanism, EPSILON, 0.0)
+
+
+def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
+    """The settings that a row depends on, for the manifest."""
     model = {name: getattr(resolved, name) for name in ("layers", "hidden", "dropout", "batch_size", "shares")}
     counts = {"train": TRAIN, "test": TEST, "repeats": [REPEATS, EPOCHS]}
     return {"graphs": size.family, "size": size.name, **counts, **model}
 
 
-def _row(size: Size, mechanism: Mechanism, resolved: Settings) -> dict[str, Any]:
-    return {
-        "dataset": size.family,
-        "task": size.name,
-        "mechanism": mechanism,
-        "epsilon": EPSILON,
-        "k": 0,
-        "seed": 0,
-        "epsilon_proved": ledger(Cell(mechanism, EPSILON, 0.0), size.n_max).spent(NEIGHBOUR_LIST).epsilon,
-        "unit": str(NEIGHBOUR_LIST),
-        "config": config_hash(_decides(size, resolved)),
-    }
+def _cell(size: Size, mechanism: Mechanism, resolved: Settings) -> Cell:
+    return Cell(
+        dataset=size.family,
+        task=size.name,
+        mechanism=mechanism,
+        epsilon=EPSILON,
+        seed=0,
+        epsilon_proved=ledger(_variant(mechanism), size.n_max).spent(NEIGHBOUR_LIST).epsilon,
+        unit=str(NEIGHBOUR_LIST),
+        config=config_hash(_settings(size, resolved)),
+    )
 
 
 def _of_sets(resolved: Settings) -> list[Size]:
@@ -152,7 +189,7 @@ def _barabasi_albert() -> list[Size]:
         whole = GraphSet.from_edges(*both, np.repeat(numbers, n), numbers % 2)
         return whole.subset(numbers[:TRAIN]), whole.subset(numbers[TRAIN:])
 
-    return [Size(f"Barabasi-Albert, m = {m}", f"n = {n}", n, partial(make, m, n)) for m in NEW_EDGES for n in NODES]
+    return [Size(f"{_GENERATED}, m = {m}", f"n = {n}", n, partial(make, m, n)) for m in NEW_EDGES for n in NODES]
 
 
 def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> dict[str, float]:
