@@ -34,8 +34,8 @@ COLUMNS = (
     "dataset", "task", "mechanism", "epsilon", "k", "seed", "metric", "value", "epsilon_proved", "unit",
     "seconds", "config",
 )  # fmt: skip
-"""Of every tidy result file. All but ``value`` and ``seconds`` identify a row; further columns that an experiment
-adds do not.
+"""Of every tidy result file. All but ``value`` and ``seconds`` identify a row; of the columns that an experiment
+adds, those do that it says so of.
 """
 
 KEY = tuple(column for column in COLUMNS if column not in ("value", "seconds"))
@@ -61,9 +61,9 @@ def _canonical(config: Any) -> str:
     return json.dumps(plain, sort_keys=True, default=str)
 
 
-def row_key(row: Row) -> tuple[str, ...]:
+def row_key(row: Row, further: Sequence[str] = ()) -> tuple[str, ...]:
     """What identifies a row, as text that a round trip through CSV does not change."""
-    return tuple(f"{float(row[c]):.12g}" if c in _NUMBERS else str(row[c]) for c in KEY)
+    return tuple(f"{float(row[c]):.12g}" if c in _NUMBERS else str(row[c]) for c in (*KEY, *further))
 
 
 _NUMBERS = frozenset({"epsilon", "k", "seed", "epsilon_proved"})
@@ -91,20 +91,22 @@ def check_out(out: Path) -> Path:
 class Results:
     """One experiment's CSV and its manifest in ``out``."""
 
-    def __init__(self, out: Path, name: str, extra: Sequence[str] = ()) -> None:
+    def __init__(self, out: Path, name: str, extra: Sequence[str] = (), identity: Sequence[str] = ()) -> None:
         """Open (or begin) ``out/name.csv``.
 
         Args:
           out: the folder.
           name: of the experiment.
-          extra: columns of its own, after :data:`COLUMNS`; what a row found out besides its value.
+          extra: columns of its own, after the others; what a row found out besides its value.
+          identity: columns of its own, after :data:`COLUMNS`, that identify a row as well.
 
         Raises:
           UsageError: where the folder cannot be written to.
         """
         self.csv = check_out(out) / f"{name}.csv"
         self.manifest = out / f"{name}.manifest.json"
-        self.columns = (*COLUMNS, *extra)
+        self.identity = tuple(identity)
+        self.columns = (*COLUMNS, *identity, *extra)
 
     def read(self) -> pd.DataFrame:
         """All rows so far."""
@@ -117,7 +119,11 @@ class Results:
 
     def done(self) -> set[tuple[str, ...]]:
         """The identities of all rows so far."""
-        return {row_key(row) for row in self.read().to_dict("records")}
+        return {self.key(row) for row in self.read().to_dict("records")}
+
+    def key(self, row: Row) -> tuple[str, ...]:
+        """What identifies a row of this file."""
+        return row_key(row, self.identity)
 
     def append(
         self, rows: Sequence[Row], configs: Sequence[Any] = (), notes: Mapping[str, Any] | None = None
@@ -125,8 +131,8 @@ class Results:
         """Add the rows of a finished cell, and what they were made with."""
         with self._locked():
             frame = self.read()
-            known = {row_key(row) for row in frame.to_dict("records")}
-            new = [row for row in rows if row_key(row) not in known]
+            known = {self.key(row) for row in frame.to_dict("records")}
+            new = [row for row in rows if self.key(row) not in known]
             if new:
                 added = pd.DataFrame(new, columns=list(self.columns))
                 write_atomically(
