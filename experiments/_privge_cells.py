@@ -208,62 +208,72 @@ _COLUMNS = 512
 
 
 class Score(NamedTuple):
-    """What a trained row found: test and validation scores, and which preprocessing validation chose."""
+    """What a trained row found: its test score, and the validation score of the epoch that was kept."""
 
     test: float
     validation: float
-    chosen: str
 
 
-def train(bench: Bench, z: Any) -> Score:
-    """Train on the raw and on the standardised embedding, with the same keys; test what does better in validation.
-
-    A tie goes to the raw one. Nothing but the validation score decides, and only the chosen model is tested.
-    """
+def train(bench: Bench, z: Any, preprocessing: str) -> Score:
+    """Train on the raw or on the standardised embedding; both with the same keys and the same rules."""
     settings = bench.settings
-    found: Score | None = None
-    for name in VARIANTS if settings.preprocessing == "validation" else (settings.preprocessing,):
-        fitted = training.fit(
-            jax.random.clone(bench.fit_key),
-            bench.model,
-            bench.objective,
-            z if name == "raw" else standardized(z),
-            bench.train,
-            bench.validation,
-            bench.test,
-            optimizer=training.adam(settings.learning_rate, settings.weight_decay),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            patience=settings.patience,
-        )
-        if found is None or float(fitted.validation) > found.validation:
-            found = Score(float(fitted.test), float(fitted.validation), name)
-    assert found is not None
-    return found
+    fitted = training.fit(
+        jax.random.clone(bench.fit_key),
+        bench.model,
+        bench.objective,
+        z if preprocessing == "raw" else standardized(z),
+        bench.train,
+        bench.validation,
+        bench.test,
+        optimizer=training.adam(settings.learning_rate, settings.weight_decay),
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        patience=settings.patience,
+    )
+    return Score(float(fitted.test), float(fitted.validation))
 
 
 VARIANTS = ("raw", "standardized")
-"""In this order: the first of equals is kept."""
+"""How an embedding is preprocessed before it is trained on, each a row of its own."""
+
+LABELS = "labels"
+"""What stands in column ``preprocessing`` for label propagation, which has no embedding."""
 
 
-def run(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> dict[str, Any]:
-    """The row of one cell and seed: perturb, propagate, standardise or not, train, test. See :func:`embed`."""
+def run(
+    bench: Bench,
+    mechanism: Mechanism | None,
+    variants: Sequence[str] = VARIANTS,
+    *,
+    structure_only: bool = False,
+) -> list[dict[str, Any]]:
+    """The rows of one cell and seed: perturb and propagate once, then train on each variant. See :func:`embed`.
+
+    The seconds of the embedding are counted to the first variant.
+    """
     start = time.perf_counter()
     # The keys are cloned: one seed's cells share them on purpose, so that their rows can be paired.
     bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))
-    score = train(bench, embed(bench, mechanism, structure_only=structure_only))
-    seconds = time.perf_counter() - start
-    if mechanism is None:
-        return _row(bench, "non-private", math.inf, 0, math.inf, score, seconds)
-    spent = ledger(mechanism, structure_only=structure_only).spent(RECORD).epsilon
-    name = f"structure-only:{mechanism.name}" if structure_only else mechanism.name
-    return _row(bench, name, mechanism.epsilon, mechanism.k, spent, score, seconds)
+    z = embed(bench, mechanism, structure_only=structure_only)
+    rows = []
+    for preprocessing in variants:
+        score = train(bench, z, preprocessing)
+        now = time.perf_counter()
+        if mechanism is None:
+            row = _row(bench, "non-private", math.inf, 0, math.inf, score, now - start)
+        else:
+            spent = ledger(mechanism, structure_only=structure_only).spent(RECORD).epsilon
+            name = f"structure-only:{mechanism.name}" if structure_only else mechanism.name
+            row = _row(bench, name, mechanism.epsilon, mechanism.k, spent, score, now - start)
+        rows.append({**row, "preprocessing": preprocessing, "chosen": ""})
+        start = now
+    return rows
 
 
-def run_label_propagation(bench: Bench) -> dict[str, Any]:
+def run_label_propagation(bench: Bench) -> list[dict[str, Any]]:
     """PageRank of the training labels: what the graph says without any feature and without training.
 
-    Its alpha and r are the best of the grid in validation, the first of equals.
+    Its alpha and r are the best of the grid in validation, the first of equals: column ``chosen``.
     """
     start = time.perf_counter()
     settings = bench.settings
@@ -275,8 +285,9 @@ def run_label_propagation(bench: Bench) -> dict[str, Any]:
     )  # fmt: skip
     best = int(np.argmax(validation))
     alpha, r = grid[best]
-    score = Score(float(test[best]), float(validation[best]), f"alpha {alpha:g} r {r:g}")
-    return _row(bench, "label-propagation", 0.0, 0, 0.0, score, time.perf_counter() - start)
+    score = Score(float(test[best]), float(validation[best]))
+    row = _row(bench, "label-propagation", 0.0, 0, 0.0, score, time.perf_counter() - start)
+    return [{**row, "preprocessing": LABELS, "chosen": f"alpha {alpha:g} r {r:g}"}]
 
 
 def _row(
@@ -296,13 +307,15 @@ def _row(
         "unit": str(RECORD),
         "seconds": round(seconds, 4),
         "config": config_hash(settings),
-        "preprocessing": score.chosen,
         "validation": round(score.validation, 6),
     }
 
 
-EXTRA = ("preprocessing", "validation")
-"""Columns of this experiment's own: what validation chose (of label propagation: alpha and r), and its score."""
+IDENTITY = ("preprocessing",)
+"""The column of this experiment's own that identifies a row."""
+
+EXTRA = ("validation", "chosen")
+"""Columns of its own that do not: the validation score, and what label propagation chose by it."""
 
 
 @partial(jax.jit, static_argnames="classes")

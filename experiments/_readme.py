@@ -20,22 +20,16 @@ alone would give about {chance:.0f} on each side. Rows significantly above the b
 
 {verdict}
 
-{earlier}Accuracy or AUC in %, means and 95 % intervals (a best row is the best of many, lucky as well as good):
+Accuracy or AUC in %, means and 95 % intervals (a best row is the best of many, lucky as well as good):
 
 {baselines}
 
-Every row, private or not, trains on its raw and on its standardised embedding and keeps what does better on its
-validation examples (column `preprocessing`); label propagation chooses its alpha and r in the same way. Private
+Every row, private or not, is trained on its raw and on its standardised embedding; the tables show what does better
+in validation, over all seeds (the CSV has both). Label propagation chooses its alpha and r by validation. Private
 rows are four mechanisms at budgets from {lowest:g} to {highest:g}; *gain* is in points of accuracy or AUC, paired
 by split and seed. All tables, the paper's numbers beside ours, and Figures 1 to 4:
 [REPORT.md](experiments/results/REPORT.md), rendered by `python -m experiments report` from
 [privge.csv](experiments/results/privge.csv), which `python -m experiments privge` computes and continues.
-"""
-
-_EARLIER = """\
-Graphs marked *standardised in every row* are of an earlier protocol (no choice, no early stop) and are not counted
-above.
-
 """
 
 _BENCHMARKS = """\
@@ -47,7 +41,7 @@ during some of them: CPU seconds are the fairer column. `ppr` is as fast as SciP
 same recurrence, in blocks of columns) on one thread, and uses both; the power series needs more products. `python
 -m experiments benchmarks` measures them (the torch sides need `pip install torch`); dense sides are our own dense
 versions. The DPRR authors' C code was measured at 41.8 CPU s for n = 4000 on a similar machine. The {rows} rows
-of Cora's node task, two trainings each, took {minutes:.0f} minutes one after the other on busy cores (the
+of Cora's node task, a training each, took {minutes:.0f} minutes one after the other on busy cores (the
 `seconds` of the rows): one training program for all seeds, budgets and mechanisms.
 """
 
@@ -74,7 +68,6 @@ def results(summaries: Sequence[Summary], verdict: str) -> str:
         chance=len(gains) / 40,
         over=sum(best.mean > 0 for best in bests),
         verdict=verdict,
-        earlier=_EARLIER if "every row" in verdict else "",
         baselines=_baselines(summaries),
         lowest=min(budgets, default=0.0),
         highest=max(budgets, default=0.0),

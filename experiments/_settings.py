@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 Task = Literal["node", "link"]
-Preprocessing = Literal["validation", "raw", "standardized"]
+Preprocessing = Literal["both", "raw", "standardized"]
 
 MECHANISMS = ("laplace", "piecewise", "multibit", "hds")
 EPSILONS = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0)
@@ -31,8 +31,6 @@ class Settings:
       batch_size: nodes, or edge and non-edge pairs.
       epochs: at most so many; the best of them by validation is kept.
       patience: training stops after as many epochs without a better validation score.
-      preprocessing: ``raw`` embeddings, ``standardized`` ones (every column to mean 0 and standard deviation 1), or
-        each seed's better of the two by validation.
       label_alphas: decay factors that label propagation chooses from by validation.
       label_rs: convolution coefficients that it chooses from.
       features: how many of the most frequent features are used; 0 for all.
@@ -54,7 +52,6 @@ class Settings:
     batch_size: int
     epochs: int
     patience: int = 20
-    preprocessing: Preprocessing = "validation"
     label_alphas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
     label_rs: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     features: int = 0

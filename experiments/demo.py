@@ -32,7 +32,7 @@ class Config:
 
 def main(config: Config) -> None:
     """Run the demo."""
-    results = Results(config.out, NAME, cells.EXTRA)
+    results = Results(config.out, NAME, cells.EXTRA, cells.IDENTITY)
     made = cells.make_mechanism("hds", 1.0, FEATURES, cells.published_k("debian", "node"))
     console.print("what one user spends with HDS at epsilon 1:")
     spent = cells.ledger(made, chosen=("which 500 words are counted",))

@@ -122,9 +122,9 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
         k = cells.published_k(dataset, "node")
         made = cells.make_mechanism("hds", 1.0, bench.data.num_features, min(k, bench.data.num_features))
         for row in (
-            cells.run(bench, None),
-            cells.run(bench, made),
-            cells.run(bench, made, structure_only=True),
+            *cells.run(bench, None),
+            *cells.run(bench, made),
+            *cells.run(bench, made, structure_only=True),
         ):
             rows.append({key: row[key] for key in ("mechanism", "seed", "value", "preprocessing", "validation")})
     print(json.dumps(rows))
@@ -132,14 +132,15 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
 
 def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """A table of differences to the rows of :data:`BASE`, in points: header and lines."""
-    values = frame.set_index(["condition", "mechanism", "seed"]).value * 100
+    frame = frame.assign(row=frame.mechanism.map(name_of_row) + ", " + frame.preprocessing)
+    values = frame.set_index(["condition", "row", "seed"]).value * 100
     base = values[BASE]
     others = [condition for condition in frame.condition.unique() if condition != BASE]
     lines = []
-    for mechanism in frame.mechanism.unique():
-        row = [name_of_row(mechanism)]
+    for name in frame.row.unique():
+        line = [name]
         for condition in others:
-            difference = values[condition][mechanism] - base[mechanism]
-            row.append(f"a seed {difference.abs().max():.2f}, mean {abs(difference.mean()):.2f}")
-        lines.append(row)
+            difference = values[condition][name] - base[name]
+            line.append(f"a seed {difference.abs().max():.2f}, mean {abs(difference.mean()):.2f}")
+        lines.append(line)
     return ["row", *others], lines

@@ -44,7 +44,7 @@ class Config:
 
 def main(config: Config) -> None:
     """Write the report."""
-    results = Results(config.out, privge.NAME, cells.EXTRA)
+    results = Results(config.out, privge.NAME, cells.EXTRA, cells.IDENTITY)
     frame = results.read()
     sections = ["# Results", _PREFACE]
     figure_1(config.out)
@@ -91,11 +91,12 @@ Made by `python -m experiments report` from `privge.csv`; versions, configuratio
 `privge.manifest.json`. Intervals are 95 % (Student, over seeds); gains are paired by split and seed. A gain in
 bold has an interval that leaves 0 out.
 
-* **Every row**, private, structure-only or non-private, trains twice on one seed, with the same keys: on its raw
-  embedding and on its standardised one (every column to mean 0 and standard deviation 1). What does better on the
-  validation examples is tested, the raw one on ties; the other is not. The choice and its validation score are the
-  columns `preprocessing` and `validation`. **raw** counts the seeds that chose the raw embedding, for the row and,
-  after the comma, for its structure-only row.
+* **Every row**, private, structure-only or non-private, is trained twice on each seed, with the same keys: on its
+  raw embedding and on its standardised one (every column to mean 0 and standard deviation 1). The table shows the
+  one whose mean validation score over the seeds is higher, the raw one on ties; nothing else decides. It is one
+  choice for all seeds, because the validation examples of one are too few to tell the two apart. **embedding** says
+  which, for the row and, after the comma, for its structure-only row (a star: there was one alone). The CSV has
+  both.
 * **structure-only** is the same mechanism, budget, k and training, on one public record for all users, with
   noise of its own. What it reaches is the public graph's (and the labels'), not the private features'.
 * **gain** is a mechanism less its own structure-only row; **over best** is a row less the best structure-only
@@ -106,9 +107,6 @@ bold has an interval that leaves 0 out.
   the validation nodes.
 * Training stops after as many epochs without a better validation score as the line above each table says, the same
   for all its rows; the best epoch is kept.
-* A table whose head says *standardised in every row* is of an earlier protocol, not computed anew: no choice, no
-  early stop, label propagation with the alpha and r of the other rows, and structure-only rows that draw the same
-  noise as the private ones. It is left out of what the README counts.
 * `epsilon_proved` is about the features of one user and of one row alone: rows of one seed share their noise, so
   that they can be compared, and publishing two of them would spend more than their sum.
 * Labels and edges are not protected, in any row.
@@ -136,20 +134,6 @@ def _percent(summary: Summary, name: str, epsilon: float) -> str:
     return f"{value:.1f}" if value is not None else ""
 
 
-_PREPROCESSING = {
-    "validation": "raw or standardised by validation",
-    "raw": "raw in every row (the paper's)",
-    "standardized": "standardised in every row",
-}
-
-
-def _preprocessing(settings: dict) -> str:
-    """How rows are preprocessed; configurations of an earlier protocol say it with a flag."""
-    if "preprocessing" in settings:
-        return settings["preprocessing"]
-    return "standardized" if settings["standardize"] else "raw"
-
-
 def _described(settings: dict) -> str:
     """What distinguishes a configuration, in a line."""
     patience = settings.get("patience")
@@ -160,7 +144,6 @@ def _described(settings: dict) -> str:
     else:
         words.append("logistic regression")
     words.append(f"alpha {settings['alpha']:g}, r {settings['r']:g}")
-    words.append(_PREPROCESSING[_preprocessing(settings)])
     return ", ".join(words)
 
 
@@ -178,10 +161,10 @@ def _table(summary: Summary, configs: dict) -> str:
                 str(line.twin) if private else "",
                 signed(line.gain),
                 signed(line.over_best),
-                ", ".join(filter(None, (line.raw, line.twin_raw))),
+                ", ".join(filter(None, (line.embedding, line.twin_embedding))).replace("standardized", "std."),
             ]
         )
-    headers = ["mechanism", "eps", "k", "paper", "ours", "structure-only", "gain", "over best", "raw"]
+    headers = ["mechanism", "eps", "k", "paper", "ours", "structure-only", "gain", "over best", "embedding"]
     what = _described(configs[summary.config])
     best = ""
     if summary.best is not None:
@@ -235,10 +218,7 @@ how large a gain they leave possible is what the intervals below say."""
 
 def _unlike_the_rest(settings: dict) -> str:
     """In brackets, what sets a configuration apart from the committed ones."""
-    words = [] if _preprocessing(settings) == "validation" else [_PREPROCESSING[_preprocessing(settings)]]
-    if settings["head"] != ("mlp" if settings["task"] == "node" else "logistic"):
-        words.append("other head")
-    return f" ({', '.join(words)})" if words else ""
+    return "" if settings["head"] == ("mlp" if settings["task"] == "node" else "logistic") else " (other head)"
 
 
 def _gaps(summaries: list[Summary]) -> str:
@@ -261,7 +241,7 @@ def _gaps(summaries: list[Summary]) -> str:
 
 
 def _is_default(settings: dict) -> bool:
-    """Preprocessed by validation, and with the task's own head."""
+    """With the task's own head."""
     return not _unlike_the_rest(settings)
 
 

@@ -41,7 +41,7 @@ def ran(graph_file, tmp_path_factory):
 
 def test_rows_are_tidy_and_say_what_is_proved(ran):
     _, rows, _ = ran
-    assert tuple(rows.columns) == _runner.COLUMNS + cells.EXTRA
+    assert tuple(rows.columns) == _runner.COLUMNS + cells.IDENTITY + cells.EXTRA
     names = {"laplace", "piecewise", "multibit", "hds"}
     assert set(rows.mechanism) == (
         names | {f"structure-only:{name}" for name in names} | {"non-private", "label-propagation"}
@@ -56,10 +56,12 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     assert rows.value.between(0, 1).all()
     assert set(rows.metric[rows.task == "node"]) == {"accuracy"}
     assert set(rows.metric[rows.task == "link"]) == {"auc"}
-    assert not rows.duplicated(list(_runner.KEY)).any()
+    assert not rows.duplicated([*_runner.KEY, *cells.IDENTITY]).any()
     trained = rows.mechanism != "label-propagation"
-    assert set(rows.preprocessing[trained]) <= {"raw", "standardized"}
-    assert rows.preprocessing[~trained].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
+    assert (rows[trained].groupby(list(_runner.KEY)).preprocessing.agg(set) == {"raw", "standardized"}).all()
+    assert (rows.preprocessing[~trained] == cells.LABELS).all()
+    assert rows.chosen[~trained].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
+    assert rows.chosen[trained].isna().all()
     assert rows.validation.between(0, 1).all()
 
 
@@ -74,18 +76,18 @@ def test_a_second_run_computes_nothing_and_a_killed_one_goes_on(ran, monkeypatch
     monkeypatch.undo()
     # As a kill leaves it: the rows of the finished cells alone.
     lost = (rows.mechanism == "hds") & (rows.epsilon == 1.0) & (rows.seed == 1)
+    lost |= (rows.mechanism == "non-private") & (rows.seed == 0) & (rows.preprocessing == "raw")
     rows[~lost].to_csv(tmp_path / "privge.csv", index=False)
     computed = []
     compute = privge.compute
-    monkeypatch.setattr(
-        privge, "compute", lambda cell, bench: computed.append((cell, bench.seed)) or compute(cell, bench)
-    )
+    monkeypatch.setattr(privge, "compute", lambda work, bench: computed.append(work) or compute(work, bench))
     privge.main(dataclasses.replace(config, out=tmp_path))
-    assert {(cell.name, cell.epsilon, cell.structure_only, seed) for cell, seed in computed} == {
-        ("hds", 1.0, False, 1)
+    assert {(work.cell.name, work.cell.epsilon, work.cell.structure_only, *work[1:]) for work in computed} == {
+        ("hds", 1.0, False, 1, ("raw", "standardized")),
+        ("non-private", float("inf"), False, 0, ("raw",)),
     }
     again = pd.read_csv(tmp_path / "privge.csv")
-    keys, found = list(_runner.KEY), ["value", *cells.EXTRA]
+    keys, found = [*_runner.KEY, *cells.IDENTITY], ["value", *cells.EXTRA]
     pd.testing.assert_frame_equal(  # the seed alone, exactly as beside the other one
         again.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
         rows.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
@@ -102,14 +104,14 @@ def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_fi
     datasets.save(dataclasses.replace(data, x=other), path)
     changed = dataclasses.replace(config, datasets=(str(path),), out=tmp_path, mechanisms=("hds",), task="node")
     privge.main(changed)
-    columns = ["mechanism", "epsilon", "seed", "value"]
+    columns = ["mechanism", "epsilon", "seed", "preprocessing", "value"]
     before = rows[(rows.task == "node")][columns]
     after = pd.read_csv(tmp_path / "privge.csv")[columns]
     free = ["structure-only:hds", "label-propagation"]
-    merged = before[before.mechanism.isin(free)].merge(after, on=columns[:3], suffixes=("", "_other"))
-    assert len(merged) == 6
+    merged = before[before.mechanism.isin(free)].merge(after, on=columns[:4], suffixes=("", "_other"))
+    assert len(merged) == 10
     assert (merged.value == merged.value_other).all()
-    private = before[before.mechanism == "non-private"].merge(after, on=columns[:3], suffixes=("", "_other"))
+    private = before[before.mechanism == "non-private"].merge(after, on=columns[:4], suffixes=("", "_other"))
     assert (private.value != private.value_other).any()
 
 
@@ -190,21 +192,66 @@ def test_a_lucky_row_of_one_seed_is_not_the_best():
     assert summary.lines[0].over_best.mean == pytest.approx(-5.0)
 
 
-def test_tables_count_the_seeds_that_chose_the_raw_embedding():
-    frame = tidy([("hds", 1.0, 5, {0: 0.7, 1: 0.7}), ("structure-only:hds", 1.0, 5, {0: 0.7, 1: 0.7})])
-    frame["preprocessing"] = ["raw", "standardized", "standardized", "standardized"]
-    frame["validation"] = [0.7, 0.7, 0.6, np.nan]  # the last had no choice
-    (summary,) = _report.summarise(frame)
-    assert (summary.lines[0].raw, summary.lines[0].twin_raw) == ("1/2", "0/1")
+def variants(raw, standardized):
+    """Rows of one cell on both embeddings: (value, validation) of each seed."""
+    rows = []
+    for name, scores in (("raw", raw), ("standardized", standardized)):
+        rows += [
+            {"seed": seed, "value": value, "validation": validation, "preprocessing": name}
+            for seed, (value, validation) in enumerate(scores)
+        ]
+    return pd.DataFrame(rows)
 
 
-def test_tables_say_which_protocol_their_rows_are_from():
-    """Rows of an earlier protocol, which standardised always, are told apart from those that chose."""
-    known = {"head": "mlp", "task": "node"}
-    assert report._is_default({**known, "preprocessing": "validation"})
-    for other in ({"standardize": True}, {"standardize": False}, {"preprocessing": "raw"}):
-        assert not report._is_default({**known, **other})
-    assert report._unlike_the_rest({**known, "standardize": True}) == " (standardised in every row)"
+def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score():
+    """Test scores run against the validation scores here: who looked at them would choose the other."""
+    bad, good = [(0.9, 0.60), (0.9, 0.70), (0.9, 0.65)], [(0.1, 0.80), (0.2, 0.69), (0.3, 0.75)]
+    kept, which = _report.chosen(variants(bad, good))
+    assert (which, kept.value.tolist()) == ("standardized", [0.1, 0.2, 0.3])  # of seed 1 too, whose raw is better
+    kept, which = _report.chosen(variants(good, bad))
+    assert (which, kept.value.tolist()) == ("raw", [0.1, 0.2, 0.3])
+    assert _report.chosen(variants(good, good))[1] == "raw"  # a tie
+
+
+def test_seeds_without_both_embeddings_are_left_out_of_the_choice_and_of_the_row():
+    both = variants([(0.5, 0.6), (0.5, 0.6)], [(0.4, 0.5), (0.4, 0.5), (0.9, 0.99), (0.9, 0.99)])
+    kept, which = _report.chosen(both)
+    assert (which, kept.seed.tolist()) == ("raw", [0, 1])
+    alone = both[both.preprocessing == "standardized"]
+    kept, which = _report.chosen(alone)
+    assert (which, len(kept)) == ("standardized*", 4)
+    labels = alone.assign(preprocessing=cells.LABELS)
+    assert _report.chosen(labels)[1] == ""
+
+
+def test_a_row_that_is_nan_in_validation_is_not_chosen():
+    kept, which = _report.chosen(variants([(0.5, -np.inf)], [(0.4, 0.1)]))
+    assert (which, kept.value.tolist()) == ("standardized", [0.4])
+
+
+def test_tables_say_which_embedding_validation_chose():
+    first, second = ([(0.7, 0.7), (0.7, 0.8)], [(0.8, 0.9), (0.8, 0.9)])
+    frames = []
+    for name, (raw, standardized) in (("hds", (first, second)), ("structure-only:hds", (second, first))):
+        frame = tidy([(name, 1.0, 5, {0: 0.0})]).drop(columns=["seed", "value"])
+        frames.append(variants(raw, standardized).merge(frame, how="cross"))
+    (summary,) = _report.summarise(pd.concat(frames))
+    (line,) = summary.lines
+    assert (line.embedding, line.twin_embedding) == ("standardized", "raw")
+    assert line.value.mean == pytest.approx(80.0)
+    assert line.gain is not None
+    assert line.gain.mean == pytest.approx(0.0)
+    assert "standardized" not in report._table(summary, {summary.config: CONFIG})
+    assert "| std., raw |" in report._table(summary, {summary.config: CONFIG})
+
+
+CONFIG = {"epochs": 1, "patience": 1, "batch_size": 1, "head": "logistic", "task": "link", "alpha": 0.1, "r": 0.5}
+
+
+def test_tables_tell_other_heads_apart():
+    assert report._is_default({"head": "mlp", "task": "node"})
+    assert not report._is_default({"head": "logistic", "task": "node"})
+    assert report._unlike_the_rest({"head": "mlp", "task": "link"}) == " (other head)"
 
 
 def test_published_hyper_parameters_are_those_of_the_paper():
@@ -246,35 +293,27 @@ def bench(graph_file):
     return cells.prepare(privge.settings(config, "node", str(graph_file), todo), 0)
 
 
-@pytest.mark.parametrize(
-    ("raw", "standardized", "chosen"),
-    [(0.8, 0.9, "standardized"), (0.9, 0.8, "raw"), (0.8, 0.8, "raw"), (-np.inf, 0.1, "standardized")],
-    ids=["standardised", "raw", "tie", "nan"],
-)
-def test_validation_alone_chooses_the_preprocessing(bench, monkeypatch, raw, standardized, chosen):
-    """Test scores run against the validation scores here: who looked at them would choose the other."""
+def test_both_embeddings_are_trained_alike(bench, monkeypatch):
+    """The same keys, examples and rules; a row each, of which the report chooses."""
     seen = []
 
     def fit(key, model, objective, z, *examples, **settings):
-        is_raw = np.array_equal(z, given)
-        if not is_raw:
-            np.testing.assert_allclose(np.asarray(z).mean(0), 0.0, atol=1e-5)
-        seen.append((jax.random.key_data(key).tolist(), is_raw, settings))
-        validation = raw if is_raw else standardized
-        return training.Fitted((), validation, 1.0 - validation if validation > 0 else 1.0, 0, (), ())
+        seen.append((jax.random.key_data(key).tolist(), [id(part) for part in examples], settings))
+        centred = np.allclose(np.asarray(z).mean(0), 0.0, atol=1e-4)
+        return training.Fitted((), 0.25 if centred else 0.75, 0.5 if centred else 0.1, 0, (), ())
 
     monkeypatch.setattr(training, "fit", fit)
-    given = jax.random.normal(jax.random.key(1), (120, 12)) + 3.0
-    score = cells.train(bench, given)
-    assert score.chosen == chosen
-    assert score.validation == max(raw, standardized)
-    assert score.test == pytest.approx(1.0 - score.validation)
-    assert [is_raw for _, is_raw, _ in seen] == [True, False]
-    assert seen[0][0] == seen[1][0]  # the same keys
-    assert seen[0][2] == seen[1][2]  # and the same training
-    for name in ("raw", "standardized"):
-        fixed = dataclasses.replace(bench, settings=dataclasses.replace(bench.settings, preprocessing=name))
-        assert cells.train(fixed, given).chosen == name
+    made = cells.make_mechanism("laplace", 1.0, bench.data.num_features, 1)
+    raw, standardized = cells.run(bench, made)
+    assert (raw["preprocessing"], raw["value"], raw["validation"]) == ("raw", 0.1, 0.75)
+    assert (standardized["preprocessing"], standardized["value"], standardized["validation"]) == (
+        "standardized",
+        0.5,
+        0.25,
+    )
+    assert seen[0] == seen[1]
+    (alone,) = cells.run(bench, made, ("standardized",))
+    assert {**alone, "seconds": 0} == {**standardized, "seconds": 0}
 
 
 def test_standardised_columns_are_those_of_float64_whatever_the_threads():
@@ -291,7 +330,7 @@ def test_standardised_columns_are_those_of_float64_whatever_the_threads():
 
 
 def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
-    row = cells.run_label_propagation(bench)
+    (row,) = cells.run_label_propagation(bench)
     settings = bench.settings
     known = np.zeros((bench.data.num_nodes, bench.data.num_classes), np.float32)
     known[bench.train.index, bench.train.label] = 1.0
@@ -305,7 +344,8 @@ def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
     best = max(validation for validation, _ in found.values())
     assert row["validation"] == pytest.approx(best, abs=1e-6)
     chosen = next(pair for pair, (validation, _) in found.items() if validation == best)
-    assert row["preprocessing"] == f"alpha {chosen[0]:g} r {chosen[1]:g}"
+    assert row["preprocessing"] == cells.LABELS
+    assert row["chosen"] == f"alpha {chosen[0]:g} r {chosen[1]:g}"
     assert row["value"] == pytest.approx(found[chosen][1], abs=1e-6)
     assert len({tuple(pair) for pair in found.values()}) > 1  # the choice matters here
 
@@ -326,27 +366,28 @@ def test_more_seeds_take_the_same_programs(ran, tmp_path):
     more = dataclasses.replace(config, out=tmp_path, seeds=3, mechanisms=("hds",), epsilons=(1.0,))
     privge.main(more)
     assert [training._fit._cache_size(), pipeline._private_embeddings._cache_size()] == programs
-    keys = list(_runner.KEY)
+    keys = [*_runner.KEY, *cells.IDENTITY]
     both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=keys, suffixes=("", "_before"))
-    assert len(both) == 14  # two seeds: nodes four rows, links three
+    assert len(both) == 26  # two seeds, both embeddings: three rows a task, and label propagation
     for column in ("value", *cells.EXTRA):
-        assert (both[column] == both[f"{column}_before"]).all()
+        assert both[column].equals(both[f"{column}_before"].rename(column))
 
 
 def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys):
     repeat.child(str(graph_file), [0, 1], epochs=3)
     rows = json.loads(capsys.readouterr().out)
-    assert [(row["mechanism"], row["seed"]) for row in rows[:4]] == [
+    assert [(row["mechanism"], row["seed"]) for row in rows[::2][:4]] == [
         ("non-private", 0), ("hds", 0), ("structure-only:hds", 0), ("non-private", 1),
     ]  # fmt: skip
+    assert [row["preprocessing"] for row in rows] == ["raw", "standardized"] * 6
     again = [{**row, "value": row["value"] + 0.01 * (1 - 2 * row["seed"])} for row in rows]
     frame = pd.DataFrame(
         [{"condition": name, **row} for name, part in ((repeat.BASE, rows), ("one core", again)) for row in part]
     )
     head, lines = repeat.spread(frame)
     assert head == ["row", "one core"]
-    assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 3
-    assert lines[2][0] == "HDS, structure-only"
+    assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 6
+    assert lines[4][0] == "HDS, structure-only, raw"
     every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
     assert every == [0, 1, 2]
 
@@ -428,7 +469,7 @@ def test_an_experiment_has_columns_of_its_own_which_identify_nothing(tmp_path):
     with pytest.raises(_runner.UsageError, match="other columns"):
         _runner.Results(tmp_path, "mine").read()
     assert len(_runner.Results(_runner.DEFAULT_OUT, "dprr").read()) > 100
-    assert len(_runner.Results(_runner.DEFAULT_OUT, "privge", cells.EXTRA).read()) > 100
+    assert len(_runner.Results(_runner.DEFAULT_OUT, "privge", cells.EXTRA, cells.IDENTITY).read()) > 100
 
 
 def test_a_file_without_bounds_is_refused_in_one_line_that_names_the_option(
