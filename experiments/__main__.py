@@ -1,55 +1,68 @@
-"""``python -m experiments``: one sub-command an experiment."""
+"""``python -m experiments``: one sub-command an experiment, and a few about all of them."""
 
+import os
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, Union
 
 import tyro
 
-from experiments import audit, benchmarks, demo, dprr, privge, repeat, report, variance
+from experiments import catalogue, report, reproduce
+from experiments._registry import EXPERIMENTS
 from experiments._runner import UsageError, check_out
 
-_Command = (
-    Annotated[demo.Config, tyro.conf.subcommand("demo")]
-    | Annotated[privge.Config, tyro.conf.subcommand("privge")]
-    | Annotated[dprr.Config, tyro.conf.subcommand("dprr")]
-    | Annotated[audit.Config, tyro.conf.subcommand("audit")]
-    | Annotated[variance.Config, tyro.conf.subcommand("variance")]
-    | Annotated[report.Config, tyro.conf.subcommand("report")]
-    | Annotated[repeat.Config, tyro.conf.subcommand("repeat")]
-    | Annotated[benchmarks.Config, tyro.conf.subcommand("benchmarks")]
-)
+COMMANDS: dict[str, tuple[type, Any]] = {
+    "list": (catalogue.List, catalogue.list_all),
+    "show": (catalogue.Show, catalogue.show),
+    **{name: (experiment.module.Config, experiment.module.main) for name, experiment in EXPERIMENTS.items()},
+    "report": (report.Config, report.main),
+    "reproduce": (reproduce.Config, reproduce.main),
+}
+"""The class of a command's words, and what runs it."""
 
 
-def main() -> None:
-    """Parse the command line and run one experiment; a wrong option is one line and exit code 2."""
-    config = tyro.cli(_Command, prog="python -m experiments", description=__doc__)
+def main(words: Sequence[str] | None = None) -> None:
+    """Parse the command line and run one command.
+
+    What cannot be done is one line and exit code 2; Ctrl-C says what is kept, and ends with exit code 130.
+    """
+    named = tuple(Annotated[kind, tyro.conf.subcommand(name)] for name, (kind, _) in COMMANDS.items())
+    union: Any = Union
+    config: Any = tyro.cli(union[named], prog="python -m experiments", description=_ABOUT, args=words)
+    run = next(run for kind, run in COMMANDS.values() if type(config) is kind)
     try:
-        check_out(config.out)  # before minutes of computing, not after them
+        if hasattr(config, "out"):
+            check_out(config.out)  # before minutes of computing, not after them
+            _check_device()
         run(config)
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt as stopped:
+        kept = str(stopped) or "files that were written whole are kept; the same command begins anew"
+        print(f"interrupted: {kept}", file=sys.stderr)
+        sys.exit(130)
 
 
-def run(config: _Command) -> None:
-    """Run the experiment that a configuration is for."""
-    match config:
-        case demo.Config():
-            demo.main(config)
-        case privge.Config():
-            privge.main(config)
-        case dprr.Config():
-            dprr.main(config)
-        case audit.Config():
-            audit.main(config)
-        case variance.Config():
-            variance.main(config)
-        case report.Config():
-            report.main(config)
-        case repeat.Config():
-            repeat.main(config)
-        case benchmarks.Config():
-            benchmarks.main(config)
+_ABOUT = """\
+The papers' experiments. Results go to results/ in the working directory, or where --out says; the committed ones,
+in experiments/results, are only read."""
+
+
+def _check_device() -> None:
+    """Find out whether there is the device that the environment asks for.
+
+    Raises:
+      UsageError: where there is none.
+    """
+    import jax
+
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        said = str(error).split("\n")[0]
+        raise UsageError(f"JAX_PLATFORMS={asked}: no such device here ({said})") from error
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments._report import Summary, markdown, significant
+from experiments._report import markdown, significant
 from experiments._runner import UsageError, write_atomically
+from experiments.privge.summary import Summary
 
 _RESULTS = """\
 {lead} what a private embedding reaches is what the public graph reaches. Of {private} private rows (mechanism and
@@ -114,7 +115,10 @@ def write_sections(path: Path, sections: Mapping[str, str]) -> None:
     Raises:
       UsageError: where the file has no such section.
     """
-    text = path.read_text()
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UsageError(f"--readme {path}: it cannot be read ({error.strerror})") from error
     for name, body in sections.items():
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         start, end = text.find(opening), text.find(closing)

@@ -1,9 +1,9 @@
 """What every experiment shares: cells, rows that survive a kill, manifests, progress.
 
-An experiment is a list of cells and a function that computes one. A cell is a frozen dataclass whose fields identify
-its rows; :func:`run` computes the cells whose rows are missing and appends each as soon as it is there. No row is
-written twice: what a kill left of one is cut off before the next is appended, under a lock, so that several runs may
-write to one folder.
+An experiment is a list of cells and a function that computes one. A cell is a frozen dataclass whose fields
+identify its rows; :func:`run` computes the cells whose rows are missing and appends each as soon as it is there. No
+row is written twice: what a kill left of one is cut off before the next is appended, under a lock, so that several
+runs may write to one folder.
 """
 
 import csv

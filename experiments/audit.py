@@ -254,7 +254,6 @@ def _row(label: str, epsilon: float, metric: str, value: float, measured: Any, s
         "task": NAME,
         "mechanism": label,
         "epsilon": epsilon,
-        "k": 0,
         "seed": settings["seed"],
         "metric": metric,
         "value": value,

@@ -13,8 +13,17 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._report import markdown, name_of_row
-from experiments._runner import DEFAULT_OUT, UsageError, console, describe_environment, progress, write_atomically
+from experiments._report import markdown
+from experiments._runner import (
+    DEFAULT_OUT,
+    UsageError,
+    check_positive,
+    console,
+    describe_environment,
+    progress,
+    write_atomically,
+)
+from experiments.privge.summary import name_of_row
 
 NAME = "repeat"
 BASE = "all seeds in one process"
@@ -56,8 +65,9 @@ def conditions(seeds: int) -> dict[str, list[tuple[list[int], dict[str, str], bo
 
 def main(config: Config) -> None:
     """Compute the rows under all conditions and compare them."""
-    if config.seeds < 1:
-        raise UsageError(f"--seeds must be at least 1, got {config.seeds}")
+    check_positive("--seeds", config.seeds)
+    if config.epochs is not None:
+        check_positive("--epochs", config.epochs)
     planned = conditions(config.seeds)
     rows = []
     with progress() as bar:
@@ -111,22 +121,19 @@ def _in_a_process(
 
 def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
     """Compute the rows of some seeds in this process and print them as JSON."""
-    from experiments import _privge_cells as cells
     from experiments import privge
+    from experiments.privge import accuracy, cells
+    from experiments.privge.config import plan
 
-    config = privge.Config(epochs=epochs)
-    resolved = privge.settings(config, "node", dataset, privge.plan(config, "node", dataset))
+    config = privge.Config(epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1)
+    planned = accuracy.plan_task(config, "node", dataset, plan(config, "node", dataset))
+    benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}
     rows = []
-    for seed in seeds:
-        bench = cells.prepare(resolved, seed)
-        k = cells.published_k(dataset, "node")
-        made = cells.make_mechanism("hds", 1.0, bench.data.num_features, min(k, bench.data.num_features))
-        for row in (
-            *cells.run(bench, None),
-            *cells.run(bench, made),
-            *cells.run(bench, made, structure_only=True),
-        ):
-            rows.append({key: row[key] for key in ("mechanism", "seed", "value", "preprocessing", "validation")})
+    for cell in sorted(planned, key=lambda cell: cell.seed):
+        if cell.seed in benches and cell.mechanism != cells.LABEL_PROPAGATION:
+            found = cells.compute(benches[cell.seed], cell)
+            row = {"mechanism": cell.mechanism, "seed": cell.seed, "value": found.values[cell.last_metric]}
+            rows.append({**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]})
     print(json.dumps(rows))
 
 

@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from experiments._report import legend_below, markdown, panels
-from experiments._runner import DEFAULT_OUT, console, describe_environment, write_atomically
+from experiments._runner import DEFAULT_OUT, check_positive, console, describe_environment, write_atomically
 from ldp_jax import features
 
 NAME = "variance"
@@ -81,7 +81,7 @@ def worst_case(epsilons: np.ndarray) -> dict[str, np.ndarray]:
 
 def main(config: Config) -> None:
     """Compute, print and draw."""
-    config.out.mkdir(parents=True, exist_ok=True)
+    check_positive("--points", config.points)
     grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
     found = worst_case(grid)
     rows = [

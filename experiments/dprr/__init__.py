@@ -6,7 +6,7 @@ from experiments._runner import console
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import COMMITTED, Config, settings
 
-__all__ = ["COMMITTED", "Config", "main", "report"]
+__all__ = ["COMMITTED", "Config", "main", "write_report"]
 
 
 def main(config: Config) -> None:
@@ -22,6 +22,6 @@ def main(config: Config) -> None:
     console.print(f"tables and figures: {config.out}", soft_wrap=True)
 
 
-def report(out: Path) -> list[Path]:
+def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
     return [*accuracy.write(out), *degrees.write(out), *scaling.write(out)]

@@ -13,7 +13,7 @@ KS = (1, 3, 5, 10, 20, 30, 50)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """All that decides a row besides its identity; its hash is the column ``config``.
+    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
 
     Attributes:
       dataset: name, or path of a user's file.
@@ -59,7 +59,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Published:
+class Hyperparameters:
     """One data set's published hyper-parameters: node task, then link task."""
 
     batch_size: int
@@ -75,17 +75,17 @@ class Published:
     link_alpha: float = 0.1
 
 
-PUBLISHED = {
-    "cora": Published(64, 2, 128, 0.1, 0.1, 0.7, 5e-4, 20, link_r=0.5),
-    "citeseer": Published(128, 2, 128, 0.05, 0.5, 0.7, 5e-4, 5, link_r=0.2),
-    "pubmed": Published(64, 3, 128, 0.05, 0.1, 0.5, 0.0, 1, link_r=0.3),
-    "lastfm": Published(16, 2, 64, 0.1, 0.1, 0.5, 5e-4, 5, link_r=0.1),
-    "facebook_pages": Published(256, 3, 256, 0.05, 0.1, 0.1, 5e-4, 50, link_r=0.1),
-    "crocodile": Published(16, 2, 64, 0.05, 0.1, 0.1, 5e-4, 20, link_r=0.5, link_k=3),
+HYPERPARAMETERS = {
+    "cora": Hyperparameters(64, 2, 128, 0.1, 0.1, 0.7, 5e-4, 20, link_r=0.5),
+    "citeseer": Hyperparameters(128, 2, 128, 0.05, 0.5, 0.7, 5e-4, 5, link_r=0.2),
+    "pubmed": Hyperparameters(64, 3, 128, 0.05, 0.1, 0.5, 0.0, 1, link_r=0.3),
+    "lastfm": Hyperparameters(16, 2, 64, 0.1, 0.1, 0.5, 5e-4, 5, link_r=0.1),
+    "facebook_pages": Hyperparameters(256, 3, 256, 0.05, 0.1, 0.1, 5e-4, 50, link_r=0.1),
+    "crocodile": Hyperparameters(16, 2, 64, 0.05, 0.1, 0.1, 5e-4, 20, link_r=0.5, link_k=3),
 }
 """LDP-GE's six data sets; ``facebook_pages`` is its Facebook, ``crocodile`` its Wikipedia."""
 
-DEFAULT = Published(256, 2, 64, 0.1, 0.1, 0.5, 5e-4, 20, link_r=0.5)
+DEFAULT = Hyperparameters(256, 2, 64, 0.1, 0.1, 0.5, 5e-4, 20, link_r=0.5)
 """For any other graph (the demo, a user's own)."""
 
 LINK_BATCH = 1024

@@ -2,8 +2,6 @@
 
 import dataclasses
 import hashlib
-import math
-import time
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -12,13 +10,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._runner import config_hash
-from experiments._settings import DEFAULT, PUBLISHED, Settings
+from experiments import _runner
+from experiments._runner import Found
+from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings, Task
 from ldp_jax import accounting, datasets, features, graphs, metrics, models, pipeline, propagation, training
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import RECORD, Budget
+from ldp_jax.guarantee import Budget
 
-METRIC = {"node": "accuracy", "link": "auc"}
+METRIC: dict[Task, str] = {"node": "accuracy", "link": "auc"}
+
+
+STRUCTURE = "structure-only:"
+"""Before the name of a mechanism: one public record stands for all users."""
+
+NON_PRIVATE, LABEL_PROPAGATION = "non-private", "label-propagation"
+
+EMBEDDINGS = ("raw", "standardized")
+"""How an embedding is preprocessed before it is trained on, each a row of its own."""
+
+NO_EMBEDDING = "labels"
+"""What stands in their place for label propagation."""
+
+FOUND = ("validation", "chosen")
+"""Columns that identify no row: the validation score, and what label propagation chose by it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One training on what one mechanism releases.
+
+    Attributes:
+      k: sampled coordinates of a user; 0 where nothing is sampled.
+      preprocessing: one of ``EMBEDDINGS``, or ``NO_EMBEDDING``.
+    """
+
+    k: int
+    preprocessing: str
+
+    @property
+    def last_metric(self) -> str:
+        """There is one a task."""
+        return METRIC["node" if self.task == "node" else "link"]
+
+    @property
+    def structure_only(self) -> bool:
+        """Whether no private feature plays a part."""
+        return self.mechanism.startswith(STRUCTURE)
 
 
 class Mechanism(NamedTuple):
@@ -62,7 +99,7 @@ def ledger(
 
 def published_k(dataset: str, task: str) -> int:
     """The paper's k of HDS."""
-    published = PUBLISHED.get(dataset, DEFAULT)
+    published = HYPERPARAMETERS.get(dataset, DEFAULT)
     return published.k if task == "node" else published.link_k
 
 
@@ -233,49 +270,37 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
     return Score(float(fitted.test), float(fitted.validation))
 
 
-VARIANTS = ("raw", "standardized")
-"""How an embedding is preprocessed before it is trained on, each a row of its own."""
+def made_by(cell: Cell, dim: int) -> Mechanism | None:
+    """The mechanism of a cell, or None."""
+    if cell.mechanism in (NON_PRIVATE, LABEL_PROPAGATION):
+        return None
+    return make_mechanism(cell.mechanism.removeprefix(STRUCTURE), cell.epsilon, dim, cell.k)
 
-LABELS = "labels"
-"""What stands in column ``preprocessing`` for label propagation, which has no embedding."""
 
-
-def run(
-    bench: Bench,
-    mechanism: Mechanism | None,
-    variants: Sequence[str] = VARIANTS,
-    *,
-    structure_only: bool = False,
-) -> list[dict[str, Any]]:
-    """The rows of one cell and seed: perturb and propagate once, then train on each variant. See :func:`embed`.
-
-    The seconds of the embedding are counted to the first variant.
-    """
-    start = time.perf_counter()
-    # The keys are cloned: one seed's cells share them on purpose, so that their rows can be paired.
+@lru_cache(maxsize=1)
+def _embedding(bench: Bench, name: str, epsilon: float, k: int) -> Any:
+    """What the cells of both preprocessings share; the last one is kept, for the second of them."""
+    # The key is cloned: one seed's cells share it on purpose, so that their rows can be paired.
     bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))
-    z = embed(bench, mechanism, structure_only=structure_only)
-    rows = []
-    for preprocessing in variants:
-        score = train(bench, z, preprocessing)
-        now = time.perf_counter()
-        if mechanism is None:
-            row = _row(bench, "non-private", math.inf, 0, math.inf, score, now - start)
-        else:
-            spent = ledger(mechanism, structure_only=structure_only).spent(RECORD).epsilon
-            name = f"structure-only:{mechanism.name}" if structure_only else mechanism.name
-            row = _row(bench, name, mechanism.epsilon, mechanism.k, spent, score, now - start)
-        rows.append({**row, "preprocessing": preprocessing, "chosen": ""})
-        start = now
-    return rows
+    if name == NON_PRIVATE:
+        return embed(bench, None)
+    made = make_mechanism(name.removeprefix(STRUCTURE), epsilon, bench.data.num_features, k)
+    return embed(bench, made, structure_only=name.startswith(STRUCTURE))
 
 
-def run_label_propagation(bench: Bench) -> list[dict[str, Any]]:
+def compute(bench: Bench, cell: Cell) -> Found:
+    """The row of a cell: perturb and propagate, train, test. See :func:`embed`."""
+    if cell.mechanism == LABEL_PROPAGATION:
+        return label_propagation(bench)
+    score = train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing)
+    return _found(bench, score, "")
+
+
+def label_propagation(bench: Bench) -> Found:
     """PageRank of the training labels: what the graph says without any feature and without training.
 
     Its alpha and r are the best of the grid in validation, the first of equals: column ``chosen``.
     """
-    start = time.perf_counter()
     settings = bench.settings
     grid = [(alpha, r) for alpha in settings.label_alphas for r in settings.label_rs]
     alphas, rs = jnp.asarray(grid, jnp.float32).T
@@ -285,37 +310,12 @@ def run_label_propagation(bench: Bench) -> list[dict[str, Any]]:
     )  # fmt: skip
     best = int(np.argmax(validation))
     alpha, r = grid[best]
-    score = Score(float(test[best]), float(validation[best]))
-    row = _row(bench, "label-propagation", 0.0, 0, 0.0, score, time.perf_counter() - start)
-    return [{**row, "preprocessing": LABELS, "chosen": f"alpha {alpha:g} r {r:g}"}]
+    return _found(bench, Score(float(test[best]), float(validation[best])), f"alpha {alpha:g} r {r:g}")
 
 
-def _row(
-    bench: Bench, name: str, epsilon: float, k: int, spent: float, score: Score, seconds: float
-) -> dict[str, Any]:
-    settings = bench.settings
-    return {
-        "dataset": bench.data.name,
-        "task": settings.task,
-        "mechanism": name,
-        "epsilon": epsilon,
-        "k": k,
-        "seed": bench.seed,
-        "metric": METRIC[settings.task],
-        "value": round(score.test, 6),
-        "epsilon_proved": spent,
-        "unit": str(RECORD),
-        "seconds": round(seconds, 4),
-        "config": config_hash(settings),
-        "validation": round(score.validation, 6),
-    }
-
-
-IDENTITY = ("preprocessing",)
-"""The column of this experiment's own that identifies a row."""
-
-EXTRA = ("validation", "chosen")
-"""Columns of its own that do not: the validation score, and what label propagation chose by it."""
+def _found(bench: Bench, score: Score, chosen: str) -> Found:
+    also = {"validation": round(score.validation, 6), "chosen": chosen}
+    return Found({METRIC[bench.settings.task]: round(score.test, 6)}, also)
 
 
 @partial(jax.jit, static_argnames="classes")

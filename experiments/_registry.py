@@ -1,0 +1,71 @@
+"""Which experiments there are: all commands know them from here alone.
+
+A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with ``out``) and
+``main(config)``, and a line in :data:`EXPERIMENTS`. It may also have ``COMMITTED`` (the configurations whose rows
+are committed, by default the one without words) and ``write_report(out)`` (tables and figures of a folder's rows).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from experiments import audit, benchmarks, demo, dprr, privge, repeat, variance
+from experiments._runner import REFERENCE, Results
+from experiments.dprr import accuracy as dprr_accuracy
+from experiments.dprr import degrees as dprr_degrees
+from experiments.dprr import scaling as dprr_scaling
+from experiments.privge import accuracy as privge_accuracy
+
+
+class Experiment(NamedTuple):
+    """What the commands about experiments need of one.
+
+    Attributes:
+      module: has ``Config`` and ``main``.
+      results: its tidy rows in a folder, a function a file; none where rows are no cells.
+      tables: names of the committed Markdown files.
+      takes: how long it takes, where no committed row says so.
+    """
+
+    module: Any
+    results: tuple[Callable[[Path], Results], ...] = ()
+    tables: tuple[str, ...] = ()
+    takes: str = ""
+
+    @property
+    def about(self) -> str:
+        """Its first sentence."""
+        return " ".join(self.module.Config.__doc__.split("\n\n")[0].split())
+
+    def committed(self, out: Path) -> list[Any]:
+        """The configurations whose rows are committed, to be run into a folder."""
+        configs = getattr(self.module, "COMMITTED", (self.module.Config(),))
+        return [dataclasses.replace(config, out=out) for config in configs]
+
+    def rows(self) -> list[pd.DataFrame]:
+        """The committed rows, a frame a file."""
+        return [results(REFERENCE).read() for results in self.results]
+
+    def hours(self) -> float:
+        """What the committed rows took one after the other, as they say."""
+        cells = [frame.drop(columns=["metric", "value"]).drop_duplicates() for frame in self.rows()]
+        return sum(float(frame.seconds.sum()) for frame in cells) / 3600
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "demo": Experiment(demo, (partial(privge_accuracy.results_in, name=demo.NAME),)),
+    "privge": Experiment(privge, (privge_accuracy.results_in,), ("REPORT.md",)),
+    "dprr": Experiment(
+        dprr,
+        (dprr_accuracy.results_in, dprr_degrees.results_in, dprr_scaling.results_in),
+        ("dprr.md", "dprr_degrees.md", "dprr_scaling.md"),
+    ),
+    "audit": Experiment(audit, (lambda out: Results(out, audit.NAME),), ("audit.md",)),
+    "variance": Experiment(variance, (), ("variance.md",), "seconds"),
+    "repeat": Experiment(repeat, (), ("repeat.md",), "minutes"),
+    "benchmarks": Experiment(benchmarks, (), ("benchmarks.md",), "minutes"),
+}

@@ -1,0 +1,67 @@
+"""What there is and what it found: ``list`` and ``show``."""
+
+import dataclasses
+from typing import Annotated
+
+import tyro
+from rich import box
+from rich.table import Table
+
+from experiments import demo
+from experiments._registry import EXPERIMENTS, Experiment
+from experiments._runner import REFERENCE, UsageError, console
+from experiments.privge import accuracy, summary
+
+
+@dataclasses.dataclass(frozen=True)
+class List:
+    """What can be run, what of it is committed, and how long that took."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """The committed tables of an experiment; nothing is computed."""
+
+    name: Annotated[str, tyro.conf.Positional]
+    """one of those that ``list`` lists"""
+
+
+def named(name: str) -> Experiment:
+    """An experiment by name.
+
+    Raises:
+      UsageError: with all names, where there is none of this one.
+    """
+    if name not in EXPERIMENTS:
+        raise UsageError(f"NAME {name}: there is no experiment of that name; there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def list_all(config: List) -> None:
+    """Print a line an experiment."""
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="python -m experiments NAME")
+    for header in ("name", "what", "committed rows", "took"):
+        view.add_column(header, justify="right" if header in ("committed rows", "took") else "left")
+    for name, experiment in EXPERIMENTS.items():
+        rows = sum(map(len, experiment.rows()))
+        took = experiment.takes or _duration(experiment.hours())
+        view.add_row(name, experiment.about, str(rows) if rows else "tables", took)
+    console.print(view)
+    console.print(
+        "took: what the committed rows say, added up. show NAME prints the committed tables, reproduce NAME "
+        "computes them anew and compares, report writes tables and figures of your own rows."
+    )
+
+
+def _duration(hours: float) -> str:
+    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
+
+
+def show(config: Show) -> None:
+    """Print the tables."""
+    experiment = named(config.name)
+    for name in experiment.tables:
+        console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
+    if experiment.module is demo:
+        summary.show(summary.summarise(accuracy.results_in(REFERENCE, demo.NAME).read()), console, None)
+    console.print(f"committed files: {REFERENCE}", soft_wrap=True)

@@ -1,0 +1,129 @@
+"""Node classification and link prediction from locally private features: the plan, and its computation."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments._runner import Found, Results, UsageError, config_hash, console, run
+from experiments.privge import cells
+from experiments.privge.cells import LABEL_PROPAGATION, NON_PRIVATE, STRUCTURE, Cell
+from experiments.privge.config import Config, plan, settings
+from experiments.privge.settings import COMMITTED, Plan, Settings, Task
+from ldp_jax import datasets
+from ldp_jax.guarantee import RECORD
+
+NAME = "privge"
+
+
+def results_in(out: Path, name: str = NAME) -> Results:
+    """The rows of a folder; the demo has the same columns."""
+    return Results(out, name, Cell, cells.FOUND)
+
+
+def load(dataset: str, features: int = 0) -> datasets.Dataset:
+    """A data set, or why there is none, in words of the command line.
+
+    Raises:
+      UsageError: for a name that is not known, a file that cannot be read, bounds that are not declared, a set of
+        graphs, or a graph without features.
+    """
+    try:
+        data = cells.load(dataset, features)
+    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+        hint = "; on the command line: --bounds LOWER UPPER" if "must be declared" in str(error) else ""
+        raise UsageError(f"--datasets {dataset}: {error}{hint}") from error
+    if data.node_graph is not None:
+        raise UsageError(
+            f"--datasets {dataset}: this is a set of graphs, which python -m experiments dprr classifies"
+        )
+    if data.num_features == 0:
+        raise UsageError(f"--datasets {dataset}: it has no features, so there is nothing private to perturb")
+    return data
+
+
+def plan_task(config: Config, task: Task, dataset: str, todo: Plan, features: int = 0) -> dict[Cell, Settings]:
+    """The cells of one task and data set, in the order of their computation.
+
+    Baselines first, then every mechanism and budget, each followed by its structure-only twin.
+    """
+    data = load(dataset, features)
+    if task == "node" and data.y.shape != (data.num_nodes,):
+        console.print(f"{dataset} has no single label for each node: node task left out")
+        return {}
+    resolved, dim = settings(config, task, dataset, todo, features), data.num_features
+    own_k = min(dim, cells.published_k(dataset, task))
+    sweep: list[tuple[str, float, int]] = []
+    if not config.ks:
+        sweep += [(name, epsilon, own_k) for epsilon in todo.epsilons for name in config.mechanisms]
+    if "hds" in config.mechanisms:
+        sweep += [("hds", epsilon, k) for k in todo.ks for epsilon in todo.k_epsilons]
+    releases: list[tuple[str, float, int, int]] = [(NON_PRIVATE, float("inf"), 0, todo.seeds)]
+    if task == "node":
+        releases.append((LABEL_PROPAGATION, 0.0, 0, todo.seeds))
+    for name, epsilon, k in dict.fromkeys(sweep):
+        seeds = todo.k_seeds if name == "hds" and k != own_k else todo.seeds
+        releases += [(prefix + name, epsilon, k, seeds) for prefix in ("", STRUCTURE)]
+    embeddings = cells.EMBEDDINGS if config.preprocessing == "both" else (config.preprocessing,)
+    planned = {}
+    for name, epsilon, k, seeds in releases:
+        spent = epsilon
+        if name not in (NON_PRIVATE, LABEL_PROPAGATION):
+            made = cells.make_mechanism(name.removeprefix(STRUCTURE), epsilon, dim, k)
+            k = made.k
+            spent = cells.ledger(made, structure_only=name.startswith(STRUCTURE)).spent(RECORD).epsilon
+        for seed in range(seeds):
+            for preprocessing in (cells.NO_EMBEDDING,) if name == LABEL_PROPAGATION else embeddings:
+                cell = Cell(
+                    dataset=data.name, task=task, mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
+                    unit=str(RECORD), config=config_hash(resolved), k=k, preprocessing=preprocessing,
+                )  # fmt: skip
+                planned[cell] = resolved
+    return planned
+
+
+def compute_plan(planned: Mapping[Cell, Settings], results: Results) -> None:
+    """Compute what is missing; a killed run goes on here."""
+    benches: dict[int, cells.Bench] = {}
+
+    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+        resolved = planned[cell]
+        if any(bench.settings is not resolved for bench in benches.values()):
+            benches.clear()  # one task and data set at a time
+        if cell.seed not in benches:
+            benches[cell.seed] = cells.prepare(resolved, cell.seed)
+        return cells.compute(benches[cell.seed], cell)
+
+    run(
+        planned,
+        compute,
+        results,
+        settings=planned.__getitem__,
+        notes=lambda cell: _notes(cell, planned[cell]),
+        called="rows",
+    )
+
+
+def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
+    """For the manifest: what the mechanism promises, in words, and where the data are from."""
+    data = load(resolved.dataset, resolved.features)
+    notes: dict[str, dict] = {
+        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+    }
+    made = cells.made_by(cell, data.num_features)
+    if made is not None and not cell.structure_only:
+        name = f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}"
+        notes["guarantees"] = {name: str(cells.ledger(made, chosen=data.public_choices).total())}
+    return notes
+
+
+def main(config: Config) -> None:
+    """Run the plan."""
+    config.check()
+    if config.bounds is not None:
+        cells.declare_bounds(config.datasets, config.bounds)
+    tasks: tuple[Task, ...] = ("node", "link") if config.task == "both" else (config.task,)
+    planned = {}
+    for task in tasks:
+        for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
+            planned |= plan_task(config, task, dataset, plan(config, task, dataset))
+    compute_plan(planned, results_in(config.out))

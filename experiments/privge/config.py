@@ -1,0 +1,127 @@
+"""The command line's words of PrivGE / LDP-GE, and the settings that they stand for."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from experiments._runner import DEFAULT_OUT, UsageError, check_positive
+from experiments.privge import cells
+from experiments.privge.settings import (
+    COMMITTED,
+    DEFAULT,
+    EPSILONS,
+    HYPERPARAMETERS,
+    LEARNING_RATE,
+    LINK_BATCH,
+    MECHANISMS,
+    Plan,
+    Preprocessing,
+    Settings,
+    Task,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
+
+    Without further words this is the committed plan, of which it computes the rows that are missing in --out. Each
+    row of a mechanism has its structure-only twin: the same mechanism, budget and training on one public default
+    record for all users. Each, private or not, is trained on its raw and on its standardised embedding; the report
+    shows what does better in validation, over all seeds.
+    """
+
+    task: Literal["node", "link", "both"] = "both"
+    """which task"""
+    datasets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
+    """names, or paths of .npz files (see --bounds); by default those of the committed plan"""
+    mechanisms: tuple[Literal["laplace", "piecewise", "multibit", "hds"], ...] = MECHANISMS
+    """which mechanisms"""
+    epsilons: tuple[float, ...] = ()
+    """budgets; by default the plan's"""
+    seeds: int | None = None
+    """how many seeds, from 0; by default the plan's"""
+    ks: tuple[int, ...] = ()
+    """HDS with these k instead of the published one (Figures 3 and 4)"""
+    preset: Literal["committed", "paper", "smoke"] = "committed"
+    """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke: seconds"""
+    preprocessing: Preprocessing = "both"
+    """raw: the paper's embedding; standardized: every column of it; both: the report chooses by validation"""
+    bounds: tuple[float, float] | None = None
+    """public bounds of the features of a file that does not declare them (x_lower, x_upper): known without a look
+    at the records"""
+    head: Literal["mlp", "logistic"] | None = None
+    """the model on top; by default an MLP for nodes and logistic regression for links"""
+    epochs: int | None = None
+    """by default the preset's"""
+    out: Path = DEFAULT_OUT
+    """where the CSV and its manifest are, and are looked for"""
+
+    def check(self) -> None:
+        """Refuse what cannot be run.
+
+        Raises:
+          UsageError: which option, and why.
+        """
+        check_positive("--epsilons", *self.epsilons)
+        check_positive("--ks", *self.ks)
+        for option, value in (("--seeds", self.seeds), ("--epochs", self.epochs)):
+            if value is not None:
+                check_positive(option, value)
+        if not self.mechanisms:
+            raise UsageError("--mechanisms needs at least one name")
+        if self.ks and "hds" not in self.mechanisms:
+            raise UsageError("--ks are of HDS: it must be among --mechanisms")
+        if self.bounds is not None:
+            lower, upper = self.bounds
+            if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+                raise UsageError(
+                    f"--bounds must be two finite numbers, the lower one first, got {lower:g} {upper:g}"
+                )
+            if not self.datasets:
+                raise UsageError("--bounds are of files: name them with --datasets")
+
+
+def plan(config: Config, task: Task, dataset: str) -> Plan:
+    """What is to be run for one task and data set, the command line's words first."""
+    if config.preset == "smoke":
+        base = Plan((1.0,), 2, epochs=3)
+    elif config.preset == "paper":
+        base = Plan(EPSILONS if task == "node" else EPSILONS[2:], 10)
+    else:
+        base = COMMITTED.get((task, dataset), Plan(EPSILONS, 3))
+    return Plan(
+        epsilons=config.epsilons or base.epsilons,
+        seeds=config.seeds if config.seeds is not None else base.seeds,
+        epochs=config.epochs if config.epochs is not None else base.epochs,
+        tol=base.tol,
+        ks=config.ks or (() if config.epsilons else base.ks),
+        k_epsilons=(config.epsilons or base.epsilons) if config.ks else base.k_epsilons,
+        k_seeds=config.seeds if config.seeds is not None else base.k_seeds,
+    )
+
+
+def settings(config: Config, task: Task, dataset: str, todo: Plan, features: int = 0) -> Settings:
+    """The resolved configuration of one task and data set."""
+    published = HYPERPARAMETERS.get(dataset, DEFAULT)
+    node = task == "node"
+    return Settings(
+        dataset=dataset,
+        data=cells.fingerprint(cells.load(dataset, features)),
+        task=task,
+        alpha=published.alpha if node else published.link_alpha,
+        r=published.r if node else published.link_r,
+        tol=todo.tol,
+        head=config.head or ("mlp" if node else "logistic"),
+        layers=published.layers,
+        hidden=published.hidden,
+        dropout=published.dropout if node else 0.0,
+        learning_rate=LEARNING_RATE,
+        weight_decay=published.weight_decay if node else 0.0,
+        batch_size=published.batch_size if node else LINK_BATCH,
+        epochs=todo.epochs,
+        features=features,
+    )

@@ -1,0 +1,266 @@
+"""Tables and figures from tidy results: means, 95 % intervals, paired differences to structure-only rows."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.table import Table
+
+from experiments._report import METRIC_LABELS, signed
+from experiments.privge.cells import STRUCTURE
+from ldp_jax.metrics import Interval, mean_interval
+
+LABELS = {
+    "laplace": "Laplace",
+    "piecewise": "Piecewise",
+    "multibit": "Multi-bit",
+    "hds": "HDS",
+    "non-private": "non-private",
+    "label-propagation": "label prop.",
+}
+COLOURS = {"laplace": "#7a7a7a", "piecewise": "#d1495b", "multibit": "#edae49", "hds": "#00798c"}
+
+
+class Line(NamedTuple):
+    """One row of a summary, in per cent.
+
+    Attributes:
+      mechanism: its name in the CSV.
+      epsilon: its budget.
+      k: sampled coordinates.
+      value: mean and 95 % interval over seeds.
+      twin: the same of its own structure-only row; None for baselines.
+      gain: value less twin, paired by seed.
+      over_best: value less the best structure-only row, paired by seed. The best of many rows is lucky as well as
+        good, so this errs in the public graph's favour.
+      embedding: which embedding validation chose for the row, ``raw`` or ``standardized``, with a star where there
+        was one alone; "" for rows without one.
+      twin_embedding: the same of its structure-only row.
+    """
+
+    mechanism: str
+    epsilon: float
+    k: int
+    value: Interval
+    twin: Interval | None
+    gain: Interval | None
+    over_best: Interval | None
+    embedding: str = ""
+    twin_embedding: str = ""
+
+
+class Summary(NamedTuple):
+    """All rows of one data set, task and configuration.
+
+    ``best`` names the best structure-only row, and ``best_value`` is what it reaches: of all rows with as many
+    seeds as any has, also those of the k sweep.
+    """
+
+    dataset: str
+    task: str
+    metric: str
+    config: str
+    lines: tuple[Line, ...]
+    best: tuple[str, float, int] | None
+    best_value: Interval | None
+    seeds: int
+
+    def find(self, mechanism: str, epsilon: float) -> Line | None:
+        """The row of a mechanism at a budget (the first k, where there are several)."""
+        return next((x for x in self.lines if x.mechanism == mechanism and x.epsilon == epsilon), None)
+
+    def epsilons(self) -> list[float]:
+        """Budgets of the mechanisms, ascending."""
+        return sorted({x.epsilon for x in self.lines if x.twin is not None})
+
+    def mechanisms(self) -> list[str]:
+        """Mechanisms in the papers' order."""
+        have = {x.mechanism for x in self.lines if x.twin is not None}
+        return [name for name in COLOURS if name in have]
+
+
+def summarise(frame: pd.DataFrame, keep_k: dict[str, int] | None = None) -> list[Summary]:
+    """Means, intervals and paired differences, for each data set, task and configuration.
+
+    Of a row's raw and standardised embedding :func:`chosen` keeps one.
+
+    Args:
+      frame: tidy results.
+      keep_k: for the tables, the k of HDS to keep, by data set and task as ``"cora node"``; all by default. The
+        best structure-only row is looked for among all.
+    """
+    summaries = []
+    for (dataset, task, metric, config), part in frame.groupby(["dataset", "task", "metric", "config"], sort=False):
+        k = (keep_k or {}).get(f"{dataset} {task}")
+        summaries.append(_summarise_one(str(dataset), str(task), str(metric), str(config), part, k))
+    return [summary for summary in summaries if summary.lines]  # a sweep over k alone has no table
+
+
+def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.DataFrame, keep_k: Any) -> Summary:
+    groups: dict[tuple[str, float, int], pd.DataFrame] = {}
+    embedding = {}
+    for (mechanism, epsilon, k), group in part.groupby(["mechanism", "epsilon", "k"]):
+        key = (str(mechanism), float(epsilon), int(k))
+        kept, embedding[key] = chosen(group)
+        groups[key] = kept.set_index("seed").sort_index()
+    values = {key: 100.0 * group.value for key, group in groups.items()}
+    twins = {key: series for key, series in values.items() if key[0].startswith(STRUCTURE)}
+    most = max((len(series) for series in twins.values()), default=0)  # a row with fewer seeds cannot be the best
+    full = {key: series for key, series in twins.items() if len(series) == most}
+    best = max(full, key=lambda key: full[key].mean()) if full else None
+    lines = []
+    for key, series in values.items():
+        mechanism, epsilon, k = key
+        if mechanism.startswith(STRUCTURE) or (mechanism == "hds" and keep_k not in (None, k)):
+            continue
+        other = (STRUCTURE + mechanism, epsilon, k)
+        twin = twins.get(other)
+        lines.append(
+            Line(
+                mechanism,
+                epsilon,
+                k,
+                mean_interval(series),
+                mean_interval(twin) if twin is not None else None,
+                _paired(series, twin),
+                _paired(series, twins[best]) if best is not None else None,
+                embedding[key],
+                embedding[other] if twin is not None else "",
+            )
+        )
+    lines.sort(key=lambda x: (list(LABELS).index(x.mechanism) if x.mechanism in LABELS else 99, x.epsilon, x.k))
+    best_value = mean_interval(twins[best]) if best is not None else None
+    return Summary(dataset, task, metric, config, tuple(lines), best, best_value, int(part.seed.nunique()))
+
+
+def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Of one row's seeds, those of the embedding that does better in validation on average; and which it is.
+
+    One choice for all seeds of a row: the validation examples of one seed alone are too few to tell two embeddings
+    apart (264 pairs on Cora's links), and a choice seed by seed follows their noise. A tie goes to the raw one.
+    Seeds that have one embedding only are left out, unless all do; nothing but validation scores decides.
+
+    >>> seeds = {"seed": [0, 1, 0, 1], "value": [.5, .6, .7, .8], "validation": [.5, .7, .5, .8]}
+    >>> group = pd.DataFrame({**seeds, "preprocessing": ["raw", "raw", "standardized", "standardized"]})
+    >>> kept, which = chosen(group)
+    >>> which, kept.value.tolist()
+    ('standardized', [0.7, 0.8])
+    """
+    if "preprocessing" not in group:
+        return group, ""
+    names = [name for name in EMBEDDINGS if (group.preprocessing == name).any()]
+    if not names:
+        return group, ""
+    if len(names) == 1:
+        return group[group.preprocessing == names[0]], f"{names[0]}*"
+    scores = group.pivot(index="seed", columns="preprocessing", values="validation").dropna()
+    means = scores.mean()
+    best = max(names, key=lambda name: means[name])  # the first of equals
+    return group[(group.preprocessing == best) & group.seed.isin(scores.index)], best
+
+
+EMBEDDINGS = ("raw", "standardized")
+"""In this order: the first of equals is kept."""
+
+
+def _paired(a: pd.Series, b: pd.Series | None) -> Interval | None:
+    if b is None:
+        return None
+    both = pd.concat([a, b], axis=1, join="inner").dropna()
+    return mean_interval(both.iloc[:, 0] - both.iloc[:, 1]) if len(both) else None
+
+
+def name_of(row: tuple[str, float, int]) -> str:
+    """A structure-only row in words."""
+    mechanism, epsilon, k = row
+    return f"{LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)} at eps {epsilon:g}, k {k}"
+
+
+def name_of_row(mechanism: str) -> str:
+    """A row's mechanism in words, structure-only or not."""
+    label = LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)
+    return f"{label}, structure-only" if mechanism.startswith(STRUCTURE) else label
+
+
+def draw(axis: Any, summary: Summary, note: str = "") -> None:
+    """Score against epsilon: mechanisms solid, their structure-only twins dashed, baselines as lines."""
+    epsilons = summary.epsilons()
+    place = {epsilon: i for i, epsilon in enumerate(epsilons)}
+    names = summary.mechanisms()
+    for offset, name in enumerate(names):
+        lines = [x for x in summary.lines if x.mechanism == name and x.twin is not None]
+        x = np.array([place[line.epsilon] for line in lines]) + 0.08 * (offset - (len(names) - 1) / 2)
+        twins = [line.twin for line in lines if line.twin is not None]
+        axis.errorbar(
+            x,
+            [line.value.mean for line in lines],
+            [np.nan_to_num(line.value.half_width) for line in lines],
+            color=COLOURS[name], marker="o", ms=4, lw=1.5, capsize=2, label=LABELS[name],
+        )  # fmt: skip
+        axis.plot(x, [t.mean for t in twins], color=COLOURS[name], ls=":", marker="x", ms=4, lw=1.1)
+    for name, style in (("non-private", "-"), ("label-propagation", "--")):
+        line = next((x for x in summary.lines if x.mechanism == name), None)
+        if line is not None:
+            axis.axhline(line.value.mean, color="black", ls=style, lw=1.0, label=LABELS[name])
+    if summary.best_value is not None:
+        mean, half = summary.best_value.mean, float(np.nan_to_num(summary.best_value.half_width))
+        axis.axhspan(mean - half, mean + half, color="#b8b8b8", alpha=0.35, lw=0, label="best structure-only")
+    axis.plot([], [], color="black", ls=":", marker="x", ms=4, lw=1.1, label="its structure-only twin")
+    axis.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+    axis.set_xlim(-0.5, len(epsilons) - 0.5)
+    axis.set_xlabel("epsilon")
+    axis.set_ylabel(METRIC_LABELS.get(summary.metric, summary.metric))
+    axis.set_title(f"{summary.dataset}, {summary.task} task ({summary.seeds} seeds){note}")
+
+
+Reference = dict[tuple[str, ...], Interval]
+"""Committed values, by :func:`identity`."""
+
+
+def reference(frame: pd.DataFrame) -> Reference:
+    """The committed values that a user's own stand beside."""
+    return {identity(summary, line): line.value for summary in summarise(frame) for line in summary.lines}
+
+
+def identity(summary: Summary, line: Line) -> tuple[str, ...]:
+    """What two rows of tables have in common that were made in the same way."""
+    return (summary.dataset, summary.task, summary.config, line.mechanism, f"{line.epsilon:g}", f"{line.k}")
+
+
+def table(summary: Summary, committed: Reference | None = None) -> Table:
+    """One data set and task for a terminal; committed values of the same settings have a column of their own."""
+    view = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"{summary.dataset}, {summary.task} task: {summary.metric} in %, 95 % intervals",
+    )
+    beside = [] if committed is None else ["committed"]
+    headers = ["mechanism", "epsilon", "k", summary.metric, *beside, "structure-only", "gain", "over best"]
+    for header in headers:
+        view.add_column(header, justify="left" if header == "mechanism" else "right", no_wrap=True)
+    for line in summary.lines:
+        plain = [signed(interval).replace("**", "") for interval in (line.gain, line.over_best)]
+        twin = str(line.twin) if line.twin is not None else ""
+        theirs = [] if committed is None else [str(committed.get(identity(summary, line), ""))]
+        epsilon = "" if line.mechanism == "label-propagation" else f"{line.epsilon:g}"
+        k = f"{line.k}" if line.twin is not None else ""
+        view.add_row(LABELS[line.mechanism], epsilon, k, str(line.value), *theirs, twin, *plain)
+    return view
+
+
+def show(summaries: list[Summary], console: Any, committed: Reference | None) -> None:
+    """The tables, the best structure-only row of each, and what the columns are."""
+    for summary in summaries:
+        console.print(table(summary, committed))
+        if summary.best is not None:
+            console.print(f"best structure-only row: {name_of(summary.best)} (no private feature was used)\n")
+    if committed is not None and summaries:
+        console.print(
+            "committed: the same rows as they are in experiments/results, of other runs; empty where none is "
+            "committed with these settings."
+        )
+    console.print(
+        "structure-only: the same mechanism and budget on one public record for everyone.\n"
+        "A gain whose interval holds 0: the score is the public graph's, not the private features'."
+    )
