@@ -105,7 +105,7 @@ def lines(
     Args:
       frame: the rows.
       configs: their settings.
-      reference: committed rows; those of the same settings get columns of their own.
+      reference: committed rows; the AUC of those of the same settings gets a column of its own.
     """
     gains = paired(frame, configs)
     committed = {} if reference is None else dict(list(reference.groupby(GROUP)))
@@ -122,11 +122,11 @@ def lines(
         ]
         row += _scores(part)
         if reference is not None:
-            row += _scores(committed[key]) if key in committed else ["", ""]
+            row.append(_scores(committed[key])[1] if key in committed else "")
         made.append([*row, signed(gains.get(group)), str(part.seed.nunique())])
     header = list(HEADER)
     if reference is not None:
-        header[7:7] = ["committed accuracy (%)", "committed AUC (%)"]
+        header.insert(7, "committed AUC (%)")
     return header, made
 
 

@@ -26,7 +26,7 @@ STRUCTURE = "structure-only:"
 NON_PRIVATE, LABEL_PROPAGATION = "non-private", "label-propagation"
 
 EMBEDDINGS = ("raw", "standardized")
-"""How an embedding is preprocessed before it is trained on, each a row of its own."""
+"""How an embedding is preprocessed before it is trained on, each a row of its own; of equals the first is shown."""
 
 NO_EMBEDDING = "labels"
 """What stands in their place for label propagation."""

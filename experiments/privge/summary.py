@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from experiments._report import METRIC_LABELS, signed
-from experiments.privge.cells import STRUCTURE
+from experiments.privge.cells import EMBEDDINGS, STRUCTURE
 from ldp_jax.metrics import Interval, mean_interval
 
 LABELS = {
@@ -139,7 +139,8 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
     One choice for all seeds of a row: the validation examples of one seed alone are too few to tell two embeddings
     apart (264 pairs on Cora's links), and a choice seed by seed follows their noise. A tie goes to the raw one.
-    Seeds that have one embedding only are left out, unless all do; nothing but validation scores decides.
+    Seeds that have one embedding only are left out, unless all do: then the one that most seeds have is kept.
+    Otherwise nothing but validation scores decides.
 
     >>> seeds = {"seed": [0, 1, 0, 1], "value": [.5, .6, .7, .8], "validation": [.5, .7, .5, .8]}
     >>> group = pd.DataFrame({**seeds, "preprocessing": ["raw", "raw", "standardized", "standardized"]})
@@ -155,13 +156,12 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if len(names) == 1:
         return group[group.preprocessing == names[0]], f"{names[0]}*"
     scores = group.pivot(index="seed", columns="preprocessing", values="validation").dropna()
+    if scores.empty:  # a run that is under way: what most seeds have
+        most = max(names, key=lambda name: (group.preprocessing == name).sum())
+        return group[group.preprocessing == most], f"{most}*"
     means = scores.mean()
     best = max(names, key=lambda name: means[name])  # the first of equals
     return group[(group.preprocessing == best) & group.seed.isin(scores.index)], best
-
-
-EMBEDDINGS = ("raw", "standardized")
-"""In this order: the first of equals is kept."""
 
 
 def _paired(a: pd.Series, b: pd.Series | None) -> Interval | None:

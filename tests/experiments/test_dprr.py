@@ -1,7 +1,9 @@
 """The graph experiment: every cell, rows that say what is spent, and a second run that computes nothing."""
 
+import dataclasses
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import networkx as nx
@@ -9,7 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _dprr_cells, _dprr_report, _runner, dprr
+from experiments import _runner, dprr
+from experiments.dprr import accuracy
+from experiments.dprr import cells as dprr_cells
+from experiments.dprr import config as words
+from experiments.dprr import report as dprr_report
 from ldp_jax.guarantee import NEIGHBOUR_LIST
 from ldp_jax.packing import GraphSet
 
@@ -33,8 +39,8 @@ def small_set(count=40):
 
 @pytest.fixture
 def config(monkeypatch, tmp_path):
-    for module in (dprr, _dprr_cells):
-        monkeypatch.setattr(module, "load", lambda *_: small_set())
+    whole = small_set()
+    monkeypatch.setattr(dprr_cells, "load", lambda *_: whole)
     return dprr.Config(
         datasets=("stars_and_cycles",), epsilons=(1.0,), seeds=1, preset="smoke", rr_nodes=20,
         mechanisms=("dprr", "degrees", "dprr-lengths", "non-private-part", "true-degrees", "sizes"),
@@ -42,55 +48,85 @@ def config(monkeypatch, tmp_path):
     )  # fmt: skip
 
 
-def test_it_runs_and_does_not_run_again(config, monkeypatch):
+class Scores(NamedTuple):
+    accuracy: float = 0.5
+    auc: float = 0.6
+
+
+def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeypatch):
+    """Every cell of the plan; its training is the next test's."""
+    monkeypatch.setattr(dprr_cells, "run", lambda *_: Scores())
     dprr.main(config)
     rows = pd.read_csv(config.out / "dprr.csv")
-    assert tuple(rows.columns) == _runner.COLUMNS
-    cells = dprr.cells_of(config)
-    assert len(rows) == 2 * len(cells) == 36
+    assert tuple(rows.columns) == (*_runner.COLUMNS, "public", "classifier")
+    assert len(rows) == 2 * len(accuracy.plan(config)) == 36
     assert set(rows.metric) == {"accuracy", "auc"}
-    released = rows.mechanism.str.removeprefix("forest:")
-    assert (rows.groupby(released).mechanism.nunique() == 2).all()  # a forest for every mechanism
-    private = rows[released.isin(["dprr", "degrees", "dprr-lengths"])]
+    assert (rows.groupby("mechanism").classifier.nunique() == 2).all()  # a forest for every mechanism
+    private = rows[rows.mechanism.isin(["dprr", "degrees", "dprr-lengths"])]
     np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
-    assert (rows[released.isin(["non-private-part", "true-degrees"])].epsilon_proved == np.inf).all()
-    assert (rows[released == "sizes"].epsilon_proved == 0).all()
-    assert set(rows.task) == {"graph", "graph, 20% public"}
+    assert (rows[rows.mechanism.isin(["non-private-part", "true-degrees"])].epsilon_proved == np.inf).all()
+    assert (rows[rows.mechanism == "sizes"].epsilon_proved == 0).all()
+    assert set(rows.task) == {"graph"}
+    assert set(rows.public) == {0.0, 0.2}
     assert (config.out / "dprr_figure4.png").stat().st_size > 10_000
     text = (config.out / "dprr.md").read_text()
     assert "released degrees alone" in text
     assert "| stars_and_cycles, of at most 20 nodes | random forest | 2 |" in text
+    assert "| graph, 20% public |" in text
     assert "random forest, 300 trees" in text
-    manifest = _runner.Results(config.out, "dprr").describe()
+    manifest = accuracy.results_in(config.out).describe()
     for row in rows.to_dict("records"):  # the budget of training is in the table and in the manifest
         made = manifest["configs"][row["config"]]
-        epochs = None if row["mechanism"].startswith("forest:") else (2, None)
-        assert (epochs or None) == (None if "trees" in made else (made["epochs"], made["patience"]))
+        epochs = None if row["classifier"] == "forest" else (2, None)
+        assert epochs == (None if "trees" in made else (made["epochs"], made["patience"]))
     # Shares of public users do not overwrite each other: what is exposed differs.
     notes = manifest["guarantees"]
     name = "stars_and_cycles, of at most 20 nodes; graph{}; dprr, epsilon 1"
     assert "lists of public users" in notes[name.format(", 20% public")]
     assert "lists of public users" not in notes[name.format("")]
-    monkeypatch.setattr(dprr, "run", None)
+
+
+def test_it_runs_and_does_not_run_again(config, monkeypatch):
+    """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is left."""
+    config = dataclasses.replace(config, mechanisms=("dprr", "degrees"), alphas=(0.2,))
     dprr.main(config)
+    rows = pd.read_csv(config.out / "dprr.csv")
+    assert set(zip(rows.mechanism, rows.classifier, strict=True)) == {
+        ("dprr", "gin"), ("dprr", "forest"), ("degrees", "perceptron"), ("degrees", "forest"),
+    }  # fmt: skip
+    assert rows.value.between(0, 1).all()
+    assert not list((config.out / "checkpoints").iterdir())
+    monkeypatch.setattr(dprr_cells, "run", lambda *_: pytest.fail("trained again"))
+    dprr.main(config)
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["dprr", "dprr-lengths", "degrees", "non-private-part", "true-degrees", "sizes"]
+)
+def test_every_release_has_statistics(mechanism):
+    """A row a graph, and as many columns as what is released allows."""
+    rows = dprr_cells.statistics(small_set(), "x", dprr_cells.Variant(mechanism, 1.0, 0.2), 0)
+    lists = mechanism in ("dprr", "non-private-part")
+    assert rows.shape == (40, 1 if mechanism == "sizes" else 1 + 4 * 18 + 8 if lists else 1 + 18)
+    assert np.isfinite(rows).all()
 
 
 def test_every_classifier_sees_the_same_reports():
     """The same key and the same DPRR; quantiles of the lengths of the noisy set's lists."""
     whole = small_set()
     cells = [
-        _dprr_cells.Cell(name, 3.0, 0.2, forest) for name in ("dprr", "dprr-lengths") for forest in (False, True)
+        dprr_cells.Variant(name, 3.0, 0.2, forest) for name in ("dprr", "dprr-lengths") for forest in (False, True)
     ]
-    keys = [_dprr_cells._keys("stars_and_cycles", cell, 0)[2] for cell in cells]
+    keys = [dprr_cells._keys("stars_and_cycles", cell, 0)[2] for cell in cells]
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 1
-    noisy = _dprr_cells.released(whole, "stars_and_cycles", _dprr_cells.Cell("dprr", 3.0, 0.2), 0)
-    lengths = _dprr_cells.degrees(whole, "stars_and_cycles", cells[2], 0)
+    noisy = dprr_cells.released(whole, "stars_and_cycles", dprr_cells.Variant("dprr", 3.0, 0.2), 0)
+    lengths = dprr_cells.degrees(whole, "stars_and_cycles", cells[2], 0)
     np.testing.assert_array_equal(lengths, np.bincount(noisy.receivers, minlength=len(whole.node_graph)))
-    rows = _dprr_cells.statistics(whole, "stars_and_cycles", cells[2], 0)
+    rows = dprr_cells.statistics(whole, "stars_and_cycles", cells[2], 0)
     largest = np.log1p([lengths[whole.node_graph == graph].max() for graph in range(len(whole))])
     np.testing.assert_allclose(rows[:, 17], largest)
     # The lists' statistics begin with the same quantiles; edges add to them.
-    of_lists = _dprr_cells.statistics(whole, "stars_and_cycles", cells[1], 0)
+    of_lists = dprr_cells.statistics(whole, "stars_and_cycles", cells[1], 0)
     np.testing.assert_allclose(of_lists[:, :19], rows)
     assert of_lists.shape[1] > rows.shape[1]
 
@@ -98,10 +134,10 @@ def test_every_classifier_sees_the_same_reports():
 def test_true_degrees_are_exact_and_released_ones_are_not():
     whole = small_set()
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
-    exact = _dprr_cells.degrees(whole, "x", _dprr_cells.Cell("true-degrees", 0.0, 0.0), 0)
+    exact = dprr_cells.degrees(whole, "x", dprr_cells.Variant("true-degrees", 0.0, 0.0), 0)
     np.testing.assert_array_equal(exact, true)
-    noisy = _dprr_cells.degrees(whole, "x", _dprr_cells.Cell("degrees", 1.0, 0.2), 0)
-    public = _dprr_cells._public(whole, "x", _dprr_cells.Cell("degrees", 1.0, 0.2), 0)
+    noisy = dprr_cells.degrees(whole, "x", dprr_cells.Variant("degrees", 1.0, 0.2), 0)
+    public = dprr_cells._public(whole, "x", dprr_cells.Variant("degrees", 1.0, 0.2), 0)
     np.testing.assert_array_equal(noisy[public], true[public])
     assert (noisy[~public] != true[~public]).mean() > 0.5
 
@@ -111,16 +147,11 @@ def test_public_parts_keep_every_graph():
     rng = np.random.default_rng(0)
     public = rng.random(len(whole.node_graph)) < 0.2
     public[whole.node_graph == 3] = False
-    part = _dprr_cells._public_part(whole, public)
+    part = dprr_cells._public_part(whole, public)
     assert len(part) == len(whole)
     assert part.nodes_per_graph[3] == 1
     assert (part.nodes_per_graph >= 1).all()
     assert part.nodes_per_graph.sum() == public.sum() + (np.bincount(whole.node_graph, weights=public) == 0).sum()
-
-
-def test_dense_reports_need_a_bound(tmp_path):
-    with pytest.raises(SystemExit, match="--rr-nodes"):
-        dprr.main(dprr.Config(mechanisms=("rr",), out=tmp_path))
 
 
 CONFIGS = {
@@ -132,10 +163,12 @@ CONFIGS = {
 
 
 def scored(mechanism, epsilon, alpha, values, metric="auc", first=0, config=None):
-    cell = _dprr_cells.cell_of({"mechanism": mechanism, "epsilon": epsilon, "task": _dprr_cells._task(alpha)})
+    name, forest = mechanism.removeprefix("forest:"), mechanism.startswith("forest:")
+    cell = dprr_cells.Variant(name, epsilon, alpha, forest)
     return [
         {
-            "dataset": "made", "task": _dprr_cells._task(alpha), "mechanism": mechanism, "epsilon": epsilon, "k": 0,
+            "dataset": "made", "task": "graph", "mechanism": name, "epsilon": epsilon, "public": alpha,
+            "classifier": cell.classifier,
             "seed": seed, "metric": metric, "value": value, "epsilon_proved": epsilon, "unit": "neighbour-list",
             "seconds": 1.0, "config": config or cell.classifier,
         }
@@ -154,34 +187,39 @@ def test_lists_are_compared_with_degrees_seed_by_seed():
         rows += scored("non-private", 0.0, 0.0, [0.9, 0.9, 0.9], metric)
         rows += scored("true-degrees", 0.0, 0.0, [0.8, 0.81, 0.82], metric)
     frame = pd.DataFrame(rows)
-    gains = _dprr_report.paired(frame, CONFIGS)
+    gains = dprr_report.paired(frame, CONFIGS)
     assert len(gains) == 3
-    assert gains["made", "graph", "dprr", 1.0, "gin"].mean == pytest.approx(-2.0333, abs=1e-3)
-    assert gains["made", "graph", "non-private", 0.0, "gin"].mean == pytest.approx(9.0)
-    assert "| made | GIN; perceptron | 2 | 0 | 1 | -2.0 to -1.7 | 3 |" in _dprr_report.verdict(frame, CONFIGS)
-    assert "| DPRR | 70.0 ± 24.8 |" in _dprr_report.summary(frame)
-    assert "| NonPriv-Full | 90.0 ± 0.0 |" in _dprr_report.summary(frame)
-    worth = _dprr_report.worth_of_edges(frame, CONFIGS).splitlines()
+    assert gains["made", 0.0, "dprr", 1.0, "gin", "gin"].mean == pytest.approx(-2.0333, abs=1e-3)
+    assert gains["made", 0.0, "non-private", 0.0, "gin", "gin"].mean == pytest.approx(9.0)
+    assert "| made | GIN; perceptron | 2 | 0 | 1 | -2.0 to -1.7 | 3 |" in dprr_report.verdict(frame, CONFIGS)
+    assert "| DPRR | 70.0 ± 24.8 |" in dprr_report.summary(frame)
+    assert "| NonPriv-Full | 90.0 ± 0.0 |" in dprr_report.summary(frame)
+    worth = dprr_report.worth_of_edges(frame, CONFIGS).splitlines()
     assert worth[-2].startswith("| made | DPRR less released degrees | GIN; perceptron | **-2.0 ±")
     assert worth[-1] == "| made | NonPriv-Full less true degrees | GIN; perceptron |  |  | **+9.0 ± 2.5** |"
     lengths = pd.DataFrame(
         scored("forest:dprr", 1.0, 0.0, [0.6, 0.7]) + scored("forest:dprr-lengths", 1.0, 0.0, [0.5, 0.6])
     )
-    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in _dprr_report.worth_of_edges(
+    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in dprr_report.worth_of_edges(
         lengths, CONFIGS
     )
-    lines = _dprr_report.lines(frame, CONFIGS)
+    header, lines = dprr_report.lines(frame, CONFIGS)
     assert lines[0][:5] == ["made", "graph", "DPRR", "1", "GIN, <= 60 epochs, patience 20"]
     assert lines[0][7].startswith("**-2.0 ±")
     assert lines[1][7].startswith("-1.7 ±")
     assert lines[-1][2:4] == ["true degrees alone", ""]
+    # Committed rows of the same settings stand beside, and no others.
+    beside, lines = dprr_report.lines(frame, CONFIGS, frame[frame.mechanism == "dprr"].assign(value=0.25))
+    assert [name for name in beside if name not in header] == ["committed AUC (%)"]
+    shown = {line[2]: line[beside.index("committed AUC (%)")] for line in lines}
+    assert shown == {label: "25.0 ± 0.0" if label == "DPRR" else "" for label in shown}
 
 
 def test_pairs_are_of_one_seed_wherever_the_rows_are():
     """One row lacks seed 0: by position, its second seed would meet the other row's first, and +10 become +0."""
     rows = scored("forest:dprr", 1.0, 0.0, [0.80, 0.90], first=1)
     rows += scored("forest:degrees", 1.0, 0.0, [0.60, 0.70, 0.80][::-1], first=0)[::-1]
-    gain = _dprr_report.paired(pd.DataFrame(rows), CONFIGS)["made", "graph", "forest:dprr", 1.0, "forest"]
+    gain = dprr_report.paired(pd.DataFrame(rows), CONFIGS)["made", 0.0, "dprr", 1.0, "forest", "forest"]
     assert gain.n == 2
     assert gain.mean == pytest.approx(20.0)  # 80 - 70 and 90 - 60
 
@@ -189,26 +227,26 @@ def test_pairs_are_of_one_seed_wherever_the_rows_are():
 def test_forests_meet_forests_and_equal_budgets_of_training():
     rows = scored("dprr", 1.0, 0.0, [0.6, 0.6], config="more") + scored("dprr", 1.0, 0.0, [0.7, 0.7])
     rows += scored("degrees", 1.0, 0.0, [0.5, 0.5]) + scored("forest:degrees", 1.0, 0.0, [0.9, 0.9])
-    gains = _dprr_report.paired(pd.DataFrame(rows), CONFIGS)
-    assert {key[2:]: gain.mean for key, gain in gains.items()} == {("dprr", 1.0, "gin"): pytest.approx(20.0)}
+    gains = dprr_report.paired(pd.DataFrame(rows), CONFIGS)
+    assert {key[2:]: gain.mean for key, gain in gains.items()} == {("dprr", 1.0, "gin", "gin"): pytest.approx(20.0)}
 
 
 def test_figures_need_rows_to_draw():
     rows = []
     for metric in ("auc", "accuracy"):
         rows += scored("dprr", 1.0, 0.0, [0.6, 0.7], metric) + scored("dprr", 1.0, 0.2, [0.7, 0.8], metric)
-    assert set(_dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4"}
+    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4"}
     for metric in ("auc", "accuracy"):
         rows += scored("dprr", 0.5, 0.0, [0.5, 0.6], metric)
-    assert set(_dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5"}
+    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5"}
     for metric in ("auc", "accuracy"):
         rows += scored("dprr-one-to-nine", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("dprr-one-to-nine", 1.0, 0.0, [0.6, 0.7], metric)
-    assert set(_dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
+    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
     for metric in ("auc", "accuracy"):
         rows += scored("forest:dprr", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("forest:dprr", 1.0, 0.0, [0.6, 0.7], metric)
-    assert "dprr_forest" in _dprr_report.figures(pd.DataFrame(rows))
+    assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows))
 
 
 @pytest.mark.parametrize(
@@ -216,23 +254,23 @@ def test_figures_need_rows_to_draw():
 )
 def test_the_ledger_says_what_is_true(mechanism):
     """At eps 0.2 and 1 000 nodes the printed split spends 0.0895 + 0.18, and the rows say so."""
-    cell = _dprr_cells.Cell(mechanism, 0.2, 0.0)
+    cell = dprr_cells.Variant(mechanism, 0.2, 0.0)
     true = 0.2695 if mechanism == "dprr-as-published" else 0.2
-    assert _dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(true, abs=1e-4)
+    assert dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(true, abs=1e-4)
 
 
 # --- What is committed -----------------------------------------------------------------------------------------
 
-COMMITTED = _runner.Results(_runner.DEFAULT_OUT, "dprr")
+COMMITTED = accuracy.results_in(_runner.REFERENCE)
 
 
 def test_the_committed_notes_are_what_the_code_says_of_each_row():
     """By graphs, public users, mechanism and budget; none is left of another key."""
     manifest, frame = COMMITTED.describe(), COMMITTED.read()
     wanted = {}
-    for row in frame.drop_duplicates(["dataset", "task", "mechanism", "epsilon"]).to_dict("records"):
+    for row in frame.drop_duplicates(["dataset", "public", "mechanism", "epsilon"]).to_dict("records"):
         # What depends on the largest graph, the published split, is checked by the CSV's own column.
-        (name, note), *_ = _dprr_cells.guarantee_note(row, 1000).items()
+        (name, note), *_ = dprr_cells.guarantee_note(row, 1000).items()
         wanted[name] = note
         if np.isfinite(row["epsilon_proved"]) and row["epsilon_proved"]:
             printed = re.search(r"epsilon (\S+) per neighbour-list", manifest["guarantees"][name])
@@ -248,27 +286,36 @@ def test_committed_rows_are_trained_under_one_rule():
     configs, frame = COMMITTED.describe()["configs"], COMMITTED.read()
     rules = {(c["epochs"], c["patience"]) for c in (configs[name] for name in frame.config) if "trees" not in c}
     assert rules == {(60, 20)}
-    plain = frame[(frame.task == "graph") & (frame.epsilon.isin([0, 1]))]
+    plain = frame[(frame.public == 0) & (frame.epsilon.isin([0, 1]))]
     for _, part in plain.groupby("dataset"):
-        names = set(part.mechanism)
-        assert {
-            f"forest:{name}" for name in names if ":" not in name and name not in _dprr_report.SPLITS[1:]
-        } <= names
+        forest = part.classifier == "forest"
+        assert set(part.mechanism[~forest]) - set(dprr_report.SPLITS[1:]) <= set(part.mechanism[forest])
+
+
+def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch):
+    """Cell by cell, but for the published split, whose true epsilon depends on the largest graph."""
+    star = GraphSet.from_edges([1, 0], [0, 1], np.zeros(1000, int), [0])  # budgets are split by the largest graph
+    monkeypatch.setattr(dprr_cells, "load", lambda *_: star)
+    planned = [accuracy.plan(config) for config in words.COMMITTED if config.parts == ("accuracy",)]
+    columns = [column for column in COMMITTED.key if column not in ("metric", "epsilon_proved")]
+    wanted = {tuple(getattr(cell, column) for column in columns) for plan in planned for cell in plan}
+    rows = COMMITTED.read()[columns].itertuples(index=False, name=None)
+    assert set(rows) == wanted
 
 
 def test_the_help_says_how_long_the_committed_rows_took():
     said = float(re.search(r"sum to about ([0-9.]+) hours", dprr.Config.__doc__)[1])
-    assert said == pytest.approx(_dprr_report.hours(COMMITTED.read()), abs=0.05)
+    assert said == pytest.approx(dprr_report.hours(COMMITTED.read()), abs=0.05)
 
 
 def test_the_readme_shows_the_committed_tables():
     frame, configs = COMMITTED.read(), COMMITTED.describe()["configs"]
     section = README.read_text().split("<!-- dprr -->")[1].split("<!-- /dprr -->")[0]
-    forests = frame[frame.mechanism.str.startswith("forest:")]
+    forests = frame[frame.classifier == "forest"]
     for table in (
-        _dprr_report.summary(frame),
-        _dprr_report.worth_of_edges(forests, configs),
-        _dprr_report.verdict(frame, configs),
+        dprr_report.summary(frame),
+        dprr_report.worth_of_edges(forests, configs),
+        dprr_report.verdict(frame, configs),
     ):
         assert table in section
-    assert (COMMITTED.csv.parent / "dprr.md").read_text() == _dprr_report.as_markdown(frame, configs) + "\n"
+    assert (COMMITTED.csv.parent / "dprr.md").read_text() == dprr_report.as_markdown(frame, configs) + "\n"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from experiments import _dprr_classifiers as classifiers
+from experiments.dprr import classifiers
 from ldp_jax import datasets, training
 from ldp_jax.packing import GraphSet
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import _dprr_cells, _dprr_degrees, _dprr_scaling, _runner, dprr
+from experiments import _runner, dprr
+from experiments.dprr import cells, degrees, scaling, settings
 from ldp_jax import edges
 from ldp_jax.datasets import splits
 from ldp_jax.packing import GraphSet
@@ -33,7 +34,7 @@ def small_set(*_):
 
 @pytest.fixture
 def config(monkeypatch, tmp_path):
-    for module in (_dprr_degrees, _dprr_scaling):
+    for module in (degrees, scaling):
         monkeypatch.setattr(module, "load", small_set)
     return dprr.Config(
         datasets=("stars_and_cycles",), epsilons=(1.0, 4.0), preset="smoke", rr_nodes=50,
@@ -58,7 +59,7 @@ def test_rows_are_of_the_reported_degrees(config):
     true = np.array([(whole.receivers == user).sum() for user in range(len(whole.node_graph))])
     label = whole.labels[whole.node_graph]
     for name in ("dprr", "rr", "local-lap"):
-        made = _dprr_cells.made_by(_dprr_cells.Cell(name, epsilon, 0.0), int(whole.nodes_per_graph.max()))
+        made = cells.made_by(cells.Variant(name, epsilon, 0.0), int(whole.nodes_per_graph.max()))
         key = jax.random.fold_in(jax.random.key(0), int(_runner.config_hash([name, epsilon]), 16) % 2**31)
         noisy_graph = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph).graph
         # A matrix whose row i is user i's report.
@@ -89,7 +90,7 @@ def test_rows_are_of_the_reported_degrees(config):
     check_shares(rows[rows.mechanism == "true degrees"].set_index("metric").value, true, label)
 
     # Laplace noise of scale 1 / epsilon_1 on d, clipped to [0, n - 1], by simulation.
-    made = _dprr_cells.made_by(_dprr_cells.Cell("dprr", epsilon, 0.0), int(whole.nodes_per_graph.max()))
+    made = cells.made_by(cells.Variant("dprr", epsilon, 0.0), int(whole.nodes_per_graph.max()))
     noise = np.random.default_rng(0).laplace(scale=1 / made.epsilon_degree, size=(2000, len(true)))
     clipped = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
     found = rows[(rows.mechanism == "dprr") & (rows.epsilon == epsilon)].set_index("metric").value
@@ -112,8 +113,8 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
     rows = (config.out / "dprr_degrees.csv").read_text()
     assert "| stars_and_cycles, of at most 50 nodes | DPRR | 1 |" in table.read_text()
     assert figure.stat().st_size > 10_000
-    computed = _dprr_degrees.noisy_degrees
-    monkeypatch.setattr(_dprr_degrees, "noisy_degrees", None)
+    computed = degrees.noisy_degrees
+    monkeypatch.setattr(degrees, "noisy_degrees", None)
     dprr.main(once)
     # The figure alone is made of the same degrees again; of a wider comparison it is another figure.
     figure.unlink()
@@ -123,7 +124,7 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
         asked.append((cell.mechanism, cell.epsilon))
         return computed(whole, cell)
 
-    monkeypatch.setattr(_dprr_degrees, "noisy_degrees", again)
+    monkeypatch.setattr(degrees, "noisy_degrees", again)
     dprr.main(once)
     assert figure.exists()
     assert asked == [("dprr", 1.0)]
@@ -131,26 +132,26 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
     asked.clear()
     dprr.main(dprr.Config(**{**vars(once), "epsilons": (1.0, 2.0)}))
     assert asked == [("dprr", 2.0)]  # the figure shows epsilon 1, which is there
-    assert _runner.Results(config.out, "dprr_degrees").read().epsilon.nunique() == 4
+    assert degrees.results_in(config.out).read().epsilon.nunique() == 4
 
 
 def test_nothing_to_compare_is_an_error(config):
     for part in ("degrees", "scaling"):
-        with pytest.raises(SystemExit, match="--mechanisms"):
+        with pytest.raises(_runner.UsageError, match="--mechanisms"):
             dprr.main(dprr.Config(**{**vars(config), "parts": (part,), "mechanisms": ("sizes",)}))
 
 
 def test_subgraphs_are_induced():
     whole = small_set()
-    half, most = _dprr_scaling.induced(whole, 0.5), _dprr_scaling.induced(whole, 0.9)
+    half, most = scaling.induced(whole, 0.5), scaling.induced(whole, 0.9)
     for share, part in ((0.5, half), (0.9, most)):
         np.testing.assert_array_equal(part.nodes_per_graph, np.ceil(share * whole.nodes_per_graph))
         np.testing.assert_array_equal(part.labels, whole.labels)
         assert part.symmetric
-    all_of_it = _dprr_scaling.induced(whole, 1.0)
+    all_of_it = scaling.induced(whole, 1.0)
     np.testing.assert_array_equal(all_of_it.senders, whole.senders)
     # In a complete graph a subgraph is complete.
-    complete = _dprr_scaling.induced(graph_set([nx.complete_graph(10), nx.complete_graph(7)]), 0.5)
+    complete = scaling.induced(graph_set([nx.complete_graph(10), nx.complete_graph(7)]), 0.5)
     np.testing.assert_array_equal(complete.edges_per_graph, [5 * 4, 4 * 3])
     assert 0 < len(half.senders) < len(most.senders) < len(whole.senders)
 
@@ -159,19 +160,19 @@ def test_subgraphs_are_induced():
 def toy_sizes(monkeypatch):
     toy = {"GAMMAS": (1.0,), "NODES": (40, 80), "NEW_EDGES": (3,), "TRAIN": 2, "TEST": 1}
     for name, value in toy.items():
-        monkeypatch.setattr(_dprr_scaling, name, value)
+        monkeypatch.setattr(scaling, name, value)
 
 
 def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
-    resolved = dprr.settings(config, "stars_and_cycles")._replace(layers=2)
-    train, test = _dprr_scaling._barabasi_albert()[0].make()
+    resolved = settings(config, "stars_and_cycles")._replace(layers=2)
+    train, test = scaling._barabasi_albert()[0].make()
     assert (len(train), len(test)) == (2, 1)
     before = time.process_time(), time.perf_counter()
-    keys, reports = [], _dprr_scaling._reports
-    monkeypatch.setattr(_dprr_scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest))
-    found = _dprr_scaling.measure(train, test, edges.RandomizedResponse(1.0), resolved)
+    keys, reports = [], scaling._reports
+    monkeypatch.setattr(scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest))
+    found = scaling.measure(train, test, edges.RandomizedResponse(1.0), resolved)
     # No key is drawn from twice: a repeated one would hide what a new one costs.
-    assert len(keys) == len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == _dprr_scaling.REPEATS + 2
+    assert len(keys) == len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == scaling.REPEATS + 2
     after = time.process_time(), time.perf_counter()
     parts = ("report", train), ("epoch", train), ("classify", test)
     for place, clock in enumerate(("cpu", "wall")):
@@ -188,9 +189,9 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
 
 def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     # Programs of each size and mechanism take minutes to compile: here the reports are the lists themselves.
-    monkeypatch.setattr(_dprr_scaling, "_reports", lambda key, whole, made: whole.graph)
-    monkeypatch.setattr(_dprr_scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0))
-    monkeypatch.setattr(_dprr_scaling.graph_training, "_predict_compiled", lambda *_: None)
+    monkeypatch.setattr(scaling, "_reports", lambda key, whole, made: whole.graph)
+    monkeypatch.setattr(scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0))
+    monkeypatch.setattr(scaling.graph_training, "_predict_compiled", lambda *_: None)
     once = dprr.Config(**{**vars(config), "parts": ("scaling",), "mechanisms": ("dprr", "rr", "sizes")})
     dprr.main(once)
     rows = pd.read_csv(config.out / "dprr_scaling.csv")
@@ -216,7 +217,7 @@ def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     assert row.endswith(f"| {slope:.2f} |")
     for figure in (8, 9):
         assert (config.out / f"dprr_figure{figure}.png").stat().st_size > 10_000
-    monkeypatch.setattr(_dprr_scaling, "measure", None)
+    monkeypatch.setattr(scaling, "measure", None)
     dprr.main(once)
 
 
@@ -226,5 +227,5 @@ def test_exponents_are_slopes():
         for n in (10, 20, 40)
         for metric, value in (("nodes", n), ("bytes", 3.0 * n**1.7))
     ]
-    np.testing.assert_allclose(_dprr_scaling.exponents(pd.DataFrame(rows), "bytes"), 1.7)
-    assert np.isnan(_dprr_scaling.exponents(pd.DataFrame(rows[:2]), "bytes"))
+    np.testing.assert_allclose(scaling.exponents(pd.DataFrame(rows), "bytes"), 1.7)
+    assert np.isnan(scaling.exponents(pd.DataFrame(rows[:2]), "bytes"))

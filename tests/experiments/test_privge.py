@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from experiments._settings import COMMITTED, PUBLISHED, Plan
 
 from experiments import __main__ as command_line
 from experiments import _privge_cells as cells
 from experiments import _readme, _report, _runner, benchmarks, demo, privge, repeat, report
-from experiments._settings import COMMITTED, PUBLISHED, Plan
 from ldp_jax import datasets, graphs, metrics, pipeline, propagation, training
 
 
