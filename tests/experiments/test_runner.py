@@ -1,12 +1,264 @@
-"""Result files under kill -9 and under several writers: whole rows, none lost, none twice."""
+"""Result files under kill -9, torn ends and several writers, and runs that go on: no row lost, none twice."""
 
+import dataclasses
 import json
 import signal
 import subprocess
 import sys
 import time
 
-from experiments._runner import COLUMNS, Results
+import pandas as pd
+import pytest
+
+from experiments import _runner
+from experiments._runner import COLUMNS, Cell, Found, Interrupted, Results, UsageError, run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Coloured(Cell):
+    """Two of these differ by their colour alone."""
+
+    colour: str = "red"
+
+    @property
+    def last_metric(self):
+        return "last"
+
+
+CELL = Coloured(
+    dataset="d, with a comma", task="t", mechanism="m", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record",
+    config="c",
+)  # fmt: skip
+
+
+def rows_of(cell, **metrics):
+    found = metrics or {"first": 0.25, "last": 0.5}
+    return [
+        {**dataclasses.asdict(cell), "seconds": 1.5, "metric": metric, "value": value}
+        for metric, value in found.items()
+    ]
+
+
+def seeds(count):
+    return [dataclasses.replace(CELL, seed=seed) for seed in range(count)]
+
+
+@pytest.fixture
+def results(tmp_path):
+    return Results(tmp_path, "rows", Coloured, ("note",))
+
+
+# --- Appending ---------------------------------------------------------------------------------------------------
+
+
+def test_appending_leaves_every_byte_that_is_there(results):
+    """The file grows in place: rows are not parsed and written again, not even to the same numbers."""
+    results.append(rows_of(CELL))
+    assert results.csv.read_text().splitlines()[0] == ",".join((*COLUMNS, "colour", "note"))
+    by_hand = results.csv.read_text().replace(",0.5,", ",0.500,")
+    results.csv.write_text(by_hand)
+    before = results.csv.stat().st_ino
+    fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
+    fresh.append(rows_of(seeds(2)[1]))
+    assert results.csv.stat().st_ino == before
+    assert results.csv.read_text().startswith(by_hand)
+    assert len(fresh.read()) == 4
+
+
+def test_a_row_is_identified_by_its_cell_and_metric(results):
+    """By further fields too, and not by what was found."""
+    results.append(rows_of(CELL, last=0.5))
+    for same in (CELL, dataclasses.replace(CELL, epsilon=1.0 + 1e-15)):
+        results.append([{**row, "note": "another", "value": 0.7} for row in rows_of(same, last=0.7)])
+    assert list(results.read().value) == [0.5]
+    for other in ({"colour": "blue"}, {"epsilon_proved": 2.0}, {"config": "e"}, {"seed": 1}):
+        cell = dataclasses.replace(CELL, **other)
+        results.look()
+        assert cell not in results
+        results.append(rows_of(cell, last=0.5))
+        assert cell in results
+    assert len(results.read()) == 5
+
+
+def test_numbers_without_a_value_survive_the_file(results):
+    """An epsilon that nobody could prove is an identity as well."""
+    unproved = dataclasses.replace(CELL, epsilon_proved=float("nan"), epsilon=float("inf"))
+    results.append(rows_of(unproved, last=float("nan")))
+    fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
+    fresh.append(rows_of(unproved, last=1.0))
+    frame = fresh.read()
+    assert len(frame) == 1
+    assert frame.value.isna().all()
+    assert frame.epsilon.tolist() == [float("inf")]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 30, 55], ids=lambda lost: f"{lost} bytes")
+def test_a_torn_row_is_cut_off_before_the_next_is_written(results, lost):
+    first, second, third = seeds(3)
+    results.append(rows_of(first))
+    whole = results.csv.read_bytes()
+    results.append(rows_of(second))
+    results.csv.write_bytes(results.csv.read_bytes()[:-lost])
+    fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
+    assert len(fresh.read()) == 3  # a reader leaves the torn row out
+    fresh.look()
+    assert first in fresh
+    assert second not in fresh  # its last metric is missing: it is not complete
+    fresh.append(rows_of(third))
+    fresh.append(rows_of(second))
+    frame = fresh.read()
+    assert fresh.csv.read_bytes().startswith(whole)
+    assert frame.seed.tolist() == [0, 0, 1, 2, 2, 1]
+    assert frame.value.tolist() == [0.25, 0.5, 0.25, 0.25, 0.5, 0.5]
+
+
+def test_a_torn_header_is_written_anew(results):
+    results.csv.write_text("dataset,task,mech")
+    assert results.read().empty
+    results.append(rows_of(CELL))
+    assert len(results.read()) == 2
+
+
+def test_what_others_wrote_is_known_and_read_once(results, monkeypatch):
+    other = Results(results.csv.parent, "rows", Coloured, ("note",))
+    results.append(rows_of(CELL))
+    other.append(rows_of(seeds(2)[1]))
+    results.append(rows_of(seeds(2)[1]))
+    assert len(results.read()) == 4
+    read = []
+    monkeypatch.setattr(_runner, "_whole_lines", lambda text: read.append(len(text)) or text)
+    results.append(rows_of(seeds(3)[2]))
+    assert read == []  # nothing new of others: nothing is read, however long the file
+
+
+def test_a_file_of_other_columns_is_refused(results, tmp_path):
+    results.append(rows_of(CELL))
+    other = Results(tmp_path, "rows")
+    for ask in (other.read, other.look):
+        with pytest.raises(UsageError, match="other columns"):
+            ask()
+
+
+def test_reading_makes_no_folder(tmp_path):
+    """Committed results may be on a disk that cannot be written to."""
+    absent = Results(tmp_path / "absent", "rows")
+    assert absent.read().empty
+    assert absent.describe() == {}
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_read_only_out_is_found_out_whatever_its_permission_bits_say(tmp_path, monkeypatch):
+    """As root, or on a mount that is read-only, only writing tells."""
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(_runner.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(UsageError, match=r"--out .*Read-only file system"):
+        _runner.check_out(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_rows_and_nothing_else(results, tmp_path, monkeypatch):
+    results.append(rows_of(CELL))
+    before = results.csv.read_text()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_runner.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        results.append(rows_of(seeds(2)[1]))
+    monkeypatch.undo()
+    assert results.csv.read_text() == before
+    results.append(rows_of(seeds(2)[1]))
+    assert len(results.read()) == 4
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_failed_manifest_leaves_the_old_one(results, tmp_path, monkeypatch, fails):
+    """And no row whose configuration is nowhere."""
+    results.append(rows_of(CELL), [{"epochs": 1}])
+    before = results.manifest.read_text()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_runner.os, fails, full)
+    with pytest.raises(OSError, match="No space left"):
+        results.append(rows_of(seeds(2)[1]), [{"epochs": 2}])
+    monkeypatch.undo()
+    assert results.manifest.read_text() == before
+    assert len(results.read()) == 2
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_manifest_is_written_only_where_there_is_something_to_add(results, monkeypatch):
+    results.append(rows_of(CELL), [{"epochs": 1}], {"guarantees": {"m": "epsilon 1"}})
+    manifest = results.describe()
+    assert manifest["configs"] == {_runner.config_hash({"epochs": 1}): {"epochs": 1}}
+    assert manifest["guarantees"] == {"m": "epsilon 1"}
+    assert "jax" in manifest["environments"][0]["versions"]
+    written = []
+    monkeypatch.setattr(_runner, "write_atomically", lambda path, text: written.append(path))
+    results.append(rows_of(seeds(2)[1]), [{"epochs": 1}], {"guarantees": {"m": "epsilon 1"}})
+    assert written == []
+    results.append(rows_of(seeds(3)[2]), [{"epochs": 1}], {"guarantees": {"n": "epsilon 2"}})
+    assert written == [results.manifest]
+
+
+def test_what_a_killed_write_left_is_cleared_by_the_next(results, tmp_path):
+    (tmp_path / "rows.manifest.json.4711.tmp").write_text("half a")
+    (tmp_path / "rows.manifest.json.txt").write_text("somebody's")
+    results.append(rows_of(CELL))
+    assert not list(tmp_path.glob("*.tmp"))
+    assert (tmp_path / "rows.manifest.json.txt").exists()
+
+
+# --- Runs --------------------------------------------------------------------------------------------------------
+
+
+def computes(done, fail_at=None):
+    def compute(cell, say):
+        if cell.seed == fail_at:
+            raise KeyboardInterrupt
+        done.append(cell.seed)
+        say("half way")
+        return Found({"first": 1.0, "last": cell.seed / 7}, {"note": f"seed {cell.seed}"})
+
+    return compute
+
+
+def test_a_run_computes_what_is_missing_in_its_order(results):
+    done = []
+    plan = [*seeds(3), *seeds(3)]
+    assert run(plan, computes(done), results, settings=lambda cell: {"config of": cell.seed}) == 3
+    assert done == [0, 1, 2]
+    frame = results.read()
+    assert frame.value.tolist() == [1.0, 0.0, 1.0, 1 / 7, 1.0, 2 / 7]
+    assert frame.note.tolist() == ["seed 0"] * 2 + ["seed 1"] * 2 + ["seed 2"] * 2
+    assert sorted(config["config of"] for config in results.describe()["configs"].values()) == [0, 1, 2]
+    fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
+    assert run(seeds(4), computes(done), fresh, settings=lambda cell: {}) == 1
+    assert done == [0, 1, 2, 3]
+
+
+def test_ctrl_c_says_what_is_kept(results):
+    done = []
+    run(seeds(1), computes(done), results, settings=lambda cell: {})
+    with pytest.raises(Interrupted, match=r"^3 of 5 cells are kept in .*rows.csv; the same command goes on"):
+        run(seeds(5), computes(done, fail_at=3), results, settings=lambda cell: {})
+    assert sorted(set(results.read().seed)) == [0, 1, 2]
+    run(seeds(5), computes(done), results, settings=lambda cell: {})
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_a_cell_with_nothing_to_say_writes_nothing(results):
+    run(seeds(1), lambda cell, say: Found({}), results, settings=lambda cell: {})
+    assert not results.csv.exists()
+
+
+# --- Processes ---------------------------------------------------------------------------------------------------
 
 WRITER = """
 import sys
@@ -16,8 +268,9 @@ from experiments._runner import COLUMNS, Results
 out, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 results = Results(out, "rows")
 for seed in range(first, last):
-    row = dict.fromkeys(COLUMNS, "x") | dict.fromkeys(("epsilon", "k", "epsilon_proved", "seconds"), 1.0)
-    results.append([{**row, "seed": seed, "value": seed / 7}], [{"epochs": seed}])
+    row = dict.fromkeys(COLUMNS, "x") | dict.fromkeys(("epsilon", "epsilon_proved", "seconds"), 1.0)
+    rows = [{**row, "seed": seed, "metric": f"m{i}", "value": seed / 7 + i} for i in range(200)]
+    results.append(rows, [{"epochs": seed}])
     print(seed, flush=True)
 """
 
@@ -29,11 +282,13 @@ def writer(out, first, last):
 
 
 def whole(out):
-    """The file's seeds, after a check that every row is what was written."""
+    """The seeds all of whose rows are there, after a check that every row is what was written."""
     frame = Results(out, "rows").read()
     assert tuple(frame.columns) == COLUMNS
-    assert (abs(frame["value"] - frame["seed"] / 7) < 1e-12).all()
-    return frame["seed"].tolist()
+    assert (abs(frame["value"] - frame["seed"] / 7 - frame.metric.str[1:].astype(int)) < 1e-9).all()
+    assert not frame.duplicated(["seed", "metric"]).any()
+    count = frame.groupby("seed").size()
+    return count[count == 200].index.tolist()
 
 
 def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
@@ -45,14 +300,12 @@ def test_kill_9_loses_at_most_the_cell_in_flight(tmp_path):
         process.kill()
         rest, _ = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
-        seeds = whole(tmp_path)
-        assert len(seeds) == len(set(seeds))
-        assert set(said) | {int(line) for line in rest.split()} <= set(seeds)
+        assert set(said) | {int(line) for line in rest.split()} <= set(whole(tmp_path))
         json.loads((tmp_path / "rows.manifest.json").read_text())
     done = writer(tmp_path, 0, 3)
     done.communicate(timeout=60)
     assert done.returncode == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.lock", "rows.manifest.json"]
+    assert {path.name for path in tmp_path.iterdir()} <= {"rows.csv", "rows.lock", "rows.manifest.json"}
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path):
@@ -62,5 +315,6 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path):
         process.communicate(timeout=120)
         assert process.returncode == 0
     assert sorted(whole(tmp_path)) == list(range(24))
+    assert len(pd.read_csv(tmp_path / "rows.csv")) == 24 * 200
     manifest = json.loads((tmp_path / "rows.manifest.json").read_text())
     assert sorted(config["epochs"] for config in manifest["configs"].values()) == list(range(24))
