@@ -109,16 +109,25 @@ def benchmarks(table: Path, rows: pd.DataFrame) -> str:
     )
 
 
+def check(path: Path) -> str:
+    """The text of a file that sections are to be written to.
+
+    Raises:
+      UsageError: where it cannot be read.
+    """
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise UsageError(f"--readme {path}: it cannot be read ({error.strerror})") from error
+
+
 def write_sections(path: Path, sections: Mapping[str, str]) -> None:
     """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` in a Markdown file.
 
     Raises:
       UsageError: where the file has no such section.
     """
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise UsageError(f"--readme {path}: it cannot be read ({error.strerror})") from error
+    text = check(path)
     for name, body in sections.items():
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         start, end = text.find(opening), text.find(closing)

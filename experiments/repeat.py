@@ -13,6 +13,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
+from experiments import privge
 from experiments._report import markdown
 from experiments._runner import (
     DEFAULT_OUT,
@@ -23,6 +24,8 @@ from experiments._runner import (
     progress,
     write_atomically,
 )
+from experiments.privge import accuracy, cells
+from experiments.privge.config import plan
 from experiments.privge.summary import name_of_row
 
 NAME = "repeat"
@@ -68,16 +71,17 @@ def main(config: Config) -> None:
     check_positive("--seeds", config.seeds)
     if config.epochs is not None:
         check_positive("--epochs", config.epochs)
+    accuracy.load(config.dataset, option="--dataset")
     planned = conditions(config.seeds)
     rows = []
     with progress() as bar:
-        line = bar.add_task(NAME, total=sum(len(processes) for processes in planned.values()))
+        task = bar.add_task(NAME, total=sum(len(processes) for processes in planned.values()))
         for condition, processes in planned.items():
-            bar.update(line, description=condition)
+            bar.update(task, description=condition)
             for seeds, environment, one_core in processes:
                 found = _in_a_process(config, seeds, environment, one_core)
                 rows += [{"condition": condition, **row} for row in found]
-                bar.advance(line)
+                bar.advance(task)
     frame = pd.DataFrame(rows)
     write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
     head, lines = spread(frame)
@@ -88,8 +92,8 @@ def main(config: Config) -> None:
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{config.dataset}: how far rows repeat, in points")
     for column in head:
         view.add_column(column)
-    for cells in lines:
-        view.add_row(*cells)
+    for line in lines:
+        view.add_row(*line)
     console.print(view)
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
@@ -121,10 +125,6 @@ def _in_a_process(
 
 def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
     """Compute the rows of some seeds in this process and print them as JSON."""
-    from experiments import privge
-    from experiments.privge import accuracy, cells
-    from experiments.privge.config import plan
-
     config = privge.Config(epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1)
     planned = accuracy.plan_task(config, "node", dataset, plan(config, "node", dataset))
     benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}

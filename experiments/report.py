@@ -28,6 +28,8 @@ def main(config: Config) -> None:
     Raises:
       UsageError: where the folder has no rows, or the file no such sections.
     """
+    if config.readme is not None:
+        _readme.check(config.readme)
     written = []
     for experiment in EXPERIMENTS.values():
         if hasattr(experiment.module, "write_report"):

@@ -20,7 +20,7 @@ def results_in(out: Path, name: str = NAME) -> Results:
     return Results(out, name, Cell, cells.FOUND)
 
 
-def load(dataset: str, features: int = 0) -> datasets.Dataset:
+def load(dataset: str, features: int = 0, option: str = "--datasets") -> datasets.Dataset:
     """A data set, or why there is none, in words of the command line.
 
     Raises:
@@ -31,13 +31,13 @@ def load(dataset: str, features: int = 0) -> datasets.Dataset:
         data = cells.load(dataset, features)
     except (ValueError, OSError, datasets.DataUnavailableError) as error:
         hint = "; on the command line: --bounds LOWER UPPER" if "must be declared" in str(error) else ""
-        raise UsageError(f"--datasets {dataset}: {error}{hint}") from error
+        raise UsageError(f"{option} {dataset}: {error}{hint}") from error
     if data.node_graph is not None:
         raise UsageError(
-            f"--datasets {dataset}: this is a set of graphs, which python -m experiments dprr classifies"
+            f"{option} {dataset}: this is a set of graphs, which python -m experiments dprr classifies"
         )
     if data.num_features == 0:
-        raise UsageError(f"--datasets {dataset}: it has no features, so there is nothing private to perturb")
+        raise UsageError(f"{option} {dataset}: it has no features, so there is nothing private to perturb")
     return data
 
 

@@ -1,0 +1,60 @@
+"""What is timed, and how far rows repeat."""
+
+import json
+
+import jax
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from experiments import benchmarks, repeat
+from ldp_jax import graphs, propagation
+
+
+def test_benchmarks_give_every_repetition_a_number_of_its_own():
+    seen = {"ours": [], "theirs": []}
+    sides = {name: (seen[name].append, "a note") for name in seen}
+    rows = benchmarks._interleaved("mine", sides, 3)
+    assert seen == {"ours": [0, 1, 2, 3], "theirs": [0, 1, 2, 3]}
+    assert [row["repeat"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    keys = {tuple(jax.random.key_data(benchmarks._key(repeat)).tolist()) for repeat in range(4)}
+    assert len(keys) == 4
+
+
+def test_the_scipy_sides_solve_what_ppr_solves():
+    """The same recurrence in SciPy: the same error after as many products."""
+    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]], num_nodes=5)
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    alpha, r = 0.2, 0.3
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    degree = np.maximum(np.bincount(receivers, minlength=5), 1.0)
+    weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
+    step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(5, 5))
+    exact = propagation.ppr_dense(graph, x, alpha, r)
+    products = int(propagation.chebyshev_steps(alpha, 1e-6))
+    np.testing.assert_allclose(
+        benchmarks.semi_iteration(step, alpha * x, 1 - alpha, products), exact, atol=1e-5, rtol=0
+    )
+    few = propagation.ppr(graph, x.astype(np.float32), alpha, r, 1e-2)
+    same = benchmarks.semi_iteration(step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2)))
+    np.testing.assert_allclose(few, same, atol=1e-6)
+    np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
+
+
+def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys):
+    repeat.child(str(graph_file), [0, 1], epochs=3)
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["mechanism"], row["seed"]) for row in rows[::2][:4]] == [
+        ("non-private", 0), ("hds", 0), ("structure-only:hds", 0), ("non-private", 1),
+    ]  # fmt: skip
+    assert [row["preprocessing"] for row in rows] == ["raw", "standardized"] * 6
+    again = [{**row, "value": row["value"] + 0.01 * (1 - 2 * row["seed"])} for row in rows]
+    frame = pd.DataFrame(
+        [{"condition": name, **row} for name, part in ((repeat.BASE, rows), ("one core", again)) for row in part]
+    )
+    head, lines = repeat.spread(frame)
+    assert head == ["row", "one core"]
+    assert [line[1] for line in lines] == ["a seed 1.00, mean 0.00"] * 6
+    assert lines[4][0] == "HDS, structure-only, raw"
+    every = [seed for seeds, _, _ in repeat.conditions(3)["each seed alone"] for seed in seeds]
+    assert every == [0, 1, 2]

@@ -1,0 +1,291 @@
+"""The command line: what it lists, where it writes, and one line for a user's mistake, with the option's name."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import __main__ as command_line
+from experiments import _registry, _runner, reproduce
+from experiments._registry import EXPERIMENTS, Experiment
+from experiments._runner import Cell, Found, Results, UsageError
+from experiments.dprr import cells as dprr_cells
+from experiments.privge import accuracy, cells
+from ldp_jax import datasets
+
+ROOT = Path(_runner.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Results go to the working directory; generated sets of graphs are small."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dprr_cells, "COMMUNITY_GRAPHS", 24)
+
+
+def refused(capsys, *words):
+    """The one line of standard error."""
+    with pytest.raises(SystemExit) as stopped:
+        command_line.main([str(word) for word in words])
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert stopped.value.code == 2
+    assert len(lines) == 1
+    return lines[0]
+
+
+MISTAKES = {
+    "unknown name": ("privge --datasets corra", "--datasets corra: ", "debian"),
+    "missing path": ("privge --datasets absent.npz", "--datasets absent.npz: "),
+    "epsilon 0": ("privge --epsilons 1 0", "--epsilons must be above 0"),
+    "epsilon nan": ("privge --epsilons nan", "--epsilons must be above 0"),
+    "no seed": ("privge --seeds 0", "--seeds must be above 0"),
+    "no epoch": ("privge --epochs -1", "--epochs must be above 0"),
+    "k 0": ("privge --ks 0", "--ks must be above 0"),
+    "ks of nothing": ("privge --ks 2 --mechanisms laplace", "--ks are of HDS"),
+    "bounds the wrong way": ("privge --datasets debian --bounds 1 0", "--bounds must be"),
+    "bounds of nothing": ("privge --bounds 0 1", "--bounds are of files"),
+    "one graph": ("dprr --datasets debian", "--datasets debian: "),
+    "dprr, unknown name": ("dprr --datasets corra", "--datasets corra: "),
+    "dprr, epsilon 0": ("dprr --epsilons 0", "--epsilons must be above 0"),
+    "dprr, epsilon too small": (
+        "dprr --datasets communities --epsilons 0.01 --mechanisms dprr", "--epsilons 0.01: ", "larger epsilon",
+    ),
+    "dprr, no seed": ("dprr --seeds 0", "--seeds must be above 0"),
+    "dprr, share": ("dprr --alphas 1.5", "--alphas must be shares"),
+    "dprr, too few graphs": ("dprr --datasets communities --graphs 5", "--graphs 5: 5 graphs"),
+    "dprr, graphs too small": ("dprr --datasets communities --rr-nodes 1", "--rr-nodes 1: 0 graphs"),
+    "dprr, negative": ("dprr --rr-nodes -1", "--rr-nodes must be at least 0"),
+    "dprr, dense": ("dprr --mechanisms rr", "--mechanisms rr reports dense graphs: give --rr-nodes"),
+    "dprr, no degrees": (
+        "dprr --datasets communities --parts degrees --mechanisms sizes", "--mechanisms: degrees are compared of",
+    ),
+    "repeat, missing path": ("repeat --dataset absent.npz", "--dataset absent.npz: "),
+    "repeat, no seed": ("repeat --seeds 0", "--seeds must be above 0"),
+    "variance, no point": ("variance --points 0", "--points must be above 0"),
+    "benchmarks, no run": ("benchmarks --repeats 0", "--repeats must be above 0"),
+    "show, unknown": ("show nothing", "NAME nothing: ", "privge, dprr"),
+    "reproduce, unknown": ("reproduce nothing", "NAME nothing: "),
+    "nothing to report": ("report", "--out results: no rows there yet"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_that_names_the_option(name, capsys):
+    words, *expected = MISTAKES[name]
+    line = refused(capsys, *words.split())
+    assert line.startswith(f"error: {expected[0]}")
+    assert all(part in line for part in expected)
+
+
+def test_a_set_of_graphs_is_no_graph(capsys, monkeypatch):
+    made = datasets.synthetic_graphs(jax.random.key(0), num_graphs=4)
+    monkeypatch.setattr(cells, "load", lambda *_: made)
+    assert "--datasets sets: this is a set of graphs" in refused(capsys, "privge", "--datasets", "sets")
+
+
+def test_a_file_without_bounds_names_the_option(graph_file, tmp_path, capsys):
+    with np.load(graph_file) as arrays:
+        kept = {name: arrays[name] for name in arrays.files if name not in ("x_lower", "x_upper")}
+    path = tmp_path / "mine.npz"
+    np.savez(path, **kept)
+    line = refused(capsys, "privge", "--datasets", path)
+    assert f"--datasets {path}" in line
+    assert "--bounds LOWER UPPER" in line
+    cells.declare_bounds([str(path)], (0.0, 1.0))
+    assert accuracy.load(str(path)).upper == 1.0
+
+
+def test_a_readme_that_is_not_there_names_the_option(capsys):
+    assert "--readme absent.md: it cannot be read" in refused(capsys, "report", "--readme", "absent.md")
+
+
+@pytest.mark.parametrize("command", [name for name in command_line.COMMANDS if name not in ("list", "show")])
+def test_an_out_that_cannot_be_written_to_is_found_out_first(tmp_path, monkeypatch, capsys, command):
+    stop = lambda _: pytest.fail("computed something first")
+    monkeypatch.setattr(
+        command_line, "COMMANDS", {name: (kind, stop) for name, (kind, _) in command_line.COMMANDS.items()}
+    )
+    (tmp_path / "file").write_text("mine")
+    name = ["demo"] if command == "reproduce" else []
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert f"--out {out}" in refused(capsys, command, *name, "--out", out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def on_another_process(*words, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments", *words], capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr.strip().splitlines()
+
+
+def test_a_device_that_is_not_there_is_one_line():
+    code, _, lines = on_another_process("variance", JAX_PLATFORMS="cuda")
+    assert code == 2
+    assert [line for line in lines if "Traceback" in line] == []
+    assert lines[-1].startswith("error: JAX_PLATFORMS=cuda: no such device here")
+
+
+def test_help_names_every_command():
+    code, out, _ = on_another_process("--help")
+    assert code == 0
+    for name in command_line.COMMANDS:
+        assert re.search(rf"\b{name}\b", out)
+
+
+def test_words_that_are_not_known_end_with_2(capsys):
+    for words in (["privge", "--mechanisms", "gauss"], ["prvge"], ["privge", "--epsilon", "x"]):
+        with pytest.raises(SystemExit) as stopped:
+            command_line.main(words)
+        assert stopped.value.code == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
+    def interrupted(cell, say):
+        raise KeyboardInterrupt
+
+    def run(config):
+        plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
+        _runner.run(plan, interrupted, Results(config.out, "toy", Plain), settings=lambda cell: {})
+
+    monkeypatch.setitem(command_line.COMMANDS, "demo", (EXPERIMENTS["demo"].module.Config, run))
+    with pytest.raises(SystemExit) as stopped:
+        command_line.main(["demo"])
+    assert stopped.value.code == 130
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("interrupted: 0 of 3 cells are kept in results/toy.csv; the same command goes on")
+    monkeypatch.setitem(
+        command_line.COMMANDS, "demo", (EXPERIMENTS["demo"].module.Config, lambda _: interrupted(0, 0))
+    )
+    with pytest.raises(SystemExit) as stopped:
+        command_line.main(["demo"])
+    assert stopped.value.code == 130
+    assert "begins anew" in capsys.readouterr().err
+
+
+# --- What there is -----------------------------------------------------------------------------------------------
+
+
+def test_results_go_to_the_working_directory_and_not_to_the_committed_ones():
+    for name, (kind, _) in command_line.COMMANDS.items():
+        fields = {field.name: field.default for field in dataclasses.fields(kind)}
+        if "out" in fields:
+            assert fields["out"] == Path("results"), name
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert "/results/" in ignored
+
+
+def test_list_says_what_is_committed_and_how_long_it_took(capsys):
+    command_line.main(["list"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, experiment in EXPERIMENTS.items():
+        (line,) = [line for line in lines if line.split()[:1] == [name]]
+        rows = sum(map(len, experiment.rows()))
+        assert f" {rows or 'tables'} " in line
+        assert line.rstrip().endswith(("seconds", "minutes", "hours"))
+        assert experiment.about.split()[0] in line
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_show_prints_the_committed_tables(name, capsys):
+    command_line.main(["show", name])
+    text = capsys.readouterr().out
+    assert str(_runner.REFERENCE) in text.replace("\n", "")
+    for table in EXPERIMENTS[name].tables:
+        for line in (_runner.REFERENCE / table).read_text().splitlines()[:5]:
+            assert line.rstrip() in text
+    assert len(text.splitlines()) >= 10
+
+
+# --- A toy experiment: reproduce ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plain(Cell):
+    """A cell of two metrics."""
+
+    @property
+    def last_metric(self):
+        return "report cpu s"
+
+
+PLAIN = Plain(
+    dataset="d", task="t", mechanism="m", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record", config="c"
+)
+
+
+class Toy:
+    """As a module: three seeds whose score is what ``SCORE`` says."""
+
+    score = 0.5
+
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        """A toy of one sentence."""
+
+        out: Path = Path("results")
+
+    @staticmethod
+    def results_in(out):
+        return Results(out, "toy", Plain)
+
+    @classmethod
+    def main(cls, config):
+        plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
+        found = lambda cell, say: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
+        _runner.run(plan, found, cls.results_in(config.out), settings=lambda cell: {})
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    reference = tmp_path / "committed"
+    for module in (_registry, reproduce, _runner):
+        monkeypatch.setattr(module, "REFERENCE", reference)
+    monkeypatch.setitem(_registry.EXPERIMENTS, "toy", Experiment(Toy, (Toy.results_in,)))
+    Toy.main(Toy.Config(reference))
+    return reference
+
+
+def test_reproduce_computes_the_committed_rows_anew_and_compares(toy, capsys, monkeypatch):
+    """Times are not compared: they differ here, and the rows count as equal."""
+    before = (toy / "toy.csv").read_bytes()
+    command_line.main(["reproduce", "toy"])
+    assert "| toy.csv | 3 | 3 | 3 | 0 | 0 |" in capsys.readouterr().out
+    assert len(pd.read_csv("results/toy.csv")) == 6
+    monkeypatch.setattr(Toy, "score", 0.53)
+    with pytest.raises(SystemExit) as stopped:
+        command_line.main(["reproduce", "toy", "--out", "other"])
+    assert stopped.value.code == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "| toy.csv | 3 | 3 | 0 | 0.03 | 1 |" in printed
+    assert "0.531, committed 0.501" in printed
+    assert (toy / "toy.csv").read_bytes() == before
+
+
+def test_reproduce_can_compare_alone(toy, capsys, monkeypatch):
+    monkeypatch.setattr(Toy, "main", lambda _: pytest.fail("computed"))
+    command_line.main(["reproduce", "toy", "--compare-only"])
+    assert "| toy.csv | 3 | 0 | 0 | 0 | 0 |" in capsys.readouterr().out
+
+
+def test_reproduce_does_not_write_over_what_it_compares_with(toy, capsys):
+    assert "these are the committed rows themselves" in refused(capsys, "reproduce", "toy", "--out", toy)
+
+
+def test_an_experiment_is_a_module_and_a_line(toy, capsys):
+    """``list`` knows the toy from its line in the registry alone."""
+    command_line.main(["list"])
+    assert "A toy of one sentence." in capsys.readouterr().out
+    assert Experiment(Toy, (Toy.results_in,)).committed(Path("x")) == [Toy.Config(Path("x"))]
+    with pytest.raises(UsageError, match="NAME other"):
+        reproduce.main(reproduce.Config("other"))

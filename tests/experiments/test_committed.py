@@ -1,0 +1,65 @@
+"""Committed rows: known to the registry, described by a manifest, and never changed by a change of their files."""
+
+import csv
+import hashlib
+import json
+
+import pytest
+
+from experiments import _registry
+from experiments._runner import REFERENCE
+
+RESULTS = {
+    results(REFERENCE).csv.stem: results(REFERENCE)
+    for experiment in _registry.EXPERIMENTS.values()
+    for results in experiment.results
+}
+
+
+def as_first_written(row):
+    """A row with the columns that the files had when the digests below were taken."""
+    if "public" in row:  # DPRR's public share and classifier were words in other columns
+        share, forest = float(row.pop("public")), row.pop("classifier") == "forest"
+        row["task"] += f", {share:.0%} public" if share else ""
+        row["mechanism"] = "forest:" * forest + row["mechanism"]
+    return {"k": "0", **row}
+
+
+# Of the first rows of each file: rows are appended. A digest may only change with rows that are computed anew.
+DIGESTS = {
+    "dprr": (1716, "0e6b1ba55a0a19168d8093efeff92b5be2fcfaa329028586da489bc5c9081fde"),
+    "dprr_degrees": (809, "08088187c129ea6bf29743ea14c45d4033d6231df7e8adb2b8fde9cb027474f5"),
+    "dprr_scaling": (360, "382afda27b0626d3b70d5d5c9f183bdf515ece4c87d971d70c29dd98e1e6ae6c"),
+    "audit": (1628, "ded84d11f3ec0b9a1f60cd870e2a05591dd6db22beffc767d86668f8669a483d"),
+    "privge": (1187, "05ac01ff95116063afad4e260582c2d15ca9d6605ddd1d8e12b81fc905688d10"),
+}
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_a_new_layout_of_columns_changed_no_value(name):
+    """Identities, values, seconds and hashes of settings, as text: every digit."""
+    count, digest = DIGESTS[name]
+    with open(RESULTS[name].csv, newline="") as file:
+        rows = [as_first_written(row) for row in csv.DictReader(file)][:count]
+    assert len(rows) == count
+    lines = sorted(json.dumps(row, sort_keys=True) for row in rows)
+    assert hashlib.sha256("\n".join(lines).encode()).hexdigest() == digest
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_committed_rows_are_whole_distinct_and_described(name):
+    results = RESULTS[name]
+    frame, manifest = results.read(), results.describe()
+    assert len(frame) > 100
+    assert results.csv.read_bytes().endswith(b"\n")
+    assert not frame.duplicated(list(results.key)).any()
+    assert set(frame.config) <= set(manifest["configs"])
+    assert manifest["environments"]
+
+
+def test_every_committed_table_of_rows_belongs_to_an_experiment():
+    files = {path.stem for path in REFERENCE.glob("*.csv")}
+    assert files == {*RESULTS, "benchmarks", "repeat", "variance"}
+    for experiment in _registry.EXPERIMENTS.values():
+        for table in experiment.tables:
+            assert (REFERENCE / table).exists()
