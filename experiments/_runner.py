@@ -344,6 +344,7 @@ def run(
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a file whole or not at all, and leave nothing else behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w") as handle:
