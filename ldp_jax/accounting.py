@@ -40,6 +40,7 @@ from ldp_jax.guarantee import (
     digits_up,
     field_names,
     metric,
+    one_trust,
     rounded_down,
     rounded_up,
     said_once,
@@ -132,7 +133,7 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
       The largest epsilon with the largest delta; the weakest status; ``exact`` only if all are.
 
     Raises:
-      ValueError: if none is given or their units differ.
+      ValueError: if none is given, their units differ, or some are local and some central.
 
     Reference: McSherry (2009), Theorem 4.
 
@@ -149,6 +150,7 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
         arithmetic=weakest_arithmetic(guarantees),
         status=status,
         reason=reason,
+        trust=one_trust(guarantees),
     )
 
 
@@ -271,8 +273,8 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
       A guarantee whose unit names the units that were summed, and which adds to no other unit.
 
     Raises:
-      ValueError: if none is given, adjacency is empty, or a unit is METRIC: a loss per unit of distance has
-        no total.
+      ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC: a
+        loss per unit of distance has no total.
 
     >>> total = joint(
     ...     Guarantee(1.0),
@@ -299,6 +301,7 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
         arithmetic=weakest_arithmetic(parts),
         status=status,
         reason=reason,
+        trust=one_trust(guarantees),
     )
 
 

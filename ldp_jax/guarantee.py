@@ -20,6 +20,8 @@ from typing import Any, Literal, get_args
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
+Trust = Literal["local", "central"]
+"""Who sees the data: nobody but the user herself, or a curator whom all users trust with theirs."""
 
 _ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
 _TOLERANCE = Fraction(1, 10**12)  # relative; some thousand roundings of float64
@@ -237,6 +239,9 @@ class Guarantee:
         over the integers that are sampled from.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``: nobody has shown it.
       reason: one sentence that says why the status is what it is; only ``none`` may go without.
+      trust: ``local`` where each user perturbs her own data, ``central`` where a trusted curator holds everybody's
+        and perturbs what leaves his hands. What is central is printed as such; the two never add. EDGE_CENTRAL is
+        always central, and a report about a neighbour list or a relationship never.
 
     ``+`` is sequential composition within a unit:
 
@@ -247,10 +252,13 @@ class Guarantee:
     epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
     >>> print(Guarantee(0.5))
     epsilon 0.5 per record (any two records of one user; ideal arithmetic; none)
+    >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
+    epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
     Raises:
       ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
-        reason, a status or an arithmetic of no such name, and a unit without words of its own that comes without.
+        reason, a status, an arithmetic or a trust of no such name, a unit of local reports with a curator, and a
+        unit without words of its own that comes without.
     """
 
     epsilon: float
@@ -260,12 +268,13 @@ class Guarantee:
     arithmetic: Arithmetic = "ideal"
     status: Status = "none"
     reason: str = ""
+    trust: Trust = "local"
 
     def __post_init__(self) -> None:
         _freeze_pair(self, rounded_up)
         if self.delta > 1.0:
             raise ValueError(f"delta must be in [0, 1], got {self.delta}")
-        for name, known in (("arithmetic", Arithmetic), ("status", Status)):
+        for name, known in (("arithmetic", Arithmetic), ("status", Status), ("trust", Trust)):
             if getattr(self, name) not in get_args(known):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(known))}; got {getattr(self, name)!r}")
         if self.status != "none" and not self.reason.strip():
@@ -274,6 +283,13 @@ class Guarantee:
             )
         if not self.adjacency.strip():
             object.__setattr__(self, "adjacency", _own_words(self.unit))
+        if self.unit == EDGE_CENTRAL:
+            object.__setattr__(self, "trust", "central")
+        elif self.trust == "central" and self.unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+            raise ValueError(
+                f"trust must be 'local' per {self.unit}, which is about what users report themselves; what a "
+                f"curator releases of a graph is per {EDGE_CENTRAL}"
+            )
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
         return composed((self, other)) if isinstance(other, Guarantee) else NotImplemented
@@ -295,9 +311,10 @@ class Guarantee:
     def __str__(self) -> str:
         delta = f", delta {digits_up(self.delta)}" if self.delta else ""
         reason = f": {self.reason}" if self.reason else ""
+        trust = "towards all but a trusted curator; " if self.trust == "central" else ""
         return (
             f"epsilon {digits_up(self.epsilon)}{delta} per {self.unit} "
-            f"({self.adjacency}; {self.arithmetic} arithmetic; {self.status}{reason})"
+            f"({self.adjacency}; {trust}{self.arithmetic} arithmetic; {self.status}{reason})"
         )
 
 
@@ -361,7 +378,7 @@ def composed(guarantees: Sequence[Guarantee]) -> Guarantee:
     The status is the weakest one, with the reasons of all that have it; ``exact`` only if all are.
 
     Raises:
-      ValueError: if units differ.
+      ValueError: if units differ, or some are local and some central.
 
     >>> composed([Guarantee(0.5), Guarantee(0.25)]).epsilon
     0.75
@@ -378,7 +395,26 @@ def composed(guarantees: Sequence[Guarantee]) -> Guarantee:
         arithmetic=weakest_arithmetic(guarantees),
         status=status,
         reason=reason,
+        trust=one_trust(guarantees),
     )
+
+
+def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
+    """The trust model that all guarantees share.
+
+    Raises:
+      ValueError: where some are local and some central: of their sum nobody could say whom it protects from whom.
+
+    >>> one_trust([Guarantee(0.5), Guarantee(0.25)])
+    'local'
+    """
+    found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
+    if len(found) > 1:
+        raise ValueError(
+            "local and central guarantees do not add: one needs no trust, the other a curator who sees the data; "
+            "report both"
+        )
+    return next(iter(found), "local")
 
 
 def weakest(guarantees: Sequence[Guarantee]) -> tuple[Status, str]:

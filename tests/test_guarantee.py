@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
+from ldp_jax import accounting
 from ldp_jax.guarantee import (
     EDGE_CENTRAL,
     NEIGHBOUR_LIST,
@@ -228,6 +229,43 @@ def test_a_sum_is_as_weak_as_its_weakest_part_and_says_why():
 def test_the_words_are_the_unit_s_own(unit, words):
     assert Guarantee(1.0, unit=unit).adjacency == words
     assert Guarantee(1.0, unit=unit, adjacency="two things").adjacency == "two things"
+
+
+def test_local_and_central_guarantees_never_add(untyped):
+    """By +, composed, a pipeline's sum, disjoint users, several units or a ledger; alike ones keep their trust."""
+    local, central = proved(1.0), proved(1.0, trust="central")
+    edge, bit = proved(0.5, unit=EDGE_CENTRAL), proved(0.5, unit=NEIGHBOUR_LIST)
+    sums = (
+        lambda *parts: parts[0] + parts[1],
+        lambda *parts: composed(parts),
+        lambda *parts: PipelineGuarantee.of(parts, protected=["x"], unprotected=[])[RECORD],
+        accounting.parallel,
+        lambda *parts: accounting.joint(*parts, adjacency="two records"),
+        lambda *parts: accounting.Ledger().spend("a", parts[0]).spend("b", parts[1]).spent(RECORD),
+    )
+    for add in sums:
+        assert add(local, local).trust == "local"
+        assert add(central, central).trust == "central"
+        for pair in ((local, central), (central, local)):
+            with pytest.raises(ValueError, match="local and central guarantees do not add"):
+                add(*pair)
+    with pytest.raises(ValueError, match="local and central guarantees do not add"):
+        accounting.joint(edge, bit, adjacency="two graphs")
+    assert accounting.joint(edge, central, adjacency="two graphs").trust == "central"
+    assert central.repeated(3).trust == "central"
+    both = PipelineGuarantee.of([edge, bit], protected=["edges"], unprotected=[])
+    assert {unit: one.trust for unit, one in both.items()} == {EDGE_CENTRAL: "central", NEIGHBOUR_LIST: "local"}
+
+
+def test_the_trust_is_said_in_words_and_fits_the_unit(untyped):
+    assert "trusted curator" in str(proved(1.0, trust="central"))
+    assert "trusted curator" in str(proved(1.0, unit=EDGE_CENTRAL))
+    assert "curator" not in str(proved(1.0))
+    for unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+        with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
+            proved(1.0, unit=unit, trust="central")
+    with pytest.raises(ValueError, match="trust must be one of local, central; got 'global'"):
+        proved(1.0, trust="global")
 
 
 def test_a_unit_of_one_s_own_needs_words():
