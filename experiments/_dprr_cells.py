@@ -11,9 +11,10 @@ import numpy as np
 
 from experiments import _dprr_classifiers as classifiers
 from experiments._runner import config_hash
-from ldp_jax import accounting, datasets, edges, graph_training, models, packing
+from ldp_jax import datasets, edges, graph_training, models, packing
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
+from ldp_jax.ledger import Ledger
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
@@ -183,10 +184,10 @@ def made_by(cell: Cell, n_max: int) -> Any:
     return None
 
 
-def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
+def ledger(cell: Cell, n_max: int) -> Ledger:
     """What a user spends per bit of her list."""
     if cell.mechanism in WITHOUT_EPSILON:
-        return accounting.Ledger()
+        return Ledger()
     made = made_by(cell, n_max)
     if made is None:
         spent = Guarantee(
@@ -196,7 +197,7 @@ def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
     else:
         spent = made.guarantee()
     # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
-    unspent = accounting.Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
+    unspent = Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if cell.alpha else ()))
     return unspent.spend(cell.mechanism, spent, protects=("edges",), exposes=exposes)
 

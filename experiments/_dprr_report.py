@@ -20,7 +20,7 @@ from experiments._dprr_cells import (
     training_of,
 )
 from experiments._report import METRIC_LABELS, markdown, panels, signed, significant
-from ldp_jax.metrics import Interval, mean_interval
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 HEADER = [
     "data set",
@@ -49,7 +49,7 @@ def twin_of(cell: Cell) -> Cell | None:
 
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Callable[[Cell], Cell | None] = twin_of
-) -> dict[tuple[Any, ...], Interval]:
+) -> dict[tuple[Any, ...], ConfidenceInterval]:
     """AUC less that of a twin on the same graphs, paired on the seeds that both have, in %; by ``GROUP``.
 
     Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
@@ -125,7 +125,7 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
     """What lists add to degrees alone and to their own lengths, by budget, and without noise; nobody is public."""
     alone = frame[frame.task == "graph"]
-    compared: dict[str, tuple[Mechanism, dict[tuple[Any, ...], Interval]]] = {
+    compared: dict[str, tuple[Mechanism, dict[tuple[Any, ...], ConfidenceInterval]]] = {
         "DPRR less released degrees": ("dprr", paired(alone, configs)),
         "DPRR less lengths of its lists": ("dprr", paired(alone, configs, _lengths_of)),
         "RR less released degrees": ("rr", paired(alone, configs)),

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
-from ldp_jax.metrics import Interval, mean_interval
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 LABELS = {
     "laplace": "Laplace",
@@ -43,10 +43,10 @@ class Line(NamedTuple):
     mechanism: str
     epsilon: float
     k: int
-    value: Interval
-    twin: Interval | None
-    gain: Interval | None
-    over_best: Interval | None
+    value: ConfidenceInterval
+    twin: ConfidenceInterval | None
+    gain: ConfidenceInterval | None
+    over_best: ConfidenceInterval | None
     raw: str = ""
     twin_raw: str = ""
 
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
     config: str
     lines: tuple[Line, ...]
     best: tuple[str, float, int] | None
-    best_value: Interval | None
+    best_value: ConfidenceInterval | None
     seeds: int
 
     def find(self, mechanism: str, epsilon: float) -> Line | None:
@@ -140,19 +140,19 @@ def _raw(group: pd.DataFrame) -> str:
     return f"{(trained == 'raw').sum()}/{len(trained)}" if len(trained) else ""
 
 
-def _paired(a: pd.Series, b: pd.Series | None) -> Interval | None:
+def _paired(a: pd.Series, b: pd.Series | None) -> ConfidenceInterval | None:
     if b is None:
         return None
     both = pd.concat([a, b], axis=1, join="inner").dropna()
     return mean_interval(both.iloc[:, 0] - both.iloc[:, 1]) if len(both) else None
 
 
-def significant(interval: Interval | None) -> bool:
+def significant(interval: ConfidenceInterval | None) -> bool:
     """Whether a 95 % interval leaves 0 out."""
     return interval is not None and interval.n > 1 and abs(interval.mean) > interval.half_width
 
 
-def signed(interval: Interval | None) -> str:
+def signed(interval: ConfidenceInterval | None) -> str:
     """A difference for a table; bold where its interval leaves 0 out."""
     if interval is None:
         return ""

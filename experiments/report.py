@@ -29,7 +29,7 @@ from experiments._report import (
 from experiments._runner import DEFAULT_OUT, Results, console, write_atomically
 from experiments._settings import KS
 from experiments._settings import PUBLISHED as PUBLISHED_SETTINGS
-from ldp_jax import features, mechanism, utility
+from ldp_jax import bounds, features, mechanism
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,7 +289,7 @@ def figure_1(out: Path) -> None:
     for label, (make, colour, style) in family.items():
         made = jax.vmap(make)(epsilons)
         for axis, moment in zip(axes, (lambda m: m.variance(grid), lambda m: mechanism.mse(m, grid)), strict=True):
-            worst = [utility.worst_case(row) for row in jax.vmap(moment)(made)]
+            worst = [bounds.worst_case(row) for row in jax.vmap(moment)(made)]
             axis.plot(epsilons, worst, color=colour, ls=style, label=label)
     for axis, title in zip(axes, ("worst-case variance", "worst-case mean squared error"), strict=True):
         axis.set(yscale="log", xlabel="epsilon", ylabel=title, title=title, ylim=(1e-2, 1e2))

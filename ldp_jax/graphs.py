@@ -13,6 +13,22 @@ from jaxtyping import Array, Float, Int
 
 from ldp_jax._validate import integer_in
 
+__all__ = [
+    "GraphsTuple",
+    "check_edges",
+    "degree",
+    "directed",
+    "from_edges",
+    "num_nodes",
+    "to_edges",
+    "validate_symmetric",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1

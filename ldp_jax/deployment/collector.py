@@ -6,7 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_jax._tables import WORDS, Table
+from ldp_jax._validate import whole
 from ldp_jax.deployment import wire
+
+__all__ = ["TRIPLE", "Decoded", "Rejected", "Vectors", "decode", "vectors"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
 """What :func:`decode` remembers of a report, for one table."""
@@ -169,14 +177,14 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
     Raises:
       ValueError: if not 1 <= k <= dim < 2^31.
     """
-    k = wire.whole("k", k, dim + 1, least=1)
-    dim = wire.whole("dim", dim, 2**31, least=1)
+    dim = whole(1, 2**31 - 1, dim=dim)
+    k = whole(1, dim, k=k)
     order = np.lexsort((_place(decoded.round, decoded.field), decoded.user))
     user, round, field = decoded.user[order], decoded.round[order], decoded.field[order]
     start = np.flatnonzero(_changes(user, round))
     size = np.diff(np.append(start, len(user)))
-    whole = (size == k) & (field[start + size - 1] < dim)
-    at = start[whole][:, None] + np.arange(k)
+    full = (size == k) & (field[start + size - 1] < dim)
+    at = start[full][:, None] + np.arange(k)
     return Vectors(
         user=user[at[:, 0]],
         round=round[at[:, 0]],
