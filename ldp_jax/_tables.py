@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ldp_jax._rounding import exponential, log_up
+from ldp_jax._rounding import digits_up, exponential, log_up
 from ldp_jax._validate import concrete, number
 
 WORDS = 2**32
@@ -42,7 +42,7 @@ in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is
 _FORMAT = b"ldp-table 1\n"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A finite mechanism, as it is sampled.
 
@@ -80,6 +80,10 @@ class Table:
             raise ValueError("a grid has at least two points")
         for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
             object.__setattr__(self, name, _frozen(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        shape = f"{self.inputs} inputs ({self.encoding}), {self.outputs} outputs"
+        return f"Table({self.name!r}: {shape}, epsilon {digits_up(self.epsilon)})"
 
     @property
     def inputs(self) -> int:

@@ -333,6 +333,12 @@ def test_the_largest_table_has_the_right_words():
     assert (table.report(0, words) == words >> 16).all()
 
 
+def test_a_table_is_printed_in_one_line():
+    masses = np.array([[3 << 30, 1 << 30], [1 << 30, 3 << 30]], np.uint32)
+    table = _tables.Table("two", masses, np.zeros(2, np.float32), "category")
+    assert repr(table) == "Table('two': 2 inputs (category), 2 outputs, epsilon 1.09862)"
+
+
 def test_width_is_the_next_power_of_two_less_one():
     for outputs in range(2, _tables.MAX_OUTPUTS + 1):
         assert _tables.width(outputs) == max(2, 1 << (outputs - 1).bit_length()) - 1

@@ -78,7 +78,7 @@ def synthetic(
     edges = _edges(rng, y, num_classes, mean_degree, homophily, degree_exponent)
     return Dataset(
         name="synthetic",
-        graph=graphs.from_edges(edges, num_nodes),
+        graph=graphs.from_edges(edges, num_nodes, pairs_in="rows"),
         x=_words(rng, y, num_classes, num_features, words_per_node, topicality),
         y=y,
         lower=0.0,
@@ -256,7 +256,7 @@ def synthetic_graphs(
     edges[forgets] = _rewired(rng, edges[forgets], node_graph)
     return Dataset(
         name="synthetic_graphs",
-        graph=graphs.from_edges(edges, n),
+        graph=graphs.from_edges(edges, n, pairs_in="rows"),
         x=scipy.sparse.csr_array((n, 0), dtype=np.float32),
         y=y,
         lower=0.0,
