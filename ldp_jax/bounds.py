@@ -7,18 +7,31 @@ because variance and bias are taken at their worst over the records. The error o
 ``tol``) comes on top. Float64, on the host.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Array, Float, Shaped
 
+from ldp_jax._validate import number
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWave
 
-__all__ = ["ErrorBound", "error_bound", "laplace_bound", "square_wave_bound", "unbiased_bound", "worst_case"]
+__all__ = [
+    "ErrorBound",
+    "PageRankRows",
+    "error_bound",
+    "laplace_bound",
+    "square_wave_bound",
+    "unbiased_bound",
+    "worst_case",
+]
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
+"""Rows Pi_v of the PageRank matrix, of the nodes asked about."""
 
 
 class ErrorBound(NamedTuple):
@@ -44,9 +57,8 @@ def _unbiased(mechanism: Sampled) -> None:
         raise ValueError(f"scale must be d / k, for an unbiased estimate; got {mechanism._gain}")
 
 
-def _rows(rows: Any, delta: float) -> Float[np.ndarray, "nodes n"]:
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must be in (0, 1), got {delta}")
+def _rows(rows: PageRankRows, delta: float) -> Float[np.ndarray, "nodes n"]:
+    number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     values = np.abs(np.asarray(rows, np.float64))
     if values.ndim != 2:
         raise ValueError(f"rows must be [nodes, n], got shape {values.shape}")
@@ -68,7 +80,7 @@ def _bernstein(
     return third + np.sqrt(third**2 + 2.0 * log * spread)
 
 
-def square_wave_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def square_wave_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     r"""Theorem 2 (HDS): Bernstein's inequality for the noise, and the bias of the raw report.
 
     .. math:: \tau = \tfrac{LM}{3} + \sqrt{(\tfrac{LM}{3})^2 + 2LV}, \quad L = \log\tfrac{2d}{\delta}, \quad
@@ -101,7 +113,7 @@ def square_wave_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound
     return ErrorBound(deviation + bias, deviation, bias, variance, length)
 
 
-def laplace_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def laplace_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     r"""Theorem 3 (Laplace): Bernstein's inequality for sub-exponential noise.
 
     With :math:`\nu = 2\lambda = 4d/\epsilon` and :math:`L = \log(2d/\delta)`,
@@ -129,7 +141,7 @@ def laplace_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     return ErrorBound(deviation, deviation, zero, _worst_variance(mechanism), float("inf"))
 
 
-def unbiased_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def unbiased_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     r"""Theorem 4 (Piecewise, Multi-bit): Bernstein's inequality for bounded unbiased estimates.
 
     As :func:`square_wave_bound` with no bias and :math:`M = 2 \frac{d}{k} A \|\Pi_v\|_\infty`, A the largest inner
@@ -155,7 +167,7 @@ def unbiased_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     return ErrorBound(deviation, deviation, np.zeros_like(deviation), variance, length)
 
 
-def error_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     """The theorem that is about ``mechanism``: 2 for HDS, 3 for Laplace, 4 for Piecewise and Multi-bit.
 
     >>> from ldp_jax.features import LaplaceVector, MultiBit
@@ -171,7 +183,7 @@ def error_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     return unbiased_bound(mechanism, rows, delta)
 
 
-def worst_case(moment: Shaped[np.ndarray, " points"] | Any) -> float:
+def worst_case(moment: Shaped[Array | np.ndarray, "..."]) -> float:
     """The largest of a moment over a grid of records, as a number: what Figure 1 plots.
 
     >>> import jax.numpy as jnp

@@ -346,7 +346,7 @@ class Ledger:
 
         Raises:
           BudgetExceededError: if it does not fit.
-          ValueError: if an argument is out of range or said twice.
+          ValueError: if an argument is out of range, or repeats what the release says itself.
 
         >>> ledger, ages = Ledger(1.0), Guarantee(0.75, status="proved", reason="Laplace noise")
         >>> ledger.spend("ages", ages).remaining(RECORD).epsilon, ledger.remaining(RECORD).epsilon

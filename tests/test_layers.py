@@ -31,7 +31,7 @@ ALLOWED = {
     "features": BASE | {"mechanism"},
     "edges": BASE | {"mechanism", "graphs"},
     "verification": BASE | {"mechanism", "features", "edges"},
-    "bounds": {"features"},
+    "bounds": {"_validate", "features"},
     "graphs": {"types", "_validate"},
     "aggregation": {"types", "_pytree"},
     "propagation": {"types", "_pytree", "_validate", "graphs", "aggregation"},

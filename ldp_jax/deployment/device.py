@@ -437,7 +437,7 @@ class Session:
             session._fill(memory["losses"], memory["released"])
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error
-        if session.to_bytes() != data:  # what was left over, said twice or written in another way
+        if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
             raise ValueError("no session's memory: it is not written as to_bytes() writes it")
         if session.counter < known:
             raise ValueError(
