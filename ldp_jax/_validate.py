@@ -124,7 +124,7 @@ def whole(lower: int, upper: int | None = None, **kwargs: Any) -> int:
     ValueError: k must be a whole number in [1, 4], got 5
     """
     ((name, value),) = kwargs.items()
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+    if type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
         count = operator.index(value)
         if lower <= count and (upper is None or count <= upper):
             return count

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float32, Int32
 
+from ldp_jax._validate import integer_in
+
 Bounds: TypeAlias = tuple[float | int, float | int]
 """The public (lower, upper) of every feature value."""
 
@@ -189,8 +191,7 @@ class Dataset:
         Raises:
           ValueError: for k outside [1, num_features].
         """
-        if not 1 <= k <= self.num_features:
-            raise ValueError(f"k must be a whole number in [1, {self.num_features}], got {k}")
+        integer_in(1, self.num_features, k=k)
         frequency = np.bincount(self.x.indices[self.x.data != 0], minlength=self.num_features)
         keep = np.sort(np.argsort(-frequency, kind="stable")[:k])
         names = self.feature_names
