@@ -10,12 +10,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import hypothesis.strategies as st
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
 
 from ldp_jax._rounding import digits_down
+from ldp_jax.edges import RandomizedResponse, privatize_graph
 from ldp_jax.gaussian import GaussianCurve
+from ldp_jax.graphs import from_edges
 from ldp_jax.guarantee import (
     EDGE_CENTRAL,
     NEIGHBOUR_LIST,
@@ -28,6 +31,7 @@ from ldp_jax.guarantee import (
     metric,
 )
 from ldp_jax.ledger import BudgetExceededError, Ledger, Release
+from ldp_jax.pipeline import Embedding
 
 SMALL = st.floats(0.0, 1.0)
 
@@ -327,6 +331,17 @@ def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
     for nothing in (Result(0.0, 0.75), 0.75, lambda: proved(0.5)):
         with pytest.raises(ValueError, match="must cost a Guarantee, a PipelineGuarantee or a GaussianCurve"):
             Ledger(1.0).spend("x", nothing)
+
+
+def test_a_whole_graph_and_an_embedding_are_spent_as_they_come():
+    graph = from_edges([[0, 1], [1, 2], [2, 3]], 4)
+    noisy = privatize_graph(jax.random.key(0), graph, RandomizedResponse(0.5))
+    ledger = Ledger([Budget(1.0), Budget(0.5, unit=NEIGHBOUR_LIST), EDGES]).spend("graph", noisy)
+    assert (ledger.spent(NEIGHBOUR_LIST).epsilon, ledger.spent(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    features = PipelineGuarantee.of([proved(1.0)], protected=["features"], unprotected=["labels"])
+    ledger = ledger.spend("embedding", Embedding(np.zeros((4, 2)), features))
+    assert ledger.remaining(RECORD).epsilon == 0.0
+    assert ledger.total().protected == ("edges", "features")
 
 
 def test_each_unit_of_a_pipeline_has_to_fit():
