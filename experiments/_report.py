@@ -6,17 +6,17 @@ from typing import Any
 
 import matplotlib as mpl
 
-from ldp_jax.metrics import Interval
+from ldp_jax.metrics import ConfidenceInterval
 
 METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
 
 
-def significant(interval: Interval | None) -> bool:
+def significant(interval: ConfidenceInterval | None) -> bool:
     """Whether a 95 % interval leaves 0 out."""
     return interval is not None and interval.n > 1 and abs(interval.mean) > interval.half_width
 
 
-def signed(interval: Interval | None) -> str:
+def signed(interval: ConfidenceInterval | None) -> str:
     """A difference for a table; bold where its interval leaves 0 out."""
     if interval is None:
         return ""

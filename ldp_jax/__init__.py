@@ -1,42 +1,126 @@
 """Locally differentially private graph learning in JAX.
 
-Sub-modules are imported on first use, so that ``ldp_jax.guarantee`` and ``ldp_jax.deployment`` never load JAX.
+``import ldp_jax as ldp`` is all that a notebook needs: the names of the first minute (``ldp.load``,
+``ldp.private_embedding``, ``ldp.Ledger``, ...) and every sub-module (``ldp.features.distribution``) are imported on
+first use, so that ``ldp.guarantee``, ``ldp.Ledger`` and ``ldp.deployment`` never load JAX.
+
+>>> import ldp_jax as ldp
+>>> print(ldp.Guarantee(1.0) + ldp.Guarantee(0.5))
+epsilon 1.5 per record (any two records of one user; ideal arithmetic; none)
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ldp_jax import (
+        aggregation,
+        bounds,
+        composition,
+        datasets,
+        deployment,
+        edges,
+        features,
+        gaussian,
+        graph_training,
+        graphs,
+        guarantee,
+        ledger,
+        mechanism,
+        metrics,
+        models,
+        packing,
+        pipeline,
+        propagation,
+        training,
+        types,
+        verification,
+    )
+    from ldp_jax.datasets import Dataset, load, save, synthetic
+    from ldp_jax.edges import privatize_graph
+    from ldp_jax.graphs import from_edges
+    from ldp_jax.guarantee import Budget, Guarantee, PipelineGuarantee
+    from ldp_jax.ledger import BudgetExceededError, Ledger
+    from ldp_jax.mechanism import privatize
+    from ldp_jax.pipeline import private_embedding, private_embeddings
+    from ldp_jax.propagation import operator, ppr
+    from ldp_jax.training import fit, fit_many
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "accounting",
+__all__ = [
+    "Budget",
+    "BudgetExceededError",
+    "Dataset",
+    "Guarantee",
+    "Ledger",
+    "PipelineGuarantee",
+    "__version__",
     "aggregation",
+    "bounds",
+    "composition",
     "datasets",
     "deployment",
     "edges",
     "features",
+    "fit",
+    "fit_many",
+    "from_edges",
+    "gaussian",
     "graph_training",
     "graphs",
     "guarantee",
+    "ledger",
+    "load",
     "mechanism",
     "metrics",
     "models",
+    "operator",
     "packing",
     "pipeline",
+    "ppr",
+    "private_embedding",
+    "private_embeddings",
+    "privatize",
+    "privatize_graph",
     "propagation",
+    "save",
+    "synthetic",
     "training",
     "types",
-    "utility",
     "verification",
-)
+]
 
-__all__ = ["__version__", *_MODULES]  # pyrefly: ignore[bad-dunder-all]
+_HOMES = {  # where a name of the first minute lives; every other name is a module
+    "Budget": "guarantee",
+    "BudgetExceededError": "ledger",
+    "Dataset": "datasets",
+    "Guarantee": "guarantee",
+    "Ledger": "ledger",
+    "PipelineGuarantee": "guarantee",
+    "fit": "training",
+    "fit_many": "training",
+    "from_edges": "graphs",
+    "load": "datasets",
+    "operator": "propagation",
+    "ppr": "propagation",
+    "private_embedding": "pipeline",
+    "private_embeddings": "pipeline",
+    "privatize": "mechanism",
+    "privatize_graph": "edges",
+    "save": "datasets",
+    "synthetic": "datasets",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _MODULES:
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ldp_jax' has no attribute {name!r}")
+    if name not in _HOMES:
         return importlib.import_module(f"ldp_jax.{name}")
-    raise AttributeError(f"module 'ldp_jax' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"ldp_jax.{_HOMES[name]}"), name)
+    globals()[name] = found  # asked once
+    return found
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ the same words into the same reports.
 """
 
 import dataclasses
-import decimal
 import hashlib
 import json
 import math
@@ -19,6 +18,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+
+from ldp_jax._rounding import digits_up, exponential, log_up
+from ldp_jax._validate import concrete, number
 
 WORDS = 2**32
 """How many words there are: the common denominator of every probability."""
@@ -37,11 +39,10 @@ Encoding = Literal["grid", "bins", "category"]
 in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
 """
 
-_PRECISE = decimal.Context(prec=60)
 _FORMAT = b"ldp-table 1\n"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A finite mechanism, as it is sampled.
 
@@ -79,6 +80,10 @@ class Table:
             raise ValueError("a grid has at least two points")
         for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
             object.__setattr__(self, name, _frozen(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        shape = f"{self.inputs} inputs ({self.encoding}), {self.outputs} outputs"
+        return f"Table({self.name!r}: {shape}, epsilon {digits_up(self.epsilon)})"
 
     @property
     def inputs(self) -> int:
@@ -188,18 +193,12 @@ def checked_epsilon(epsilon: Any) -> float:
     Raises:
       ValueError: for what is not one concrete number in (0, 20].
     """
-    if isinstance(epsilon, (bool, str, complex, np.bool_)) or epsilon is None:
-        raise ValueError(f"epsilon must be a number, got {epsilon!r}")
-    try:
-        value = float(epsilon)
-    except TypeError as error:  # a stack, or traced
+    if not concrete(epsilon) or np.ndim(epsilon):
         raise ValueError(
             "a table needs a concrete epsilon, and epsilon must be one number: personal budgets are a menu of "
             f"levels (ldp_jax.features.menu); got {epsilon}"
-        ) from error
-    if not 0.0 < value <= MAX_EPSILON:
-        raise ValueError(f"epsilon must be finite and > 0, in (0.0, {MAX_EPSILON}], got {epsilon}")
-    return value
+        )
+    return number(0.0, MAX_EPSILON, open_lower=True, epsilon=epsilon)
 
 
 def width(outputs: int) -> int:
@@ -264,19 +263,6 @@ def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: A
     return xp.minimum(place, outputs - 1).astype(xp.int32)
 
 
-def log_up(ratio: Fraction) -> float:
-    """The logarithm of a ratio >= 1, rounded up: a privacy loss that is printed must hold.
-
-    >>> log_up(Fraction(1))
-    0.0
-    """
-    if ratio == 1:
-        return 0.0
-    exact = _PRECISE.ln(_PRECISE.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))
-    nearest = float(exact)
-    return math.nextafter(nearest, math.inf) if decimal.Decimal(nearest) < exact else nearest
-
-
 def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:
     """The sum over the first axis, ``times`` over, at or above the exact one and a rounding a row at most above it.
 
@@ -305,7 +291,7 @@ def _add_up(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _floor_exp(epsilon: float, masses: list[int]) -> list[int]:
     """floor(e^epsilon m), never above it: the exponential is taken to 60 digits and cut at 58."""
-    factor = Fraction(_PRECISE.exp(decimal.Decimal(epsilon))) * (1 - Fraction(1, 10**58))
+    factor = exponential(float(epsilon)) * (1 - Fraction(1, 10**58))
     return [min(WORDS, math.floor(factor * mass)) for mass in masses]
 
 

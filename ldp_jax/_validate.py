@@ -1,74 +1,146 @@
 """Checks of parameters: a ``ValueError`` on concrete values, silence on tracers.
 
-Each check takes its argument by keyword, so that the message can name it: ``positive(epsilon=-1)`` says
-"epsilon must be finite and > 0, got -1.0". Data are never checked here: a mechanism is total on data.
+Each check takes its arguments by keyword, one or several, so that the message can name the one at fault:
+``positive(epsilon=1.0, delta=-1)`` says "delta must be finite and > 0, got -1". :func:`number` and :func:`whole`
+take one and give it back as a Python number. Data are never checked here: a mechanism is total on data.
+
+Neither JAX nor NumPy is imported before a value needs it: guarantees and devices check their parameters here too.
 """
 
-from typing import Any
+import math
+import numbers
+import operator
+import sys
+from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def concrete(value: Any) -> bool:
     """Whether ``value`` is known now, rather than traced."""
-    return not isinstance(value, jax.core.Tracer)
+    jax = sys.modules.get("jax")  # without which there are no tracers
+    return jax is None or not isinstance(value, jax.core.Tracer)
 
 
-def _one(kwargs: dict[str, Any]) -> tuple[str, Any]:
-    ((name, value),) = kwargs.items()
-    return name, value
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python prints no integer of more than 4300 digits
+        return "an integer of thousands of digits"
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
+def _real(name: str, value: Any) -> "np.ndarray":
+    import numpy as np
+
     if isinstance(value, (bool, str, np.bool_)) or value is None:
         raise ValueError(f"{name} must be a number, got {value!r}")
     array = np.asarray(value)
     if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-        raise ValueError(f"{name} must be a real number, got {value!r}")
+        raise ValueError(f"{name} must be a real number, got {_shown(value)}")
     return array
 
 
-def _refuse(name: str, array: np.ndarray, wanted: str) -> None:
+def _refuse(name: str, array: "np.ndarray", wanted: str) -> None:
     shown = array.item() if array.ndim == 0 else array
     raise ValueError(f"{name} must be {wanted}, got {shown}")
 
 
 def positive(**kwargs: Any) -> None:
-    """Refuse what is not finite and > 0."""
-    name, value = _one(kwargs)
-    if concrete(value):
-        array = _numbers(name, value)
-        if not (np.isfinite(array).all() and (array > 0).all()):
-            _refuse(name, array, "finite and > 0")
+    """Refuse what is not finite and > 0.
+
+    >>> positive(epsilon=1.0, delta=-1)
+    Traceback (most recent call last):
+    ValueError: delta must be finite and > 0, got -1
+    """
+    import numpy as np
+
+    for name, value in kwargs.items():
+        if concrete(value):
+            array = _real(name, value)
+            if not (np.isfinite(array).all() and (array > 0).all()):
+                _refuse(name, array, "finite and > 0")
 
 
 def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: Any) -> None:
     """Refuse what is outside [lower, upper], or (lower, upper] with ``open_lower``."""
-    name, value = _one(kwargs)
-    if concrete(value):
-        array = _numbers(name, value)
-        above = array > lower if open_lower else array >= lower
-        if not (above.all() and (array <= upper).all()):  # NaN fails both
-            _refuse(name, array, f"in {'(' if open_lower else '['}{lower}, {upper}]")
+    for name, value in kwargs.items():
+        if concrete(value):
+            array = _real(name, value)
+            above = array > lower if open_lower else array >= lower
+            if not (above.all() and (array <= upper).all()):  # NaN fails both
+                _refuse(name, array, f"in {'(' if open_lower else '['}{lower}, {upper}]")
+
+
+def number(
+    lower: float, upper: float = math.inf, *, open_lower: bool = False, open_upper: bool = False, **kwargs: Any
+) -> float:
+    """One finite number in a range, as a Python float; NaN and infinity never pass.
+
+    Raises:
+      ValueError: for anything else; text, booleans, stacks, tracers and numbers beyond float64 among it.
+
+    >>> number(0.0, delta=1), number(0.0, 1.0, open_upper=True, delta=0.5)
+    (1.0, 0.5)
+    >>> number(0.0, 1.0, open_upper=True, delta=1.0)
+    Traceback (most recent call last):
+    ValueError: delta must be in [0, 1), got 1.0
+    """
+    ((name, value),) = kwargs.items()
+    wanted = f"finite and {'>' if open_lower else '>='} {lower:g}"
+    if upper != math.inf:
+        wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
+    flag = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+    if flag or isinstance(value, (str, bytes, bytearray)):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    try:
+        one = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be one concrete number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be {wanted}, got a number beyond float64") from None
+    outside = not lower <= one <= upper or (open_lower and one == lower) or (open_upper and one == upper)
+    if not math.isfinite(one) or outside:
+        raise ValueError(f"{name} must be {wanted}, got {value}")
+    return one
 
 
 def integer_in(lower: int, upper: int | None = None, **kwargs: Any) -> None:
-    """Refuse what is not a whole number in [lower, upper]."""
-    name, value = _one(kwargs)
-    wanted = f"a whole number in [{lower}, {upper}]" if upper is not None else f"a whole number >= {lower}"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
-    if value < lower or (upper is not None and value > upper):
-        raise ValueError(f"{name} must be {wanted}, got {value}")
+    """Refuse what is not a whole number in [lower, upper]; booleans and 2.0 are none."""
+    for name, value in kwargs.items():
+        whole(lower, upper, **{name: value})
 
 
-def first_fraction(values: np.ndarray, of: str) -> str:
+def whole(lower: int, upper: int | None = None, **kwargs: Any) -> int:
+    """One whole number in [lower, upper], as a Python integer.
+
+    Raises:
+      ValueError: for anything else, booleans and 2.0 too.
+
+    >>> whole(1, times=3)
+    3
+    >>> whole(1, 4, k=5)
+    Traceback (most recent call last):
+    ValueError: k must be a whole number in [1, 4], got 5
+    """
+    ((name, value),) = kwargs.items()
+    if type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
+        count = operator.index(value)
+        if lower <= count and (upper is None or count <= upper):
+            return count
+    wanted = f"in [{lower}, {upper}]" if upper is not None else f">= {lower}"
+    raise ValueError(f"{name} must be a whole number {wanted}, got {_shown(value)}")
+
+
+def first_fraction(values: "np.ndarray", of: str) -> str:
     """Which of some values is the first that is no whole number, for the end of a message.
 
+    >>> import numpy as np
     >>> first_fraction(np.array([1.0, 0.5]), "graph")
     ': 0.5 for graph 1'
     """
+    import numpy as np
+
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.floating):
         return ""
     found = np.flatnonzero(~(values == np.floor(values)))
@@ -77,9 +149,9 @@ def first_fraction(values: np.ndarray, of: str) -> str:
 
 def one_of(choices: tuple[str, ...], **kwargs: Any) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
-    name, value = _one(kwargs)
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+    for name, value in kwargs.items():
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
 
 
 def threefry(key: Any) -> None:
@@ -88,6 +160,8 @@ def threefry(key: Any) -> None:
     Under ``vmap`` the ``rbg`` generators draw every user's noise from the first user's key, which would void
     every guarantee of this library.
     """
+    import jax
+
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         raise ValueError(f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}")

@@ -28,6 +28,13 @@ from jaxtyping import Float
 from ldp_jax._pytree import pytree
 from ldp_jax.types import Array
 
+__all__ = ["Rows", "Segments", "Tables", "gather_sum", "linear", "tables"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _CHUNK = 16
 """Neighbours that are added up before a sum goes back to memory (:class:`Tables`)."""
 

@@ -5,48 +5,82 @@ without self-loops and without repeats; ``nodes``, ``edges`` and ``globals`` are
 (features, labels) never travels inside the graph.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import jraph
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ldp_jax._validate import integer_in
+from ldp_jax._validate import integer_in, one_of
+
+__all__ = [
+    "GraphsTuple",
+    "check_edges",
+    "degree",
+    "directed",
+    "from_edges",
+    "num_nodes",
+    "to_edges",
+    "validate_symmetric",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
 
 
-def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
+def from_edges(
+    edges: Any, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
+) -> jraph.GraphsTuple:
     """Build an undirected graph from a list of node pairs.
 
     Args:
-      edges: integers [m, 2]; each undirected edge once, in any order and direction. [2, 2] is two edges, one a
-        row, never an ``edge_index`` of two columns.
+      edges: integers [m, 2]; each undirected edge once, in any order and direction.
       num_nodes: how many nodes there are; isolated ones need no edge.
+      pairs_in: ``columns`` for an ``edge_index`` [2, m] that has each edge once; ``rows`` by default, except that
+        [2, 2] numbers are refused where both readings are graphs, and different ones.
 
     Returns:
       A graph with 2m directed edges, sorted by (receiver, sender).
 
     Raises:
-      ValueError: for a shape other than [m, 2], a node outside [0, num_nodes), a self-loop, or an edge given
-        twice. Nothing is repaired in silence.
+      ValueError: for another shape, a [2, 2] of two readings, a node outside [0, num_nodes), a self-loop, or an
+        edge given twice. Nothing is repaired in silence.
 
     >>> graph = from_edges([[0, 1], [2, 1]], num_nodes=4)
     >>> graph.senders.tolist(), graph.receivers.tolist()
     ([1, 0, 2, 1], [0, 1, 1, 2])
     """
     integer_in(1, _MAX_NODES, num_nodes=num_nodes)
-    pairs = np.asarray(edges)
-    if pairs.shape in ((0,), (0, 2)):  # an empty list has no integers
+    one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
+    given = np.asarray(edges)
+    pairs = given.T if pairs_in == "columns" else given
+    if given.shape in ((0,), (0, 2)):  # an empty list has no integers
         pairs = np.zeros((0, 2), np.int32)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        hint = ": transpose an edge_index, and keep one direction" if pairs.ndim == 2 and len(pairs) == 2 else ""
-        raise ValueError(f"edges must be integers of shape [m, 2], got {pairs.dtype} of shape {pairs.shape}{hint}")
+        wanted = "[2, m] with pairs_in='columns'" if pairs_in == "columns" else "[m, 2]"
+        hint = ""
+        if pairs_in is None and given.ndim == 2 and len(given) == 2:
+            hint = ": an edge_index that has each edge once is read with pairs_in='columns'"
+        raise ValueError(
+            f"edges must be integers of shape {wanted}, got {given.dtype} of shape {given.shape}{hint}"
+        )
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= num_nodes):
         bad = pairs[((pairs < 0) | (pairs >= num_nodes)).any(1)][0]
         raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {tuple(bad.tolist())}")
+    if pairs_in is None and pairs.shape == (2, 2):
+        rows, columns = (_simple(reading) for reading in (pairs, pairs.T))
+        if rows and columns and rows != columns:
+            first, second = (" and ".join(f"{low} - {high}" for low, high in sorted(r)) for r in (rows, columns))
+            raise ValueError(
+                f"edges of shape (2, 2) must say how they are read: {first} with pairs_in='rows', or {second} with "
+                "pairs_in='columns', as an edge_index has them"
+            )
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
         raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
@@ -59,6 +93,12 @@ def from_edges(edges: Any, num_nodes: int) -> jraph.GraphsTuple:
     both: Any = np.stack([np.concatenate([low, high]), np.concatenate([high, low])])
     senders, receivers = both[:, np.argsort(both[1] * num_nodes + both[0], kind="stable")].astype(np.int32)
     return directed(senders, receivers, num_nodes)
+
+
+def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
+    """Rows as undirected edges; None where one is a loop or a repeat."""
+    found = {(min(pair), max(pair)) for pair in pairs.tolist()}
+    return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
 
 
 def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:

@@ -2,171 +2,48 @@
 
 Pure Python, float64. How numbers are rounded:
 
-- what is kept is at or above the truth: the exact sum of the floats that were given, rounded up (:func:`add_up`);
+- what is kept is at or above the truth: the exact sum of the floats that were given, rounded up;
   a budget is rounded down. As floats, 0.1 and 0.9 are together a little more than 1: 1.0000000000000002 is kept.
 - what is printed has six significant digits and is rounded the same way, except where it would be within 1e-12 of
   what is kept: 1.0000000000000002 is printed as 1, and 1.00000000001 as 1.00001.
 """
 
 import dataclasses
-import decimal
 import math
-import numbers
-import operator
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+from ldp_jax._rounding import add_up, digits_down, digits_up, exactly, rounded_down, rounded_up
+from ldp_jax._validate import one_of
+
+__all__ = [
+    "EDGE_CENTRAL",
+    "NEIGHBOUR_LIST",
+    "RECORD",
+    "RELATIONSHIP",
+    "WORDS",
+    "Arithmetic",
+    "Budget",
+    "Guarantee",
+    "PipelineGuarantee",
+    "Status",
+    "Trust",
+    "Unit",
+    "metric",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
+Trust = Literal["local", "central"]
+"""Who sees the data: nobody but the user herself, or a curator whom all users trust with theirs."""
 
 _ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
-_TOLERANCE = Fraction(1, 10**12)  # relative; some thousand roundings of float64
-_LARGEST = Fraction(sys.float_info.max)
-
-
-# --- numbers ------------------------------------------------------------------------------------------------
-
-
-def exactly(name: str, value: Any) -> Fraction | float:
-    """A number >= 0 as it is: a fraction, or ``math.inf``.
-
-    Args:
-      name: of the argument, for the message.
-      value: a whole number, float, NumPy scalar or fraction.
-
-    Raises:
-      ValueError: for what is no real number, NaN, negative, or finite and beyond float64.
-
-    >>> exactly("epsilon", 0.5)
-    Fraction(1, 2)
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):  # np.bool_ is no number either
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    number: Any = value
-    if not number >= 0:
-        raise ValueError(f"{name} must be >= 0, got {number}")
-    if number == math.inf:
-        return math.inf
-    if isinstance(number, numbers.Rational):  # NumPy's integers would overflow
-        exact = Fraction(int(number.numerator), int(number.denominator))
-    else:
-        exact = Fraction(*number.as_integer_ratio())
-    if exact > _LARGEST:
-        raise ValueError(f"{name} must be infinite or at most {sys.float_info.max:g}, got a larger number")
-    return exact
-
-
-def rounded_up(exact: Fraction | float) -> float:
-    """The least float at or above a fraction >= 0; infinity beyond the largest.
-
-    >>> rounded_up(Fraction(1, 10)) == 0.1, rounded_up(Fraction(1, 10**400))
-    (True, 5e-324)
-    """
-    if isinstance(exact, float):
-        return exact
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf
-    return math.nextafter(nearest, math.inf) if Fraction(nearest) < exact else nearest
-
-
-def rounded_down(exact: Fraction | float) -> float:
-    """The largest float at or below a fraction >= 0.
-
-    >>> rounded_down(Fraction(1, 10)) < 0.1, rounded_down(Fraction(10**400)) == sys.float_info.max
-    (True, True)
-    """
-    if isinstance(exact, float):
-        return exact
-    nearest = float(min(exact, _LARGEST))
-    return math.nextafter(nearest, 0.0) if Fraction(nearest) > exact else nearest
-
-
-def add_up(epsilons: Iterable[float], times: int = 1) -> float:
-    """The sum of epsilons, ``times`` over, rounded up: the least float that is not below the exact sum.
-
-    Args:
-      epsilons: each >= 0; infinity stays infinity.
-      times: a whole number >= 1.
-
-    Raises:
-      ValueError: for an epsilon that is negative, NaN or no number, or another ``times``.
-
-    >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3), add_up([0.1, 0.9])
-    (True, 1.5, 1.0000000000000002)
-    """
-    many, total = whole("times", times), Fraction(0)
-    for exact in [exactly("epsilon", epsilon) for epsilon in epsilons]:
-        if isinstance(exact, float):
-            return math.inf
-        total += exact
-    return rounded_up(many * total)
-
-
-def share(epsilon: float, parts: int) -> float:
-    """The largest float of which ``parts`` together are at most epsilon: budgets are divided downwards.
-
-    Raises:
-      ValueError: for an epsilon that is negative, NaN or no number, or parts that are no whole number >= 1.
-
-    >>> share(1.0, 20) < 0.05, add_up([share(1.0, 20)], times=20)
-    (True, 1.0)
-    """
-    exact = exactly("epsilon", epsilon)
-    return exact if isinstance(exact, float) else rounded_down(exact / whole("parts", parts))
-
-
-def whole(name: str, value: Any, high: int | None = None) -> int:
-    """A count: a whole number >= 1, at most ``high``.
-
-    Raises:
-      ValueError: for anything else, booleans and 2.0 too.
-    """
-    wanted = f"a whole number {f'in [1, {high}]' if high is not None else '>= 1'}"
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}") from None
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or count < 1:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
-    if high is not None and count > high:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
-    return count
-
-
-def digits_up(value: float) -> str:
-    """Six significant digits, rounded up: what is printed must hold, to 1e-12 of it.
-
-    >>> digits_up(0.1), digits_up(1.00000149), digits_up(3 * (1.1 / 3)), digits_up(1e-320)
-    ('0.1', '1.00001', '1.1', '9.99989e-321')
-    """
-    return _digits(value, decimal.ROUND_CEILING)
-
-
-def digits_down(value: float) -> str:
-    """Six significant digits, rounded down: what is said to remain must be there, to 1e-12 of it.
-
-    >>> digits_down(0.1), digits_down(1.99999999), digits_down(math.inf)
-    ('0.1', '1.99999', 'inf')
-    """
-    return _digits(value, decimal.ROUND_FLOOR)
-
-
-def _digits(value: float, rounding: str) -> str:
-    if value == 0 or math.isinf(value):
-        return f"{value:g}"
-    exact = decimal.Decimal(value)
-    shown = decimal.Context(prec=6).plus(exact)
-    if abs(Fraction(shown) - Fraction(exact)) > _TOLERANCE * Fraction(exact):
-        shown = decimal.Context(prec=6, rounding=rounding).plus(exact)
-    shown = shown.normalize()
-    power = shown.adjusted()
-    if -5 < power < 6:
-        return f"{shown:f}"
-    return f"{shown.scaleb(-power):f}e{power:+03d}"
 
 
 # --- units --------------------------------------------------------------------------------------------------
@@ -237,6 +114,9 @@ class Guarantee:
         over the integers that are sampled from.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``: nobody has shown it.
       reason: one sentence that says why the status is what it is; only ``none`` may go without.
+      trust: ``local`` where each user perturbs her own data, ``central`` where a trusted curator holds everybody's
+        and perturbs what leaves his hands. What is central is printed as such; the two never add. EDGE_CENTRAL is
+        always central, and a report about a neighbour list or a relationship never.
 
     ``+`` is sequential composition within a unit:
 
@@ -247,10 +127,13 @@ class Guarantee:
     epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
     >>> print(Guarantee(0.5))
     epsilon 0.5 per record (any two records of one user; ideal arithmetic; none)
+    >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
+    epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
     Raises:
       ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
-        reason, a status or an arithmetic of no such name, and a unit without words of its own that comes without.
+        reason, a status, an arithmetic or a trust of no such name, a unit of local reports with a curator, and a
+        unit without words of its own that comes without.
     """
 
     epsilon: float
@@ -260,23 +143,31 @@ class Guarantee:
     arithmetic: Arithmetic = "ideal"
     status: Status = "none"
     reason: str = ""
+    trust: Trust = "local"
 
     def __post_init__(self) -> None:
         _freeze_pair(self, rounded_up)
         if self.delta > 1.0:
             raise ValueError(f"delta must be in [0, 1], got {self.delta}")
-        for name, known in (("arithmetic", Arithmetic), ("status", Status)):
-            if getattr(self, name) not in get_args(known):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(known))}; got {getattr(self, name)!r}")
+        one_of(get_args(Arithmetic), arithmetic=self.arithmetic)
+        one_of(get_args(Status), status=self.status)
+        one_of(get_args(Trust), trust=self.trust)
         if self.status != "none" and not self.reason.strip():
             raise ValueError(
                 f"reason must say in a sentence why the status is {self.status!r}, got {self.reason!r}"
             )
         if not self.adjacency.strip():
-            object.__setattr__(self, "adjacency", _own_words(self.unit))
+            object.__setattr__(self, "adjacency", own_words(self.unit))
+        if self.unit == EDGE_CENTRAL:
+            object.__setattr__(self, "trust", "central")
+        elif self.trust == "central" and self.unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+            raise ValueError(
+                f"trust must be 'local' per {self.unit}, which is about what users report themselves; what a "
+                f"curator releases of a graph is per {EDGE_CENTRAL}"
+            )
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
-        return composed((self, other)) if isinstance(other, Guarantee) else NotImplemented
+        return sequential(self, other) if isinstance(other, Guarantee) else NotImplemented
 
     def repeated(self, times: int) -> "Guarantee":
         """Sequential composition of ``times`` independent releases under this guarantee.
@@ -287,17 +178,17 @@ class Guarantee:
         >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
         2.0
         """
-        many = whole("times", times)
         return dataclasses.replace(
-            self, epsilon=add_up((self.epsilon,), many), delta=min(1.0, add_up((self.delta,), many))
+            self, epsilon=add_up((self.epsilon,), times), delta=min(1.0, add_up((self.delta,), times))
         )
 
     def __str__(self) -> str:
         delta = f", delta {digits_up(self.delta)}" if self.delta else ""
         reason = f": {self.reason}" if self.reason else ""
+        trust = "towards all but a trusted curator; " if self.trust == "central" else ""
         return (
             f"epsilon {digits_up(self.epsilon)}{delta} per {self.unit} "
-            f"({self.adjacency}; {self.arithmetic} arithmetic; {self.status}{reason})"
+            f"({self.adjacency}; {trust}{self.arithmetic} arithmetic; {self.status}{reason})"
         )
 
 
@@ -333,7 +224,7 @@ class Budget:
         return f"at most epsilon {digits_down(self.epsilon)}{delta} per {self.unit}"
 
 
-def _freeze_pair(made: Guarantee | Budget, rounded: Any, whose: str = "") -> None:
+def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = "") -> None:
     """Epsilon and delta as float64, rounded to the safe side, -0 as 0; and a unit that is one."""
     if not isinstance(made.unit, Unit):
         raise ValueError(f"unit must be a Unit such as RECORD, got {made.unit!r}")
@@ -342,7 +233,12 @@ def _freeze_pair(made: Guarantee | Budget, rounded: Any, whose: str = "") -> Non
         object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
 
 
-def _own_words(unit: Unit) -> str:
+def own_words(unit: Unit) -> str:
+    """Which two inputs a unit compares, in the library's own words.
+
+    Raises:
+      ValueError: for a unit of somebody's own.
+    """
     if unit.rate is not None:
         return "two records at distance 1"
     if unit not in WORDS:
@@ -355,41 +251,97 @@ def said_once(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(text for text in texts if text))
 
 
-def composed(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Sequential composition of at least one guarantee of one unit, summed at once and rounded up once.
+def sequential(*guarantees: Guarantee) -> Guarantee:
+    """Several releases about the same record: epsilon and delta add, within one unit; what ``+`` does, for many.
 
-    The status is the weakest one, with the reasons of all that have it; ``exact`` only if all are.
+    Args:
+      *guarantees: at least one, all of the same unit.
+
+    Returns:
+      The sum, rounded up once; its status is the weakest one, with the reasons of all that have it, its arithmetic
+      ``exact`` only if all are.
 
     Raises:
-      ValueError: if units differ.
+      ValueError: if none is given, their units differ, or some are local and some central.
 
-    >>> composed([Guarantee(0.5), Guarantee(0.25)]).epsilon
-    0.75
+    Reference: Dwork and Roth (2014), Theorem 3.16.
+
+    >>> sequential(Guarantee(0.5), Guarantee(1.0), Guarantee(1.5, delta=1e-6)).epsilon
+    3.0
     """
-    units = list(dict.fromkeys(guarantee.unit for guarantee in guarantees))
-    if len(units) > 1:
-        raise ValueError(f"units do not add: {' and '.join(map(str, units))}; report both")
-    status, reason = weakest(guarantees)
+    unit = one_unit(guarantees, "sequential")
+    delta = min(1.0, add_up(guarantee.delta for guarantee in guarantees))
+    return merged(guarantees, add_up(guarantee.epsilon for guarantee in guarantees), delta, unit)
+
+
+def merged(
+    guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
+) -> Guarantee:
+    """One guarantee over several: numbers and unit as a composition found them, the rest the weakest of all.
+
+    Args:
+      guarantees: at least one.
+      epsilon: of the whole.
+      delta: of the whole.
+      unit: of the whole.
+      adjacency: in words; those of all parts by default.
+
+    Raises:
+      ValueError: where some are local and some central.
+    """
+    status = max((guarantee.status for guarantee in guarantees), key=_ORDER.__getitem__)
     return Guarantee(
-        epsilon=add_up(guarantee.epsilon for guarantee in guarantees),
-        delta=min(1.0, add_up(guarantee.delta for guarantee in guarantees)),
-        unit=units[0],
-        adjacency=said_once(guarantee.adjacency for guarantee in guarantees),
-        arithmetic=weakest_arithmetic(guarantees),
+        epsilon,
+        delta,
+        unit,
+        adjacency or said_once(guarantee.adjacency for guarantee in guarantees),
+        arithmetic="exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal",
         status=status,
-        reason=reason,
+        reason=said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status),
+        trust=one_trust(guarantees),
     )
 
 
-def weakest(guarantees: Sequence[Guarantee]) -> tuple[Status, str]:
-    """The weakest status, and the reasons of all that have it."""
-    status = max((guarantee.status for guarantee in guarantees), key=_ORDER.__getitem__)
-    return status, said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
+def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:
+    """The unit that all guarantees share.
+
+    Args:
+      guarantees: at least one.
+      name: of the composition, for the message.
+
+    Raises:
+      ValueError: if none is given or their units differ.
+
+    >>> one_unit([Guarantee(0.5), Guarantee(0.25)], "parallel").name
+    'record'
+    """
+    if not guarantees:
+        raise ValueError(f"{name} needs at least one guarantee, got none")
+    units = list(dict.fromkeys(guarantee.unit for guarantee in guarantees))
+    if len(units) > 1:
+        raise ValueError(
+            f"units do not add: {name} needs guarantees of one unit, got {', '.join(map(str, units))}; "
+            "report both, or see composition.joint"
+        )
+    return units[0]
 
 
-def weakest_arithmetic(guarantees: Sequence[Guarantee]) -> Arithmetic:
-    """``exact`` only if all are."""
-    return "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
+def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
+    """The trust model that all guarantees share.
+
+    Raises:
+      ValueError: where some are local and some central: of their sum nobody could say whom it protects from whom.
+
+    >>> one_trust([Guarantee(0.5), Guarantee(0.25)])
+    'local'
+    """
+    found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
+    if len(found) > 1:
+        raise ValueError(
+            "local and central guarantees do not add: one needs no trust, the other a curator who sees the data; "
+            "report both"
+        )
+    return next(iter(found), "local")
 
 
 def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
@@ -452,7 +404,7 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         """Compose the releases of a pipeline sequentially, unit by unit."""
         releases = list(spent)
         units = dict.fromkeys(guarantee.unit for guarantee in releases)
-        total = (composed([one for one in releases if one.unit == unit]) for unit in units)
+        total = (sequential(*(one for one in releases if one.unit == unit)) for unit in units)
         return cls(tuple(total), field_names("protected", protected), field_names("unprotected", unprotected))
 
     def __getitem__(self, unit: Unit) -> Guarantee:

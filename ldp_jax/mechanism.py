@@ -27,6 +27,44 @@ from ldp_jax._pytree import static as static
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.types import Array, PRNGKey, Record, Report, Scalar
 
+__all__ = [
+    "MAX_EPSILON",
+    "Analytic",
+    "Box",
+    "Domain",
+    "Finite",
+    "HasDensity",
+    "HasInverse",
+    "HasMoments",
+    "HasWords",
+    "Interval",
+    "Mechanism",
+    "Mixture",
+    "Numeric",
+    "Product",
+    "Subset",
+    "Univariate",
+    "Worded",
+    "as_records",
+    "check_budget",
+    "check_epsilon",
+    "check_single",
+    "clip",
+    "compiled_privatize",
+    "exp",
+    "largest",
+    "mechanism",
+    "mse",
+    "privacy_loss",
+    "privatize",
+    "static",
+    "uniform",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 @dataclasses.dataclass(frozen=True)
 class Interval:

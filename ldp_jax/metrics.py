@@ -9,6 +9,12 @@ from scipy import stats
 
 from ldp_jax.types import Array
 
+__all__ = ["ConfidenceInterval", "accuracy", "auc", "embedding_error", "f1", "mean_interval"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def accuracy(
     scores: Float[Array, "n classes"],
@@ -78,7 +84,7 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
     return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """A mean and its confidence interval.
 
     Attributes:
@@ -95,7 +101,7 @@ class Interval(NamedTuple):
         return f"{self.mean:.1f} ± {self.half_width:.1f}" if self.n > 1 else f"{self.mean:.1f}"
 
 
-def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
+def mean_interval(values: Any, confidence: float = 0.95) -> ConfidenceInterval:
     """The mean of independent runs and Student's interval around it, in float64.
 
     >>> mean_interval([1.0, 2.0, 3.0]).mean
@@ -108,6 +114,6 @@ def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
     if n == 0:
         raise ValueError("values must not be empty")
     if n == 1:
-        return Interval(float(data[0]), float("nan"), 1)
+        return ConfidenceInterval(float(data[0]), float("nan"), 1)
     quantile = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
-    return Interval(float(data.mean()), quantile * float(data.std(ddof=1)) / n**0.5, n)
+    return ConfidenceInterval(float(data.mean()), quantile * float(data.std(ddof=1)) / n**0.5, n)

@@ -25,6 +25,13 @@ from ldp_jax.aggregation import Rows, Segments, gather_sum
 from ldp_jax.graphs import GraphsTuple, check_edges
 from ldp_jax.types import Array, Graph, PRNGKey
 
+__all__ = ["Batch", "Graded", "GraphSet", "Layout", "Packed", "Shape", "Waste", "assemble", "deal", "pack", "whole"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Layout = Literal["auto", "gather", "segment"]
 
 _POOL = 16

@@ -14,6 +14,28 @@ from ldp_jax.propagation import Operator as Operator
 from ldp_jax.propagation import block_width, operator, ppr
 from ldp_jax.types import Array, PRNGKey, Scalar
 
+__all__ = [
+    "STRUCTURE_ONLY",
+    "Columns",
+    "Embedding",
+    "HasColumns",
+    "HasPublicChoices",
+    "PublicRecord",
+    "Rows",
+    "embedding_memory",
+    "non_private_embedding",
+    "perturb",
+    "private_embedding",
+    "private_embeddings",
+    "propagate",
+    "standardize",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _ROWS = 4096
 """Users whose records are dense at the same time."""
 

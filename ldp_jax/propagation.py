@@ -28,6 +28,25 @@ from ldp_jax._pytree import pytree
 from ldp_jax.aggregation import Segments
 from ldp_jax.types import Array, Graph, Scalar
 
+__all__ = [
+    "Layout",
+    "Operator",
+    "block_width",
+    "chebyshev_steps",
+    "operator",
+    "ppr",
+    "ppr_dense",
+    "ppr_power",
+    "ppr_push",
+    "ppr_rows",
+    "traced_operator",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Layout = Literal["auto", "segment", "ell"]
 
 _DENSE = 40

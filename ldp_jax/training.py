@@ -15,6 +15,22 @@ from ldp_jax import _validate, metrics
 from ldp_jax.models import Model
 from ldp_jax.types import Array, PRNGKey
 
+__all__ = [
+    "Examples",
+    "Fitted",
+    "Objective",
+    "Pairs",
+    "adam",
+    "fit",
+    "fit_many",
+    "link_prediction",
+    "node_classification",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class Objective(NamedTuple):
     """What is trained for; functions of a shared ``context`` (an embedding) and a batch of ``examples``.

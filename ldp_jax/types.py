@@ -24,3 +24,7 @@ Graph: TypeAlias = Any
 """A ``jraph.GraphsTuple`` as :mod:`ldp_jax.graphs` builds it (jraph is imported there alone)."""
 
 __all__ = ["Array", "Graph", "PRNGKey", "PRNGKeys", "Record", "Report", "Scalar"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -53,9 +53,30 @@ def test_degree_may_be_traced():
     assert jax.jit(lambda r: graphs.degree(r, 4))(graph.receivers).tolist() == [2.0, 2.0, 1.0, 1.0]
 
 
-def test_two_rows_of_two_are_two_edges():
-    """Never an edge_index of two columns, which would be the edges 0-2 and 1-3."""
-    assert graphs.to_edges(graphs.from_edges(np.array([[0, 1], [2, 3]]), num_nodes=4)).tolist() == [[0, 1], [2, 3]]
+def test_two_pairs_of_two_readings_are_refused_until_one_is_named():
+    """0-1 and 2-3 as rows, 0-2 and 1-3 as the columns of an edge_index: nothing is guessed."""
+    both = np.array([[0, 1], [2, 3]])
+    words = r"0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3 with pairs_in='columns'"
+    with pytest.raises(ValueError, match=words):
+        graphs.from_edges(both, num_nodes=4)
+    for pairs_in, edges in (("rows", [[0, 1], [2, 3]]), ("columns", [[0, 2], [1, 3]])):
+        assert graphs.to_edges(graphs.from_edges(both, num_nodes=4, pairs_in=pairs_in)).tolist() == edges
+
+
+@pytest.mark.parametrize("edges", [[[0, 1], [1, 2]], [[0, 1], [2, 1]]])
+def test_two_pairs_of_one_reading_are_taken(edges):
+    """The first has the same edges in rows and columns; the columns of the second hold a self-loop."""
+    assert graphs.to_edges(graphs.from_edges(edges, num_nodes=3)).tolist() == [[0, 1], [1, 2]]
+
+
+def test_an_edge_index_is_read_by_columns(untyped):
+    graph = graphs.from_edges([[0, 1, 3], [1, 2, 0]], num_nodes=4, pairs_in="columns")
+    assert graphs.to_edges(graph).tolist() == [[0, 1], [0, 3], [1, 2]]
+    assert graphs.from_edges([], num_nodes=4, pairs_in="columns").senders.shape == (0,)
+    with pytest.raises(ValueError, match=r"shape \[2, m\] with pairs_in='columns', got int64 of shape \(3, 2\)$"):
+        graphs.from_edges(EDGES, num_nodes=4, pairs_in="columns")
+    with pytest.raises(ValueError, match="pairs_in must be one of rows, columns; got 'cols'"):
+        graphs.from_edges(EDGES, num_nodes=4, pairs_in="cols")
 
 
 @pytest.mark.parametrize("edges", [[], np.zeros((0, 2), int)], ids=["list", "array"])
@@ -79,9 +100,9 @@ def test_no_edges(edges):
         (
             [[0, 1, 2], [1, 2, 3]],
             4,
-            r"got int64 of shape \(2, 3\): transpose an edge_index, and keep one direction",
+            r"got int64 of shape \(2, 3\): an edge_index that has each edge once is read with",
         ),
-        (np.zeros((2, 0), int), 4, r"got int64 of shape \(2, 0\): transpose"),
+        (np.zeros((2, 0), int), 4, r"got int64 of shape \(2, 0\): an edge_index"),
         (np.zeros((0, 10**12), int), 4, r"got int64 of shape \(0, 1000000000000\)$"),
         (np.zeros((0, 2, 2), int), 4, r"got int64 of shape \(0, 2, 2\)$"),
         ([[0.0, 1.0]], 4, "must be integers .* got float64"),

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
+from ldp_jax import composition
+from ldp_jax._rounding import add_up, digits_down, digits_up, rounded_down, rounded_up, share
 from ldp_jax.guarantee import (
     EDGE_CENTRAL,
     NEIGHBOUR_LIST,
@@ -20,15 +22,10 @@ from ldp_jax.guarantee import (
     Guarantee,
     PipelineGuarantee,
     Unit,
-    add_up,
-    composed,
-    digits_down,
-    digits_up,
     metric,
-    rounded_down,
-    rounded_up,
-    share,
+    sequential,
 )
+from ldp_jax.ledger import Ledger
 
 EPSILONS = st.floats(0.0, 1e300)
 SMALL = st.floats(0.0, 20.0)
@@ -70,7 +67,7 @@ def test_compositions_of_guarantees_are_never_below_the_exact_sum(pairs, times):
         parts = [Guarantee(*pair, arithmetic=arithmetic) for pair in pairs]
         epsilon = sum((Fraction(e) for e, _ in pairs), Fraction(0))
         delta = sum((Fraction(d) for _, d in pairs), Fraction(0))
-        total, chain = composed(parts), parts[0]
+        total, chain = sequential(*parts), parts[0]
         for part in parts[1:]:
             chain = chain + part
         assert least_at_or_above(total.epsilon, epsilon)
@@ -228,6 +225,43 @@ def test_a_sum_is_as_weak_as_its_weakest_part_and_says_why():
 def test_the_words_are_the_unit_s_own(unit, words):
     assert Guarantee(1.0, unit=unit).adjacency == words
     assert Guarantee(1.0, unit=unit, adjacency="two things").adjacency == "two things"
+
+
+def test_local_and_central_guarantees_never_add(untyped):
+    """By +, a pipeline's sum, disjoint users, several units or a ledger; alike ones keep their trust."""
+    local, central = proved(1.0), proved(1.0, trust="central")
+    edge, bit = proved(0.5, unit=EDGE_CENTRAL), proved(0.5, unit=NEIGHBOUR_LIST)
+    sums = (
+        lambda *parts: parts[0] + parts[1],
+        sequential,
+        lambda *parts: PipelineGuarantee.of(parts, protected=["x"], unprotected=[])[RECORD],
+        composition.parallel,
+        lambda *parts: composition.joint(*parts, adjacency="two records"),
+        lambda *parts: Ledger().spend("a", parts[0]).spend("b", parts[1]).spent(RECORD),
+    )
+    for add in sums:
+        assert add(local, local).trust == "local"
+        assert add(central, central).trust == "central"
+        for pair in ((local, central), (central, local)):
+            with pytest.raises(ValueError, match="local and central guarantees do not add"):
+                add(*pair)
+    with pytest.raises(ValueError, match="local and central guarantees do not add"):
+        composition.joint(edge, bit, adjacency="two graphs")
+    assert composition.joint(edge, central, adjacency="two graphs").trust == "central"
+    assert central.repeated(3).trust == "central"
+    both = PipelineGuarantee.of([edge, bit], protected=["edges"], unprotected=[])
+    assert {unit: one.trust for unit, one in both.items()} == {EDGE_CENTRAL: "central", NEIGHBOUR_LIST: "local"}
+
+
+def test_the_trust_is_said_in_words_and_fits_the_unit(untyped):
+    assert "trusted curator" in str(proved(1.0, trust="central"))
+    assert "trusted curator" in str(proved(1.0, unit=EDGE_CENTRAL))
+    assert "curator" not in str(proved(1.0))
+    for unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+        with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
+            proved(1.0, unit=unit, trust="central")
+    with pytest.raises(ValueError, match="trust must be one of local, central; got 'global'"):
+        proved(1.0, trust="global")
 
 
 def test_a_unit_of_one_s_own_needs_words():

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,21 +14,24 @@ ROOT = Path(ldp_jax.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 # What the files of a layer may import, besides their own layer. A new folder or file needs a line here.
-BASE = {"types", "_pytree", "_validate", "guarantee", "_tables", "_random"}
+BASE = {"types", "_pytree", "_validate", "_rounding", "guarantee", "composition", "_tables", "_random"}
 ALLOWED = {
     "types": set(),
-    "guarantee": set(),
+    "guarantee": {"_validate", "_rounding"},
     "_pytree": set(),
     "_validate": set(),
-    "_tables": set(),
+    "_tables": {"_validate", "_rounding"},
     "_random": {"types", "_validate"},
-    "accounting": {"guarantee", "_tables"},
-    "deployment": {"guarantee", "_tables"},
+    "_rounding": {"_validate"},
+    "composition": {"_validate", "_rounding", "_tables", "guarantee"},
+    "gaussian": {"_validate", "_rounding", "guarantee"},
+    "ledger": {"_validate", "_rounding", "guarantee", "gaussian"},
+    "deployment": {"_validate", "_rounding", "guarantee", "_tables"},
     "mechanism": BASE,
     "features": BASE | {"mechanism"},
     "edges": BASE | {"mechanism", "graphs"},
     "verification": BASE | {"mechanism", "features", "edges"},
-    "utility": {"features"},
+    "bounds": {"_validate", "features"},
     "graphs": {"types", "_validate"},
     "aggregation": {"types", "_pytree"},
     "propagation": {"types", "_pytree", "_validate", "graphs", "aggregation"},
@@ -49,7 +53,7 @@ COMPOSES = {  # the feature files that build on others, and which
     "three_outputs": {"duchi"},
 }
 ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
-PURE = {"guarantee": set()}  # of the standard library alone
+PURE = {"guarantee", "_rounding"}  # of the standard library alone
 
 
 def layer(path: Path) -> str:
@@ -78,8 +82,7 @@ def own(path: Path) -> set[tuple[str, ...]]:
 def test_imports_go_one_way(path):
     here = layer(path)
     if path == ROOT / "__init__.py":
-        assert not own(path)
-        return
+        return  # imports on first use, and for type checkers: tests/test_api.py
     assert here in ALLOWED, f"{here} has no place in the layers: add it to ALLOWED"
     reached = {parts[0] for parts in own(path)} - {here}
     assert reached <= ALLOWED[here], f"{path.name} may not import {sorted(reached - ALLOWED[here])}"
@@ -89,7 +92,7 @@ def test_imports_go_one_way(path):
     foreign = {name.split(".")[0] for name in imports(path)}
     assert not foreign & {"experiments", "tests", "colab", "pytest", "networkx", "sklearn", "pandas", "matplotlib"}
     if here in PURE:
-        assert foreign <= sys.stdlib_module_names
+        assert foreign <= {*sys.stdlib_module_names, "ldp_jax"}
 
 
 def test_the_layers_have_no_cycle():
@@ -110,14 +113,9 @@ def test_a_feature_file_imports_only_what_it_composes(path):
 
 
 def test_every_public_module_is_listed_and_loads():
-    listed = set(ldp_jax.__all__) - {"__version__"}
+    listed = {name for name in ldp_jax.__all__ if isinstance(getattr(ldp_jax, name), ModuleType)}
     public = {layer(path) for path in FILES} - {"__init__"}
     assert listed == {name for name in public if not name.startswith("_")}
-    for name in ldp_jax.__all__:
-        assert getattr(ldp_jax, name) is not None
-    assert dir(ldp_jax) == sorted(ldp_jax.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        ldp_jax.nothing  # noqa: B018
 
 
 def run(code: str) -> str:

@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from ldp_jax import _tables
+from ldp_jax import _rounding, _tables
 from ldp_jax._tables import Table
 
 WORDS = 2**32
@@ -101,7 +101,7 @@ def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(epsilon, categories, s
     masses = check(subset_law(categories, subset, epsilon), epsilon)
     loss = max(Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True))
     # of the box [m, floor(e^eps m)] nearly all is used: one part in m is lost
-    assert _tables.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
+    assert _rounding.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.01, 1.0, 5.0, 20.0])
@@ -248,7 +248,7 @@ def test_log_up_is_an_upper_bound_and_the_least_float(a, b):
 
 
 def check_log_up(ratio):
-    got = _tables.log_up(ratio)
+    got = _rounding.log_up(ratio)
     with mpmath.workdps(100):
         exact = mpmath.log(mpmath.mpf(ratio.numerator) / mpmath.mpf(ratio.denominator))
         assert mpmath.mpf(got) >= exact
@@ -261,7 +261,7 @@ def test_log_up_at_the_ends():
         check_log_up(Fraction(top + 1, top))
         check_log_up(Fraction(TOP_WORD, top))
     check_log_up(Fraction(WORDS**3 + 1, WORDS**3))
-    assert _tables.log_up(Fraction(7, 7)) == 0.0
+    assert _rounding.log_up(Fraction(7, 7)) == 0.0
 
 
 def random_table(inputs, outputs, *, size=None, encoding="category", seed=0):
@@ -331,6 +331,12 @@ def test_the_largest_table_has_the_right_words():
     table = Table("even", masses, np.zeros(_tables.MAX_OUTPUTS, np.float32), "category")
     words = np.random.default_rng(0).integers(0, WORDS, 20000, np.uint64).astype(np.uint32)
     assert (table.report(0, words) == words >> 16).all()
+
+
+def test_a_table_is_printed_in_one_line():
+    masses = np.array([[3 << 30, 1 << 30], [1 << 30, 3 << 30]], np.uint32)
+    table = _tables.Table("two", masses, np.zeros(2, np.float32), "category")
+    assert repr(table) == "Table('two': 2 inputs (category), 2 outputs, epsilon 1.09862)"
 
 
 def test_width_is_the_next_power_of_two_less_one():

@@ -14,9 +14,10 @@ import numpy as np
 from experiments import _runner
 from experiments._runner import UsageError, config_hash
 from experiments.dprr import classifiers
-from ldp_jax import accounting, datasets, edges, graph_training, models, packing
+from ldp_jax import datasets, edges, graph_training, models, packing
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
+from ldp_jax.ledger import Ledger
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
@@ -222,10 +223,10 @@ def made_by(variant: Variant, n_max: int) -> Any:
     return None
 
 
-def ledger(variant: Variant, n_max: int) -> accounting.Ledger:
+def ledger(variant: Variant, n_max: int) -> Ledger:
     """What a user spends per bit of her list."""
     if variant.mechanism in WITHOUT_EPSILON:
-        return accounting.Ledger()
+        return Ledger()
     made = made_by(variant, n_max)
     if made is None:
         spent = Guarantee(
@@ -235,7 +236,7 @@ def ledger(variant: Variant, n_max: int) -> accounting.Ledger:
     else:
         spent = made.guarantee()
     # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
-    unspent = accounting.Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
+    unspent = Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if variant.public else ()))
     return unspent.spend(variant.mechanism, spent, protects=("edges",), exposes=exposes)
 

@@ -21,7 +21,7 @@ from experiments.dprr.cells import (
     training_of,
     variant_of,
 )
-from ldp_jax.metrics import Interval, mean_interval
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 HEADER = [
     "data set",
@@ -66,7 +66,7 @@ class Group(NamedTuple):
 
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Callable[[Variant], Variant | None] = twin_of
-) -> dict[Group, Interval]:
+) -> dict[Group, ConfidenceInterval]:
     """AUC less that of a twin on the same graphs, paired on the seeds that both have, in %.
 
     Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
@@ -161,7 +161,7 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
     """What lists add to degrees alone and to their own lengths, by budget, and without noise; nobody is public."""
     alone = frame[frame.public == 0]
-    compared: dict[str, tuple[Mechanism, dict[Group, Interval]]] = {
+    compared: dict[str, tuple[Mechanism, dict[Group, ConfidenceInterval]]] = {
         "DPRR less released degrees": ("dprr", paired(alone, configs)),
         "DPRR less lengths of its lists": ("dprr", paired(alone, configs, _lengths_of)),
         "RR less released degrees": ("rr", paired(alone, configs)),

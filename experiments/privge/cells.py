@@ -13,9 +13,10 @@ import numpy as np
 from experiments import _runner
 from experiments._runner import Found
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings, Task
-from ldp_jax import accounting, datasets, features, graphs, metrics, models, pipeline, propagation, training
+from ldp_jax import datasets, features, graphs, metrics, models, pipeline, propagation, training
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import Budget
+from ldp_jax.ledger import Ledger
 
 METRIC: dict[Task, str] = {"node": "accuracy", "link": "auc"}
 
@@ -82,14 +83,12 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     return Mechanism(name, epsilon, value.k, value)
 
 
-def ledger(
-    mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()
-) -> accounting.Ledger:
+def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()) -> Ledger:
     """What a row spends of its budget: one release a user; nothing where one public record stands for all.
 
     ``chosen`` names what was chosen by looking at the records, and is not protected either.
     """
-    unspent = accounting.Ledger(Budget(mechanism.epsilon))
+    unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
         return unspent
     released = mechanism.value.guarantee()

@@ -26,7 +26,7 @@ from experiments.privge.summary import (
     reference,
     summarise,
 )
-from ldp_jax import features, mechanism, utility
+from ldp_jax import bounds, features, mechanism
 
 
 def write(out: Path) -> list[Path]:
@@ -271,7 +271,7 @@ def figure_1(out: Path) -> None:
     for label, (make, colour, style) in family.items():
         made = jax.vmap(make)(epsilons)
         for axis, moment in zip(axes, (lambda m: m.variance(grid), lambda m: mechanism.mse(m, grid)), strict=True):
-            worst = [utility.worst_case(row) for row in jax.vmap(moment)(made)]
+            worst = [bounds.worst_case(row) for row in jax.vmap(moment)(made)]
             axis.plot(epsilons, worst, color=colour, ls=style, label=label)
     for axis, title in zip(axes, ("worst-case variance", "worst-case mean squared error"), strict=True):
         axis.set(yscale="log", xlabel="epsilon", ylabel=title, title=title, ylim=(1e-2, 1e2))

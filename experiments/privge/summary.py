@@ -9,7 +9,7 @@ from rich.table import Table
 
 from experiments._report import METRIC_LABELS, signed
 from experiments.privge.cells import EMBEDDINGS, STRUCTURE
-from ldp_jax.metrics import Interval, mean_interval
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 LABELS = {
     "laplace": "Laplace",
@@ -42,10 +42,10 @@ class Line(NamedTuple):
     mechanism: str
     epsilon: float
     k: int
-    value: Interval
-    twin: Interval | None
-    gain: Interval | None
-    over_best: Interval | None
+    value: ConfidenceInterval
+    twin: ConfidenceInterval | None
+    gain: ConfidenceInterval | None
+    over_best: ConfidenceInterval | None
     embedding: str = ""
     twin_embedding: str = ""
 
@@ -63,7 +63,7 @@ class Summary(NamedTuple):
     config: str
     lines: tuple[Line, ...]
     best: tuple[str, float, int] | None
-    best_value: Interval | None
+    best_value: ConfidenceInterval | None
     seeds: int
 
     def find(self, mechanism: str, epsilon: float) -> Line | None:
@@ -164,7 +164,7 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return group[(group.preprocessing == best) & group.seed.isin(scores.index)], best
 
 
-def _paired(a: pd.Series, b: pd.Series | None) -> Interval | None:
+def _paired(a: pd.Series, b: pd.Series | None) -> ConfidenceInterval | None:
     if b is None:
         return None
     both = pd.concat([a, b], axis=1, join="inner").dropna()
@@ -214,7 +214,7 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
     axis.set_title(f"{summary.dataset}, {summary.task} task ({summary.seeds} seeds){note}")
 
 
-Reference = dict[tuple[str, ...], Interval]
+Reference = dict[tuple[str, ...], ConfidenceInterval]
 """Committed values, by :func:`identity`."""
 
 

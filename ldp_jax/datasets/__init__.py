@@ -4,6 +4,7 @@
 names; ``save`` writes one file that ``load`` reads back; ``synthetic`` and ``synthetic_graphs`` draw from models.
 """
 
+from ldp_jax.datasets import splits
 from ldp_jax.datasets._dataset import Dataset, validate_records
 from ldp_jax.datasets._fetch import DataUnavailableError
 from ldp_jax.datasets._format import save
@@ -16,7 +17,12 @@ __all__ = [
     "load",
     "names",
     "save",
+    "splits",
     "synthetic",
     "synthetic_graphs",
     "validate_records",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,14 +3,19 @@
 import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float32, Int32
 
+from ldp_jax._validate import integer_in
 
-@dataclasses.dataclass(frozen=True, eq=False)
+Bounds: TypeAlias = tuple[float | int, float | int]
+"""The public (lower, upper) of every feature value."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A graph, the records of its users, and the public metadata that a mechanism may rely on.
 
@@ -43,8 +48,8 @@ class Dataset:
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
-    >>> debian.num_nodes, debian.num_edges, debian.num_features, debian.num_classes
-    (4375, 8453, 896, 8)
+    >>> debian
+    Dataset('debian': 4375 nodes, 8453 edges, 896 features in [0, 1], 8 classes)
     >>> debian.scaled_rows(0, 2).shape
     (2, 896)
     """
@@ -79,6 +84,16 @@ class Dataset:
             names = getattr(self, field)
             if names is not None and len(names) != length:
                 raise ValueError(f"{field} of {self.name} must hold {length} names, got {len(names)}")
+
+    def __repr__(self) -> str:
+        graphs = "" if self.node_graph is None else f"{int(self.node_graph[-1]) + 1} graphs, "
+        features = f"{self.num_features} features"
+        if self.num_features:
+            features += f" in [{self.lower:g}, {self.upper:g}]"
+        return (
+            f"Dataset({self.name!r}: {graphs}{self.num_nodes} nodes, {self.num_edges} edges, {features}, "
+            f"{self.num_classes} classes)"
+        )
 
     @property
     def edges(self) -> Int32[np.ndarray, "m 2"]:
@@ -176,8 +191,7 @@ class Dataset:
         Raises:
           ValueError: for k outside [1, num_features].
         """
-        if not 1 <= k <= self.num_features:
-            raise ValueError(f"k must be a whole number in [1, {self.num_features}], got {k}")
+        integer_in(1, self.num_features, k=k)
         frequency = np.bincount(self.x.indices[self.x.data != 0], minlength=self.num_features)
         keep = np.sort(np.argsort(-frequency, kind="stable")[:k])
         names = self.feature_names
@@ -228,7 +242,8 @@ def validate_records(x: Any, lower: float | int, upper: float | int, name: str) 
             absent = " (an entry that is not stored is 0)" if sparse else ""
             raise ValueError(
                 f"x of {name} must be {bound}, and is not{absent}: declare bounds that hold for every possible "
-                "record (bounds=(lower, upper), or x_lower and x_upper in the file), or clip the records before"
+                "record (bounds=(lower, upper), or x_lower and x_upper in the file), or clip every record to them "
+                "(clip=True)"
             )
 
 

@@ -20,11 +20,12 @@ import scipy.sparse
 
 from ldp_jax.datasets._archive import MAX_BYTES
 from ldp_jax.datasets._arrays import checked_csr, integers
-from ldp_jax.datasets._dataset import Dataset, check_bounds
+from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 _TEXT = ("source", "licence", "notes")
 _NAMES = ("feature_names", "node_names", "class_names")
 _FEATURES = ("x_indptr", "x_indices", "x_values", "x_shape")
+_CLIPPED = "Feature values are clipped to the declared bounds."
 _RESERVED = {"edges", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEXT, *_NAMES}
 
 
@@ -33,7 +34,8 @@ def build(
     arrays: Mapping[str, np.ndarray],
     where: str,
     *,
-    bounds: tuple[float | int, float | int] | None = None,
+    bounds: Bounds | None = None,
+    clip: bool = False,
     metadata: Mapping[str, Any] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Dataset:
@@ -44,6 +46,7 @@ def build(
       arrays: the arrays of one file.
       where: the file, named by every message.
       bounds: public bounds of the features; those of the arrays where ``None``.
+      clip: bring values outside the bounds to the nearer one, and say so in the notes.
       metadata: ``source``, ``licence`` and ``notes`` that stand above those of the arrays.
       max_bytes: what one dense record may take.
 
@@ -51,13 +54,13 @@ def build(
       ValueError: naming the file and the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
     try:
-        return _build(name, arrays, bounds, dict(metadata or {}), max_bytes)
+        return _build(name, arrays, bounds, clip, dict(metadata or {}), max_bytes)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
 
 def _build(
-    name: str, arrays: Mapping[str, np.ndarray], bounds: Any, metadata: dict[str, Any], max_bytes: int
+    name: str, arrays: Mapping[str, np.ndarray], bounds: Any, clip: bool, metadata: dict[str, Any], max_bytes: int
 ) -> Dataset:
     from ldp_jax import graphs  # brings jax, which naming the data sets does not need
 
@@ -97,11 +100,18 @@ def _build(
         if field in arrays:
             metadata[field] = tuple(_text(field, arrays[field]).split("\n"))
     lower, upper = _bounds(arrays, bounds, name, x.shape[1])
+    if clip:
+        if not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
+            raise ValueError(
+                f"clip needs bounds around 0, which entries that are not stored are; got {lower, upper}"
+            )
+        x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
+        metadata["notes"] = " ".join(filter(None, [metadata.get("notes"), _CLIPPED]))
     edges = arrays["edges"]
     pairs = edges.shape[1:] == (2,) and np.issubdtype(edges.dtype, np.integer)
     if pairs and node_graph is not None and node_graph.shape == (n,):
         graphs.check_edges(edges[:, 0], edges[:, 1], node_graph)
-    graph = graphs.from_edges(edges, n)
+    graph = graphs.from_edges(edges, n, pairs_in="rows")
     return Dataset(
         name=name,
         graph=graph,

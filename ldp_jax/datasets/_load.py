@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ldp_jax._validate import integer_in
 from ldp_jax.datasets import _archive, _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
-from ldp_jax.datasets._dataset import Dataset
+from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
 _CACHE_VERSION = "v1"  # of the parsed arrays: raise it when a parser changes what it returns
@@ -39,7 +40,8 @@ def names() -> tuple[str, ...]:
 def load(
     name_or_path: str | os.PathLike[str],
     *,
-    bounds: tuple[float | int, float | int] | None = None,
+    bounds: Bounds | None = None,
+    clip: bool = False,
     max_bytes: int = _archive.MAX_BYTES,
 ) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
@@ -58,6 +60,8 @@ def load(
         folder or the ``.zip``; or of one in the text format of powerful-gnns (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for a file that has features and does not
         declare them, and above any declaration where given. Never compute them from the records.
+      clip: bring every value outside the declared bounds to the nearer one, where it would be refused; ``notes`` of
+        the data set says so. NaN is refused all the same.
       max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked, all its arrays
         together. Sizes are compared before anything is read; building the graph takes a few times as much.
 
@@ -80,18 +84,18 @@ def load(
     Traceback (most recent call last):
     ValueError: name_or_path must be the path of an ..., a folder or one of debian, ...; got 'corra'
     """
-    from ldp_jax import _validate  # brings jax, which naming the data sets does not need
-
-    _validate.integer_in(1, max_bytes=max_bytes)
+    integer_in(1, max_bytes=max_bytes)
     if isinstance(name_or_path, str) and name_or_path in REGISTRY:
-        return _load_registered(REGISTRY[name_or_path], bounds)
+        return _load_registered(REGISTRY[name_or_path], bounds, clip)
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and path.suffix not in (".npz", ".zip", ".txt") and not path.is_dir():
         known = f"the path of an .npz, .zip or .txt file, a folder or one of {', '.join(REGISTRY)}"
         raise ValueError(f"name_or_path must be {known}; got {name_or_path!r}")
     arrays = _read(path, max_bytes)
     metadata = {} if "source" in arrays else {"source": str(path)}
-    return _format.build(path.stem, arrays, str(path), bounds=bounds, metadata=metadata, max_bytes=max_bytes)
+    return _format.build(
+        path.stem, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
+    )
 
 
 def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
@@ -112,27 +116,29 @@ def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _load_registered(entry: Entry, bounds: tuple[float | int, float | int] | None) -> Dataset:
+def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset:
     if entry is DEBIAN:
         data = resources.files("ldp_jax.datasets").joinpath("debian.npz").read_bytes()
-        return _from_npz(entry, data, "the embedded debian.npz", bounds)
+        return _from_npz(entry, data, "the embedded debian.npz", bounds, clip)
     folder = _fetch.data_folder()
     if folder is not None and (path := folder / f"{entry.name}.npz").is_file():
-        return _from_npz(entry, _archive.read_file(path), str(path), bounds)
+        return _from_npz(entry, _archive.read_file(path), str(path), bounds, clip)
     if not entry.raw:
         raise _fetch.unavailable(entry, entry.source, None)
     cached = _fetch.cache_folder() / "parsed" / _CACHE_VERSION / f"{entry.name}.npz"
     dataset = _cached(entry, cached)
     if dataset is None:
         _fetch.require_cache()
-        dataset = _checked(entry, parse(entry), f"the public files of {entry.name}", None)
+        dataset = _checked(entry, parse(entry), f"the public files of {entry.name}")
         _keep(dataset, cached)
-    return dataset if bounds is None else _checked(entry, _format.to_arrays(dataset), str(cached), bounds)
+    if bounds is None and not clip:
+        return dataset
+    return _checked(entry, _format.to_arrays(dataset), str(cached), bounds, clip)
 
 
-def _from_npz(entry: Entry, data: bytes, where: str, bounds: tuple[float | int, float | int] | None) -> Dataset:
+def _from_npz(entry: Entry, data: bytes, where: str, bounds: Bounds | None, clip: bool) -> Dataset:
     RawFile(url=where, sha256=entry.npz_sha256).check(data, where)
-    return _checked(entry, _archive.read_arrays(data, where), where, bounds)
+    return _checked(entry, _archive.read_arrays(data, where), where, bounds, clip)
 
 
 def _cached(entry: Entry, path: Path) -> Dataset | None:
@@ -141,7 +147,7 @@ def _cached(entry: Entry, path: Path) -> Dataset | None:
         data = _archive.read_file(path)
         if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
             return None
-        return _checked(entry, _archive.read_arrays(data, str(path)), str(path), None)
+        return _checked(entry, _archive.read_arrays(data, str(path)), str(path))
     except (OSError, ValueError):  # none, or damaged: it is made again
         return None
 
@@ -188,12 +194,12 @@ def _users_tu(dataset: str) -> dict[str, bytes]:
 
 
 def _checked(
-    entry: Entry, arrays: Mapping[str, np.ndarray], where: str, bounds: tuple[float | int, float | int] | None
+    entry: Entry, arrays: Mapping[str, np.ndarray], where: str, bounds: Bounds | None = None, clip: bool = False
 ) -> Dataset:
     metadata: dict[str, Any] = {"licence": entry.licence, "notes": entry.notes}
     if entry is not DEBIAN:  # its file says which dump it was made of
         metadata["source"] = entry.source
-    dataset = _format.build(entry.name, arrays, where, bounds=bounds or entry.bounds, metadata=metadata)
+    dataset = _format.build(entry.name, arrays, where, bounds=bounds or entry.bounds, clip=clip, metadata=metadata)
     graphs = None if dataset.node_graph is None else int(dataset.node_graph[-1]) + 1
     for count, wanted, got in (
         ("nodes", entry.nodes, dataset.num_nodes),

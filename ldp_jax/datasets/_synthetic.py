@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ldp_jax import _validate
 from ldp_jax.datasets._dataset import Dataset
 
 _ROUNDS = 200
@@ -60,17 +61,14 @@ def synthetic(
     """
     import jax
 
-    from ldp_jax import _validate, graphs
+    from ldp_jax import graphs
 
     _validate.threefry(key)
     _validate.integer_in(2, num_classes=num_classes)
-    _validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes)
-    _validate.integer_in(num_classes, 2**31 - 1, num_features=num_features)
-    _validate.positive(mean_degree=mean_degree)
-    _validate.in_range(0.0, 1.0, homophily=homophily)
+    _validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes, num_features=num_features)
+    _validate.positive(mean_degree=mean_degree, words_per_node=words_per_node)
+    _validate.in_range(0.0, 1.0, homophily=homophily, topicality=topicality)
     _validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
-    _validate.positive(words_per_node=words_per_node)
-    _validate.in_range(0.0, 1.0, topicality=topicality)
 
     # The draws are host work of data-dependent size, so the key seeds a NumPy generator.
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -78,7 +76,7 @@ def synthetic(
     edges = _edges(rng, y, num_classes, mean_degree, homophily, degree_exponent)
     return Dataset(
         name="synthetic",
-        graph=graphs.from_edges(edges, num_nodes),
+        graph=graphs.from_edges(edges, num_nodes, pairs_in="rows"),
         x=_words(rng, y, num_classes, num_features, words_per_node, topicality),
         y=y,
         lower=0.0,
@@ -221,14 +219,13 @@ def synthetic_graphs(
     """
     import jax
 
-    from ldp_jax import _validate, graphs
+    from ldp_jax import graphs
 
     _validate.threefry(key)
     _validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
     least, most = _range("num_nodes", num_nodes, 4)
     smallest, largest = _range("group_size", group_size, 1)
-    _validate.in_range(0.0, 1.0, within=within)
-    _validate.in_range(0.0, 1.0, across=across)
+    _validate.in_range(0.0, 1.0, within=within, across=across)
     if num_graphs * most * (most - 1) // 2 > 2**31:
         raise ValueError(
             f"num_graphs times pairs of num_nodes must stay below 2^31, got {num_graphs} of {most} nodes"
@@ -256,7 +253,7 @@ def synthetic_graphs(
     edges[forgets] = _rewired(rng, edges[forgets], node_graph)
     return Dataset(
         name="synthetic_graphs",
-        graph=graphs.from_edges(edges, n),
+        graph=graphs.from_edges(edges, n, pairs_in="rows"),
         x=scipy.sparse.csr_array((n, 0), dtype=np.float32),
         y=y,
         lower=0.0,
@@ -269,8 +266,6 @@ def synthetic_graphs(
 
 
 def _range(name: str, pair: tuple[int, int], least: int) -> tuple[int, int]:
-    from ldp_jax import _validate
-
     if len(pair) != 2:
         raise ValueError(f"{name} must be the least and the most, got {pair}")
     low, high = pair

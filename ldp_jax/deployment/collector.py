@@ -4,9 +4,18 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float32, Int32, UInt32, UInt64
 
 from ldp_jax._tables import WORDS, Table
+from ldp_jax._validate import whole
 from ldp_jax.deployment import wire
+
+__all__ = ["TRIPLE", "Decoded", "Rejected", "Vectors", "decode", "vectors"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
 """What :func:`decode` remembers of a report, for one table."""
@@ -60,20 +69,20 @@ class Decoded:
     """Reports that were accepted, in the order of the data.
 
     Attributes:
-      user: uint64 [n].
-      round: uint32 [n].
-      field: uint32 [n].
-      output: int32 [n], below ``table.outputs``.
+      user: of each report.
+      round: of each report.
+      field: of each report.
+      output: of each report, below ``table.outputs``.
       estimate: float32 [n] or [n, size]: ``table.values`` of the outputs.
       rejected: how many were not.
       seen: :data:`TRIPLE` [m], ascending and distinct: for the next call.
     """
 
-    user: np.ndarray
-    round: np.ndarray
-    field: np.ndarray
-    output: np.ndarray
-    estimate: np.ndarray
+    user: UInt64[np.ndarray, " n"]
+    round: UInt32[np.ndarray, " n"]
+    field: UInt32[np.ndarray, " n"]
+    output: Int32[np.ndarray, " n"]
+    estimate: Float32[np.ndarray, "n *size"]
     rejected: Rejected
     seen: np.ndarray
 
@@ -156,10 +165,10 @@ class Vectors:
       incomplete: how many (user, round) were left out.
     """
 
-    user: np.ndarray
-    round: np.ndarray
-    index: np.ndarray
-    output: np.ndarray
+    user: UInt64[np.ndarray, " users"]
+    round: UInt32[np.ndarray, " users"]
+    index: Int32[np.ndarray, "users k"]
+    output: Int32[np.ndarray, "users k"]
     incomplete: int
 
 
@@ -169,14 +178,14 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
     Raises:
       ValueError: if not 1 <= k <= dim < 2^31.
     """
-    k = wire.whole("k", k, dim + 1, least=1)
-    dim = wire.whole("dim", dim, 2**31, least=1)
+    dim = whole(1, 2**31 - 1, dim=dim)
+    k = whole(1, dim, k=k)
     order = np.lexsort((_place(decoded.round, decoded.field), decoded.user))
     user, round, field = decoded.user[order], decoded.round[order], decoded.field[order]
     start = np.flatnonzero(_changes(user, round))
     size = np.diff(np.append(start, len(user)))
-    whole = (size == k) & (field[start + size - 1] < dim)
-    at = start[whole][:, None] + np.arange(k)
+    full = (size == k) & (field[start + size - 1] < dim)
+    at = start[full][:, None] + np.arange(k)
     return Vectors(
         user=user[at[:, 0]],
         round=round[at[:, 0]],

@@ -57,9 +57,18 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
-from ldp_jax._tables import WORDS, Table, log_up
+from ldp_jax._rounding import log_up, rounded_down, rounded_up
+from ldp_jax._tables import WORDS, Table
+from ldp_jax._validate import whole
 from ldp_jax.deployment import wire
-from ldp_jax.guarantee import RECORD, Budget, Guarantee, rounded_down, rounded_up
+from ldp_jax.guarantee import RECORD, Budget, Guarantee
+
+__all__ = ["BudgetError", "Device", "Number", "ReplayError", "Session", "guarantee"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 Number = int | float | np.integer | np.floating
 
@@ -337,7 +346,7 @@ class Session:
         """
         who, when = wire.checked_user(user), wire.checked_round(round)
         dim = _length(xs)
-        many = wire.whole("k", k, dim + 1, least=1)
+        many = whole(1, dim, k=k)
         fields = self._device.sample(table, dim, many, user=who, round=when)
         return self._release(table, lambda: _vector(xs, dim)[fields], fields, who, when, alone=True)
 
@@ -419,7 +428,7 @@ class Session:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
             ``at_least``: with it words could be used twice, and the budget be spent twice. Or if key is none.
         """
-        known = wire.whole("at_least", at_least, 2**64)
+        known = whole(0, 2**64 - 1, at_least=at_least)
         session = cls(device, budget=math.ulp(0.0), key=key)
         body = _opened(device, data)
         try:
@@ -428,7 +437,7 @@ class Session:
             session._fill(memory["losses"], memory["released"])
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"no session's memory: {error}") from error
-        if session.to_bytes() != data:  # what was left over, said twice or written in another way
+        if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
             raise ValueError("no session's memory: it is not written as to_bytes() writes it")
         if session.counter < known:
             raise ValueError(
@@ -440,7 +449,7 @@ class Session:
         """Take up what a memory holds."""
         for digest, high, low in losses:
             name = bytes.fromhex(digest)
-            loss = Fraction(wire.whole("mass", high, WORDS, 1), wire.whole("mass", low, WORDS, 1))
+            loss = Fraction(whole(1, WORDS - 1, mass=high), whole(1, WORDS - 1, mass=low))
             if len(name) != 32 or name in self._losses or loss < 1:
                 raise ValueError("a table twice, or a loss that no table has")
             self._losses[name] = loss
@@ -449,7 +458,7 @@ class Session:
             if key[0] not in self._losses or key in self._released or not fields:
                 raise ValueError("a release of no known table, of nothing, or twice the same")
             held = {
-                wire.checked_field(f): wire.whole("output", y, 2**16) for f, y in zip(fields, outputs, strict=True)
+                wire.checked_field(f): whole(0, 2**16 - 1, output=y) for f, y in zip(fields, outputs, strict=True)
             }
             if len(held) != len(fields):
                 raise ValueError("a field twice")
@@ -506,7 +515,7 @@ def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     Raises:
       ValueError: if k is not an integer >= 1.
     """
-    many = wire.whole("k", k, WORDS, least=1)
+    many = whole(1, WORDS - 1, k=k)
     fields = "" if many == 1 else f", {many} fields of each reported"
     return Guarantee(
         rounded_up(_cost(table.loss, many)),

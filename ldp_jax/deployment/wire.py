@@ -26,7 +26,6 @@ Reports of version 1 were 28 bytes without a checksum. They are refused, and cou
 """
 
 import hmac
-import operator
 import struct
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -35,6 +34,26 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from ldp_jax._tables import WORDS, Table
+from ldp_jax._validate import whole
+
+__all__ = [
+    "REPORT",
+    "SECRET_BYTES",
+    "VERSION",
+    "Read",
+    "checked_field",
+    "checked_round",
+    "checked_user",
+    "entropy",
+    "pack",
+    "prefix",
+    "read",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 VERSION = 2
 """Of the report bytes."""
@@ -150,39 +169,17 @@ def _tag(start: Any, signed: bytes) -> bytes:
 
 def checked_user(user: SupportsIndex) -> int:
     """A user (or pseudonym): an integer in [0, 2^64)."""
-    return whole("user", user, 2**64)
+    return whole(0, 2**64 - 1, user=user)
 
 
 def checked_round(round: SupportsIndex) -> int:
     """A round: an integer in [0, 2^32)."""
-    return whole("round", round, WORDS)
+    return whole(0, WORDS - 1, round=round)
 
 
 def checked_field(field: SupportsIndex) -> int:
     """A field: an integer in [0, 2^32)."""
-    return whole("field", field, WORDS)
-
-
-def whole(name: str, value: Any, bound: int, least: int = 0) -> int:
-    """An integer in [least, bound), where bool is none.
-
-    Raises:
-      ValueError: for anything else.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, (bool, np.bool_)) or not least <= number < bound:
-        raise ValueError(f"{name} must be an integer in [{least}, {bound}), got {_shown(value)}")
-    return number
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)
-    except ValueError:  # Python prints no integer of more than 4300 digits
-        return "an integer of thousands of digits"
+    return whole(0, WORDS - 1, field=field)
 
 
 def entropy(name: str, value: Any) -> bytes:

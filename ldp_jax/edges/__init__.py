@@ -17,3 +17,7 @@ __all__ = [
     "privatize_graph",
     "public_part",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,6 @@
 """What one user does to a number or a vector; one file a published mechanism."""
 
+from ldp_jax.features import distribution
 from ldp_jax.features.discrete import Discrete, menu
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector
@@ -39,6 +40,11 @@ __all__ = [
     "SquareWave",
     "SuboptimalPiecewise",
     "ThreeOutputs",
+    "distribution",
     "importance_weights",
     "menu",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

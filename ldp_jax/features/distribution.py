@@ -32,6 +32,13 @@ from ldp_jax import _validate
 from ldp_jax.mechanism import Finite, HasDensity, Interval, Mechanism, check_single
 from ldp_jax.types import Array, Scalar
 
+__all__ = ["Estimate", "Transition", "em", "ems", "histogram", "moments", "transition"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 _EVALUATIONS = 1_000_000
 """How many values of a density are held at a time."""

@@ -10,11 +10,13 @@ from jax.scipy.special import gammaln
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
+from ldp_jax._rounding import share
+from ldp_jax.composition import sampled
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
-from ldp_jax.guarantee import Guarantee, share
+from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import Box, Interval, Subset, Univariate, as_records, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -125,7 +127,7 @@ class Sampled:
         """k times the inner guarantee."""
         inner = self.inner.guarantee()
         return dataclasses.replace(
-            inner.repeated(self.k),
+            sampled(inner, self.k, self.dim),
             adjacency=f"any two vectors in [-1, 1]^{self.dim}",
             reason=f"{self.k} reports compose, the choice of coordinates is independent of the record; "
             f"each: {inner.reason}",

@@ -5,3 +5,7 @@ from ldp_jax.models.gin import gin
 from ldp_jax.models.mlp import linear, mlp
 
 __all__ = ["Model", "gin", "linear", "mlp"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -81,3 +81,7 @@ __all__ = [
     "reported_losses",
     "uses_the_whole_key",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

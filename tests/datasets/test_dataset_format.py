@@ -63,6 +63,37 @@ def test_bounds_are_declared_in_the_file_or_by_argument_or_refused(write):
         datasets.load(path, bounds=(1, 0))
 
 
+def test_values_outside_the_bounds_are_clipped_only_where_that_is_said(write):
+    path = write(x_values=np.array([1.875, -0.625]))
+    with pytest.raises(ValueError, match=r"clip=True") as refused:
+        datasets.load(path)
+    assert not any(value in str(refused.value) for value in ("1.875", "-0.625"))
+    clipped = datasets.load(path, clip=True)
+    np.testing.assert_array_equal(clipped.x.toarray(), [[0, 1], [0, 0], [0, 0]])
+    assert clipped.notes == "Feature values are clipped to the declared bounds."
+    wider = datasets.load(path, bounds=(-1, 1.5), clip=True)
+    np.testing.assert_array_equal(wider.x.toarray(), [[0, 1.5], [-0.625, 0], [0, 0]])
+    assert wider.scaled_rows(0, 3).max() == 1.0
+    within = datasets.load(write(), clip=True)  # the note depends on the wish, not on the records
+    assert within.notes == clipped.notes
+
+
+def test_clipping_needs_declared_bounds_and_numbers(write):
+    path = write(x_values=np.array([1.875, np.nan]))
+    with pytest.raises(ValueError, match="x of mine must be finite"):
+        datasets.load(path, clip=True)
+    with pytest.raises(ValueError, match=r"clip needs bounds around 0, .*; got \(0.5, 1.0\)"):
+        datasets.load(write(), bounds=(0.5, 1), clip=True)
+    with pytest.raises(ValueError, match="must be declared: pass bounds="):
+        datasets.load(write(x_lower=None, x_upper=None), clip=True)
+
+
+def test_a_registered_set_is_clipped_to_bounds_of_ones_own():
+    debian = datasets.load("debian", bounds=(0, 0.5), clip=True)
+    assert debian.x.data.max() == 0.5
+    assert debian.notes.endswith("clipped to the declared bounds.")
+
+
 def test_features_and_labels_may_be_absent(write):
     none = {key: None for key in arrays() if key.startswith("x_")}
     data = datasets.load(write(**none))
@@ -185,7 +216,7 @@ def test_a_missing_path_is_a_missing_file(tmp_path):
 def test_a_data_set_comes_back_from_its_file(tmp_path):
     data = Dataset(
         name="whole",
-        graph=graphs.from_edges([[0, 1], [2, 3]], 4),
+        graph=graphs.from_edges([[0, 1], [2, 3]], 4, pairs_in="rows"),
         x=scipy.sparse.csr_array(np.array([[1, 0], [0, 2], [0, 0], [3, 3]], np.float32)),
         y=np.array([1, 0], np.int32),
         lower=0.0,

@@ -434,6 +434,12 @@ def test_a_pickle_is_not_opened_before_its_sha256_matched(serve, monkeypatch):
         datasets.load("cora")
 
 
+def test_no_address_digest_count_or_word_of_the_registry_changes_unseen():
+    told = json.dumps([dataclasses.asdict(entry) for entry in REGISTRY.values()], sort_keys=True)
+    digest = "ac6fe3f9a08b6ef2beba5f15f2d1b85126a9e323c33b10522340ea112605bf6a"
+    assert hashlib.sha256(told.encode()).hexdigest() == digest
+
+
 def test_every_pickled_file_has_a_sha256():
     pickled = [raw for entry in REGISTRY.values() if entry.parser == "planetoid" for raw in entry.raw]
     assert len(pickled) == 24

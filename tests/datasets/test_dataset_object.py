@@ -29,6 +29,12 @@ def test_sizes_and_edges():
     assert data.edges.dtype == np.int32
 
 
+def test_a_data_set_is_printed_in_one_line():
+    assert repr(small()) == "Dataset('small': 3 nodes, 2 edges, 2 features in [0, 4], 2 classes)"
+    graphs_of_it = small(node_graph=np.array([0, 0, 1]), y=(0, 1))
+    assert repr(graphs_of_it).startswith("Dataset('small': 2 graphs, 3 nodes, 2 edges,")
+
+
 def test_blocks_are_scaled_by_the_public_bounds():
     data = small()
     whole = 2 * data.x.toarray() / 4 - 1

@@ -163,5 +163,5 @@ def test_vectors_are_put_together():
 
 @pytest.mark.parametrize(("k", "dim"), [(0, 4), (5, 4), (1, 2**31), (-1, 4)])
 def test_vectors_of_impossible_sizes_are_refused(k, dim):
-    with pytest.raises(ValueError, match="must be an integer"):
+    with pytest.raises(ValueError, match="must be a whole number"):
         deployment.vectors(deployment.decode(reports(), GRID), k, dim)

@@ -309,10 +309,10 @@ def test_wrong_integers_are_refused_before_anything_is_drawn(monkeypatch):
                     lambda field, **where: held.resend(GRID, **where),
                 ]
             for call in calls:
-                with pytest.raises(ValueError, match=f"{name} must be an integer"):
+                with pytest.raises(ValueError, match=f"{name} must be a whole number"):
                     call(**good | {name: wrong})
     for k in (0, 3, -1, True, 1.0):
-        with pytest.raises(ValueError, match="k must be an integer"):
+        with pytest.raises(ValueError, match="k must be a whole number"):
             held.report_sampled(GRID, [0.5, 0.5], k, user=1, round=1)
     for xs in ([], [[0.5]], 0.5):
         with pytest.raises(ValueError, match="vector"):
@@ -501,7 +501,7 @@ def test_memory_that_was_rolled_back_is_found_by_its_counter():
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("at_least", [-1, 2**64, 1.0, True, None, "1"])
 def test_what_is_no_counter_is_refused(at_least):
-    with pytest.raises(ValueError, match="at_least must be an integer"):
+    with pytest.raises(ValueError, match="at_least must be a whole number"):
         deployment.Session.from_bytes(device(), kept().to_bytes(), at_least=at_least)
 
 
@@ -769,7 +769,7 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("k", [0, -1, 1.0, True, None])
 def test_a_guarantee_of_no_fields_is_refused(k):
-    with pytest.raises(ValueError, match="k must be an integer"):
+    with pytest.raises(ValueError, match="k must be a whole number"):
         deployment.guarantee(GRID, k)
 
 

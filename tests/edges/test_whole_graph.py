@@ -156,7 +156,7 @@ def test_a_bad_graph_is_refused_without_its_edges():
     bad = [
         (graphs.directed([0], [1], 3), None),
         (graphs.directed([0, 7], [7, 0], 3), None),
-        (graphs.from_edges([[0, 1], [2, 3]], 6), sixes),
+        (graphs.from_edges([[0, 1], [2, 3]], 6, pairs_in="rows"), sixes),
         (graphs.directed([3], [2], 4), np.array([1, 1, 4, 4])),
         (graphs.directed([0, 0, 1, 1], [1, 1, 0, 0], 3), None),
         (graphs.directed([0, 0], [0, 0], 3), None),

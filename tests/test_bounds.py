@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import datasets, pipeline, utility
+from ldp_jax import bounds, datasets, pipeline
 from ldp_jax.features import HDS, GeneralPiecewise, LaplaceVector, MultiBit, MultiPiecewise
 from ldp_jax.propagation import operator, ppr, ppr_rows
 
@@ -41,7 +41,7 @@ def test_observed_error_is_within_the_bound(name, r, graph):
     keys = jax.random.split(jax.random.key(1), runs)
     private = pipeline.private_embeddings(keys, op, x, mechanism, 0.2, r, 1e-5)
     errors = np.abs(np.asarray(private - z)).max(2)  # [runs, nodes]
-    bound = utility.error_bound(mechanism, ppr_rows(op, np.arange(nodes), 0.2, r), 0.1)
+    bound = bounds.error_bound(mechanism, ppr_rows(op, np.arange(nodes), 0.2, r), 0.1)
     assert ((errors > bound.total).sum(0) <= 43).all()
     # Not vacuous: within a factor 40 of what is seen (Bernstein and the union bound are loose by about 10).
     assert (bound.total < 40 * np.median(errors, 0)).all()
@@ -55,11 +55,11 @@ def test_constants_are_those_of_the_proofs():
     peaked = np.eye(1, 10)
     laplace = LaplaceVector(epsilon, d)
     np.testing.assert_allclose(
-        utility.theorem3(laplace, flat, delta).total, 4 * d / epsilon * np.sqrt(2 * log * 1e-3), rtol=1e-6
+        bounds.laplace_bound(laplace, flat, delta).total, 4 * d / epsilon * np.sqrt(2 * log * 1e-3), rtol=1e-6
     )
-    np.testing.assert_allclose(utility.theorem3(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6)
+    np.testing.assert_allclose(bounds.laplace_bound(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6)
     hds = HDS(epsilon, d, 5)
-    bound = utility.theorem2(hds, peaked, delta)
+    bound = bounds.square_wave_bound(hds, peaked, delta)
     tau, b = bound.deviation[0], float(hds.inner.b)
     exponent = tau**2 / (2 * bound.variance + 4 / 3 * tau * (b + 1))
     np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
@@ -68,31 +68,31 @@ def test_constants_are_those_of_the_proofs():
 def test_worst_variance_is_the_largest_over_records():
     grid = jnp.linspace(-1, 1, 401)
     for mechanism in MECHANISMS.values():
-        bound = utility.error_bound(mechanism, np.full((1, 10), 0.1), 0.1)
-        np.testing.assert_allclose(bound.variance, utility.worst_case(mechanism.variance(grid)), rtol=1e-5)
+        bound = bounds.error_bound(mechanism, np.full((1, 10), 0.1), 0.1)
+        np.testing.assert_allclose(bound.variance, bounds.worst_case(mechanism.variance(grid)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, float("nan")])
 def test_bad_delta_is_refused(delta):
     with pytest.raises(ValueError, match="delta must be in"):
-        utility.theorem2(HDS(1.0, 4, 2), np.ones((1, 3)), delta)
+        bounds.square_wave_bound(HDS(1.0, 4, 2), np.ones((1, 3)), delta)
 
 
 def test_a_theorem_refuses_another_mechanism():
     rows = np.ones((1, 3))
     with pytest.raises(ValueError, match="about HDS, got Duchi"):
-        utility.theorem2(MultiBit(1.0, 4), rows, 0.1)
+        bounds.square_wave_bound(MultiBit(1.0, 4), rows, 0.1)
     with pytest.raises(ValueError, match="got SquareWave"):
-        utility.theorem4(HDS(1.0, 4, 2), rows, 0.1)
+        bounds.unbiased_bound(HDS(1.0, 4, 2), rows, 0.1)
     with pytest.raises(ValueError, match="got Duchi"):
-        utility.theorem3(MultiBit(1.0, 4), rows, 0.1)
+        bounds.laplace_bound(MultiBit(1.0, 4), rows, 0.1)
 
 
 @pytest.mark.parametrize("make", [lambda: MultiPiecewise(5.0, 12, 3), lambda: MultiBit(5.0, 12, 3)])
 def test_the_constants_of_theorem_4(make):
     """tau solves 2d exp(-tau^2 / (2V + 2M tau / 3)) = delta; M is 2 d/k A over the peak: 1e-5 of each is seen."""
     mechanism, delta, rows = make(), 0.05, np.array([[0.5, 0.25, -0.25]])
-    bound = utility.theorem4(mechanism, rows, delta)
+    bound = bounds.unbiased_bound(mechanism, rows, delta)
     root = np.exp(5.0 / 3 / 2)  # of the share epsilon / k
     largest = (root + 1) / (root - 1) if isinstance(mechanism.inner, GeneralPiecewise) else 1 / np.tanh(5.0 / 6)
     assert bound.range == pytest.approx(2 * 12 / 3 * largest, rel=1e-5)

@@ -7,12 +7,31 @@ because variance and bias are taken at their worst over the records. The error o
 ``tol``) comes on top. Float64, on the host.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Array, Float, Shaped
 
+from ldp_jax._validate import number
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWave
+
+__all__ = [
+    "ErrorBound",
+    "PageRankRows",
+    "error_bound",
+    "laplace_bound",
+    "square_wave_bound",
+    "unbiased_bound",
+    "worst_case",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
+"""Rows Pi_v of the PageRank matrix, of the nodes asked about."""
 
 
 class ErrorBound(NamedTuple):
@@ -38,9 +57,8 @@ def _unbiased(mechanism: Sampled) -> None:
         raise ValueError(f"scale must be d / k, for an unbiased estimate; got {mechanism._gain}")
 
 
-def _rows(rows: Any, delta: float) -> Float[np.ndarray, "nodes n"]:
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must be in (0, 1), got {delta}")
+def _rows(rows: PageRankRows, delta: float) -> Float[np.ndarray, "nodes n"]:
+    number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     values = np.abs(np.asarray(rows, np.float64))
     if values.ndim != 2:
         raise ValueError(f"rows must be [nodes, n], got shape {values.shape}")
@@ -62,7 +80,7 @@ def _bernstein(
     return third + np.sqrt(third**2 + 2.0 * log * spread)
 
 
-def theorem2(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def square_wave_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     r"""Theorem 2 (HDS): Bernstein's inequality for the noise, and the bias of the raw report.
 
     .. math:: \tau = \tfrac{LM}{3} + \sqrt{(\tfrac{LM}{3})^2 + 2LV}, \quad L = \log\tfrac{2d}{\delta}, \quad
@@ -79,12 +97,12 @@ def theorem2(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     Reference: LDP-GE Theorem 2, eq. 18-23, with the row sums as they are (erratum 3).
 
     >>> from ldp_jax.features import HDS
-    >>> bound = theorem2(HDS(1.0, dim=100, k=10), np.full((1, 50), 0.02), delta=0.05)
+    >>> bound = square_wave_bound(HDS(1.0, dim=100, k=10), np.full((1, 50), 0.02), delta=0.05)
     >>> bool(bound.total[0] == bound.deviation[0] + bound.bias[0])
     True
     """
     if not isinstance(mechanism.inner, SquareWave):
-        raise ValueError(f"theorem2 is about HDS, got {type(mechanism.inner).__name__}")
+        raise ValueError(f"square_wave_bound is about HDS, got {type(mechanism.inner).__name__}")
     values = _rows(rows, delta)
     edge = 1.0 + float(mechanism.inner.b)
     length = 2.0 * float(np.abs(np.asarray(mechanism._gain * mechanism.inner.estimate(np.float32(edge)))))
@@ -95,7 +113,7 @@ def theorem2(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     return ErrorBound(deviation + bias, deviation, bias, variance, length)
 
 
-def theorem3(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def laplace_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     r"""Theorem 3 (Laplace): Bernstein's inequality for sub-exponential noise.
 
     With :math:`\nu = 2\lambda = 4d/\epsilon` and :math:`L = \log(2d/\delta)`,
@@ -105,13 +123,13 @@ def theorem3(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     Reference: LDP-GE Theorem 3, eq. 24-28.
 
     >>> from ldp_jax.features import LaplaceVector
-    >>> theorem3(LaplaceVector(1.0, dim=100), np.full((1, 50), 0.02), delta=0.05).bias.tolist()
+    >>> laplace_bound(LaplaceVector(1.0, dim=100), np.full((1, 50), 0.02), delta=0.05).bias.tolist()
     [0.0]
     """
     if not isinstance(mechanism.inner, Laplace):
-        raise ValueError(f"theorem3 is about the Laplace mechanism, got {type(mechanism.inner).__name__}")
+        raise ValueError(f"laplace_bound is about the Laplace mechanism, got {type(mechanism.inner).__name__}")
     if mechanism.k != mechanism.dim:
-        raise ValueError(f"theorem3 needs k = d (every coordinate reported), got k={mechanism.k}")
+        raise ValueError(f"laplace_bound needs k = d (every coordinate reported), got k={mechanism.k}")
     _unbiased(mechanism)
     values = _rows(rows, delta)
     nu = 2.0 * float(mechanism.inner.scale)
@@ -123,16 +141,16 @@ def theorem3(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     return ErrorBound(deviation, deviation, zero, _worst_variance(mechanism), float("inf"))
 
 
-def theorem4(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def unbiased_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     r"""Theorem 4 (Piecewise, Multi-bit): Bernstein's inequality for bounded unbiased estimates.
 
-    As :func:`theorem2` with no bias and :math:`M = 2 \frac{d}{k} A \|\Pi_v\|_\infty`, A the largest inner
+    As :func:`square_wave_bound` with no bias and :math:`M = 2 \frac{d}{k} A \|\Pi_v\|_\infty`, A the largest inner
     estimate at epsilon / k.
 
     Reference: LDP-GE Theorem 4, eq. 29-34.
 
     >>> from ldp_jax.features import MultiBit
-    >>> theorem4(MultiBit(1.0, dim=100), np.full((1, 50), 0.02), delta=0.05).bias.tolist()
+    >>> unbiased_bound(MultiBit(1.0, dim=100), np.full((1, 50), 0.02), delta=0.05).bias.tolist()
     [0.0]
     """
     inner = mechanism.inner
@@ -141,7 +159,7 @@ def theorem4(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     elif isinstance(inner, Duchi):
         largest = float(inner.estimate(np.float32(1.0)))
     else:
-        raise ValueError(f"theorem4 is about Piecewise and Multi-bit, got {type(inner).__name__}")
+        raise ValueError(f"unbiased_bound is about Piecewise and Multi-bit, got {type(inner).__name__}")
     _unbiased(mechanism)
     values = _rows(rows, delta)
     length, variance = 2.0 * mechanism._gain * largest, _worst_variance(mechanism)
@@ -149,7 +167,7 @@ def theorem4(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     return ErrorBound(deviation, deviation, np.zeros_like(deviation), variance, length)
 
 
-def error_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
+def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBound:
     """The theorem that is about ``mechanism``: 2 for HDS, 3 for Laplace, 4 for Piecewise and Multi-bit.
 
     >>> from ldp_jax.features import LaplaceVector, MultiBit
@@ -159,13 +177,13 @@ def error_bound(mechanism: Sampled, rows: Any, delta: float) -> ErrorBound:
     True
     """
     if isinstance(mechanism.inner, SquareWave):
-        return theorem2(mechanism, rows, delta)
+        return square_wave_bound(mechanism, rows, delta)
     if isinstance(mechanism.inner, Laplace):
-        return theorem3(mechanism, rows, delta)
-    return theorem4(mechanism, rows, delta)
+        return laplace_bound(mechanism, rows, delta)
+    return unbiased_bound(mechanism, rows, delta)
 
 
-def worst_case(moment: Shaped[np.ndarray, " points"] | Any) -> float:
+def worst_case(moment: Shaped[Array | np.ndarray, "..."]) -> float:
     """The largest of a moment over a grid of records, as a number: what Figure 1 plots.
 
     >>> import jax.numpy as jnp

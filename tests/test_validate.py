@@ -1,0 +1,86 @@
+"""The one set of checks: which values pass, what a message names, and what it costs to import."""
+
+import math
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import _validate
+
+
+def test_several_keywords_are_checked_and_the_wrong_one_is_named():
+    _validate.positive(epsilon=1.0, scales=np.ones(3), weight=jnp.float32(2))
+    _validate.in_range(0.0, 1.0, alpha=0.1, r=1)
+    _validate.integer_in(1, 4, k=1, dim=np.int64(4))
+    _validate.one_of(("a", "b"), first="a", second="b")
+    for check, words in (
+        (lambda: _validate.positive(epsilon=1.0, delta=0.0), r"delta must be finite and > 0, got 0\.0"),
+        (lambda: _validate.in_range(0.0, 1.0, alpha=0.5, r=1.5), r"r must be in \[0\.0, 1\.0\], got 1\.5"),
+        (lambda: _validate.integer_in(1, 4, k=2, dim=5), r"dim must be a whole number in \[1, 4\], got 5"),
+        (lambda: _validate.one_of(("a", "b"), first="a", second="c"), "second must be one of a, b; got 'c'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            check()
+
+
+def test_tracers_pass_in_silence():
+    @jax.jit
+    def checked(epsilon):
+        assert not _validate.concrete(epsilon)
+        _validate.positive(epsilon=epsilon, also=epsilon)
+        _validate.in_range(0.0, 1.0, epsilon=epsilon)
+        return epsilon
+
+    assert checked(-1.0) == -1.0
+    assert _validate.concrete(jnp.ones(2))
+    with pytest.raises(ValueError, match="one concrete number"):
+        jax.jit(lambda delta: _validate.number(0.0, delta=delta))(0.5)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1), Decimal(1)])
+def test_numbers_of_every_kind_are_python_floats(value):
+    assert type(_validate.number(0.0, 1.0, x=value)) is float
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, np.True_, np.array(True), "1", b"1", 1j, [1.0], np.ones(2), math.nan, math.inf, -1.0, 10**400],
+)
+def test_what_is_no_number_in_range_is_refused(value):
+    with pytest.raises(ValueError, match="x must be"):
+        _validate.number(0.0, x=value)
+
+
+def test_open_ends():
+    assert _validate.number(0.0, 1.0, x=0) == 0.0
+    assert _validate.number(0.0, 1.0, x=1) == 1.0
+    for options, value in (({"open_lower": True}, 0.0), ({"open_upper": True}, 1.0)):
+        with pytest.raises(ValueError, match=r"x must be in [\[(]0, 1[\])], got"):
+            _validate.number(0.0, 1.0, **options, x=value)
+
+
+HUGE = pytest.param(10**5000, id="thousands of digits")
+
+
+@pytest.mark.parametrize("value", [0, 5, True, np.True_, 2.0, np.float32(2), "2", None, [2], Fraction(2), HUGE])
+def test_what_is_no_count_is_refused(value):
+    with pytest.raises(ValueError, match=r"k must be a whole number in \[1, 4\], got"):
+        _validate.whole(1, 4, k=value)
+    assert type(_validate.whole(1, 4, k=np.uint8(3))) is int
+
+
+def test_checking_a_budget_loads_neither_jax_nor_numpy():
+    code = """
+import sys
+from ldp_jax import _validate, guarantee
+guarantee.Budget(1.0), guarantee.Guarantee(1.0).repeated(3), _validate.number(0.0, delta=0.5)
+print({"jax", "numpy"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "set()", done.stderr
