@@ -18,7 +18,8 @@ from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
 from experiments._report import legend_below, markdown, panels
 from experiments._runner import DEFAULT_OUT, Results, Row, config_hash, console, progress, write_atomically
 from ldp_jax import edges, features, verification
-from ldp_jax.mechanism import Box, Finite, HasInverse, HasMoments, Interval
+from ldp_jax.domains import Box, Finite, Interval
+from ldp_jax.mechanism import HasInverse, HasMoments
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.empirical import extreme_records, typical_record
 

@@ -13,6 +13,7 @@ _MODULES = (
     "aggregation",
     "datasets",
     "deployment",
+    "domains",
     "edges",
     "features",
     "graph_training",

@@ -14,12 +14,13 @@ from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
 from ldp_jax import _tables
 from ldp_jax._pytree import mechanism, pytree, static
 from ldp_jax.accounting import gaussian_sigma
+from ldp_jax.domains import Box, Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
 from ldp_jax.edges.neighbour_lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Analytic, Box, Finite, Interval, Mixture, Numeric, clip, uniform
+from ldp_jax.mechanism import Analytic, Numeric, uniform
 
 __all__ = [
     "DuchiVectorWithTies",

@@ -11,8 +11,9 @@ import numpy as np
 from ldp_jax import _tables, _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax._tables import Encoding, Table
+from ldp_jax.domains import Finite, Interval, as_records
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Finite, Interval, Univariate, as_records
+from ldp_jax.mechanism import Univariate
 from ldp_jax.types import Array, PRNGKey, Record
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}

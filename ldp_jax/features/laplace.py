@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.domains import Interval, clip
+from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Array, Record, Scalar
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Interval, Numeric, check_epsilon, clip, exp
+from ldp_jax.domains import Interval, clip
+from ldp_jax.mechanism import Numeric, check_epsilon, exp
 from ldp_jax.types import Array, Record, Scalar
 
 _RAREST = 2.0**-30

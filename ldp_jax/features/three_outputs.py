@@ -7,8 +7,9 @@ import numpy as np
 
 from ldp_jax import _random
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Finite, clip
 from ldp_jax.features.duchi import against_threshold
-from ldp_jax.mechanism import Finite, Worded, clip
+from ldp_jax.mechanism import Worded
 from ldp_jax.types import Array, Record, Scalar
 
 _CAPPED = 1.72

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables
+from ldp_jax.domains import Box, Finite, Interval, Mixture, Product, Subset
 from ldp_jax.features import Discrete, Sampled
-from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, privatize
+from ldp_jax.mechanism import privatize
 from ldp_jax.types import Array, PRNGKey
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.mechanism import Interval
+from ldp_jax.domains import Interval
 
 _FINE = 2048  # pieces between two breaks
 

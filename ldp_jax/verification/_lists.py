@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.domains import Finite, Interval
 from ldp_jax.edges import LapReport, ListReport, LocalLap, NeighbourList
 from ldp_jax.edges.neighbour_lists import ListMechanism
-from ldp_jax.mechanism import Finite, Interval, check_single
+from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import statistics
 from ldp_jax.verification._line import line

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
+from ldp_jax.domains import Box, Finite, Mixture
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Box, Finite, Mixture
 from ldp_jax.verification import _words
 
 ROUNDING = 1e-5

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite, Mixture
+from ldp_jax.domains import Finite, Mixture
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law, statistics
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit

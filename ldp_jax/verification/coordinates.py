@@ -7,8 +7,8 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax import _validate
+from ldp_jax.domains import Box, Product, Subset
 from ldp_jax.features import Sampled
-from ldp_jax.mechanism import Box, Product, Subset
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law
 from ldp_jax.verification.empirical import draws

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite, Mixture, Product, Subset
+from ldp_jax.domains import Finite, Mixture, Product, Subset
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification.empirical import _logs, draws, typical_record
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import Box, Finite, Interval, Mixture, Product, Subset
 from ldp_jax.features import Sampled
-from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, check_budget, privacy_loss
+from ldp_jax.mechanism import check_budget, privacy_loss
 from ldp_jax.mechanism import privatize as _privatize
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
+from ldp_jax.domains import Finite, Interval, Mixture, Product
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Finite, HasInverse, HasWords, Interval, Mixture, Product, privacy_loss
+from ldp_jax.mechanism import HasInverse, HasWords, privacy_loss
 from ldp_jax.verification import _lists
 
 _MAX_EPSILON = 700.0

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import Finite
 from ldp_jax.edges import NeighbourList
-from ldp_jax.mechanism import Finite
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _lists
 from ldp_jax.verification.empirical import typical_record

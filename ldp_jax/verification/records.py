@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite
+from ldp_jax.domains import Finite
 from ldp_jax.mechanism import privatize as _privatize
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _law

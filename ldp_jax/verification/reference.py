@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from ldp_jax import _tables, _validate
+from ldp_jax.domains import Finite
 from ldp_jax.features import Discrete, Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
-from ldp_jax.mechanism import Finite
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law, _words
 from ldp_jax.verification.statistics import Fit

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import Finite
 from ldp_jax.edges import LapReport, LocalLap, NeighbourList
 from ldp_jax.edges.neighbour_lists import ListMechanism, Protocol
-from ldp_jax.mechanism import Finite
 from ldp_jax.types import Array
 
 NODES = 4

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.domains import Box, Finite, Interval, Mixture, Product, Subset
 from ldp_jax.features import BranchReport, SparseReport
-from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, privacy_loss
+from ldp_jax.mechanism import privacy_loss
 from ldp_jax.verification import matches_density
 from tests import stats
 

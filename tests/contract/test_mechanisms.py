@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_jax import _random, _tables, features, guarantee
+from ldp_jax import _random, _tables, domains, features, guarantee
 from ldp_jax import mechanism as protocol
-from ldp_jax.mechanism import Analytic, Box, Finite, Interval, Mixture, Numeric, Product, Subset, Worded
+from ldp_jax.domains import Box, Finite, Interval, Mixture, Product, Subset
+from ldp_jax.mechanism import Analytic, Numeric, Worded
 from ldp_jax.verification.empirical import distribution
 from tests.contract import checks
 
@@ -197,7 +198,7 @@ def test_host_numbers_of_any_size_are_records(name):
     of = (lambda value: [value] * domain.dim) if isinstance(domain, Box) else (lambda value: value)
     meant = np.array([of(v if v != v else float(min(max(v, lower), upper))) for v in ANY_SIZE], np.float32)
     with np.errstate(all="raise"):
-        given = np.stack([np.asarray(protocol.as_records(of(value))) for value in ANY_SIZE])
+        given = np.stack([np.asarray(domains.as_records(of(value))) for value in ANY_SIZE])
         one = m.privatize(jax.random.key(0), of(10**400))
         host = protocol.privatize(jax.random.key(2), m, np.array([of(1e300), of(-1e300), of(1e-310)]))
     keys = jax.random.split(jax.random.key(1), len(meant))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Interval, clip
 from ldp_jax.features import (
     HDS,
     Duchi,
@@ -19,7 +20,7 @@ from ldp_jax.features import (
     Piecewise,
     SquareWave,
 )
-from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Scalar
 from ldp_jax.verification import exact, privacy_loss_supremum
 from tests import broken
