@@ -22,7 +22,7 @@ import numpy as np
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism as mechanism
 from ldp_jax._pytree import static as static
-from ldp_jax.domains import Box, Domain, Finite, Interval, Mixture, as_records, clip
+from ldp_jax.domains import Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.types import Array, PRNGKey, Record, Report, Scalar
 
@@ -42,11 +42,11 @@ class Mechanism(Protocol):
         """What the report promises."""
         ...
 
-    def domain(self) -> Domain:
+    def domain(self) -> Records:
         """The records; others are clipped to it, NaN goes to its centre."""
         ...
 
-    def codomain(self) -> Domain:
+    def codomain(self) -> Reports:
         """The reports."""
         ...
 
@@ -68,7 +68,7 @@ class HasDensity(Protocol):
 class HasMoments(Protocol):
     """A mechanism whose estimate has its mean and variance in closed form."""
 
-    def domain(self) -> Domain:
+    def domain(self) -> Records:
         """The records."""
         ...
 
@@ -325,9 +325,9 @@ def mse(mechanism: HasMoments, x: Any) -> Array:
     8.0
     """
     domain = mechanism.domain()
-    if not isinstance(domain, (Interval, Box)):
+    if isinstance(domain, Enumerated):
         raise ValueError(f"mse is for numbers and vectors, got a mechanism on {domain}")
-    bias = mechanism.mean(x) - clip(x, float(domain.lower), float(domain.upper))
+    bias = mechanism.mean(x) - domain.clip(x)
     return mechanism.variance(x) + bias**2
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
-from ldp_jax.domains import Box, Finite, Mixture
+from ldp_jax.domains import NotApplicable
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
 from ldp_jax.verification import _words
 
@@ -93,28 +93,23 @@ def _check(mechanism: Any) -> None:
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
-    codomain = mechanism.codomain()
-    finite = isinstance(codomain, Finite)
-    if not (finite or (isinstance(codomain, Mixture) and any(isinstance(p, Finite) for p in codomain.parts))):
-        raise ValueError(f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit")
+    if all(part.atoms is None for part in mechanism.codomain().branches):
+        raise NotApplicable(
+            f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit"
+        )
 
 
 def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], Any], int]:
     """Records, a report as a whole number, and how many there are."""
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        records = [np.float32(value) for value in domain.values]
-    else:
-        assert not isinstance(domain, Box)
-        records = list(np.linspace(float(domain.lower), float(domain.upper), 9).astype(np.float32))
-    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-    sizes = [len(part.values) if isinstance(part, Finite) else 1 for part in parts]
+    records = list(np.asarray(mechanism.domain().critical_records()).astype(np.float32))
+    parts = codomain.branches
+    sizes = [1 if part.atoms is None else len(part.atoms) for part in parts]
     starts = np.concatenate([[0], np.cumsum(sizes)])
 
     def outcome(y: Any) -> Any:
-        branch, value = y if isinstance(codomain, Mixture) else (0, y)
+        branch, value = y if isinstance(y, tuple) else (0, y)
         places = [
-            jnp.searchsorted(jnp.asarray(part.values, jnp.float32), value) if isinstance(part, Finite) else 0
+            0 if part.atoms is None else jnp.searchsorted(jnp.asarray(part.atoms, jnp.float32), value)
             for part in parts
         ]
         return jnp.select(
@@ -129,12 +124,12 @@ def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> n
     claimed = np.full((len(records), count), np.nan)
     start = 0
     with jax.enable_x64(True):
-        for branch, part in enumerate(codomain.parts if isinstance(codomain, Mixture) else (codomain,)):
-            if not isinstance(part, Finite):
+        for branch, part in enumerate(codomain.branches):
+            if part.atoms is None:
                 start += 1
                 continue
-            values = np.asarray(part.values, np.float64)
-            y = (np.full(len(values), branch), values) if isinstance(codomain, Mixture) else values
+            values = np.asarray(part.atoms, np.float64)
+            y = values if codomain.branches == (codomain,) else (np.full(len(values), branch), values)
             for row, x in enumerate(records):
                 logs = jax.vmap(lambda report, x=x: mechanism.log_density(report, np.float64(x)))(y)
                 claimed[row, start : start + len(values)] = np.exp(np.asarray(logs))

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
-from ldp_jax.domains import Finite
 from ldp_jax.edges import NeighbourList
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _lists
@@ -40,7 +39,7 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     True
     """
     _validate.integer_in(1, calls=calls)
-    x = _record(mechanism)
+    x = typical_record(mechanism)
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     keys = lambda: jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
     traced = lambda: jax.jit(jax.vmap(lambda m, k, x: m.privatize(k, x), in_axes=(None, 0, None)))(
@@ -56,12 +55,6 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     others = [eager(np.asarray), traced(), eager(jnp.asarray)]
     different = sum(_differ(first, jax.tree.map(np.asarray, other), calls) for other in others)
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * calls), 3 * calls)
-
-
-def _record(mechanism: Any) -> Any:
-    if isinstance(mechanism, _lists.KINDS):
-        return _lists.neighbours(mechanism)[1]
-    return typical_record(mechanism)
 
 
 def _differ(a: Any, b: Any, calls: int) -> int:
@@ -126,8 +119,4 @@ def _reports(mechanism: Any, keys: Any, x: Any) -> Any:
 def _middle(mechanism: Any) -> Any:
     if isinstance(mechanism, _lists.KINDS):
         return NeighbourList(*map(jnp.asarray, _lists.neighbours(mechanism)[1]))
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        return typical_record(mechanism)
-    middle = np.float32((domain.lower + domain.upper) / 2)
-    return np.full(domain.dim, middle) if hasattr(domain, "dim") else middle
+    return jax.tree.map(jnp.asarray, mechanism.domain().centre())
