@@ -80,6 +80,9 @@ class Table:
         for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
             object.__setattr__(self, name, _frozen(getattr(self, name)))
 
+    def __repr__(self) -> str:
+        return f"Table({self.name}: {self.inputs} inputs, {self.outputs} outputs, {self.encoding})"
+
     @property
     def inputs(self) -> int:
         """How many rows."""

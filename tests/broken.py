@@ -303,7 +303,7 @@ class GaussianBranch(Analytic):
     def variance(self, x: Any) -> Any:
         return 1.0 + clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
         return "none"
 
 
@@ -339,5 +339,5 @@ class FloatDuchi(Numeric):
     def variance(self, x: Any) -> Any:
         return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
         return "none"

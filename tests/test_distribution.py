@@ -48,7 +48,7 @@ class Tilted(Numeric):
     def variance(self, x):
         return jnp.asarray(x)
 
-    def _proof(self):
+    def proof(self):
         return ""
 
 

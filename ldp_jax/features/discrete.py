@@ -98,6 +98,21 @@ class Discrete(Univariate):
             level=jnp.int32(0),
         )
 
+    def __repr__(self) -> str:
+        """One line: whose table, what it loses, its sizes; of a menu the names of its levels are counted."""
+        concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
+        if not (
+            concrete and len(jax.tree.leaves(self)) == 4 and all(map(_validate.concrete, jax.tree.leaves(self)))
+        ):
+            return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
+        levels = len(self.names)
+        if levels > 1:
+            at = np.asarray(self.level)
+            which = f"level {int(at)}" if at.ndim == 0 else f"levels {list(at.shape)}"
+            return f"{type(self).__name__}({self.names[0]}, {levels} levels, at {which}, {self.inputs} inputs)"
+        table = self.table(0)
+        return f"{table.name}(epsilon={table.epsilon:.6g}, inputs={table.inputs}, outputs={table.outputs})"
+
     def at(self, level: Any) -> "Discrete":
         """The same menu at another level: a number, or an array of public levels (one a user, through ``vmap``).
 

@@ -76,7 +76,8 @@ class Duchi(Worded):
         """coth(epsilon / 2)^2 - x^2."""
         return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "each sign has probability between 1/(e^eps + 1) and e^eps/(e^eps + 1)"
 
 

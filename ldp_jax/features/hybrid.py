@@ -112,5 +112,6 @@ class Hybrid(Analytic):
         """The mixture of two unbiased estimates: the mean of their variances."""
         return self.beta * self.piecewise.variance(x) + self._rest * self.duchi.variance(x)
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "both branches keep epsilon and the coin between them is independent of the record"

@@ -67,5 +67,6 @@ class Laplace(Numeric):
         """8 / epsilon^2."""
         return jnp.broadcast_to(2.0 * self.scale**2, jnp.shape(x))
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "|y - x| changes by at most 2 = epsilon * scale"

@@ -123,7 +123,8 @@ class GeneralPiecewise(Numeric):
         constant = (1 + tau) * ((t + 1) ** 2 * (tau + small) + rest) / (3 * t**2 * rest**2)
         return slope * clip(x) ** 2 + constant
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "two densities, in ratio e^eps, on one interval for all records"
 
 

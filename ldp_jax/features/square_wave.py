@@ -109,5 +109,6 @@ class SquareWave(Numeric):
         raw = (b**2 * be + 3 * b**2 + 3 * b + 1) / (3 * (be + 1)) + (c - c**2) * clip(x) ** 2
         return raw / c**2 if self.debias else raw
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "two densities, in ratio e^eps, on one interval for all records"

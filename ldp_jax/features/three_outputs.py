@@ -127,7 +127,8 @@ class ThreeOutputs(Worded):
         below, _, above = self._masses(x)
         return self.gain**2 * (below + above) - clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
 
 

@@ -58,7 +58,7 @@ def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
 def random_records(domain: Any, key: PRNGKey, trials: int) -> Any:
     """Random records; NumPy draws them, of the key's words."""
     if not isinstance(domain, Records):
-        raise NotApplicable(f"records must be numbers or vectors, got {domain}")
+        raise NotApplicable(f"records must be numbers, categories or vectors, got {domain}")
     return domain.sample(np.random.default_rng(np.asarray(jax.random.key_data(key))), trials)
 
 

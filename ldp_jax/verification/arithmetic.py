@@ -14,6 +14,7 @@ from ldp_jax import _tables, _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
 from ldp_jax.verification import _words
+from ldp_jax.verification.exact import spaces
 
 ROUNDING = 1e-5
 """What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
@@ -93,7 +94,7 @@ def _check(mechanism: Any) -> None:
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
-    if all(part.atoms is None for part in mechanism.codomain().branches):
+    if all(part.atoms is None for part in spaces(mechanism)[1].branches):
         raise NotApplicable(
             f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit"
         )
@@ -272,7 +273,7 @@ class _Steps:
         for row, cuts in enumerate(self.cuts()):
             starts = [[0, *sorted(places)] for places in cuts]
             if math.prod(map(len, starts)) > _CELLS:
-                raise ValueError(f"more than {_CELLS} sets of words report differently: no step function")
+                raise NotApplicable(f"more than {_CELLS} sets of words report differently: no step function")
             ends = [[*start[1:], 1 << bits] for start, bits in zip(starts, self.bits, strict=True)]
             sizes = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(starts, ends, strict=True)]
             outcomes = self.ask([(row, cell) for cell in itertools.product(*starts)])
@@ -311,7 +312,7 @@ class _Steps:
             columns.append(np.searchsorted(np.array(start, np.uint64), place, "right") - 1)
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
         if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
-            raise ValueError("the report is no step function of its words: a set of them reports otherwise")
+            raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
 def _probes(bits: int) -> list[int]:

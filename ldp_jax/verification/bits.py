@@ -55,7 +55,10 @@ def record_in_bits(
     for x, values in ((part.x, _values(part)) for part in parts):
         mask, numbers = values
         raw = np.ascontiguousarray(numbers[mask], np.float32).view(np.uint32)
-        upper = parts[0].mechanism.domain().share(x[mask]) > 0.5
+        share = parts[0].mechanism.domain().share(x[mask])
+        if share is None:
+            raise NotApplicable(f"records of {parts[0].mechanism.domain()} have no order")
+        upper = share > 0.5
         bits = np.stack([raw >> place & 1 for place in range(LAST)])
         bits = np.concatenate([bits, bits[:-1] ^ bits[1:]])
         sizes = [int((~upper).sum()), int(upper.sum())]

@@ -11,7 +11,7 @@ from scipy import stats
 from ldp_jax import _validate
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification.empirical import draws, typical_record
-from ldp_jax.verification.exact import logs_of
+from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 20
@@ -43,6 +43,7 @@ def distinct_reports(
     True
     """
     _validate.integer_in(1000, trials=trials)
+    _, codomain = spaces(mechanism)
     x = typical_record(mechanism) if x is None else jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
     y = jax.tree.map(np.asarray, draws(mechanism, key, x, trials))
     rows = np.concatenate(
@@ -52,7 +53,7 @@ def distinct_reports(
     _, first, count = np.unique(whole if rows.shape[1] > 1 else rows[:, 0], return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
     picked = jax.tree.map(lambda leaf: leaf[first[often]], y)
-    mass = _mass(mechanism, mechanism.codomain(), picked, x)
+    mass = _mass(mechanism, codomain, picked, x)
     chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
     limit = significance / len(count)
     worst = float(chance.min())

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
-from ldp_jax.domains import NotApplicable
+from ldp_jax.domains import NotApplicable, Records, Reports
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
 from ldp_jax.mechanism import HasInverse, HasWords, privacy_loss
 from ldp_jax.verification import _lists
@@ -249,7 +249,7 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
         ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(first, second, strict=True)]
         return FloatAudit(0.0, 0.0, _tables.log_up(max(ratios)), table.outputs)
     if not isinstance(mechanism, (HasInverse, HasWords)):
-        raise ValueError(f"{type(mechanism).__name__} has no from_uniform: it does not draw one uniform a report")
+        raise NotApplicable(f"{type(mechanism).__name__} has no from_uniform: it draws otherwise")
     _check_numbers(mechanism)
     if isinstance(mechanism, HasWords):
         return _audit_counts(*(_word_counts(mechanism, record) for record in (x, x_other)))
@@ -301,8 +301,21 @@ def logs_of(mechanism: Any, y: Any, x: Any) -> Any:
     return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
 
 
+def spaces(mechanism: Any) -> tuple[Records, Reports]:
+    """A mechanism's domain and codomain.
+
+    Raises:
+      NotApplicable: where they do not say what verification asks, as spaces of neighbour lists.
+    """
+    domain, codomain = mechanism.domain(), mechanism.codomain()
+    for space, kind in ((domain, Records), (codomain, Reports)):
+        if not isinstance(space, kind):
+            raise NotApplicable(f"{type(space).__name__} says nothing of numbers, categories or vectors")
+    return domain, codomain
+
+
 def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
-    codomain = mechanism.codomain()
+    _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
         raise NotApplicable(
             f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"

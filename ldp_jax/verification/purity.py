@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import NotApplicable
 from ldp_jax.edges import NeighbourList
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _lists
@@ -106,7 +107,9 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
         changed |= ~same.all(-1)
         varied |= (leaf[0, 1:] != leaf[0, :-1]).any(-1)
     if varied.mean() < 0.06:
-        raise ValueError(f"reports of one record differ in {varied.mean():.2g} of the pairs: ask another epsilon")
+        raise NotApplicable(
+            f"reports of one record differ in {varied.mean():.2g} of the pairs: ask another epsilon"
+        )
     dropped = int((~changed.any(1)).sum())
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
 

@@ -12,6 +12,7 @@ from ldp_jax.domains import NotApplicable
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _law
 from ldp_jax.verification.empirical import privatize_stacked
+from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 20
@@ -118,7 +119,7 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
     """
     _validate.integer_in(1000, trials=trials)
     mine_key, other_key, draw_key = jax.random.split(key, 3)
-    domain, claim = mechanism.domain(), mechanism.guarantee().epsilon
+    (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
     if domain.all_adjacent:
         x, other = (_law.random_records(domain, k, trials) for k in (mine_key, other_key))
     else:

@@ -498,7 +498,7 @@ class _Unnormalised(Numeric):
     def variance(self, x: Any) -> Any:
         return clip(x)
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
         return "none"
 
 

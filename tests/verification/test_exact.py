@@ -75,7 +75,7 @@ class _Overspending(Numeric):
     def variance(self, x):
         return clip(x)
 
-    def _proof(self):
+    def proof(self):
         return "none: the budget is overspent"
 
 

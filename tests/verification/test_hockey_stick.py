@@ -441,7 +441,7 @@ class _Gaussian(Numeric):
     def variance(self, x):
         return clip(x)
 
-    def _proof(self):
+    def proof(self):
         return "none"
 
 
