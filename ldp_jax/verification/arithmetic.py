@@ -85,7 +85,8 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     records, outcome, count = _asked(mechanism, codomain)
     claimed = _claimed(mechanism, records, codomain, count)
     found, cells = _Steps(mechanism, records, outcome, claimed).masses()
-    return _largest(found, claimed, [np.asarray(x).tolist() for x in records], cells)
+    adjacent = _adjacent(mechanism.domain(), records)
+    return _largest(found, claimed, [np.asarray(x).tolist() for x in records], cells, adjacent)
 
 
 def _check(mechanism: Any) -> None:
@@ -138,17 +139,27 @@ def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> n
     return claimed
 
 
-def _largest(found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int) -> Arithmetic:
-    """The largest ratio between two records, and the largest distance to what is claimed."""
+def _adjacent(domain: Any, records: list[Any]) -> np.ndarray:
+    """Which pairs of records are adjacent, bool [records, records]."""
+    n, all_of = len(records), np.asarray(records)
+    pairs = domain.adjacent(np.repeat(all_of, n, 0), np.concatenate([all_of] * n))
+    return np.asarray(pairs).reshape(n, n)
+
+
+def _largest(
+    found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int, adjacent: np.ndarray
+) -> Arithmetic:
+    """The largest ratio between two adjacent records, and the largest distance to what is claimed."""
     best: tuple[Any, ...] = (Fraction(1), 0, 0, 0)
+    pairs = np.argwhere(adjacent & ~np.eye(len(records), dtype=bool)).tolist()
     for y in sorted(set().union(*found)):
         masses = [row.get(y, Fraction(0)) for row in found]
-        high, low = max(range(len(masses)), key=masses.__getitem__), min(range(len(masses)), key=masses.__getitem__)
-        if not masses[low]:
-            best = (math.inf, high, low, y)
-            break
-        if masses[high] / masses[low] > best[0]:
-            best = (masses[high] / masses[low], high, low, y)
+        for high, low in pairs:
+            if not masses[high]:
+                continue
+            ratio = masses[high] / masses[low] if masses[low] else math.inf
+            if ratio > best[0]:
+                best = (ratio, high, low, y)
     off = 0.0
     for row, masses in enumerate(found):
         for y in np.flatnonzero(claimed[row] > 0):

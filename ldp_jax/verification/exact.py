@@ -46,7 +46,7 @@ class Supremum(NamedTuple):
     searched: float
 
 
-def privacy_loss_supremum(mechanism: Any) -> Supremum:
+def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over records x, x' and reports y.
 
     Reports that are impossible under every record are skipped; one that is possible under some records alone makes
@@ -63,6 +63,8 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     Args:
       mechanism: one with a density, on one number or category, or one of the vector or list mechanisms above;
         parameters are one number each.
+      records: stacked records to look at in place of the domain's critical ones, members or not; not for tables,
+        lists and the vectors that have a rule of their own.
 
     Raises:
       ValueError: for another mechanism, or whose epsilon is a stack or traced.
@@ -88,7 +90,7 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
         if _has_law_of(mechanism, DuchiVector):
             return _of_signs(wide)
         domain, codomain = mechanism.domain(), wide.codomain()
-        records = domain.critical_records()
+        records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
         reports = codomain.critical_reports(records)
         if domain.all_adjacent and not codomain.continuous and not codomain.branches:
             return _of_columns(wide, records, reports)
