@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from ldp_jax import features
-from ldp_jax.mechanism import clip, mechanism, uniform
+from ldp_jax.domains import clip
+from ldp_jax.mechanism import mechanism, uniform
 
 
 @mechanism

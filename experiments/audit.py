@@ -1,6 +1,8 @@
 """Is every epsilon true? All mechanisms, asked exactly, by draws, and in the arithmetic that runs."""
 
+import ast
 import dataclasses
+import importlib
 import math
 import time
 from collections.abc import Callable
@@ -16,10 +18,20 @@ from rich.table import Table
 
 from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
 from experiments._report import legend_below, markdown, panels
-from experiments._runner import DEFAULT_OUT, Results, Row, config_hash, console, progress, write_atomically
+from experiments._runner import (
+    DEFAULT_OUT,
+    Results,
+    Row,
+    UsageError,
+    config_hash,
+    console,
+    progress,
+    write_atomically,
+)
 from ldp_jax import edges, features, verification
-from ldp_jax.mechanism import Box, Finite, HasInverse, HasMoments, Interval
+from ldp_jax.mechanism import HasInverse, HasMoments
 from ldp_jax.verification.arithmetic import ROUNDING
+from ldp_jax.verification.cases import CASES
 from ldp_jax.verification.empirical import extreme_records, typical_record
 
 NAME = "audit"
@@ -27,7 +39,6 @@ EPSILONS = (0.1, 1.0, 4.0, 16.0)
 ABOVE = (17.0, 30.0)
 """Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law or draws."""
 PROTOCOLS = ("full", "half list", "half")
-_PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)  # weights of the degrees 0 to 5
 SLACK = 1e-9  # float64 suprema of claims that are attained
 
 
@@ -46,41 +57,12 @@ class Subject(NamedTuple):
 
 
 SUBJECTS = {
-    "Laplace": Subject("Laplace", features.Laplace),
-    "Duchi": Subject("Duchi", features.Duchi),
-    "Piecewise": Subject("Piecewise", features.Piecewise),
-    "PM-SUB": Subject("SuboptimalPiecewise", features.SuboptimalPiecewise),
-    "PM-OPT": Subject("OptimalPiecewise", features.OptimalPiecewise),
-    "Piecewise, t = 3": Subject("GeneralPiecewise", lambda e: features.GeneralPiecewise(e, 3.0)),
-    "Hybrid": Subject("Hybrid", features.Hybrid),
-    "Three outputs": Subject("ThreeOutputs", features.ThreeOutputs),
-    "Square wave": Subject("SquareWave", features.SquareWave),
-    "Duchi, d = 4": Subject("DuchiVector", lambda e: features.DuchiVector(e, 4)),
-    "HDS, 2 of 4": Subject("HDS", lambda e: features.HDS(e, 4, 2)),
-    "Multi-bit, 2 of 4": Subject("MultiBit", lambda e: features.MultiBit(e, 4, 2)),
-    "Multi-piecewise, 2 of 4": Subject("MultiPiecewise", lambda e: features.MultiPiecewise(e, 4, 2)),
-    "Laplace, d = 3": Subject("LaplaceVector", lambda e: features.LaplaceVector(e, 3)),
-    "Sampled hybrid, 2 of 4": Subject("Sampled", lambda e: features.Sampled(features.Hybrid(e / 2), 4, 2)),
-    "Generalised RR, 8": Subject("GeneralizedRR", lambda e: features.GeneralizedRR(e, 8)),
-    "FeatureRR, d = 3": Subject("FeatureRR", lambda e: features.FeatureRR(e, 6, dim=3)),
-    "FeatureRR, weighted": Subject("RandomizedFeatures", lambda e: features.FeatureRR(e, 6, [0.2, 0.3, 0.5])),
-    "Grid square wave": Subject("GridSquareWave", features.GridSquareWave),
-    "Grid piecewise": Subject("GridPiecewise", features.GridPiecewise),
-    "LP-optimal": Subject("LPOptimal", features.LPOptimal),
-    "Grid HDS, 2 of 4": Subject(
-        "Sampled", lambda e: features.Sampled(features.GridSquareWave(e / 2), 4, 2, scale=1.0)
-    ),
-    "a table": Subject("Discrete", lambda e: features.menu([features.GeneralizedRR(e, 2)])),
-    # Of six nodes; the loss is per bit of one list.
-    "DPRR": Subject("DPRR", lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6)),
-    "DPRR, whole noise": Subject("DPRR", lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6, noise="geometric")),
-    "DPRR, public prior": Subject("DPRR", lambda e: edges.DPRR(0.1 * e, 0.9 * e, prior=_PRIOR, n=6)),
-    "Randomised response": Subject("RandomizedResponse", lambda e: edges.RandomizedResponse(e, n=6)),
-    "LocalLap": Subject("LocalLap", lambda e: edges.LocalLap.from_epsilon(e, n=6)),
+    **{case.audited: Subject(case.public, case.make) for case in CASES.values() if case.audited},
     "PrivGE's released sampler": Subject("SquareWave", ReleasedSquareWave, sound=False),
     "Duchi, d = 4, ties twice": Subject("DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False),
     "DPRR's printed split, 3 nodes": Subject("DPRR", lambda e: edges.DPRR.as_published(e, 3, n=3), sound=False),
 }
+"""The library's cases (:data:`ldp_jax.verification.cases.CASES`) in their order, and what others have published."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +77,8 @@ class Config:
     published form is not seen. Writes audit.csv, audit.md and audit.png; about ten CPU minutes.
     """
 
+    mechanism: str | None = None
+    """ask this one alone: module:Name, made at each budget, or a call with literals, module:Name(1.0, n=6)"""
     quick: bool = False
     """epsilon 1 alone and fewer draws; into files named audit_quick"""
     seed: int = 0
@@ -115,7 +99,10 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Run the audit."""
+    """Run the audit, of one mechanism of the user's own or of all of the library's."""
+    if config.mechanism is not None:
+        ask(config)
+        return
     name = f"{NAME}_quick" if config.quick else NAME
     results = Results(config.out, name)
     epsilons = (1.0,) if config.quick else EPSILONS
@@ -154,6 +141,57 @@ def main(config: Config) -> None:
     if failures:
         raise SystemExit(1)
     console.print("every claim of this library holds, and every published form that does not was seen not to")
+
+
+def ask(config: Config) -> None:
+    """Print one verdict a budget; exits with 1 where one is not true."""
+    verdicts = []
+    for place, one in enumerate(named(str(config.mechanism), (1.0,) if config.quick else EPSILONS)):
+        key = jax.random.fold_in(jax.random.key(config.seed), place)
+        verdict = verification.check(one, key, trials=20_000 if config.quick else 200_000)
+        console.print(f"{verdict}\n", soft_wrap=True, markup=False, highlight=False)
+        verdicts.append(verdict)
+    if not all(verdicts):
+        raise SystemExit(1)
+
+
+def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
+    """What ``module:Name`` makes of each budget that it accepts, or what ``module:Name(1.0, n=6)`` is, alone.
+
+    Nothing is evaluated but the name and literal arguments.
+
+    Raises:
+      UsageError: for anything else, a module or a name that there is not, and arguments that are refused.
+    """
+    module, _, rest = text.partition(":")
+    try:
+        tree = ast.parse(rest, mode="eval").body
+        call = tree if isinstance(tree, ast.Call) else None
+        name = ast.unparse(call.func if call else tree)
+        if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
+            raise SyntaxError(text)
+        arguments = [ast.literal_eval(one) for one in call.args] if call else []
+        options = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords} if call else {}
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"--mechanism must be module:Name or module:Name(1.0, n=6), got {text!r}") from error
+    try:
+        maker: Any = importlib.import_module(module)
+        for part in name.split("."):
+            maker = getattr(maker, part)
+        if call:
+            return [maker(*arguments, **options)]
+        made, refused = [], ""
+        for epsilon in epsilons:
+            try:
+                made.append(maker(epsilon))
+            except ValueError as error:
+                refused = str(error)
+                console.print(f"epsilon {epsilon:g} is refused: {refused}", soft_wrap=True, markup=False)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"--mechanism {text}: {error}") from error
+    if not made:
+        raise UsageError(f"--mechanism {text}: {refused}")
+    return made
 
 
 def examine(subject: Subject, epsilon: float, key: Any, config: Config, confidence: float) -> dict[str, float]:
@@ -235,16 +273,9 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
 
 def _worst_variance(made: Any) -> float:
     """The largest variance of one coordinate of the estimate, over 41 records; NaN without a closed form."""
-    domain = made.domain()
-    if not isinstance(made, HasMoments) or not isinstance(domain, (Finite, Interval, Box)):
+    if not isinstance(made, HasMoments):
         return math.nan
-    if isinstance(domain, Finite):
-        records = jnp.asarray(domain.values, jnp.float32)
-    else:
-        records = jnp.linspace(float(domain.lower), float(domain.upper), 41)
-    if isinstance(domain, Box):
-        records = jnp.broadcast_to(records[:, None], (41, domain.dim))
-    return float(jnp.max(jax.vmap(made.variance)(records)))
+    return float(jnp.max(jax.vmap(made.variance)(made.domain().grid(41))))
 
 
 def _row(label: str, epsilon: float, metric: str, value: float, measured: Any, settings: Any) -> Row:

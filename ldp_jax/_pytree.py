@@ -45,11 +45,21 @@ def _equal(a: Any, b: Any) -> bool:
     return a.shape == b.shape and bool((a == b).all())
 
 
+def _shown(value: Any) -> str:
+    """A field in few characters: of an array its type and shape."""
+    if isinstance(value, (np.ndarray, jax.Array, jax.core.Tracer)) and not (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    ):
+        return f"{value.dtype}{list(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def pytree(cls: type[_T]) -> type[_T]:
     """Make ``cls`` a frozen dataclass that is a pytree; fields made by :func:`static` are its structure.
 
-    ``==`` compares structure and leaves to one ``bool``.
+    ``==`` compares structure and leaves to one ``bool``; ``repr`` is one line, with the shapes of arrays.
     """
 
     def __eq__(self: Any, other: Any) -> bool:
@@ -62,6 +72,12 @@ def pytree(cls: type[_T]) -> type[_T]:
     def __hash__(self: Any) -> int:
         return hash(jax.tree.structure(self))
 
+    def __repr__(self: Any) -> str:
+        fields = dataclasses.fields(self)
+        return f"{type(self).__name__}({', '.join(f'{f.name}={_shown(getattr(self, f.name))}' for f in fields)})"
+
+    if "__repr__" not in cls.__dict__:
+        setattr(cls, "__repr__", __repr__)  # noqa: B010
     setattr(cls, "__eq__", __eq__)  # noqa: B010
     setattr(cls, "__hash__", __hash__)  # noqa: B010
     data = dataclasses.dataclass(frozen=True, eq=False)(cls)

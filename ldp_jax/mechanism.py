@@ -11,9 +11,7 @@ which formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float
 """
 
 import abc
-import dataclasses
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -24,32 +22,24 @@ import numpy as np
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism as mechanism
 from ldp_jax._pytree import static as static
+from ldp_jax.domains import Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.types import Array, PRNGKey, Record, Report, Scalar
 
 __all__ = [
     "MAX_EPSILON",
     "Analytic",
-    "Box",
-    "Domain",
-    "Finite",
     "HasDensity",
     "HasInverse",
     "HasMoments",
     "HasWords",
-    "Interval",
     "Mechanism",
-    "Mixture",
     "Numeric",
-    "Product",
-    "Subset",
     "Univariate",
     "Worded",
-    "as_records",
     "check_budget",
     "check_epsilon",
     "check_single",
-    "clip",
     "compiled_privatize",
     "exp",
     "largest",
@@ -64,65 +54,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """The numbers in [lower, upper].
-
-    Attributes:
-      lower: may be ``-inf``.
-      upper: may be ``inf``.
-      breaks: for a codomain, the points where the density of a report jumps or bends, as a function of the
-        record; with the ends they are where the largest privacy loss is looked for.
-    """
-
-    lower: Scalar
-    upper: Scalar
-    breaks: Callable[[Any], Array] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Finite:
-    """A finite set of numbers."""
-
-    values: tuple[Scalar, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Mixture:
-    """Pairs (branch, value): an integer that says which of ``parts`` the value comes from."""
-
-    parts: tuple[Interval | Finite, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Box:
-    """Vectors of ``dim`` numbers, each in [lower, upper]."""
-
-    dim: int
-    lower: float = -1.0
-    upper: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Product:
-    """Vectors of ``dim`` values, each from ``inner``."""
-
-    dim: int
-    inner: Finite
-
-
-@dataclasses.dataclass(frozen=True)
-class Subset:
-    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``."""
-
-    dim: int
-    k: int
-    inner: Interval | Finite | Mixture
-
-
-Domain = Interval | Finite | Mixture | Box | Product | Subset
 
 
 @runtime_checkable
@@ -140,11 +71,11 @@ class Mechanism(Protocol):
         """What the report promises."""
         ...
 
-    def domain(self) -> Domain:
+    def domain(self) -> Records:
         """The records; others are clipped to it, NaN goes to its centre."""
         ...
 
-    def codomain(self) -> Domain:
+    def codomain(self) -> Reports:
         """The reports."""
         ...
 
@@ -166,7 +97,7 @@ class HasDensity(Protocol):
 class HasMoments(Protocol):
     """A mechanism whose estimate has its mean and variance in closed form."""
 
-    def domain(self) -> Domain:
+    def domain(self) -> Records:
         """The records."""
         ...
 
@@ -259,7 +190,7 @@ class Univariate(abc.ABC):
 class Analytic(Univariate):
     """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
 
-    A subclass gives the law, the moments of its estimate and a sentence that proves its guarantee.
+    A subclass gives the law, the moments of its estimate and, where there is a proof, a sentence that says it.
     """
 
     epsilon: Scalar
@@ -278,13 +209,15 @@ class Analytic(Univariate):
         """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
         if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
+        reason = self.proof()
+        status = "proved" if reason else "none"
         return Guarantee(
-            largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status="proved", reason=self._proof()
+            largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status=status, reason=reason
         )
 
-    @abc.abstractmethod
-    def _proof(self) -> str:
-        """One sentence that says why the guarantee holds."""
+    def proof(self) -> str:
+        """One sentence that says why the guarantee holds; empty where nobody has shown it."""
+        return ""
 
 
 @mechanism
@@ -355,52 +288,6 @@ def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
     return jax.random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
 
 
-_FAR = 1e9
-"""Where numbers of the host are cut before they become float32: beyond every domain."""
-
-
-def as_records(x: Any) -> Array:
-    """Records as an array of the device; the one place where numbers of the host become float32.
-
-    They may be of any size and kind, Python integers without end included: they are clipped to +-1e9 first (every
-    domain lies far within), in a precision that holds them, and no floating-point flag is seen. Arrays of the
-    device and traced ones stay as they are.
-
-    >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
-    [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
-    """
-    if isinstance(x, jax.Array):
-        return x
-    with np.errstate(all="ignore"):
-        if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
-            return jnp.asarray(_near(x))  # weakly typed, as every Python number
-        array = np.asarray(x)
-        if array.dtype == object:
-            array = np.array([_near(value) for value in array.ravel().tolist()], np.float64).reshape(array.shape)
-        if array.dtype != np.float32:
-            if array.dtype.itemsize <= 8:
-                array = array.astype(np.float64)
-            array = np.clip(array, -_FAR, _FAR).astype(jnp.result_type(float))
-        return jnp.asarray(array)
-
-
-def _near(x: Any) -> float:
-    """A Python number within +-1e9; NaN as it is."""
-    return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
-
-
-def clip(x: Record, lower: float = -1.0, upper: float = 1.0) -> Array:
-    """Bring any number into [lower, upper]; NaN goes to the centre.
-
-    >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
-    [1.0, -1.0, 0.0]
-    """
-    x = as_records(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.float32)
-    return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
-
-
 def largest(epsilon: Scalar) -> float:
     """The largest of one or many concrete epsilons, as a Python float.
 
@@ -469,9 +356,9 @@ def mse(mechanism: HasMoments, x: Any) -> Array:
     8.0
     """
     domain = mechanism.domain()
-    if not isinstance(domain, (Interval, Box)):
+    if isinstance(domain, Enumerated):
         raise ValueError(f"mse is for numbers and vectors, got a mechanism on {domain}")
-    bias = mechanism.mean(x) - clip(x, float(domain.lower), float(domain.upper))
+    bias = mechanism.mean(x) - domain.clip(x)
     return mechanism.variance(x) + bias**2
 
 

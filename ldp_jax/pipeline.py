@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ldp_jax import _validate
+from ldp_jax.domains import Box, as_records
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.mechanism import Box, _privatize, as_records, check_budget
+from ldp_jax.mechanism import _privatize, check_budget
 from ldp_jax.propagation import Operator as Operator
 from ldp_jax.propagation import block_width, operator, ppr
 from ldp_jax.types import Array, PRNGKey, Scalar

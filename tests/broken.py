@@ -13,13 +13,14 @@ import numpy as np
 from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
 from ldp_jax import _tables
 from ldp_jax._pytree import mechanism, pytree, static
+from ldp_jax.domains import Box, Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
 from ldp_jax.edges.neighbour_lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 from ldp_jax.gaussian import gaussian_sigma
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Analytic, Box, Finite, Interval, Mixture, Numeric, clip, uniform
+from ldp_jax.mechanism import Analytic, Numeric, uniform
 
 __all__ = [
     "DuchiVectorWithTies",
@@ -302,7 +303,7 @@ class GaussianBranch(Analytic):
     def variance(self, x: Any) -> Any:
         return 1.0 + clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
         return "none"
 
 
@@ -338,5 +339,5 @@ class FloatDuchi(Numeric):
     def variance(self, x: Any) -> Any:
         return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
         return "none"

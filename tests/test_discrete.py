@@ -20,6 +20,7 @@ import pytest
 
 from ldp_jax import _tables, features, mechanism
 from ldp_jax._tables import Table
+from ldp_jax.domains import Box, Finite, Interval, Product
 from ldp_jax.features import (
     Discrete,
     FeatureRR,
@@ -35,7 +36,7 @@ from ldp_jax.features import (
     lp_optimal,
     menu,
 )
-from ldp_jax.mechanism import Box, Finite, HasDensity, HasMoments, Interval, Mechanism, Product
+from ldp_jax.mechanism import HasDensity, HasMoments, Mechanism
 from tests import stats
 from tests.test_tables import random_numbers, random_table
 

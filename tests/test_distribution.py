@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Finite, Interval
 from ldp_jax.features import Duchi, Laplace, MultiBit, Piecewise, SquareWave, distribution
 from ldp_jax.features.distribution import em, ems, histogram, moments, transition
-from ldp_jax.mechanism import Finite, Interval, Numeric, privatize
+from ldp_jax.mechanism import Numeric, privatize
 from tests import stats
 
 
@@ -47,7 +48,7 @@ class Tilted(Numeric):
     def variance(self, x):
         return jnp.asarray(x)
 
-    def _proof(self):
+    def proof(self):
         return ""
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from ldp_jax import _random
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Box, Finite, Product
 from ldp_jax.features import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector, _constants
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Finite, HasDensity, HasMoments, Mechanism, Product
+from ldp_jax.mechanism import HasDensity, HasMoments, Mechanism
 from tests import stats
 
 densities = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
+from ldp_jax.domains import Finite, Interval, Mixture
 from ldp_jax.edges.neighbour_lists import (
     PROTOCOLS,
     ListMechanism,
@@ -24,7 +25,7 @@ from ldp_jax.edges.neighbour_lists import (
     two_largest,
 )
 from ldp_jax.guarantee import Guarantee, add_up
-from ldp_jax.mechanism import MAX_EPSILON, Finite, Interval, Mixture
+from ldp_jax.mechanism import MAX_EPSILON
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ldp_jax import _random, _validate, graphs
 from ldp_jax._pytree import mechanism, static
+from ldp_jax.domains import Interval
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_lists import (
     ListReports,
@@ -25,7 +26,7 @@ from ldp_jax.edges.neighbour_lists import (
     to_bits,
 )
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import MAX_EPSILON, Interval, check_single
+from ldp_jax.mechanism import MAX_EPSILON, check_single
 from ldp_jax.types import Array, Graph, PRNGKey, Scalar
 
 _DENSE = 0.5

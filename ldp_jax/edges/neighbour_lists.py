@@ -13,8 +13,9 @@ import numpy as np
 
 from ldp_jax import _random, _validate
 from ldp_jax._tables import sum_up
+from ldp_jax.domains import Finite, Interval, Mixture
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, rounded_down
-from ldp_jax.mechanism import Finite, Interval, Mixture, check_single
+from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 MAX_BIT_EPSILON = 40.0

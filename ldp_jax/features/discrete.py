@@ -11,8 +11,9 @@ import numpy as np
 from ldp_jax import _tables, _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax._tables import Encoding, Table
+from ldp_jax.domains import Finite, Interval, as_records
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Finite, Interval, Univariate, as_records
+from ldp_jax.mechanism import Univariate
 from ldp_jax.types import Array, PRNGKey, Record
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
@@ -96,6 +97,21 @@ class Discrete(Univariate):
             names=tuple(table.name for table in tables),
             level=jnp.int32(0),
         )
+
+    def __repr__(self) -> str:
+        """One line: whose table, what it loses, its sizes; of a menu the names of its levels are counted."""
+        concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
+        if not (
+            concrete and len(jax.tree.leaves(self)) == 4 and all(map(_validate.concrete, jax.tree.leaves(self)))
+        ):
+            return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
+        levels = len(self.names)
+        if levels > 1:
+            at = np.asarray(self.level)
+            which = f"level {int(at)}" if at.ndim == 0 else f"levels {list(at.shape)}"
+            return f"{type(self).__name__}({self.names[0]}, {levels} levels, at {which}, {self.inputs} inputs)"
+        table = self.table(0)
+        return f"{table.name}(epsilon={table.epsilon:.6g}, inputs={table.inputs}, outputs={table.outputs})"
 
     def at(self, level: Any) -> "Discrete":
         """The same menu at another level: a number, or an array of public levels (one a user, through ``vmap``).

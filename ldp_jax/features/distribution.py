@@ -29,7 +29,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite, HasDensity, Interval, Mechanism, check_single
+from ldp_jax.domains import Finite, Interval
+from ldp_jax.mechanism import HasDensity, Mechanism, check_single
 from ldp_jax.types import Array, Scalar
 
 __all__ = ["Estimate", "Transition", "em", "ems", "histogram", "moments", "transition"]

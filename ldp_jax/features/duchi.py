@@ -8,7 +8,8 @@ import numpy as np
 
 from ldp_jax import _random
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Finite, Worded, clip
+from ldp_jax.domains import Finite, clip
+from ldp_jax.mechanism import Worded
 from ldp_jax.types import Array, Record, Scalar
 
 
@@ -75,7 +76,8 @@ class Duchi(Worded):
         """coth(epsilon / 2)^2 - x^2."""
         return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "each sign has probability between 1/(e^eps + 1) and e^eps/(e^eps + 1)"
 
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
+from ldp_jax.domains import Box, Finite, Product, as_records, clip
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Finite, Product, as_records, check_epsilon, check_single, clip, largest
+from ldp_jax.mechanism import check_epsilon, check_single, largest
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 # A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's

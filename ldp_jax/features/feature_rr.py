@@ -8,9 +8,10 @@ import numpy as np
 from ldp_jax import _tables, _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax._rounding import add_up
+from ldp_jax.domains import Box, Finite, Product, as_records
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Finite, Product, as_records, check_single
+from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 

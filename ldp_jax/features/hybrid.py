@@ -6,9 +6,10 @@ import jax.numpy as jnp
 
 from ldp_jax import _random
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Mixture, as_records, clip
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
-from ldp_jax.mechanism import Analytic, Mixture, _report_shape, as_records, clip
+from ldp_jax.mechanism import Analytic, _report_shape
 from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
 THRESHOLD = 0.61
@@ -111,5 +112,6 @@ class Hybrid(Analytic):
         """The mixture of two unbiased estimates: the mean of their variances."""
         return self.beta * self.piecewise.variance(x) + self._rest * self.duchi.variance(x)
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "both branches keep epsilon and the coin between them is independent of the record"

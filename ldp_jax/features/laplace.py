@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.domains import Interval, clip
+from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Array, Record, Scalar
 
 
@@ -66,5 +67,6 @@ class Laplace(Numeric):
         """8 / epsilon^2."""
         return jnp.broadcast_to(2.0 * self.scale**2, jnp.shape(x))
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "|y - x| changes by at most 2 = epsilon * scale"

@@ -8,7 +8,8 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism
-from ldp_jax.mechanism import Interval, Numeric, check_epsilon, clip, exp
+from ldp_jax.domains import Interval, clip
+from ldp_jax.mechanism import Numeric, check_epsilon, exp
 from ldp_jax.types import Array, Record, Scalar
 
 _RAREST = 2.0**-30
@@ -122,7 +123,8 @@ class GeneralPiecewise(Numeric):
         constant = (1 + tau) * ((t + 1) ** 2 * (tau + small) + rest) / (3 * t**2 * rest**2)
         return slope * clip(x) ** 2 + constant
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "two densities, in ratio e^eps, on one interval for all records"
 
 

@@ -12,12 +12,13 @@ from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
 from ldp_jax._rounding import share
 from ldp_jax.composition import sampled
+from ldp_jax.domains import Box, Interval, Subset, as_records
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Box, Interval, Subset, Univariate, as_records, check_single
+from ldp_jax.mechanism import Univariate, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax._pytree import mechanism, static
-from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.domains import Interval, clip
+from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Array, Record, Scalar
 
 # (e^x - x - 1) / x^2 and (x e^x - e^x + 1) / x^2 as power series; ten terms give 1e-10 below 1/2.
@@ -108,5 +109,6 @@ class SquareWave(Numeric):
         raw = (b**2 * be + 3 * b**2 + 3 * b + 1) / (3 * (be + 1)) + (c - c**2) * clip(x) ** 2
         return raw / c**2 if self.debias else raw
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "two densities, in ratio e^eps, on one interval for all records"

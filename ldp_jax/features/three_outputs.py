@@ -7,8 +7,9 @@ import numpy as np
 
 from ldp_jax import _random
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Finite, clip
 from ldp_jax.features.duchi import against_threshold
-from ldp_jax.mechanism import Finite, Worded, clip
+from ldp_jax.mechanism import Worded
 from ldp_jax.types import Array, Record, Scalar
 
 _CAPPED = 1.72
@@ -126,7 +127,8 @@ class ThreeOutputs(Worded):
         below, _, above = self._masses(x)
         return self.gain**2 * (below + above) - clip(x) ** 2
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
+        """Why the guarantee holds."""
         return "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
 
 

@@ -1,5 +1,11 @@
 """Whether a guarantee holds, asked of the mechanism itself rather than of its author.
 
+>>> import jax
+>>> from ldp_jax import features, verification
+>>> verdict = verification.check(features.Duchi(1.0), jax.random.key(0), trials=20_000)
+>>> bool(verdict)
+True
+
 What each rung can see, and what it cannot: a defect of the size that is given is missed with probability 1e-6 at
 the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
 of ``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the
@@ -23,6 +29,11 @@ rung                              smallest defect that is found                 
 :func:`uses_the_whole_key`        one bit of the key that is not read            64 bits mixed into few
 :func:`record_in_bits`            one of the last 8 bits that is the record's    a bit that follows the record no
                                   sign, up to epsilon 7                          more than float32 rounding might
+:func:`is_total`                  NaN, infinities or numbers beyond the ends       other values
+                                  that are reported as another record
+:func:`sums_to_one`               1e-8 of the mass, at four records              other records
+:func:`matches_moments`           1e-8 of a mean or a variance, at four records  other records
+:func:`draws_have_moments`        ten standard errors of the draws               less
 :func:`is_pure`                   state that changes within 24 reports           state that waits longer
 :func:`independent_coordinates`   a mean product of two or three signs of       four and more that are not exact;
                                   0.06; an exact product of any number           more than 64 coordinates
@@ -33,11 +44,14 @@ rung                              smallest defect that is found                 
 :func:`epsilon_lower_bound`       4 % of epsilon at 1 (2e5 draws)                epsilon above 9 (4e5 draws)
 ================================  =============================================  ==================================
 
+:func:`check` asks all of them that apply, compares with the claim by itself, and is true or false.
+
 None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one
 record of 2^24, or after a million reports, passes all of them. What is proved is proved by reading: a table of
 whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.
 """
 
+from ldp_jax.domains import NotApplicable
 from ldp_jax.verification.arithmetic import Arithmetic, arithmetic
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.coordinates import independent_coordinates
@@ -51,34 +65,45 @@ from ldp_jax.verification.exact import (
     hockey_stick,
     privacy_loss_supremum,
 )
+from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
 from ldp_jax.verification.purity import is_pure, uses_the_whole_key
 from ldp_jax.verification.records import record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
 from ldp_jax.verification.relationships import RelationshipLoss, relationship_supremum
 from ldp_jax.verification.statistics import Fit
+from ldp_jax.verification.totality import is_total
+from ldp_jax.verification.verdict import Rung, Verdict, check
 
 __all__ = [
     "Arithmetic",
     "Fit",
     "FloatAudit",
     "LowerBound",
+    "NotApplicable",
     "RelationshipLoss",
+    "Rung",
     "Supremum",
+    "Verdict",
     "arithmetic",
+    "check",
     "distinct_reports",
+    "draws_have_moments",
     "enumerated_supremum",
     "epsilon_lower_bound",
     "float_audit",
     "hockey_stick",
     "independent_coordinates",
     "is_pure",
+    "is_total",
     "matches_density",
+    "matches_moments",
     "matches_reference",
     "privacy_loss_supremum",
     "record_in_bits",
     "record_windows",
     "relationship_supremum",
     "reported_losses",
+    "sums_to_one",
     "uses_the_whole_key",
 ]
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables
+from ldp_jax.domains import NotApplicable, Records
 from ldp_jax.features import Discrete, Sampled
-from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, privatize
 from ldp_jax.types import Array, PRNGKey
+from ldp_jax.verification.empirical import privatize_stacked
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -43,27 +44,22 @@ def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
     """
     record_key, key = jax.random.split(key)
     x = random_records(mechanism.domain(), record_key, trials)
-    y = jax.tree.map(np.asarray, privatize(key, mechanism, x))
+    y = jax.tree.map(np.asarray, privatize_stacked(key, mechanism, x))
     if isinstance(mechanism, Sampled):
         chosen = np.take_along_axis(x, y.indices, 1).ravel()
         return [Numbers(mechanism.inner, chosen, jax.tree.map(np.ravel, y.values))]
     if hasattr(mechanism, "coordinate"):
         return [Numbers(mechanism.coordinate(j), x[:, j], y[:, j]) for j in range(x.shape[1])]
-    if x.ndim > 1:
-        raise ValueError(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
+    if np.ndim(x) != 1:
+        raise NotApplicable(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
     return [Numbers(mechanism, x, y)]
 
 
-def random_records(domain: Any, key: PRNGKey, trials: int) -> np.ndarray:
-    """Uniform records, float32: all their bits are random, so that a window is met as often as it is wide."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    if isinstance(domain, Finite):
-        return rng.choice(np.asarray(domain.values, np.float32), trials)
-    if not isinstance(domain, (Interval, Box)):
-        raise ValueError(f"records must be numbers or vectors, got {domain}")
-    shape = (trials, domain.dim) if isinstance(domain, Box) else (trials,)
-    lower, upper = float(domain.lower), float(domain.upper)
-    return (lower + (upper - lower) * rng.random(shape)).astype(np.float32)
+def random_records(domain: Any, key: PRNGKey, trials: int) -> Any:
+    """Random records; NumPy draws them, of the key's words."""
+    if not isinstance(domain, Records):
+        raise NotApplicable(f"records must be numbers, categories or vectors, got {domain}")
+    return domain.sample(np.random.default_rng(np.asarray(jax.random.key_data(key))), trials)
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
@@ -83,7 +79,7 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     ends = _ends(codomain)
     with jax.enable_x64(True):
         wide = jax.tree.map(np.float64, mechanism)
-        branch, value = y if isinstance(codomain, Mixture) else (np.zeros(len(x), np.int32), y)
+        branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
         scale = _tail_scale(wide, codomain, ends)
         place, off = np.empty(len(x)), 0.0
         for start in range(0, len(x), _ROWS):  # of one shape, so that all sizes share a program
@@ -105,23 +101,18 @@ def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> n
     return mix(at) + spread * (mix(at + 1) - mix(at))
 
 
-def _parts(codomain: Any) -> tuple[Any, ...]:
-    return codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-
-
 def _ends(codomain: Any) -> tuple[tuple[bool, bool], ...]:
     """Which ends of each part are infinite."""
-    if isinstance(codomain, (Product, Subset)):
-        raise ValueError("reports must be one number each")
-    return tuple(
-        (False, False) if isinstance(p, Finite) else (math.isinf(float(p.lower)), math.isinf(float(p.upper)))
-        for p in _parts(codomain)
-    )
+    if not codomain.branches:
+        raise NotApplicable("reports must be one number each")
+    infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
+    return tuple(infinite(part) if part.atoms is None else (False, False) for part in codomain.branches)
 
 
 def _log(mechanism: Any, branch: int, value: Array, x: Array) -> Array:
     """log p of values of one branch, elementwise in ``value``."""
-    if isinstance(mechanism.codomain(), Mixture):
+    codomain = mechanism.codomain()
+    if len(codomain.branches) > 1:
         one = lambda v: mechanism.log_density((jnp.int32(branch), v), x)
     else:
         one = lambda v: mechanism.log_density(v, x)
@@ -145,11 +136,11 @@ def _tail_scale(mechanism: Any, codomain: Any, ends: Any) -> float:
 def _positions(mechanism: Any, x: Any, branch: Any, value: Any, spread: Any, scale: Any, ends: Any) -> Any:
     def one(row: Any) -> Any:
         x, branch, value, spread = row
-        parts, before, found, off = _parts(mechanism.codomain()), 0.0, 0.0, 0.0
+        parts, before, found, off = mechanism.codomain().branches, 0.0, 0.0, 0.0
         for number, (part, infinite) in enumerate(zip(parts, ends, strict=True)):
             log = partial(_log, mechanism, number, x=x)
-            if isinstance(part, Finite):
-                values = jnp.asarray(part.values, x.dtype)
+            if part.atoms is not None:
+                values = jnp.asarray(part.atoms, x.dtype)
                 mass = jnp.exp(log(values))
                 here = (
                     jnp.where(values < value, mass, 0.0).sum()
@@ -166,7 +157,7 @@ def _positions(mechanism: Any, x: Any, branch: Any, value: Any, spread: Any, sca
     return jax.lax.map(one, (x, branch, value, spread), batch_size=_BLOCK)
 
 
-def _interval(part: Interval, infinite: Any, log: Any, y: Array, x: Array, spread: Array, scale: Any) -> Any:
+def _interval(part: Any, infinite: Any, log: Any, y: Array, x: Array, spread: Array, scale: Any) -> Any:
     """The distribution function near y, the whole, and what float32 may misplace."""
     breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
     lower, upper = jnp.asarray(part.lower, x.dtype), jnp.asarray(part.upper, x.dtype)

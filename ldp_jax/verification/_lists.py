@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.domains import Interval, NotApplicable
 from ldp_jax.edges import LapReport, ListReport, LocalLap, NeighbourList
 from ldp_jax.edges.neighbour_lists import ListMechanism
-from ldp_jax.mechanism import Finite, Interval, check_single
+from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import statistics
-from ldp_jax.verification._line import line
 from ldp_jax.verification.statistics import Fit
 
 KINDS = (ListMechanism, LocalLap)
@@ -93,7 +93,9 @@ def supremum(m: Any) -> ListLoss:
     check_single(m)
     n = m.domain().n
     if not 1 < n <= _MOST_NODES:
-        raise ValueError(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 as a number")
+        raise NotApplicable(
+            f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 as a number"
+        )
     triples = [_critical(m, n), _searched(m, n)]
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)
@@ -135,9 +137,9 @@ def _critical_degrees(m: Any) -> np.ndarray:
     codomain = m.codomain().degree
     if codomain is None:
         return np.array([np.nan])
-    if isinstance(codomain, Finite):
-        return np.asarray(codomain.values, np.float64)
-    between = codomain.parts[1]
+    if codomain.atoms is not None:
+        return np.asarray(codomain.atoms, np.float64)
+    between = codomain.branches[1]
     breaks = np.asarray(between.breaks(0), np.float64)
     points = np.concatenate([breaks - 1e-9, breaks, breaks + 1e-9, (breaks[1:] + breaks[:-1]) / 2])
     return np.unique(np.clip(points, float(between.lower), float(between.upper)))
@@ -207,17 +209,18 @@ def _possible(m: Any, y: Any, own: int) -> bool:
     )
     if codomain.degree is None:
         return lists and bool(np.isnan(degree).all())
-    if isinstance(codomain.degree, Finite):
-        return lists and bool(np.isin(degree, np.asarray(codomain.degree.values)).all())
+    if codomain.degree.atoms is not None:
+        return lists and bool(np.isin(degree, np.asarray(codomain.degree.atoms)).all())
     return lists and bool(((degree >= 0) & (degree <= n - 1)).all())
 
 
 def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, np.ndarray]:
     """The mass of each (cell of the degree, list), and where each report is."""
     n, codomain = m.codomain().n, m.codomain().degree
-    cells = 1 if codomain is None else len(codomain.values) if isinstance(codomain, Finite) else 2 * n
+    finite = codomain is not None and codomain.atoms is not None
+    cells = 1 if codomain is None else len(codomain.atoms) if finite else 2 * n
     if cells << (n - 1) > _MOST_CELLS:
-        raise ValueError(f"{cells} x 2^{n - 1} reports are too many to count: test a smaller n")
+        raise NotApplicable(f"{cells} x 2^{n - 1} reports are too many to count: test a smaller n")
     others = [node for node in range(n) if node != own]
     patterns = [[node for place, node in enumerate(others) if code >> place & 1] for code in range(1 << (n - 1))]
     lists = _stack([listed(nodes, n) for nodes in patterns])
@@ -232,8 +235,8 @@ def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, n
     np.add.at(mass, owner, weights[:, None] * density)
     if codomain is None:
         place = np.zeros(len(y.degree), np.int64)
-    elif isinstance(codomain, Finite):
-        place = np.searchsorted(np.asarray(codomain.values), y.degree)
+    elif finite:
+        place = np.searchsorted(np.asarray(codomain.atoms), y.degree)
     else:
         place = np.where(y.degree <= 0, 0, np.where(y.degree >= n - 1, cells - 1, 1 + np.floor(2 * y.degree)))
     bits = np.zeros((len(y.degree), n + 1), np.int64)
@@ -245,11 +248,11 @@ def _rule(codomain: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Noisy degrees, their weights, and the cell of each: atoms first and last, Gauss-Legendre between breaks."""
     if codomain is None:
         return np.array([np.nan]), np.ones(1), np.zeros(1, np.int64)
-    if isinstance(codomain, Finite):
-        values = np.asarray(codomain.values, np.float64)
+    if codomain.atoms is not None:
+        values = np.asarray(codomain.atoms, np.float64)
         return values, np.ones(len(values)), np.arange(len(values))
-    low, high = codomain.parts[0].values
-    breaks = np.asarray(codomain.parts[1].breaks(0), np.float64)
+    low, high = codomain.branches[0].values
+    breaks = np.asarray(codomain.branches[1].breaks(0), np.float64)
     at, weight = np.polynomial.legendre.leggauss(_ORDER)
     half = np.diff(breaks)[:, None] / 2
     degrees = (breaks[:-1, None] + half * (1 + at)).ravel()
@@ -270,7 +273,7 @@ def _numbers(m: LocalLap, y: LapReport, x: NeighbourList, own: int) -> tuple[np.
     bits = np.isin(np.arange(m.codomain().n), nodes_of(x)).astype(np.float64)
     centre = np.concatenate([[bits.sum()], bits[owned]])
     if 4 ** len(centre) > _MOST_CELLS:
-        raise ValueError(f"4^{len(centre)} cells are too many to count: test a smaller n")
+        raise NotApplicable(f"4^{len(centre)} cells are too many to count: test a smaller n")
 
     def logs(rows: np.ndarray) -> np.ndarray:
         values = np.full((len(rows), len(bits)), np.nan)
@@ -288,7 +291,7 @@ def _numbers(m: LocalLap, y: LapReport, x: NeighbourList, own: int) -> tuple[np.
                 rows[:, number] = values
                 return logs(rows) - peak * (1 - 1 / len(centre))
 
-            cdf, _, edges = line(Interval(-math.inf, math.inf), middle, slice_of)
+            cdf, _, edges = Interval(-math.inf, math.inf).line(middle, slice_of)
             grid, total = cdf.keywords["xp"], cdf(edges[-1])
             cuts = np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid)
             quarters = np.diff(np.concatenate([[0.0], cdf(cuts), [total]]))

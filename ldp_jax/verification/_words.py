@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from ldp_jax.domains import NotApplicable
 from ldp_jax.types import Array
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
@@ -81,7 +82,7 @@ def _draws(jaxpr: Any) -> list[Draw]:
         elif equation.primitive.name == "random_bits":
             found.append(Draw(tuple(equation.params["shape"]), int(equation.params["bit_width"])))
         elif "random_bits" in str(equation):
-            raise ValueError(f"the sampler draws inside a {equation.primitive.name}: its words are not fixed")
+            raise NotApplicable(f"the sampler draws inside a {equation.primitive.name}: its words are not fixed")
     return found
 
 

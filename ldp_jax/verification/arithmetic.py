@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
+from ldp_jax.domains import NotApplicable
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Box, Finite, Mixture
 from ldp_jax.verification import _words
+from ldp_jax.verification.exact import spaces
 
 ROUNDING = 1e-5
 """What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
@@ -84,7 +85,8 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     records, outcome, count = _asked(mechanism, codomain)
     claimed = _claimed(mechanism, records, codomain, count)
     found, cells = _Steps(mechanism, records, outcome, claimed).masses()
-    return _largest(found, claimed, [np.asarray(x).tolist() for x in records], cells)
+    adjacent = _adjacent(mechanism.domain(), records)
+    return _largest(found, claimed, [np.asarray(x).tolist() for x in records], cells, adjacent)
 
 
 def _check(mechanism: Any) -> None:
@@ -93,28 +95,23 @@ def _check(mechanism: Any) -> None:
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
-    codomain = mechanism.codomain()
-    finite = isinstance(codomain, Finite)
-    if not (finite or (isinstance(codomain, Mixture) and any(isinstance(p, Finite) for p in codomain.parts))):
-        raise ValueError(f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit")
+    if all(part.atoms is None for part in spaces(mechanism)[1].branches):
+        raise NotApplicable(
+            f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit"
+        )
 
 
 def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], Any], int]:
     """Records, a report as a whole number, and how many there are."""
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        records = [np.float32(value) for value in domain.values]
-    else:
-        assert not isinstance(domain, Box)
-        records = list(np.linspace(float(domain.lower), float(domain.upper), 9).astype(np.float32))
-    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-    sizes = [len(part.values) if isinstance(part, Finite) else 1 for part in parts]
+    records = list(np.asarray(mechanism.domain().critical_records()).astype(np.float32))
+    parts = codomain.branches
+    sizes = [1 if part.atoms is None else len(part.atoms) for part in parts]
     starts = np.concatenate([[0], np.cumsum(sizes)])
 
     def outcome(y: Any) -> Any:
-        branch, value = y if isinstance(codomain, Mixture) else (0, y)
+        branch, value = y if isinstance(y, tuple) else (0, y)
         places = [
-            jnp.searchsorted(jnp.asarray(part.values, jnp.float32), value) if isinstance(part, Finite) else 0
+            0 if part.atoms is None else jnp.searchsorted(jnp.asarray(part.atoms, jnp.float32), value)
             for part in parts
         ]
         return jnp.select(
@@ -129,12 +126,12 @@ def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> n
     claimed = np.full((len(records), count), np.nan)
     start = 0
     with jax.enable_x64(True):
-        for branch, part in enumerate(codomain.parts if isinstance(codomain, Mixture) else (codomain,)):
-            if not isinstance(part, Finite):
+        for branch, part in enumerate(codomain.branches):
+            if part.atoms is None:
                 start += 1
                 continue
-            values = np.asarray(part.values, np.float64)
-            y = (np.full(len(values), branch), values) if isinstance(codomain, Mixture) else values
+            values = np.asarray(part.atoms, np.float64)
+            y = values if codomain.branches == (codomain,) else (np.full(len(values), branch), values)
             for row, x in enumerate(records):
                 logs = jax.vmap(lambda report, x=x: mechanism.log_density(report, np.float64(x)))(y)
                 claimed[row, start : start + len(values)] = np.exp(np.asarray(logs))
@@ -142,17 +139,27 @@ def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> n
     return claimed
 
 
-def _largest(found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int) -> Arithmetic:
-    """The largest ratio between two records, and the largest distance to what is claimed."""
+def _adjacent(domain: Any, records: list[Any]) -> np.ndarray:
+    """Which pairs of records are adjacent, bool [records, records]."""
+    n, all_of = len(records), np.asarray(records)
+    pairs = domain.adjacent(np.repeat(all_of, n, 0), np.concatenate([all_of] * n))
+    return np.asarray(pairs).reshape(n, n)
+
+
+def _largest(
+    found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int, adjacent: np.ndarray
+) -> Arithmetic:
+    """The largest ratio between two adjacent records, and the largest distance to what is claimed."""
     best: tuple[Any, ...] = (Fraction(1), 0, 0, 0)
+    pairs = np.argwhere(adjacent & ~np.eye(len(records), dtype=bool)).tolist()
     for y in sorted(set().union(*found)):
         masses = [row.get(y, Fraction(0)) for row in found]
-        high, low = max(range(len(masses)), key=masses.__getitem__), min(range(len(masses)), key=masses.__getitem__)
-        if not masses[low]:
-            best = (math.inf, high, low, y)
-            break
-        if masses[high] / masses[low] > best[0]:
-            best = (masses[high] / masses[low], high, low, y)
+        for high, low in pairs:
+            if not masses[high]:
+                continue
+            ratio = masses[high] / masses[low] if masses[low] else math.inf
+            if ratio > best[0]:
+                best = (ratio, high, low, y)
     off = 0.0
     for row, masses in enumerate(found):
         for y in np.flatnonzero(claimed[row] > 0):
@@ -277,7 +284,7 @@ class _Steps:
         for row, cuts in enumerate(self.cuts()):
             starts = [[0, *sorted(places)] for places in cuts]
             if math.prod(map(len, starts)) > _CELLS:
-                raise ValueError(f"more than {_CELLS} sets of words report differently: no step function")
+                raise NotApplicable(f"more than {_CELLS} sets of words report differently: no step function")
             ends = [[*start[1:], 1 << bits] for start, bits in zip(starts, self.bits, strict=True)]
             sizes = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(starts, ends, strict=True)]
             outcomes = self.ask([(row, cell) for cell in itertools.product(*starts)])
@@ -316,7 +323,7 @@ class _Steps:
             columns.append(np.searchsorted(np.array(start, np.uint64), place, "right") - 1)
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
         if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
-            raise ValueError("the report is no step function of its words: a set of them reports otherwise")
+            raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
 def _probes(bits: int) -> list[int]:

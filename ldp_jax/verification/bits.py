@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite, Mixture
+from ldp_jax.domains import NotApplicable
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law, statistics
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -55,8 +55,10 @@ def record_in_bits(
     for x, values in ((part.x, _values(part)) for part in parts):
         mask, numbers = values
         raw = np.ascontiguousarray(numbers[mask], np.float32).view(np.uint32)
-        domain = parts[0].mechanism.domain()
-        upper = x[mask] > (domain.lower + domain.upper) / 2
+        share = parts[0].mechanism.domain().share(x[mask])
+        if share is None:
+            raise NotApplicable(f"records of {parts[0].mechanism.domain()} have no order")
+        upper = share > 0.5
         bits = np.stack([raw >> place & 1 for place in range(LAST)])
         bits = np.concatenate([bits, bits[:-1] ^ bits[1:]])
         sizes = [int((~upper).sum()), int(upper.sum())]
@@ -73,11 +75,8 @@ def record_in_bits(
 
 def _values(part: _law.Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Which reports are numbers of a continuum, and the numbers."""
-    codomain = part.mechanism.codomain()
-    if isinstance(codomain, Mixture):
-        branch, value = part.y
-        finite = [b for b, kind in enumerate(codomain.parts) if isinstance(kind, Finite)]
-        return ~np.isin(branch, finite), value
-    if isinstance(codomain, Finite):
-        raise ValueError(f"the reports of {type(part.mechanism).__name__} are finite: they have no bits to spare")
-    return np.ones(len(part.x), bool), part.y
+    found = part.mechanism.codomain().continuum(part.y)
+    if found is None:
+        name = type(part.mechanism).__name__
+        raise NotApplicable(f"the reports of {name} are finite: they have no bits to spare")
+    return found

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite, Mixture, Product, Subset
 from ldp_jax.types import PRNGKey
-from ldp_jax.verification.empirical import _logs, draws, typical_record
+from ldp_jax.verification.empirical import draws, typical_record
+from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 20
@@ -43,7 +43,8 @@ def distinct_reports(
     True
     """
     _validate.integer_in(1000, trials=trials)
-    x = typical_record(mechanism) if x is None else np.asarray(x, np.float32)
+    _, codomain = spaces(mechanism)
+    x = typical_record(mechanism) if x is None else jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
     y = jax.tree.map(np.asarray, draws(mechanism, key, x, trials))
     rows = np.concatenate(
         [np.ascontiguousarray(leaf).reshape(trials, -1).view(np.uint32) for leaf in jax.tree.leaves(y)], 1
@@ -52,7 +53,7 @@ def distinct_reports(
     _, first, count = np.unique(whole if rows.shape[1] > 1 else rows[:, 0], return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
     picked = jax.tree.map(lambda leaf: leaf[first[often]], y)
-    mass = _mass(mechanism, mechanism.codomain(), picked, x)
+    mass = _mass(mechanism, codomain, picked, x)
     chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
     limit = significance / len(count)
     worst = float(chance.min())
@@ -66,31 +67,15 @@ _MOST = 4096  # reports, the most frequent, whose mass is asked
 
 def _mass(mechanism: Any, codomain: Any, y: Any, x: Any) -> np.ndarray:
     """The most that a report may weigh."""
-    values = y.values if isinstance(codomain, Subset) else y
-    inner = codomain.inner if isinstance(codomain, (Subset, Product)) else codomain
     short = _MOST - len(jax.tree.leaves(y)[0])  # one shape, one compiled program
     padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[:1], short, 0)]), y)
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    beside = (
-        [padded]
-        if isinstance(inner, Finite)
-        else [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by), padded) for by in (-2, 0, 2)]
-    )
-    logs = np.max([np.asarray(_logs(mechanism, at, jnp.asarray(x)), np.float64) for at in beside], 0)[
-        : _MOST - short
-    ]
-    if isinstance(inner, Finite):
-        return np.exp(logs) * (1 + 1e-4)
-    if isinstance(inner, Mixture):
-        branch, value = values
-        finite = np.isin(branch, [b for b, part in enumerate(inner.parts) if isinstance(part, Finite)])
-    else:
-        value, finite = values, np.zeros(np.shape(values), bool)
-    reach = float(np.abs(np.asarray(value)).max())
-    spacing = 4 * np.spacing(np.maximum(np.abs(value), np.float32(min(1.0, reach)))).astype(np.float64)
-    width = np.where(finite, 1.0, spacing).reshape(len(logs), -1).prod(1)
-    continuous = ~finite.reshape(len(logs), -1).all(1)
-    return np.exp(logs) * width * (1 + 1e-4) + np.where(continuous, _UNIFORM, 0.0)
+    nudges = (-2, 0, 2) if codomain.continuous else (0,)
+    beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, padded) for by in nudges]
+    x = jax.tree.map(jnp.asarray, x)
+    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)[: _MOST - short]
+    volume, atom = codomain.volume(y)
+    return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
 
 
 def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:

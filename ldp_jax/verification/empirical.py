@@ -12,11 +12,11 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.features import Sampled
-from ldp_jax.mechanism import Box, Finite, Interval, Mixture, Product, Subset, check_budget, privacy_loss
+from ldp_jax.mechanism import check_budget, privacy_loss
 from ldp_jax.mechanism import privatize as _privatize
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
-from ldp_jax.verification._line import line
+from ldp_jax.verification.exact import logs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096
@@ -31,8 +31,8 @@ def matches_density(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says: rung 2.
 
-    Numbers on a line by the Kolmogorov-Smirnov test, finite reports by a G test, pairs (branch, value) by a G test
-    of branch and cell of the value. Vectors by a G test of coordinates and cells together, so that an uneven
+    Numbers on a line by the Kolmogorov-Smirnov test, other reports by a G test of the cells that their space is cut
+    into. Vectors by a G test of coordinates and cells together, so that an uneven
     subset, a wrong value and a dependence between them are all seen; where that has too many cells, of one
     coordinate a user, chosen uniformly, which sees all but the dependence between coordinates.
 
@@ -57,99 +57,82 @@ def matches_density(
     if isinstance(mechanism, _lists.KINDS):
         record = _lists.neighbours(mechanism)[1] if x is None else _lists.as_list(x)
         return _lists.fit(mechanism, key, record, trials, significance)
-    x = typical_record(mechanism) if x is None else np.asarray(x, np.float32)
+    x = typical_record(mechanism) if x is None else _as_record(x)
     draw_key, pick_key = jax.random.split(key)
     y = draws(mechanism, draw_key, x, trials)
     codomain = mechanism.codomain()
     if not _possible(mechanism, codomain, y, x):
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
-    if isinstance(codomain, Interval):
+    if codomain.branches == (codomain,) and codomain.continuous:
         cdf, misplaced = distribution(mechanism, x)
         if cdf is None:
             return Fit(False, "density of total mass 1", math.inf, 0.0, _TOTAL, trials)
         return statistics.ks_test(y, cdf, rounding=misplaced, significance=significance)
-    if isinstance(codomain, (Finite, Mixture)):
-        mass, cell = _cells(mechanism, x)
-        if abs(mass.sum() - 1) > _TOTAL:
-            return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
-        counts = np.bincount(cell(y), minlength=len(mass))
-        return statistics.g_test(counts, mass, significance=significance)
-    if isinstance(codomain, (Subset, Product)):
-        return _vectors(mechanism, codomain, x, y, pick_key, significance)
-    raise ValueError(f"no test for reports in {codomain}")
+    each = _coordinates(mechanism, x)
+    if each is not None:
+        return _vectors(each, codomain, y, pick_key, significance)
+    mass, cell = _cells(mechanism, x)
+    if abs(mass.sum() - 1) > _TOTAL:
+        return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
+    place = np.asarray(cell(y))
+    if (place < 0).any():
+        return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
+    return statistics.g_test(np.bincount(place, minlength=len(mass)), mass, significance=significance)
 
 
 def _possible(mechanism: Any, codomain: Any, y: Any, x: Any) -> bool:
     """Whether every report is in the codomain and, where reports are finite, has a mass that is not 0."""
-    if not _inside(codomain, y):
+    if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
         return False
-    return _continuous(codomain) or bool(np.isfinite(np.asarray(_logs(mechanism, y, jnp.asarray(x)))).all())
-
-
-def _inside(codomain: Any, y: Any) -> bool:
-    """In the codomain, up to two float32 roundings at the ends of an interval; coordinates sorted and distinct."""
-    if isinstance(codomain, Subset):
-        indices = np.asarray(y.indices)
-        ordered = (np.diff(indices, axis=-1) > 0).all() and (indices >= 0).all() and (indices < codomain.dim).all()
-        return bool(ordered) and _inside(codomain.inner, y.values)
-    if isinstance(codomain, Product):
-        return _inside(codomain.inner, y)
-    if isinstance(codomain, Mixture):
-        branch, value = np.asarray(y[0]), np.asarray(y[1])
-        known = np.isin(branch, np.arange(len(codomain.parts))).all()
-        return bool(known) and all(_inside(part, value[branch == b]) for b, part in enumerate(codomain.parts))
-    y = np.asarray(y)
-    if isinstance(codomain, Finite):
-        return bool(np.isin(y, np.asarray(codomain.values, y.dtype)).all())
-    lower, upper = float(codomain.lower), float(codomain.upper)
-    slack = 2 * np.spacing(np.float32(upper)) if math.isfinite(upper) else 0.0
-    return bool((np.isfinite(y) & (y >= lower - slack) & (y <= upper + slack)).all())
-
-
-def _continuous(codomain: Any) -> bool:
-    """Whether reports hold numbers of a continuum."""
-    if isinstance(codomain, Mixture):
-        return any(map(_continuous, codomain.parts))
-    return isinstance(codomain, Interval) or (isinstance(codomain, Subset) and _continuous(codomain.inner))
+    return codomain.continuous or bool(np.isfinite(np.asarray(logs_of(mechanism, y, jnp.asarray(x)))).all())
 
 
 def typical_record(mechanism: Any) -> Any:
     """A record away from the ends and the centre of the domain, exact in float32."""
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        return np.float32(domain.values[len(domain.values) // 3])
-    place = np.resize(np.array([0.65625, 0.125, 1.0, 0.375, 0.0], np.float32), getattr(domain, "dim", 1))
-    record = (domain.lower + place * (domain.upper - domain.lower)).astype(np.float32)
-    return record if isinstance(domain, Box) else record[0]
+    return _lists.neighbours(mechanism)[1] if isinstance(mechanism, _lists.KINDS) else mechanism.domain().typical()
 
 
 def extreme_records(mechanism: Any) -> tuple[Any, Any]:
-    """Two records at opposite ends of the domain, where the loss of the laws of this library is largest.
+    """Two adjacent records at opposite ends of the domain, where the loss of the laws of this library is largest.
 
     For neighbour lists, two that differ in one bit.
     """
-    if isinstance(mechanism, _lists.KINDS):
-        return _lists.neighbours(mechanism)
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        return np.float32(domain.values[0]), np.float32(domain.values[-1])
-    shape = (domain.dim,) if isinstance(domain, Box) else ()
-    return np.full(shape, domain.lower, np.float32)[()], np.full(shape, domain.upper, np.float32)[()]
+    return _lists.neighbours(mechanism) if isinstance(mechanism, _lists.KINDS) else mechanism.domain().extremes()
 
 
 def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
     if isinstance(mechanism, _lists.KINDS):
         return _lists.draws(key, mechanism, x, 0, n)
-    return _privatize(key, mechanism, jnp.broadcast_to(jnp.asarray(x), (n, *np.shape(x))))
+    many = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf), (n, *np.shape(leaf))), x)
+    return privatize_stacked(key, mechanism, many)
+
+
+def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
+    """The reports of stacked records of any kind, as :func:`ldp_jax.mechanism.privatize` draws them."""
+    if not isinstance(x, tuple):
+        return _privatize(key, mechanism, x)
+    check_budget(mechanism)
+    return _reports(jax.random.split(key, len(jax.tree.leaves(x)[0])), mechanism, x)
+
+
+@jax.jit
+def _reports(keys: Any, mechanism: Any, x: Any) -> Any:
+    return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
 
 
 # --- Laws as cells --------------------------------------------------------------------------------------------
 
 
-@jax.jit
-def _logs(mechanism: Any, y: Any, x: Any) -> Array:
-    return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
+def _wide_law(mechanism: Any, x: Any) -> Callable[[Any], np.ndarray]:
+    """log p of stacked reports about ``x`` in float64; to be called with x64 enabled."""
+    x = jax.tree.map(_wide, x)
+    return lambda y: np.asarray(logs_of(mechanism, jax.tree.map(_wide, y), x))
+
+
+def _wide(leaf: Any) -> np.ndarray:
+    leaf = np.asarray(leaf)
+    return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
 
 
 def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | None, float]:
@@ -161,9 +144,7 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
     one spacing times the density (0.9 % for SquareWave(16) at x = 0.3, nothing at x = 0).
     """
     with jax.enable_x64(True):
-        x = np.float64(x)
-        log_density = lambda y: np.asarray(_logs(mechanism, np.asarray(y, np.float64), x))
-        cdf, misplaced, edges = line(mechanism.codomain(), x, log_density)
+        cdf, misplaced, edges = mechanism.codomain().line(np.float64(x), _wide_law(mechanism, np.float64(x)))
     total = cdf(edges[-1])
     if abs(total - 1) > _TOTAL:
         return None, misplaced
@@ -171,51 +152,9 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
 
 
 def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
-    """The masses of finitely many cells of the reports on one number, and which cell a report is in.
-
-    Cells of a line are quartiles of each branch's own law; or, where float32 would misplace reports inside a
-    narrow high piece, its two outer sides and the rest.
-    """
-    masses, places, start = [], [], 0
+    """The masses of finitely many cells of the reports, and which cell a report is in."""
     with jax.enable_x64(True):  # breaks too: float32 would misplace those of a narrow piece
-        x, codomain = np.float64(x), mechanism.codomain()
-        parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-        for branch, part in enumerate(parts):
-
-            def log_density(values: Any, branch: int = branch) -> np.ndarray:
-                values = np.asarray(values, np.float64)
-                y = (np.full(values.shape, branch), values) if isinstance(codomain, Mixture) else values
-                return np.asarray(_logs(mechanism, y, x))
-
-            if isinstance(part, Finite):
-                cuts = np.asarray(part.values, np.float64)
-                mass, side = np.exp(log_density(cuts)), "left"
-            else:
-                cdf, misplaced, edges = line(part, x, log_density)
-                total = cdf(edges[-1])
-                if total and misplaced / total < 1e-4:
-                    grid = cdf.keywords["xp"]
-                    cuts = np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid)
-                else:
-                    ends = edges[1:-1]
-                    cuts = ends + 1e-6 * (1 + np.abs(ends)) * np.array([-1.0, 1.0])
-                mass, side = np.diff(np.concatenate([[0.0], cdf(cuts), [total]])), "right"
-            masses.append(mass)
-            places.append((cuts, side, start))
-            start += len(mass)
-    mass = np.concatenate(masses)
-
-    def cell(y: Any) -> np.ndarray:
-        if not isinstance(codomain, Mixture):
-            cuts, side, _ = places[0]
-            return np.searchsorted(cuts, np.asarray(y, np.float64), side)
-        branch, value = np.asarray(y[0]), np.asarray(y[1], np.float64)
-        return np.select(
-            [branch == b for b in range(len(places))],
-            [first + np.searchsorted(cuts, value, side) for cuts, side, first in places],
-        )
-
-    return mass, cell
+        return mechanism.codomain().cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
 
 
 def _coordinates(mechanism: Any, x: np.ndarray) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
@@ -227,15 +166,10 @@ def _coordinates(mechanism: Any, x: np.ndarray) -> list[tuple[np.ndarray, Callab
     return None
 
 
-def _vectors(mechanism: Any, codomain: Any, x: Any, y: Any, key: PRNGKey, significance: float) -> Fit:
-    each = _coordinates(mechanism, x)
-    if each is None:
-        return _whole(mechanism, codomain, x, y, significance)
-    k = codomain.k if isinstance(codomain, Subset) else codomain.dim
-    if isinstance(codomain, Subset):
-        indices, values = np.asarray(y.indices), y.values
-    else:
-        indices, values = np.broadcast_to(np.arange(codomain.dim), np.shape(y)), y
+def _vectors(each: list[Any], codomain: Any, y: Any, key: PRNGKey, significance: float) -> Fit:
+    """A G test of coordinates and cells; ``each`` has the cells of every coordinate."""
+    k = codomain.sent
+    indices, values = codomain.entries(y)
     n, bins = len(indices), max(len(mass) for mass, _ in each)
     # Cells of every value, by the coordinate it belongs to.
     code = np.zeros(indices.shape, np.int64)
@@ -264,19 +198,8 @@ def _vectors(mechanism: Any, codomain: Any, x: Any, y: Any, key: PRNGKey, signif
     return statistics.g_test(counts, mass.ravel() / codomain.dim, significance=significance)
 
 
-def _whole(mechanism: Any, codomain: Product, x: Any, y: Any, significance: float) -> Fit:
-    """Vectors of few possible values, by their joint density."""
-    values = np.asarray(codomain.inner.values, np.float64)
-    if len(values) ** codomain.dim > _JOINT_CELLS:
-        raise ValueError(f"{len(values)}^{codomain.dim} reports are too many to count: test a smaller dim")
-    reports = np.array(list(itertools.product(values, repeat=codomain.dim)))
-    with jax.enable_x64(True):
-        mass = np.exp(np.asarray(_logs(mechanism, reports, np.float64(x))))
-    if abs(mass.sum() - 1) > _TOTAL:
-        return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, len(np.asarray(y)))
-    place = np.searchsorted(values, np.asarray(y, np.float64))
-    code = place @ (len(values) ** np.arange(codomain.dim)[::-1])
-    return statistics.g_test(np.bincount(code, minlength=len(mass)), mass, significance=significance)
+def _as_record(x: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
 
 
 # --- Lower bounds ---------------------------------------------------------------------------------------------
@@ -351,7 +274,7 @@ def epsilon_lower_bound(
     _validate.in_range(0.0, 1.0, resolution=resolution)
     check_budget(mechanism)
     first, second = extreme_records(mechanism)
-    as_record = _lists.as_list if isinstance(mechanism, _lists.KINDS) else partial(np.asarray, dtype=np.float32)
+    as_record = _lists.as_list if isinstance(mechanism, _lists.KINDS) else _as_record
     first = first if x is None else as_record(x)
     second = second if x_other is None else as_record(x_other)
     keys = jax.random.split(key)

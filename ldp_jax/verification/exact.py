@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
+from ldp_jax.domains import NotApplicable, Records, Reports
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import Finite, HasInverse, HasWords, Interval, Mixture, Product, privacy_loss
+from ldp_jax.mechanism import HasInverse, HasWords, privacy_loss
 from ldp_jax.verification import _lists
 
 _MAX_EPSILON = 700.0
@@ -45,7 +46,7 @@ class Supremum(NamedTuple):
     searched: float
 
 
-def privacy_loss_supremum(mechanism: Any) -> Supremum:
+def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over records x, x' and reports y.
 
     Reports that are impossible under every record are skipped; one that is possible under some records alone makes
@@ -62,6 +63,8 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
     Args:
       mechanism: one with a density, on one number or category, or one of the vector or list mechanisms above;
         parameters are one number each.
+      records: stacked records to look at in place of the domain's critical ones, members or not; not for tables,
+        lists and the vectors that have a rule of their own.
 
     Raises:
       ValueError: for another mechanism, or whose epsilon is a stack or traced.
@@ -86,13 +89,15 @@ def privacy_loss_supremum(mechanism: Any) -> Supremum:
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         if _has_law_of(mechanism, DuchiVector):
             return _of_signs(wide)
-        if isinstance(mechanism.codomain(), Product):
-            return _of_vectors(wide)
-        records = _critical_records(mechanism)
-        reports = _critical_reports(wide, records)
+        domain, codomain = mechanism.domain(), wide.codomain()
+        records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
+        reports = codomain.critical_reports(records)
+        if domain.all_adjacent and not codomain.continuous and not codomain.branches:
+            return _of_columns(wide, records, reports)
         declared = _largest(wide, records, records, reports)
         searched = _random_search(wide, reports)
-        larger = declared if searched.epsilon <= declared.epsilon else searched  # NaN is not hidden
+        hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
+        larger = searched if hidden else declared  # NaN is not hidden
         if _beyond(wide, records, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
             larger = larger._replace(epsilon=math.inf)
         return larger._replace(searched=searched.epsilon)
@@ -105,21 +110,8 @@ def _has_law_of(mechanism: Any, kind: type) -> bool:
 
 def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
     """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
-    codomain = mechanism.codomain()
-    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-    largest = -math.inf
-    for branch, part in enumerate(parts):
-        if isinstance(part, Finite):
-            continue
-        known = reports[1][reports[0] == branch] if isinstance(codomain, Mixture) else reports
-        reach = float(jnp.abs(known).max())
-        sides = [sign for sign, end in ((-1.0, part.lower), (1.0, part.upper)) if math.isinf(float(end))]
-        if not sides:
-            continue
-        far = reach * jnp.array([sign * times for sign in sides for times in (10.0, 1e3)])
-        y = (jnp.full(len(far), branch), far) if isinstance(codomain, Mixture) else far
-        largest = max(largest, _largest(mechanism, records, records, y).epsilon)
-    return largest
+    far = mechanism.codomain().far(reports)
+    return -math.inf if far is None else _largest(mechanism, records, records, far).epsilon
 
 
 def hockey_stick(mechanism: Any, epsilon: float) -> float:
@@ -151,11 +143,20 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
     _check_numbers(mechanism)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
-        records = _critical_records(mechanism)
-        reports, weights = _quadrature(wide, records)
-        logs = jax.vmap(lambda x: wide.log_density(reports, x))(records)
+        domain, codomain = mechanism.domain(), wide.codomain()
+        records = domain.critical_records()
+        first = jax.tree.map(lambda leaf: leaf[0], records)
+        reports, weights = codomain.quadrature(records, lambda y: logs_of(wide, y, first))
+        logs = jax.vmap(lambda x: jax.vmap(lambda y: wide.log_density(y, x))(reports))(records)
         density = np.asarray(jnp.exp(logs)) * np.asarray(weights)
-    excess = (np.maximum(row - np.exp(epsilon) * density, 0).sum(1).max() for row in density)
+        count = len(density)
+        at = [np.repeat(np.arange(count), count), np.tile(np.arange(count), count)]
+        pairs = (jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf)[i], records) for i in at)
+        adjacent = np.asarray(domain.adjacent(*pairs)).reshape(count, count)
+    excess = (
+        np.where(adjacent[i], np.maximum(row - np.exp(epsilon) * density, 0).sum(1), 0.0).max()
+        for i, row in enumerate(density)
+    )
     return float(max(excess))
 
 
@@ -250,7 +251,7 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
         ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(first, second, strict=True)]
         return FloatAudit(0.0, 0.0, _tables.log_up(max(ratios)), table.outputs)
     if not isinstance(mechanism, (HasInverse, HasWords)):
-        raise ValueError(f"{type(mechanism).__name__} has no from_uniform: it does not draw one uniform a report")
+        raise NotApplicable(f"{type(mechanism).__name__} has no from_uniform: it draws otherwise")
     _check_numbers(mechanism)
     if isinstance(mechanism, HasWords):
         return _audit_counts(*(_word_counts(mechanism, record) for record in (x, x_other)))
@@ -296,10 +297,29 @@ def _word_counts(mechanism: Any, x: float) -> list[int]:
     return [after - before for before, after in itertools.pairwise(ends)]
 
 
+@jax.jit
+def logs_of(mechanism: Any, y: Any, x: Any) -> Any:
+    """log p of stacked reports about one record."""
+    return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
+
+
+def spaces(mechanism: Any) -> tuple[Records, Reports]:
+    """A mechanism's domain and codomain.
+
+    Raises:
+      NotApplicable: where they do not say what verification asks, as spaces of neighbour lists.
+    """
+    domain, codomain = mechanism.domain(), mechanism.codomain()
+    for space, kind in ((domain, Records), (codomain, Reports)):
+        if not isinstance(space, kind):
+            raise NotApplicable(f"{type(space).__name__} says nothing of numbers, categories or vectors")
+    return domain, codomain
+
+
 def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
-    codomain = mechanism.codomain()
-    if not (isinstance(codomain, (Interval, Finite, Mixture)) or (vectors and isinstance(codomain, Product))):
-        raise ValueError(
+    _, codomain = spaces(mechanism)
+    if not (codomain.branches or vectors):
+        raise NotApplicable(
             f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
         )
     leaves = jax.tree.leaves(mechanism)
@@ -358,149 +378,76 @@ def _of_signs(mechanism: Any) -> Supremum:
     return Supremum(loss, x, other, (1.0,) * dim, loss)
 
 
-def _of_vectors(mechanism: Any) -> Supremum:
-    """All records of ends and centres against all reports."""
-    domain, codomain = mechanism.domain(), mechanism.codomain()
-    places = (domain.lower, (domain.lower + domain.upper) / 2, domain.upper)
-    count = 3**domain.dim * len(codomain.inner.values) ** domain.dim
-    if count > _MOST_TRIPLES:
-        raise ValueError(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")
-    records = np.array(list(itertools.product(places, repeat=domain.dim)))
-    reports = np.array(list(itertools.product(codomain.inner.values, repeat=domain.dim)), np.float64)
-    logs = np.asarray(_grid(mechanism, jnp.asarray(records), jnp.asarray(reports)))
-    high, low = logs.max(0), logs.min(0)
-    losses = np.where(np.isneginf(high), -np.inf, high - np.where(np.isneginf(high), 0.0, low))
-    y = int(losses.argmax())
-    x, other = (tuple(records[i].tolist()) for i in (logs[:, y].argmax(), logs[:, y].argmin()))
-    return Supremum(float(losses[y]), x, other, tuple(reports[y].tolist()), float(losses[y]))
-
-
 @jax.jit
 def _grid(mechanism: Any, records: Any, reports: Any) -> Any:
     return jax.lax.map(lambda x: jax.vmap(lambda y: mechanism.log_density(y, x))(reports), records)
 
 
-def _critical_records(mechanism: Any) -> Any:
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        return jnp.asarray(domain.values, jnp.float64)
-    return jnp.linspace(domain.lower, domain.upper, 9)
-
-
-def _critical_reports(mechanism: Any, records: Any) -> Any:
-    """Reports as an array, or as a pair of arrays (branch, value) for a mixture."""
-    codomain = mechanism.codomain()
-    if not isinstance(codomain, Mixture):
-        return _critical_values(codomain, records)
-    values = [_critical_values(part, records) for part in codomain.parts]
-    branches = [jnp.full(len(value), branch) for branch, value in enumerate(values)]
-    return jnp.concatenate(branches), jnp.concatenate(values)
-
-
-def _critical_values(codomain: Any, records: Any) -> Any:
-    """Both sides of every break of every record, the ends, and a point between any two neighbours of these."""
-    if isinstance(codomain, Finite):
-        return jnp.asarray(codomain.values, jnp.float64)
-    breaks = _breaks(codomain, records)
-    lower, upper = _ends(codomain, breaks)
-    nudge = 1e-12 * jnp.maximum(1.0, jnp.abs(breaks))
-    points = jnp.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
-    points = jnp.unique(jnp.clip(points, lower, upper))
-    return jnp.concatenate([points, (points[1:] + points[:-1]) / 2])
-
-
-def _breaks(codomain: Interval, records: Any) -> Any:
-    if codomain.breaks is None:
-        return records
-    return jnp.ravel(jax.vmap(codomain.breaks)(records))
-
-
-def _ends(codomain: Any, breaks: Any) -> tuple[Any, Any]:
-    """The codomain's ends; a point well beyond the outermost break where there is none."""
-    far = 1.0 + 2.0 * jnp.abs(breaks).max()
-    lower, upper = jnp.asarray(codomain.lower), jnp.asarray(codomain.upper)
-    return jnp.where(jnp.isinf(lower), -far, lower), jnp.where(jnp.isinf(upper), far, upper)
-
-
 @jax.jit
 def _losses(mechanism: Any, x: Any, other: Any, y: Any) -> Any:
-    return privacy_loss(mechanism, y, x, other)
+    return jax.vmap(lambda y, x, other: privacy_loss(mechanism, y, x, other))(y, x, other)
+
+
+def _count(stacked: Any) -> int:
+    return len(jax.tree.leaves(stacked)[0])
+
+
+def _plain(stacked: Any, place: int) -> Any:
+    """One of stacked values as numbers: a float, or a tuple."""
+    if isinstance(stacked, tuple):
+        return tuple(_plain(leaf, place) for leaf in stacked)
+    value = np.asarray(stacked)[place]
+    return float(value) if value.ndim == 0 else tuple(value.tolist())
+
+
+def _of_columns(mechanism: Any, records: Any, reports: Any) -> Supremum:
+    """All records against all reports, by the largest and the smallest of each report: any two are adjacent."""
+    count = _count(records) * _count(reports)
+    if count > _MOST_TRIPLES:
+        raise NotApplicable(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")
+    logs = np.asarray(_grid(mechanism, jax.tree.map(jnp.asarray, records), jax.tree.map(jnp.asarray, reports)))
+    high, low = logs.max(0), logs.min(0)
+    losses = np.where(np.isneginf(high), -np.inf, high - np.where(np.isneginf(high), 0.0, low))
+    losses = np.where(np.isnan(logs).any(0), np.nan, losses)  # NaN is not hidden
+    y = int(losses.argmax())
+    x, other = (_plain(records, int(i)) for i in (logs[:, y].argmax(), logs[:, y].argmin()))
+    return Supremum(float(losses[y]), x, other, _plain(reports, y), float(losses[y]))
 
 
 def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
-    """The largest loss among triples of equal length."""
-    losses = _losses(mechanism, x, other, y)
-    best = int(jnp.argmax(losses))
-    report = tuple(float(leaf[best]) for leaf in y) if isinstance(y, tuple) else float(y[best])
-    loss = float(losses[best])
-    return Supremum(loss, float(x[best]), float(other[best]), report, loss)
+    """The largest loss among triples of equal length, of adjacent records."""
+    losses = np.asarray(_losses(mechanism, x, other, y))
+    losses = np.where(mechanism.domain().adjacent(x, other), losses, -np.inf)
+    best = int(losses.argmax())
+    return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
 
 
 def _largest(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     """The largest loss among all triples."""
-    count = len(y[0] if isinstance(y, tuple) else y)
-    axes = jnp.meshgrid(jnp.arange(len(x)), jnp.arange(len(other)), jnp.arange(count), indexing="ij")
-    i, j, k = (axis.ravel() for axis in axes)
-    return _witness(mechanism, x[i], other[j], jax.tree.map(lambda leaf: leaf[k], y))
+    axes = jnp.meshgrid(*(jnp.arange(_count(each)) for each in (x, other, y)), indexing="ij")
+    picked = [
+        jax.tree.map(lambda leaf, at=axis: jnp.asarray(leaf)[at], each)
+        for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)
+    ]
+    return _witness(mechanism, *picked)
 
 
 def _random_search(mechanism: Any, reports: Any) -> Supremum:
-    """The largest loss over random pairs of records, at uniform reports and at reports drawn from one of them."""
+    """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
-    domain, codomain = mechanism.domain(), mechanism.codomain()
-    if isinstance(domain, Finite):
-        x, other = jnp.asarray(rng.choice(np.asarray(domain.values, np.float64), (2, _SEARCH)))
-    else:
-        x, other = jnp.asarray(rng.uniform(float(domain.lower), float(domain.upper), (2, _SEARCH)))
-    if isinstance(codomain, Finite):
-        return _witness(mechanism, x, other, jnp.asarray(rng.choice(np.asarray(reports), _SEARCH)))
-    if isinstance(codomain, Mixture):
-        branch, value = (np.asarray(leaf) for leaf in reports)
-        chosen = rng.integers(0, len(codomain.parts), _SEARCH)
-        y = np.empty(_SEARCH)
-        for part, kind in enumerate(codomain.parts):
-            known = value[branch == part]
-            uniform = rng.uniform(known.min(), known.max(), _SEARCH)
-            y = np.where(chosen == part, rng.choice(known, _SEARCH) if isinstance(kind, Finite) else uniform, y)
-        return _witness(mechanism, x, other, (jnp.asarray(chosen), jnp.asarray(y)))
-    anywhere = jnp.asarray(rng.uniform(float(reports.min()), float(reports.max()), _SEARCH))
-    drawn = mechanism.from_uniform(jnp.asarray(rng.uniform(0.0, 1.0, _SEARCH)), x)
-    y, x, other = jnp.concatenate([anywhere, drawn]), jnp.tile(x, 2), jnp.tile(other, 2)
-    return _witness(mechanism, x, other, y)
-
-
-def _quadrature(mechanism: Any, records: Any) -> tuple[Any, Any]:
-    """Reports and weights that integrate every record's density: sums, or Gauss-Legendre between breaks."""
     codomain = mechanism.codomain()
-    parts = codomain.parts if isinstance(codomain, Mixture) else (codomain,)
-    mixed = isinstance(codomain, Mixture)
-
-    def log_density(branch: int) -> Any:
-        return lambda y: mechanism.log_density((jnp.int32(branch), y) if mixed else y, records[0])
-
-    rules = [_rule(part, records, log_density(branch)) for branch, part in enumerate(parts)]
-    weights = jnp.concatenate([weight for _, weight in rules])
-    if not mixed:
-        return rules[0][0], weights
-    branches = [jnp.full(len(weight), branch) for branch, (_, weight) in enumerate(rules)]
-    return (jnp.concatenate(branches), jnp.concatenate([value for value, _ in rules])), weights
-
-
-def _rule(codomain: Any, records: Any, log_density: Any, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
-    if isinstance(codomain, Finite):
-        values = jnp.asarray(codomain.values, jnp.float64)
-        return values, jnp.ones_like(values)
-    cuts = _breaks(codomain, records)
-    lower, upper = _ends(codomain, cuts)
-    tails = []
-    for sign, end, start in ((-1.0, codomain.lower, lower), (1.0, codomain.upper, upper)):
-        if math.isinf(float(end)):  # panels that double in width, until nothing is left
-            count = 1
-            while float(log_density(start + sign * 2.0**count) - log_density(start)) > -50.0:
-                count += 1
-            tails.append(start + sign * (2.0 ** jnp.arange(0, count + 1) - 1))
-    edges = jnp.unique(jnp.concatenate([jnp.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
-    fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * jnp.linspace(0, 1, panels + 1)
-    left, half = fine[:, :-1].ravel(), jnp.diff(fine, axis=1).ravel() / 2
-    at, weight = np.polynomial.legendre.leggauss(order)
-    return (left[:, None] + half[:, None] * (1 + at)).ravel(), (half[:, None] * weight).ravel()
+    x, other = (jax.tree.map(jnp.asarray, each) for each in mechanism.domain().neighbours(rng, _SEARCH))
+    y = codomain.search(rng, reports, _SEARCH)
+    if not codomain.continuous or len(codomain.branches) > 1:
+        return _witness(mechanism, x, other, y)
+    if isinstance(mechanism, HasInverse):
+        drawn = mechanism.from_uniform(jnp.asarray(rng.uniform(0.0, 1.0, _SEARCH)), x)
+    else:
+        keys = jax.random.split(jax.random.key(0), _SEARCH)
+        drawn = jax.vmap(mechanism.privatize)(keys, x)
+    both = lambda a, b: jnp.concatenate([a, jnp.asarray(b, a.dtype)])
+    return _witness(
+        mechanism,
+        *(jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), each) for each in (x, other)),
+        jax.tree.map(both, y, drawn),
+    )

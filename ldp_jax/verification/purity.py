@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import NotApplicable
 from ldp_jax.edges import NeighbourList
-from ldp_jax.mechanism import Finite
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _lists
 from ldp_jax.verification.empirical import typical_record
@@ -40,7 +40,7 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     True
     """
     _validate.integer_in(1, calls=calls)
-    x = _record(mechanism)
+    x = typical_record(mechanism)
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     keys = lambda: jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
     traced = lambda: jax.jit(jax.vmap(lambda m, k, x: m.privatize(k, x), in_axes=(None, 0, None)))(
@@ -56,12 +56,6 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     others = [eager(np.asarray), traced(), eager(jnp.asarray)]
     different = sum(_differ(first, jax.tree.map(np.asarray, other), calls) for other in others)
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * calls), 3 * calls)
-
-
-def _record(mechanism: Any) -> Any:
-    if isinstance(mechanism, _lists.KINDS):
-        return _lists.neighbours(mechanism)[1]
-    return typical_record(mechanism)
 
 
 def _differ(a: Any, b: Any, calls: int) -> int:
@@ -113,7 +107,9 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
         changed |= ~same.all(-1)
         varied |= (leaf[0, 1:] != leaf[0, :-1]).any(-1)
     if varied.mean() < 0.06:
-        raise ValueError(f"reports of one record differ in {varied.mean():.2g} of the pairs: ask another epsilon")
+        raise NotApplicable(
+            f"reports of one record differ in {varied.mean():.2g} of the pairs: ask another epsilon"
+        )
     dropped = int((~changed.any(1)).sum())
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
 
@@ -126,8 +122,4 @@ def _reports(mechanism: Any, keys: Any, x: Any) -> Any:
 def _middle(mechanism: Any) -> Any:
     if isinstance(mechanism, _lists.KINDS):
         return NeighbourList(*map(jnp.asarray, _lists.neighbours(mechanism)[1]))
-    domain = mechanism.domain()
-    if isinstance(domain, Finite):
-        return typical_record(mechanism)
-    middle = np.float32((domain.lower + domain.upper) / 2)
-    return np.full(domain.dim, middle) if hasattr(domain, "dim") else middle
+    return jax.tree.map(jnp.asarray, mechanism.domain().centre())

@@ -8,10 +8,11 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax import _validate
-from ldp_jax.mechanism import Finite
-from ldp_jax.mechanism import privatize as _privatize
+from ldp_jax.domains import NotApplicable
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _law
+from ldp_jax.verification.empirical import privatize_stacked
+from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 20
@@ -62,9 +63,10 @@ def record_windows(
 def _share(given: _law.Numbers) -> np.ndarray:
     """Where a record lies in its domain, in [0, 1)."""
     domain = given.mechanism.domain()
-    if isinstance(domain, Finite):
-        return np.searchsorted(np.asarray(domain.values), given.x) / len(domain.values)
-    return np.clip((given.x.astype(np.float64) - domain.lower) / (domain.upper - domain.lower), 0, 1 - 2.0**-53)
+    share = domain.share(given.x)
+    if share is None:
+        raise NotApplicable(f"records of {domain} have no order to cut into windows")
+    return share
 
 
 def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
@@ -117,25 +119,30 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
     """
     _validate.integer_in(1000, trials=trials)
     mine_key, other_key, draw_key = jax.random.split(key, 3)
-    domain, claim = mechanism.domain(), mechanism.guarantee().epsilon
-    x, other = (_law.random_records(domain, k, trials) for k in (mine_key, other_key))
-    y = _privatize(draw_key, mechanism, x)
-    ends = (domain.values[0], domain.values[-1]) if isinstance(domain, Finite) else (domain.lower, domain.upper)
-    others = np.stack([other, *(np.full_like(x, end) for end in ends)])
-    largest = float(np.max(np.asarray(_losses(mechanism, y, x, others))))
+    (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
+    if domain.all_adjacent:
+        x, other = (_law.random_records(domain, k, trials) for k in (mine_key, other_key))
+    else:
+        x, other = domain.neighbours(np.random.default_rng(np.asarray(jax.random.key_data(mine_key))), trials)
+    y = privatize_stacked(draw_key, mechanism, x)
+    full = lambda end: jax.tree.map(lambda leaf, of: np.broadcast_to(leaf, np.shape(of)).astype(of.dtype), end, x)
+    others = [other, *map(full, domain.extremes())]
+    adjacent = np.stack([domain.adjacent(x, each) for each in others])
+    others = jax.tree.map(lambda *leaves: np.stack(leaves), *others)
+    largest = float(np.max(np.asarray(_losses(mechanism, y, x, others, adjacent))))
     limit = claim * (1 + ROUNDING) + ROUNDING
     return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
 
 
 @jax.jit
-def _losses(mechanism: Any, y: Any, x: Any, others: Any) -> Array:
-    """Losses of reports [n] against other records [m, n]: at most that of any; ``inf`` for a NaN."""
+def _losses(mechanism: Any, y: Any, x: Any, others: Any, adjacent: Any) -> Array:
+    """Losses of reports [n] against other records [m, n]: at most that of any adjacent one; ``inf`` for a NaN."""
 
-    def one(y: Any, x: Any, others: Any) -> Array:
+    def one(y: Any, x: Any, others: Any, adjacent: Any) -> Array:
         mine = mechanism.log_density(y, x)
         logs = jax.vmap(lambda other: mechanism.log_density(y, other))(others)
         # A report that its own record cannot give by the density is matches_density's to refuse.
-        loss = jnp.where(jnp.isneginf(mine), 0.0, mine - logs).max()
+        loss = jnp.where(jnp.isneginf(mine) | ~adjacent, 0.0, mine - logs).max()
         return jnp.where(jnp.isnan(loss), jnp.inf, loss)
 
-    return jax.vmap(one, in_axes=(0, 0, 1))(y, x, others)
+    return jax.vmap(one, in_axes=(0, 0, 1, 1))(y, x, others, adjacent)

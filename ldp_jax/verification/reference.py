@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from ldp_jax import _tables, _validate
+from ldp_jax.domains import NotApplicable
 from ldp_jax.features import Discrete, Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
-from ldp_jax.mechanism import Finite
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law, _words
 from ldp_jax.verification.statistics import Fit
@@ -50,12 +50,12 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     domain = mechanism.domain()
     record_key, word_key = jax.random.split(key)
     x = _law.random_records(domain, record_key, trials)
-    if x.ndim > 1:
-        raise ValueError("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
+    if np.ndim(x) != 1:
+        raise NotApplicable("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
     sampler = _words.sampler(mechanism, x[0])
     table = isinstance(mechanism, Discrete)
     if not table and len(sampler.draws) != 1:
-        raise ValueError(f"{type(mechanism).__name__} takes {len(sampler.draws)} draws of words: ask its parts")
+        raise NotApplicable(f"{type(mechanism).__name__} takes {len(sampler.draws)} draws of words: ask its parts")
     rng = np.random.default_rng(np.asarray(jax.random.key_data(word_key)))
     words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in sampler.draws]
     y = jax.jit(jax.vmap(sampler.report, in_axes=(None, 0, 0)))(mechanism, x, words)
@@ -78,11 +78,13 @@ def _off(mechanism: Any, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarr
     """Which reports are not where the law has them."""
     x = x.astype(np.float64)
     codomain = mechanism.codomain()
-    if isinstance(codomain, Finite):
-        values = np.array(codomain.values)
+    if codomain.atoms is not None:
+        values = np.array(codomain.atoms)
         place = np.clip(np.searchsorted(values, y), 0, len(values) - 1)
         least = np.where(place > 0, law(values[np.maximum(place - 1, 0)], x), 0.0)
         return (values[place] != y) | (share < least - _STEP) | (share > law(values[place], x) + _STEP)
+    if getattr(codomain, "breaks", None) is None:
+        raise NotApplicable(f"reports in {codomain} declare no breaks")
     breaks = np.asarray(jax.vmap(codomain.breaks)(x.astype(np.float32)))
     step = 2.0**-21 * np.maximum(np.abs(y), np.abs(breaks).max(1))
     return ~np.isfinite(y) | (share < law(y - step, x) - _STEP) | (share > law(y + step, x) + _STEP)
@@ -109,7 +111,7 @@ def _claimed(mechanism: Any) -> Law:
     for kind, law in _LAWS.items():
         if isinstance(mechanism, kind):
             return law(mechanism)
-    raise ValueError(f"no law is known of {type(mechanism).__name__}: give ``law``")
+    raise NotApplicable(f"no law is known of {type(mechanism).__name__}: give ``law``")
 
 
 def _laplace(m: Any) -> Law:

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import NotApplicable
 from ldp_jax.edges import LapReport, LocalLap, NeighbourList
 from ldp_jax.edges.neighbour_lists import ListMechanism, Protocol
-from ldp_jax.mechanism import Finite
 from ldp_jax.types import Array
 
 NODES = 4
@@ -56,7 +56,7 @@ def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> R
     1.3
     """
     if not isinstance(mechanism, (ListMechanism, LocalLap)):
-        raise ValueError(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
+        raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
     allowed = ("half list", "half") if isinstance(mechanism, LocalLap) else ("full", "half list", "half")
     protocol = allowed[0] if protocol is None else protocol
     _validate.one_of(allowed, protocol=protocol)
@@ -153,9 +153,9 @@ def _list_ratio(m: Any, owned: int, degree: int, bit: bool) -> np.ndarray:
 def _critical_degrees(codomain: Any) -> np.ndarray:
     if codomain is None:
         return np.array([np.nan])
-    if isinstance(codomain, Finite):
-        return np.asarray(codomain.values, np.float64)
-    between = codomain.parts[1]
+    if codomain.atoms is not None:
+        return np.asarray(codomain.atoms, np.float64)
+    between = codomain.branches[1]
     breaks = np.asarray(between.breaks(0), np.float64)
     points = [breaks - 1e-9, breaks, breaks + 1e-9, (breaks[1:] + breaks[:-1]) / 2]
     return np.unique(np.clip(np.concatenate(points), float(between.lower), float(between.upper)))

@@ -15,6 +15,7 @@ from scipy import stats
 
 from ldp_jax import _random
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Finite, clip
 from ldp_jax.features import (
     HDS,
     BranchReport,
@@ -34,7 +35,7 @@ from ldp_jax.features import (
     ThreeOutputs,
 )
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Finite, HasWords, Numeric, clip, uniform
+from ldp_jax.mechanism import HasWords, Numeric, uniform
 from ldp_jax.types import Scalar
 from ldp_jax.verification import (
     empirical,
@@ -497,7 +498,7 @@ class _Unnormalised(Numeric):
     def variance(self, x: Any) -> Any:
         return clip(x)
 
-    def _proof(self) -> str:
+    def proof(self) -> str:
         return "none"
 
 

@@ -8,43 +8,28 @@ import numpy as np
 import pytest
 
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Interval, clip
 from ldp_jax.features import (
     HDS,
     Duchi,
-    GeneralPiecewise,
     Laplace,
     LaplaceVector,
-    MultiBit,
-    MultiPiecewise,
     Piecewise,
-    SquareWave,
 )
-from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Scalar
 from ldp_jax.verification import exact, privacy_loss_supremum
 from tests import broken
 
-MAKE = {
-    "laplace": Laplace,
-    "duchi": Duchi,
-    "piecewise": Piecewise,
-    "piecewise t=3": lambda epsilon: GeneralPiecewise(epsilon, 3.0),
-    "square wave": SquareWave,
-    "hds": lambda epsilon: HDS(epsilon, 50, 7),
-    "multibit": lambda epsilon: MultiBit(epsilon, 50),
-    "multipiecewise": lambda epsilon: MultiPiecewise(epsilon, 50),
-    "laplace vector": lambda epsilon: LaplaceVector(epsilon, 50),
-}
 
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 4.0, 16.0])
-@pytest.mark.parametrize("name", MAKE)
-def test_claims_hold_and_are_tight(name, epsilon):
-    """Detects a claim that is off by one part in 1e9, on either side."""
-    made = MAKE[name](epsilon)
-    found = privacy_loss_supremum(made)
-    assert found.epsilon == pytest.approx(made.guarantee().epsilon, rel=1e-9)
-    assert found.searched <= found.epsilon * (1 + 1e-9)
+@pytest.mark.parametrize("make", [lambda e: HDS(e, 50, 7), lambda e: LaplaceVector(e, 50)], ids=["hds", "laplace"])
+def test_claims_of_wide_vectors_hold_and_are_tight(make):
+    """Of 50 coordinates, and a tiny budget; small ones and all budgets are the contract suite's. Detects 1e-9."""
+    for epsilon in (0.01, 16.0):
+        made = make(epsilon)
+        found = privacy_loss_supremum(made)
+        assert found.epsilon == pytest.approx(made.guarantee().epsilon, rel=1e-9)
+        assert found.searched <= found.epsilon * (1 + 1e-9)
 
 
 @mechanism
@@ -74,7 +59,7 @@ class _Overspending(Numeric):
     def variance(self, x):
         return clip(x)
 
-    def _proof(self):
+    def proof(self):
         return "none: the budget is overspent"
 
 

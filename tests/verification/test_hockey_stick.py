@@ -12,6 +12,7 @@ import pytest
 
 from ldp_jax import features
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Interval, clip
 from ldp_jax.features import (
     BranchReport,
     Discrete,
@@ -33,7 +34,7 @@ from ldp_jax.features import (
     ThreeOutputs,
     menu,
 )
-from ldp_jax.mechanism import Interval, Numeric, clip
+from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Scalar
 from ldp_jax.verification import enumerated_supremum, hockey_stick, privacy_loss_supremum
 from tests import broken
@@ -440,7 +441,7 @@ class _Gaussian(Numeric):
     def variance(self, x):
         return clip(x)
 
-    def _proof(self):
+    def proof(self):
         return "none"
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax._pytree import mechanism
+from ldp_jax.domains import Box
 from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse
 from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace, Sampled, ThreeOutputs
-from ldp_jax.mechanism import Box
 from ldp_jax.verification import statistics
 from tests import broken
 from tests.contract.test_mechanisms import CASES

@@ -1,4 +1,4 @@
-"""The distribution function of a number, from its density."""
+"""The distribution function of a number of an interval, from its density."""
 
 import itertools
 import math
@@ -9,12 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.mechanism import Interval
-
 _FINE = 2048  # pieces between two breaks
 
 
-def edges_of(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray]) -> np.ndarray:
+def edges_of(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) -> np.ndarray:
     """Where the density may jump or bend, ends included; an infinite end goes to where nothing is left."""
     breaks = np.array([float(x)])
     if codomain.breaks is not None:
@@ -28,7 +26,7 @@ def edges_of(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray
     return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]])
 
 
-def line(codomain: Interval, x: Any, log_density: Callable[[Any], np.ndarray]) -> tuple[Any, float, np.ndarray]:
+def line(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) -> tuple[Any, float, np.ndarray]:
     """A distribution function (not normalised), what float32 may misplace of it, and the breaks."""
     edges = edges_of(codomain, x, log_density)
     cuts = np.concatenate([np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)])

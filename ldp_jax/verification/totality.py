@@ -1,0 +1,47 @@
+"""Is every value a record? NaN, infinities and numbers beyond the ends are reported as what they are taken for."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ldp_jax.types import PRNGKey
+from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.statistics import Fit
+
+
+@jax.jit
+def _draw_each(mechanism: Any, keys: Any, x: Any) -> Any:
+    return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
+
+
+def is_total(mechanism: Any, key: PRNGKey) -> Fit:
+    """Whether what is no record is reported as the record that its space takes it for, and inside the codomain.
+
+    An exception or a NaN that depends on a record would be an output outside the analysis. NaN, infinities, 1e30
+    and numbers just beyond the ends are privatised with the keys of the records that the domain's ``clip`` makes of
+    them; the reports must be the same.
+
+    Args:
+      mechanism: epsilon one number.
+      key: a typed threefry key.
+
+    Returns:
+      A :class:`Fit` whose statistic is how many reports differ or are impossible.
+
+    >>> from ldp_jax.features import Laplace
+    >>> is_total(Laplace(1.0), jax.random.key(0)).fits
+    True
+    """
+    domain, codomain = spaces(mechanism)
+    bad, good = domain.outside()
+    n = len(jax.tree.leaves(bad)[0])
+    data = jax.random.key_data(jax.random.split(key, n))
+    reports, meant = (
+        jax.tree.map(np.asarray, _draw_each(mechanism, jax.random.wrap_key_data(np.asarray(data)), x))
+        for x in (bad, good)
+    )
+    wrong = ~np.asarray(codomain.contains(reports, rounding=2))
+    for one, other in zip(jax.tree.leaves(reports), jax.tree.leaves(meant), strict=True):
+        wrong = wrong | (one != other).reshape(n, -1).any(1)
+    return Fit(not wrong.any(), "reports of no records", float(wrong.sum()), 0.0, 1 / n, n)

@@ -1,0 +1,86 @@
+"""CONTRIBUTING to the letter: two files in a folder of their own and no other edit; twins of them are refused."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from experiments import audit
+from ldp_jax import verification
+from tests.contract import checks
+
+TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+NAMES = ("clock", "steps")
+
+
+def blocks() -> dict[str, str]:
+    found = dict(zip(NAMES, re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL), strict=True))
+    assert all(f" is `{name}.py`" in TEXT for name in NAMES)
+    return found
+
+
+def loaded(folder: Path, monkeypatch, **changes: tuple[str, str]):
+    """``Steps`` of the two files, each with a change to its text."""
+    for name, text in blocks().items():
+        old, new = changes.get(name, ("", ""))
+        assert old in text
+        (folder / f"{name}.py").write_text(text.replace(old, new) if old else text)
+    monkeypatch.syspath_prepend(str(folder))
+    for name in NAMES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module("steps").Steps
+    finally:
+        for name in NAMES:
+            monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_two_files_are_enough(tmp_path, monkeypatch):
+    """The verdict and the checks of the contract suite: law, sampler, totality."""
+    m = loaded(tmp_path, monkeypatch)(1.0)
+    verdict = verification.check(m, jax.random.key(0), trials=20_000)
+    assert verdict, str(verdict)
+    assert verdict["law"].found == pytest.approx(1.0, rel=1e-9)
+    asked = {rung.name for rung in verdict.rungs if rung.holds}
+    assert {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key"} <= asked
+    checks.check_total(m)
+    checks.check_density_sums_to_one(m)
+    checks.check_loss(m)
+    checks.check_sampler_fits(m, 1.0, n=20_000)
+
+
+TWINS = {
+    "claims less than it loses": ({"steps": ("largest(self.epsilon),", "largest(self.epsilon) / 1.05,")}, "law"),
+    "draws another law": ({"steps": ("cumsum(self._mass(x))", "cumsum(self._mass(x) ** 2)")}, "sampler"),
+    "sums to more than 1": ({"steps": ("mass / mass.sum()", "mass / mass.max()")}, "mass"),
+    "a space that forgets where the ring closes": (
+        {"steps": ("jnp.minimum(away, self.hours - away)", "away")},
+        "law",
+    ),
+    "takes an hour for another": ({"steps": ("self.domain().clip(x)", "jnp.nan_to_num(x) % 6")}, "total"),
+    "a key of 8 bits": ({"steps": ("uniform(key)", "jnp.round(uniform(key) * 256 + 0.5) / 257")}, "sampler"),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_is_refused(name, tmp_path, monkeypatch):
+    changes, rung = TWINS[name]
+    m = loaded(tmp_path, monkeypatch, **changes)(1.0)
+    verdict = verification.check(m, jax.random.key(0), trials=20_000)
+    assert not verdict
+    assert rung in {found.name for found in verdict.refused}, str(verdict)
+
+
+def test_the_command_line_asks_it(tmp_path, monkeypatch, capsys):
+    loaded(tmp_path, monkeypatch)
+    assert "python -m experiments audit --mechanism steps:Steps" in TEXT
+    audit.main(audit.Config(mechanism="steps:Steps(0.5, hours=5)", quick=True))
+    printed = capsys.readouterr().out
+    assert "Steps(epsilon=0.5, hours=5)" in printed
+    assert "the claim holds as far as the rungs see" in printed
+    assert [m.epsilon for m in audit.named("steps:Steps")] == [0.1, 1.0]
+    assert "epsilon 16 is refused" in capsys.readouterr().out
