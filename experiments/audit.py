@@ -27,6 +27,7 @@ EPSILONS = (0.1, 1.0, 4.0, 16.0)
 ABOVE = (17.0, 30.0)
 """Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law or draws."""
 PROTOCOLS = ("full", "half list", "half")
+LIST_MECHANISMS = (edges.DPRR, edges.LocalLap, edges.NoisyDegree, edges.RandomizedResponse)
 _PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)  # weights of the degrees 0 to 5
 SLACK = 1e-9  # float64 suprema of claims that are attained
 
@@ -80,6 +81,8 @@ SUBJECTS = {
     "PrivGE's released sampler": Subject("SquareWave", ReleasedSquareWave, sound=False),
     "Duchi, d = 4, ties twice": Subject("DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False),
     "DPRR's printed split, 3 nodes": Subject("DPRR", lambda e: edges.DPRR.as_published(e, 3, n=3), sound=False),
+    "Noisy degree": Subject("NoisyDegree", lambda e: edges.NoisyDegree(e, n=6)),
+    "Noisy degree, whole noise": Subject("NoisyDegree", lambda e: edges.NoisyDegree(e, n=6, noise="geometric")),
 }
 
 
@@ -181,7 +184,7 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
     if isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         low, _ = extreme_records(made)
         measured["impossible"] = verification.float_audit(made, float(low), float(typical_record(made))).impossible
-    if isinstance(made, (edges.LocalLap, edges.DPRR, edges.RandomizedResponse)):
+    if isinstance(made, LIST_MECHANISMS):
         measured |= _relationships(made)
     else:
         measured |= _rungs(made, rung_key, config, 1 - confidence)
@@ -206,8 +209,7 @@ def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str
 
 def _relationships(made: Any) -> dict[str, float]:
     """What an edge costs by enumeration, protocol by protocol; and the largest share of what is claimed."""
-    protocols = made.protocols if isinstance(made, edges.LocalLap) else PROTOCOLS
-    found = {p: verification.relationship_supremum(made, p).epsilon for p in protocols}
+    found = {p: verification.relationship_supremum(made, p).epsilon for p in made.reportings}
     share = max(loss / made.relationship(p).epsilon for p, loss in found.items())
     return {f"relationship {p}": loss for p, loss in found.items()} | {"relationship": share}
 
@@ -225,7 +227,7 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
     except ValueError:
         measured["refused"] = 1.0
     else:
-        if not isinstance(made, (edges.LocalLap, edges.DPRR, edges.RandomizedResponse)):
+        if not isinstance(made, LIST_MECHANISMS):
             try:
                 measured["arithmetic"] = verification.arithmetic(made).epsilon
             except ValueError:

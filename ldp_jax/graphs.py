@@ -83,8 +83,8 @@ def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:
     )
 
 
-def to_edges(graph: jraph.GraphsTuple) -> Int[np.ndarray, "m 2"]:
-    """The undirected edges of a symmetric graph, each once with u < v, sorted; int32 [m, 2].
+def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
+    """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted; int32 [m, 2].
 
     Raises:
       ValueError: for a graph where an edge has no reverse, such as the noisy one of neighbour lists that each end
@@ -94,7 +94,7 @@ def to_edges(graph: jraph.GraphsTuple) -> Int[np.ndarray, "m 2"]:
     [[0, 1], [1, 2]]
     """
     senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
-    n = num_nodes(graph)
+    n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
     if not np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)):
         raise ValueError(
             "graph must hold each edge in both directions, and has one without its reverse; its directed pairs are "

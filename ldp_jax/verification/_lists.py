@@ -195,7 +195,7 @@ def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, signific
 
 def _possible(m: Any, y: Any, own: int) -> bool:
     """Whether reports are of the codomain; lists sorted, distinct, padded, and without the user herself."""
-    codomain = m.codomain()
+    codomain = m.codomain(own)
     n, degree = codomain.n, np.asarray(y.degree)
     if isinstance(y, LapReport):
         return bool(np.isfinite(degree).all() and (np.isnan(y.values) == np.isnan(y.values[0])).all())
@@ -209,13 +209,14 @@ def _possible(m: Any, y: Any, own: int) -> bool:
         return lists and bool(np.isnan(degree).all())
     if isinstance(codomain.degree, Finite):
         return lists and bool(np.isin(degree, np.asarray(codomain.degree.values)).all())
-    return lists and bool(((degree >= 0) & (degree <= n - 1)).all())
+    return lists and bool(((degree >= 0) & (degree <= float(codomain.degree.parts[1].upper))).all())
 
 
 def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, np.ndarray]:
     """The mass of each (cell of the degree, list), and where each report is."""
-    n, codomain = m.codomain().n, m.codomain().degree
-    cells = 1 if codomain is None else len(codomain.values) if isinstance(codomain, Finite) else 2 * n
+    n, codomain = m.codomain(own).n, m.codomain(own).degree
+    most = 0 if codomain is None or isinstance(codomain, Finite) else int(codomain.parts[1].upper)
+    cells = 1 if codomain is None else len(codomain.values) if isinstance(codomain, Finite) else 2 * (most + 1)
     if cells << (n - 1) > _MOST_CELLS:
         raise ValueError(f"{cells} x 2^{n - 1} reports are too many to count: test a smaller n")
     others = [node for node in range(n) if node != own]
@@ -235,7 +236,7 @@ def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, n
     elif isinstance(codomain, Finite):
         place = np.searchsorted(np.asarray(codomain.values), y.degree)
     else:
-        place = np.where(y.degree <= 0, 0, np.where(y.degree >= n - 1, cells - 1, 1 + np.floor(2 * y.degree)))
+        place = np.where(y.degree <= 0, 0, np.where(y.degree >= most, cells - 1, 1 + np.floor(2 * y.degree)))
     bits = np.zeros((len(y.degree), n + 1), np.int64)
     np.put_along_axis(bits, y.neighbours.ids, 1, 1)
     return mass, place.astype(np.int64) * len(patterns) + bits[:, others] @ (1 << np.arange(n - 1))
@@ -268,7 +269,8 @@ def _numbers(m: LocalLap, y: LapReport, x: NeighbourList, own: int) -> tuple[np.
     """
     owned = np.flatnonzero(~np.isnan(y.values[0]))
     bits = np.isin(np.arange(m.codomain().n), nodes_of(x)).astype(np.float64)
-    centre = np.concatenate([[bits.sum()], bits[owned]])
+    counted = bits[owned] if m.reporting == "half" else bits
+    centre = np.concatenate([[counted.sum()], bits[owned]])
     if 4 ** len(centre) > _MOST_CELLS:
         raise ValueError(f"4^{len(centre)} cells are too many to count: test a smaller n")
 
