@@ -13,7 +13,7 @@ from experiments import _dprr_classifiers as classifiers
 from experiments._runner import config_hash
 from ldp_jax import accounting, datasets, edges, graph_training, models, packing
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
+from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",
@@ -180,6 +180,8 @@ def made_by(cell: Cell, n_max: int) -> Any:
         return edges.LocalLap.from_epsilon(cell.epsilon)
     if cell.mechanism == "rr":
         return edges.RandomizedResponse(cell.epsilon)
+    if cell.mechanism == "degrees":
+        return edges.NoisyDegree(cell.epsilon)
     return None
 
 
@@ -187,14 +189,7 @@ def ledger(cell: Cell, n_max: int) -> accounting.Ledger:
     """What a user spends per bit of her list."""
     if cell.mechanism in WITHOUT_EPSILON:
         return accounting.Ledger()
-    made = made_by(cell, n_max)
-    if made is None:
-        spent = Guarantee(
-            cell.epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit",
-            status="proved", reason="Laplace noise of scale 1 / epsilon on the degree",
-        )  # fmt: skip
-    else:
-        spent = made.guarantee()
+    spent = made_by(cell, n_max).guarantee()
     # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
     unspent = accounting.Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if cell.alpha else ()))
@@ -276,13 +271,9 @@ def released(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> pa
         return whole
     if cell.mechanism == "non-private-part":
         return _public_part(whole, public)
-    noisy = edges.privatize_graph(
-        _keys(dataset, cell, seed)[2], whole.graph, made_by(cell, int(whole.nodes_per_graph.max())),
-        node_graph=whole.node_graph, public=public if public.any() else None,
-    )  # fmt: skip
-    return packing.GraphSet.from_edges(
-        np.asarray(noisy.graph.senders), np.asarray(noisy.graph.receivers), whole.node_graph, whole.labels
-    )
+    made = made_by(cell, int(whole.nodes_per_graph.max()))
+    key = _keys(dataset, cell, seed)[2]
+    return edges.privatize_graph(key, whole, made, public=public if public.any() else None).graph
 
 
 def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSet:
@@ -317,8 +308,9 @@ def degrees(whole: packing.GraphSet, dataset: str, cell: Cell, seed: int) -> np.
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     if cell.mechanism == "true-degrees":
         return true
-    noise = np.asarray(jax.random.laplace(_keys(dataset, cell, seed)[2], true.shape)) / cell.epsilon
-    noisy = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
+    # Noise of JAX's own sampler, which the committed rows are drawn from.
+    noise = jax.random.laplace(_keys(dataset, cell, seed)[2], true.shape)
+    noisy = edges.NoisyDegree(cell.epsilon).add_noise(noise, true, whole.nodes_per_graph[whole.node_graph] - 1)
     return np.where(_public(whole, dataset, cell, seed), true, noisy)
 
 

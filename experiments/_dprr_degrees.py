@@ -129,8 +129,8 @@ def noisy_degrees(whole: packing.GraphSet, cell: Cell) -> np.ndarray:
     name = int(config_hash([cell.mechanism, cell.epsilon]), 16) % 2**31
     made = made_by(cell, int(whole.nodes_per_graph.max()))
     key = jax.random.fold_in(jax.random.key(0), name)
-    noisy = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph)
-    return np.bincount(np.asarray(noisy.graph.receivers), minlength=len(whole.node_graph))
+    noisy = edges.privatize_graph(key, whole, made)
+    return np.bincount(noisy.graph.receivers, minlength=len(whole.node_graph))
 
 
 def bins(values: np.ndarray) -> np.ndarray:
