@@ -219,7 +219,7 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
     if isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         low, _ = extreme_records(made)
         measured["impossible"] = verification.float_audit(made, float(low), float(typical_record(made))).impossible
-    if isinstance(made, (edges.LocalLap, edges.DPRR, edges.RandomizedResponse)):
+    if isinstance(made.domain(), Lists):
         measured |= _relationships(made)
     else:
         measured |= _rungs(made, rung_key, config, 1 - confidence)
@@ -244,8 +244,7 @@ def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str
 
 def _relationships(made: Any) -> dict[str, float]:
     """What an edge costs by enumeration, protocol by protocol; and the largest share of what is claimed."""
-    protocols = made.protocols if isinstance(made, edges.LocalLap) else PROTOCOLS
-    found = {p: verification.relationship_supremum(made, p).epsilon for p in protocols}
+    found = {p: verification.relationship_supremum(made, p).epsilon for p in made.reportings}
     share = max(loss / made.relationship(p).epsilon for p, loss in found.items())
     return {f"relationship {p}": loss for p, loss in found.items()} | {"relationship": share}
 
@@ -263,7 +262,7 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
     except ValueError:
         measured["refused"] = 1.0
     else:
-        if not isinstance(made, (edges.LocalLap, edges.DPRR, edges.RandomizedResponse)):
+        if not isinstance(made.domain(), Lists):
             try:
                 measured["arithmetic"] = verification.arithmetic(made).epsilon
             except ValueError:

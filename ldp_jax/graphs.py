@@ -2,18 +2,20 @@
 
 An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender,
 without self-loops and without repeats; ``nodes``, ``edges`` and ``globals`` are ``None``: what is private
-(features, labels) never travels inside the graph.
+(features, labels) never travels inside the graph. A set of graphs is a :class:`GraphSet`.
 """
 
+import dataclasses
 from typing import Any, Literal
 
 import jraph
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ldp_jax._validate import integer_in, one_of
+from ldp_jax._validate import first_fraction, integer_in, one_of
 
 __all__ = [
+    "GraphSet",
     "GraphsTuple",
     "check_edges",
     "degree",
@@ -122,13 +124,23 @@ def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:
     )
 
 
-def to_edges(graph: jraph.GraphsTuple) -> Int[np.ndarray, "m 2"]:
-    """The undirected edges of a symmetric graph, each once with u < v, sorted; int32 [m, 2].
+def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
+    """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted; int32 [m, 2].
+
+    Raises:
+      ValueError: for a graph where an edge has no reverse, such as the noisy one of neighbour lists that each end
+        reports: half of its pairs would be lost. Its directed pairs are ``np.stack([senders, receivers], 1)``.
 
     >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
     [[0, 1], [1, 2]]
     """
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
+    n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
+    if not np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)):
+        raise ValueError(
+            "graph must hold each edge in both directions, and has one without its reverse; its directed pairs are "
+            "np.stack([graph.senders, graph.receivers], 1)"
+        )
     once = senders < receivers
     pairs = np.stack([senders[once], receivers[once]], 1)
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int32)
@@ -219,3 +231,192 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
             f"builds them, got {s} -> {r} alone. For a directed graph use ppr_power."
         )
     return senders.astype(np.int32), receivers.astype(np.int32), n
+
+
+# --- Sets of graphs --------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GraphSet:
+    """Labelled graphs, checked; on the host. Made by :meth:`from_edges` or :meth:`from_dataset`.
+
+    Nodes are numbered through the whole set, graph after graph. Edges are directed and lead from a sender to a
+    receiver; an undirected graph has each in both directions. In a noisy graph the edges *into* node i are the
+    neighbour list that user i reported, so the set may be asymmetric.
+
+    Attributes:
+      senders: int32 [m].
+      receivers: int32 [m]; edges are sorted by receiver, then by sender.
+      node_graph: int32 [n], the graph of each node, non-decreasing; every graph has a node.
+      labels: int32 [graphs], the class of each, from 0.
+    """
+
+    senders: Int[np.ndarray, " m"]
+    receivers: Int[np.ndarray, " m"]
+    node_graph: Int[np.ndarray, " n"]
+    labels: Int[np.ndarray, " graphs"]
+
+    def __post_init__(self) -> None:
+        for array in (self.senders, self.receivers, self.node_graph, self.labels):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_edges(cls, senders: Any, receivers: Any, node_graph: Any, labels: Any) -> "GraphSet":
+        """Check a set of graphs and sort its edges.
+
+        Args:
+          senders: integers [m].
+          receivers: integers [m].
+          node_graph: integers [n], the graph of each node, from 0 and non-decreasing.
+          labels: integers [graphs], the class of each graph.
+
+        Raises:
+          ValueError: for a set without graphs, labels and graphs that disagree, an edge that joins two graphs or
+            ends outside the nodes, a self-loop, or an edge given twice. The message names the graph.
+
+        >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
+        [2, 1]
+        >>> GraphSet.from_edges([0], [2], [0, 0, 1], [0, 1])
+        Traceback (most recent call last):
+        ValueError: edges must stay in one graph, got 0 -> 2, which joins graph 0 and graph 1
+        """
+        labels = _whole("labels", labels, "graph")
+        node_graph = _whole("node_graph", node_graph)
+        senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
+        n = len(node_graph)
+        if not len(labels) or not n:
+            raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {n} nodes")
+        _check_graphs(node_graph, labels)
+        if len(senders) != len(receivers):
+            raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
+        check_edges(senders, receivers, node_graph)
+        code = receivers * n + senders
+        if (code[1:] <= code[:-1]).any():
+            order = np.argsort(code, kind="stable")
+            senders, receivers, code = senders[order], receivers[order], code[order]
+            repeat = np.flatnonzero(code[1:] == code[:-1])
+            if len(repeat):
+                at = int(repeat[0])
+                raise ValueError(
+                    f"graph {node_graph[receivers[at]]} must have each edge once, "
+                    f"got {senders[at]} -> {receivers[at]} twice"
+                )
+        return cls(*(array.astype(np.int32) for array in (senders, receivers, node_graph, labels)))
+
+    @classmethod
+    def from_dataset(cls, dataset: Any) -> "GraphSet":
+        """The graphs of a :class:`ldp_jax.datasets.Dataset` that has ``node_graph`` and one label a graph.
+
+        Raises:
+          ValueError: where it is one graph, or has other labels; see also :meth:`from_edges`.
+        """
+        name = getattr(dataset, "name", "the data set")
+        node_graph, labels = dataset.node_graph, dataset.y
+        if node_graph is None or labels is None:
+            raise ValueError(f"{name} must be a set of labelled graphs, got one without node_graph or y")
+        return cls.from_edges(dataset.graph.senders, dataset.graph.receivers, node_graph, labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"GraphSet({len(self)} graphs, {len(self.node_graph)} nodes, {len(self.senders)} directed edges)"
+
+    @property
+    def nodes_per_graph(self) -> Int[np.ndarray, " graphs"]:
+        """How many nodes each graph has."""
+        return np.bincount(self.node_graph, minlength=len(self))
+
+    @property
+    def edges_per_graph(self) -> Int[np.ndarray, " graphs"]:
+        """How many directed edges each graph has."""
+        return np.bincount(self.node_graph[self.receivers], minlength=len(self))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether every edge has its reverse."""
+        n = len(self.node_graph)
+        backward = np.sort(self.senders.astype(np.int64) * n + self.receivers)
+        return bool(np.array_equal(self.receivers.astype(np.int64) * n + self.senders, backward))
+
+    @property
+    def graph(self) -> jraph.GraphsTuple:
+        """The set as one ``jraph.GraphsTuple`` of many graphs; ``jraph.unbatch_np`` takes it apart."""
+        parts: Any = {
+            "senders": self.senders.copy(),  # jraph.unbatch_np writes into them
+            "receivers": self.receivers.copy(),
+            "n_node": self.nodes_per_graph.astype(np.int32),
+            "n_edge": self.edges_per_graph.astype(np.int32),
+        }
+        return jraph.GraphsTuple(nodes=None, edges=None, globals=None, **parts)
+
+    def subset(self, indices: Any) -> "GraphSet":
+        """The graphs with these numbers, in this order.
+
+        Raises:
+          ValueError: for no number, one outside [0, graphs), or one given twice.
+
+        >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
+        >>> two = three.subset([2, 0])
+        >>> two.labels.tolist(), two.node_graph.tolist(), two.senders.tolist()
+        ([2, 0], [0, 1, 1], [2, 1])
+        """
+        indices = _whole("indices", indices)
+        if not len(indices):
+            raise ValueError("indices must name at least one graph, got none")
+        if indices.min() < 0 or indices.max() >= len(self):
+            bad = indices[(indices < 0) | (indices >= len(self))][0]
+            raise ValueError(f"indices must be graphs in [0, {len(self)}), got {bad}")
+        if len(np.unique(indices)) < len(indices):
+            raise ValueError(f"indices must name each graph once, got graph {_first_repeat(indices)} twice")
+        counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
+        nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
+        edges = _ranges(
+            (np.cumsum(edge_counts) - edge_counts)[indices], edge_counts[indices]
+        )  # by receiver is by graph
+        place = np.zeros(len(self.node_graph), np.int32)
+        place[nodes] = np.arange(len(nodes), dtype=np.int32)
+        return GraphSet(
+            place[self.senders[edges]],
+            place[self.receivers[edges]],
+            np.repeat(np.arange(len(indices), dtype=np.int32), counts[indices]),
+            self.labels[indices],
+        )
+
+
+def _whole(name: str, values: Any, of: str = "place") -> np.ndarray:
+    array = np.asarray(values)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
+        raise ValueError(f"{wanted}{first_fraction(array, of)}")
+    return array.astype(np.int64)
+
+
+def _first_repeat(values: np.ndarray) -> int:
+    ordered = np.sort(values)
+    return int(ordered[1:][ordered[1:] == ordered[:-1]][0])
+
+
+def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``arange(start, start + count)`` of every run, one after the other."""
+    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+
+
+def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
+    falls = np.flatnonzero(node_graph[1:] < node_graph[:-1])
+    if len(falls):
+        at = int(falls[0]) + 1
+        raise ValueError(
+            f"node_graph must not decrease, got graph {node_graph[at]} at node {at} "
+            f"after graph {node_graph[at - 1]}"
+        )
+    if node_graph[0] < 0 or node_graph[-1] >= len(labels):
+        bad = node_graph[0] if node_graph[0] < 0 else node_graph[-1]
+        raise ValueError(f"labels and graphs disagree: there are {len(labels)} labels, and nodes of graph {bad}")
+    empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
+    if len(empty):
+        raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
+    if labels.min() < 0:
+        raise ValueError(f"labels must be classes from 0, got {labels.min()} for graph {labels.argmin()}")

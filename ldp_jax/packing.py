@@ -1,8 +1,8 @@
-"""Sets of graphs, and how they are packed into a few static shapes so that an epoch is one compiled program.
+"""How sets of graphs are packed into a few static shapes, so that an epoch is one compiled program.
 
-A :class:`GraphSet` is checked once, on the host. :func:`pack` lays it out and finds the shapes of its batches;
-:func:`deal` draws which graphs share a batch, :func:`assemble` builds one batch: both are compiled, so a new order
-for every epoch costs no work on the host, no transfer and no new program.
+A :class:`~ldp_jax.graphs.GraphSet` is checked once, on the host. :func:`pack` lays it out and finds the shapes of
+its batches; :func:`deal` draws which graphs share a batch, :func:`assemble` builds one batch: both are compiled, so
+a new order for every epoch costs no work on the host, no transfer and no new program.
 
 Batches are dealt, not bucketed: graphs are sorted by size and cut into strata of as many graphs as there are
 batches, and each batch gets one random graph of each stratum. All batches are then nearly of one size, whatever
@@ -10,7 +10,6 @@ the draw, and each is a stratified sample of the set. (Batches of graphs of one 
 but size tells the class in most sets of social graphs: each batch would be biased, and so would its batch norm.)
 """
 
-import dataclasses
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -22,8 +21,8 @@ from jaxtyping import Float, Int
 from ldp_jax import _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax.aggregation import Rows, Segments, gather_sum
-from ldp_jax.graphs import GraphsTuple, check_edges
-from ldp_jax.types import Array, Graph, PRNGKey
+from ldp_jax.graphs import GraphSet
+from ldp_jax.types import Array, PRNGKey
 
 __all__ = ["Batch", "Graded", "GraphSet", "Layout", "Packed", "Shape", "Waste", "assemble", "deal", "pack", "whole"]
 
@@ -44,190 +43,9 @@ _DRAWS = 100
 """After as many deals in a row that do not fit comes the deal by size, which does."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class GraphSet:
-    """Labelled graphs, checked; on the host. Made by :meth:`from_edges` or :meth:`from_dataset`.
-
-    Nodes are numbered through the whole set, graph after graph. Edges are directed and lead from a sender to a
-    receiver; an undirected graph has each in both directions. In a noisy graph the edges *into* node i are the
-    neighbour list that user i reported, so the set may be asymmetric.
-
-    Attributes:
-      senders: int32 [m].
-      receivers: int32 [m]; edges are sorted by receiver, then by sender.
-      node_graph: int32 [n], the graph of each node, non-decreasing; every graph has a node.
-      labels: int32 [graphs], the class of each, from 0.
-    """
-
-    senders: Int[np.ndarray, " m"]
-    receivers: Int[np.ndarray, " m"]
-    node_graph: Int[np.ndarray, " n"]
-    labels: Int[np.ndarray, " graphs"]
-
-    def __post_init__(self) -> None:
-        for array in (self.senders, self.receivers, self.node_graph, self.labels):
-            array.setflags(write=False)
-
-    @classmethod
-    def from_edges(cls, senders: Any, receivers: Any, node_graph: Any, labels: Any) -> "GraphSet":
-        """Check a set of graphs and sort its edges.
-
-        Args:
-          senders: integers [m].
-          receivers: integers [m].
-          node_graph: integers [n], the graph of each node, from 0 and non-decreasing.
-          labels: integers [graphs], the class of each graph.
-
-        Raises:
-          ValueError: for a set without graphs, labels and graphs that disagree, an edge that joins two graphs or
-            ends outside the nodes, a self-loop, or an edge given twice. The message names the graph.
-
-        >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
-        [2, 1]
-        >>> GraphSet.from_edges([0], [2], [0, 0, 1], [0, 1])
-        Traceback (most recent call last):
-        ValueError: edges must stay in one graph, got 0 -> 2, which joins graph 0 and graph 1
-        """
-        labels = _whole("labels", labels, "graph")
-        node_graph = _whole("node_graph", node_graph)
-        senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
-        n = len(node_graph)
-        if not len(labels) or not n:
-            raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {n} nodes")
-        _check_graphs(node_graph, labels)
-        if len(senders) != len(receivers):
-            raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
-        check_edges(senders, receivers, node_graph)
-        code = receivers * n + senders
-        if (code[1:] <= code[:-1]).any():
-            order = np.argsort(code, kind="stable")
-            senders, receivers, code = senders[order], receivers[order], code[order]
-            repeat = np.flatnonzero(code[1:] == code[:-1])
-            if len(repeat):
-                at = int(repeat[0])
-                raise ValueError(
-                    f"graph {node_graph[receivers[at]]} must have each edge once, "
-                    f"got {senders[at]} -> {receivers[at]} twice"
-                )
-        return cls(*(array.astype(np.int32) for array in (senders, receivers, node_graph, labels)))
-
-    @classmethod
-    def from_dataset(cls, dataset: Any) -> "GraphSet":
-        """The graphs of a :class:`ldp_jax.datasets.Dataset` that has ``node_graph`` and one label a graph.
-
-        Raises:
-          ValueError: where it is one graph, or has other labels; see also :meth:`from_edges`.
-        """
-        name = getattr(dataset, "name", "the data set")
-        node_graph, labels = dataset.node_graph, dataset.y
-        if node_graph is None or labels is None:
-            raise ValueError(f"{name} must be a set of labelled graphs, got one without node_graph or y")
-        return cls.from_edges(dataset.graph.senders, dataset.graph.receivers, node_graph, labels)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def nodes_per_graph(self) -> Int[np.ndarray, " graphs"]:
-        """How many nodes each graph has."""
-        return np.bincount(self.node_graph, minlength=len(self))
-
-    @property
-    def edges_per_graph(self) -> Int[np.ndarray, " graphs"]:
-        """How many directed edges each graph has."""
-        return np.bincount(self.node_graph[self.receivers], minlength=len(self))
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether every edge has its reverse."""
-        n = len(self.node_graph)
-        backward = np.sort(self.senders.astype(np.int64) * n + self.receivers)
-        return bool(np.array_equal(self.receivers.astype(np.int64) * n + self.senders, backward))
-
-    @property
-    def graph(self) -> Graph:
-        """The set as one ``jraph.GraphsTuple`` of many graphs; ``jraph.unbatch_np`` takes it apart."""
-        parts: Any = {
-            "senders": self.senders.copy(),  # jraph.unbatch_np writes into them
-            "receivers": self.receivers.copy(),
-            "n_node": self.nodes_per_graph.astype(np.int32),
-            "n_edge": self.edges_per_graph.astype(np.int32),
-        }
-        return GraphsTuple(nodes=None, edges=None, globals=None, **parts)
-
-    def subset(self, indices: Any) -> "GraphSet":
-        """The graphs with these numbers, in this order.
-
-        Raises:
-          ValueError: for no number, one outside [0, graphs), or one given twice.
-
-        >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
-        >>> two = three.subset([2, 0])
-        >>> two.labels.tolist(), two.node_graph.tolist(), two.senders.tolist()
-        ([2, 0], [0, 1, 1], [2, 1])
-        """
-        indices = _whole("indices", indices)
-        if not len(indices):
-            raise ValueError("indices must name at least one graph, got none")
-        if indices.min() < 0 or indices.max() >= len(self):
-            bad = indices[(indices < 0) | (indices >= len(self))][0]
-            raise ValueError(f"indices must be graphs in [0, {len(self)}), got {bad}")
-        if len(np.unique(indices)) < len(indices):
-            raise ValueError(f"indices must name each graph once, got graph {_first_repeat(indices)} twice")
-        counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
-        nodes = _ranges(_starts(counts)[indices], counts[indices])
-        edges = _ranges(_starts(edge_counts)[indices], edge_counts[indices])  # by receiver is by graph
-        place = np.zeros(len(self.node_graph), np.int32)
-        place[nodes] = np.arange(len(nodes), dtype=np.int32)
-        return GraphSet(
-            place[self.senders[edges]],
-            place[self.receivers[edges]],
-            np.repeat(np.arange(len(indices), dtype=np.int32), counts[indices]),
-            self.labels[indices],
-        )
-
-
-def _whole(name: str, values: Any, of: str = "place") -> np.ndarray:
-    array = np.asarray(values)
-    if array.size == 0:
-        array = array.astype(np.int64)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
-        raise ValueError(f"{wanted}{_validate.first_fraction(array, of)}")
-    return array.astype(np.int64)
-
-
-def _first_repeat(values: np.ndarray) -> int:
-    ordered = np.sort(values)
-    return int(ordered[1:][ordered[1:] == ordered[:-1]][0])
-
-
 def _starts(counts: np.ndarray) -> np.ndarray:
     """Where each run begins, and where the last ends."""
     return np.concatenate([[0], np.cumsum(counts)])
-
-
-def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``arange(start, start + count)`` of every run, one after the other."""
-    return np.repeat(starts - _starts(counts)[:-1], counts) + np.arange(counts.sum())
-
-
-def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
-    falls = np.flatnonzero(node_graph[1:] < node_graph[:-1])
-    if len(falls):
-        at = int(falls[0]) + 1
-        raise ValueError(
-            f"node_graph must not decrease, got graph {node_graph[at]} at node {at} "
-            f"after graph {node_graph[at - 1]}"
-        )
-    if node_graph[0] < 0 or node_graph[-1] >= len(labels):
-        bad = node_graph[0] if node_graph[0] < 0 else node_graph[-1]
-        raise ValueError(f"labels and graphs disagree: there are {len(labels)} labels, and nodes of graph {bad}")
-    empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
-    if len(empty):
-        raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
-    if labels.min() < 0:
-        raise ValueError(f"labels must be classes from 0, got {labels.min()} for graph {labels.argmin()}")
 
 
 # --- Layout ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import optax
 import pytest
 import sklearn.metrics
 
-from ldp_jax import graph_training, graphs, training
+from ldp_jax import graph_training, training
 from ldp_jax.datasets.splits import node_split
 from ldp_jax.edges import DPRR, privatize_graph
 from ldp_jax.graph_training import Scores, fit_graphs, predict, scores, step_decay_adam
@@ -105,10 +105,9 @@ def test_what_is_computed_beside_changes_nothing():
 def noisy_without_edges(count=12):
     """The noisy graphs of :func:`without_edges` at budgets that add next to no edge."""
     plain = without_edges(count)
-    graph = graphs.directed([], [], len(plain.node_graph))
-    noisy = privatize_graph(jax.random.key(0), graph, DPRR(50.0, 40.0), node_graph=plain.node_graph).graph
+    noisy = privatize_graph(jax.random.key(0), plain, DPRR(50.0, 40.0)).graph
     assert not len(noisy.senders)
-    return GraphSet.from_edges(noisy.senders, noisy.receivers, plain.node_graph, plain.labels)
+    return noisy
 
 
 def one_without_edges():

@@ -165,6 +165,18 @@ def test_graphs_of_a_set_are_named():
         graphs.validate_symmetric(two._replace(senders=np.array([1])))
 
 
+def test_a_directed_graph_has_no_undirected_edges():
+    """Half of its pairs would be lost in silence: it is refused, and the way to its pairs is named."""
+    for senders, receivers in (([0], [1]), ([0, 1, 2], [1, 0, 0]), ([1, 0, 2, 2], [0, 1, 0, 1])):
+        with pytest.raises(ValueError, match=r"both directions.* directed pairs are np\.stack"):
+            graphs.to_edges(graphs.directed(senders, receivers, 3))
+
+
+def test_a_set_prints_as_one_line():
+    three = graphs.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
+    assert repr(three) == "GraphSet(3 graphs, 4 nodes, 2 directed edges)"
+
+
 # --- jraph, unmaintained since 2022 ------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from experiments._runner import UsageError, config_hash
 from experiments.dprr import classifiers
 from ldp_jax import datasets, edges, graph_training, models, packing
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget, Guarantee
+from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.ledger import Ledger
 
 Mechanism = Literal[
@@ -220,6 +220,8 @@ def made_by(variant: Variant, n_max: int) -> Any:
         return edges.LocalLap.from_epsilon(variant.epsilon)
     if variant.mechanism == "rr":
         return edges.RandomizedResponse(variant.epsilon)
+    if variant.mechanism == "degrees":
+        return edges.NoisyDegree(variant.epsilon)
     return None
 
 
@@ -227,14 +229,7 @@ def ledger(variant: Variant, n_max: int) -> Ledger:
     """What a user spends per bit of her list."""
     if variant.mechanism in WITHOUT_EPSILON:
         return Ledger()
-    made = made_by(variant, n_max)
-    if made is None:
-        spent = Guarantee(
-            variant.epsilon, unit=NEIGHBOUR_LIST, adjacency="two neighbour lists that differ in one bit",
-            status="proved", reason="Laplace noise of scale 1 / epsilon on the degree",
-        )  # fmt: skip
-    else:
-        spent = made.guarantee()
+    spent = made_by(variant, n_max).guarantee()
     # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
     unspent = Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if variant.public else ()))
@@ -316,13 +311,9 @@ def released(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int)
         return whole
     if variant.mechanism == "non-private-part":
         return _public_part(whole, public)
-    noisy = edges.privatize_graph(
-        _keys(dataset, variant, seed)[2], whole.graph, made_by(variant, int(whole.nodes_per_graph.max())),
-        node_graph=whole.node_graph, public=public if public.any() else None,
-    )  # fmt: skip
-    return packing.GraphSet.from_edges(
-        np.asarray(noisy.graph.senders), np.asarray(noisy.graph.receivers), whole.node_graph, whole.labels
-    )
+    made = made_by(variant, int(whole.nodes_per_graph.max()))
+    key = _keys(dataset, variant, seed)[2]
+    return edges.privatize_graph(key, whole, made, public=public if public.any() else None).graph
 
 
 def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSet:
@@ -357,8 +348,9 @@ def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) 
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     if variant.mechanism == "true-degrees":
         return true
-    noise = np.asarray(jax.random.laplace(_keys(dataset, variant, seed)[2], true.shape)) / variant.epsilon
-    noisy = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
+    # Noise of JAX's own sampler, which the committed rows are drawn from.
+    noise = jax.random.laplace(_keys(dataset, variant, seed)[2], true.shape)
+    noisy = edges.NoisyDegree(variant.epsilon).add_noise(noise, true, whole.nodes_per_graph[whole.node_graph] - 1)
     return np.where(_public(whole, dataset, variant, seed), true, noisy)
 
 

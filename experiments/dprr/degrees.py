@@ -154,8 +154,8 @@ def noisy_degrees(whole: packing.GraphSet, variant: Variant) -> np.ndarray:
     name = int(config_hash([variant.mechanism, variant.epsilon]), 16) % 2**31
     made = made_by(variant, int(whole.nodes_per_graph.max()))
     key = jax.random.fold_in(jax.random.key(0), name)
-    noisy = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph)
-    return np.bincount(np.asarray(noisy.graph.receivers), minlength=len(whole.node_graph))
+    noisy = edges.privatize_graph(key, whole, made)
+    return np.bincount(noisy.graph.receivers, minlength=len(whole.node_graph))
 
 
 def bins(values: np.ndarray) -> np.ndarray:

@@ -195,13 +195,11 @@ def _barabasi_albert() -> list[Size]:
 def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> dict[str, float]:
     """Seconds of the reports, of a training epoch and of classification, and the reported edges; per graph."""
     key = jax.random.key(0)
-    reports, *report = _timed(lambda number: _reports(jax.random.fold_in(key, number), train, made), REPEATS)
-    noisy = _as_set(reports, train)
-    del reports
+    noisy, *report = _timed(lambda number: _reports(jax.random.fold_in(key, number), train, made), REPEATS)
     model = models.gin(resolved.layers, resolved.hidden, int(train.labels.max()) + 1, resolved.dropout)
     variables, *epoch = _epochs(key, noisy, model, resolved)
     # Packing is done once for all epochs, by the host: neither side counts it.
-    other = _as_set(_reports(jax.random.fold_in(key, REPEATS + 1), test, made), test)
+    other = _reports(jax.random.fold_in(key, REPEATS + 1), test, made)
     packed = packing.pack(other, resolved.batch_size, shapes=1)
     classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[1:]
     reported = len(noisy.senders) / len(train)
@@ -220,13 +218,8 @@ def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> d
     }  # fmt: skip
 
 
-def _reports(key: Any, whole: GraphSet, made: Any) -> Any:
-    return edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph).graph
-
-
-def _as_set(reports: Any, whole: GraphSet) -> GraphSet:
-    ends = np.asarray(reports.senders), np.asarray(reports.receivers)
-    return GraphSet.from_edges(*ends, whole.node_graph, whole.labels)
+def _reports(key: Any, whole: GraphSet, made: Any) -> GraphSet:
+    return edges.privatize_graph(key, whole, made).graph
 
 
 def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, float]:

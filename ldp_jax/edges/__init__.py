@@ -1,19 +1,29 @@
 """What one user does to her neighbour list, and the same for a whole graph at once."""
 
+from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.dprr import DPRR
 from ldp_jax.edges.local_laplace import LapReport, LocalLap
-from ldp_jax.edges.neighbour_lists import ListReport, NeighbourList
+from ldp_jax.edges.neighbour_lists import ListReport, NeighbourList, Reporting
+from ldp_jax.edges.noisy_degree import NoisyDegree
+from ldp_jax.edges.population import HasGraphSampler, Population, Reports
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_graph import NoisyGraph, privatize_graph, public_part
 
 __all__ = [
     "DPRR",
+    "HasGraphSampler",
+    "HasServer",
     "LapReport",
     "ListReport",
     "LocalLap",
     "NeighbourList",
+    "NoisyDegree",
     "NoisyGraph",
+    "OneUsersView",
+    "Population",
     "RandomizedResponse",
+    "Reporting",
+    "Reports",
     "privatize_graph",
     "public_part",
 ]

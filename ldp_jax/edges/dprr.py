@@ -8,14 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random, _validate
+from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Finite, Interval, Mixture
+from ldp_jax._rounding import add_up
+from ldp_jax.domains import Finite, Mixture
+from ldp_jax.edges import _degree_noise
+from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.neighbour_lists import (
-    PROTOCOLS,
+    REPORTINGS,
     ListMechanism,
     ListReport,
-    Protocol,
+    Reporting,
     check_bit_epsilon,
     flip_rate,
     per_bit,
@@ -24,7 +27,7 @@ from ldp_jax.edges.neighbour_lists import (
     summed,
     two_largest,
 )
-from ldp_jax.guarantee import Guarantee, add_up
+from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import MAX_EPSILON
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -64,6 +67,7 @@ class DPRR(ListMechanism):
       prior: weights of the degrees 0, 1, ..., public; None for the paper's q.
       n: nodes of the graph, for one user's view.
       noise: ``laplace`` or ``geometric``.
+      reporting: who reports a pair: see :func:`ldp_jax.edges.privatize_graph`.
 
     >>> m = DPRR(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship("half").epsilon, m.relationship("full").epsilon
@@ -74,13 +78,15 @@ class DPRR(ListMechanism):
     epsilon_edges: Scalar
     prior: Any = None
     n: int | None = static(default=None)
-    noise: str = static(default="laplace")
+    noise: Noise = static(default="laplace")
+    reporting: Reporting = static(default="full")
 
     def _check(self) -> None:
         _validate.positive(epsilon_degree=self.epsilon_degree)
         _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
         check_bit_epsilon(epsilon_edges=self.epsilon_edges)
-        _validate.one_of(("laplace", "geometric"), noise=self.noise)
+        _validate.one_of(NOISES, noise=self.noise)
+        _validate.one_of(REPORTINGS, reporting=self.reporting)
         if self.n is not None:
             _validate.integer_in(1, n=self.n)
         if self.prior is not None and _validate.concrete(self.prior):
@@ -141,12 +147,7 @@ class DPRR(ListMechanism):
 
     def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[Array, Array, Array]:
         """d*, p q and (1 - p) q; elementwise."""
-        degree, epsilon = jnp.asarray(degree), jnp.asarray(self.epsilon_degree)
-        if self.noise == "laplace":
-            noise = _random.laplace(key, degree.shape) / epsilon
-        else:
-            noise = _random.geometric(key, epsilon, degree.shape)
-        noisy = jnp.clip(degree + noise, 0.0, jnp.asarray(owned, jnp.float32))
+        noisy = _degree_noise.draw(key, self.noise, self.epsilon_degree, jnp.asarray(degree), owned)
         return noisy, *self.bit_rates(noisy, owned)
 
     def bit_rates(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
@@ -176,19 +177,12 @@ class DPRR(ListMechanism):
         return _posterior_mean(noisy, jnp.asarray(self.prior), jnp.asarray(self.epsilon_degree))
 
     def degree_bias(self, degree: Any, owned: Any) -> Array:
-        r"""E[d* - d] after clipping to [0, owned], in closed form; elementwise.
-
-        For Laplace noise :math:`(e^{-\epsilon_1 d} - e^{-\epsilon_1 (n - 1 - d)}) / (2 \epsilon_1)`; for geometric
-        noise :math:`1/(2 \epsilon_1)` becomes :math:`a / (1 - a^2)`, a = e^-epsilon_1.
+        """E[d* - d] after clipping to [0, owned], in closed form; elementwise.
 
         >>> round(float(DPRR(0.1, 0.9).degree_bias(6, 4000)), 2)
         2.74
         """
-        epsilon, degree = jnp.asarray(self.epsilon_degree), jnp.asarray(degree)
-        scale = 1 / (2 * epsilon)
-        if self.noise == "geometric":
-            scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)
-        return scale * (jnp.exp(-epsilon * degree) - jnp.exp(-epsilon * (owned - degree)))
+        return _degree_noise.bias(self.noise, self.epsilon_degree, degree, owned)
 
     def degree_if_none(self, owned: Any) -> Array:
         """E[d*] of a user without neighbours: what clipping at 0 leaves of the noise."""
@@ -196,28 +190,13 @@ class DPRR(ListMechanism):
 
     def degree_log_density(self, noisy: Any, degree: Any, owned: Any) -> Array:
         """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
-        epsilon, noisy = jnp.asarray(self.epsilon_degree), jnp.asarray(noisy)
-        gap = jnp.abs(noisy - degree)
-        end = (noisy <= 0) | (noisy >= owned)
-        possible = (noisy >= 0) & (noisy <= owned)
-        if self.noise == "laplace":
-            inside, atom = jnp.log(epsilon / 2) - epsilon * gap, -epsilon * gap - jnp.log(2.0)
-        else:
-            a = jnp.exp(-epsilon)
-            inside, atom = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap, -epsilon * gap - jnp.log1p(a)
-            possible = possible & (noisy == jnp.round(noisy))
-        whole = jnp.asarray(owned) == 0  # one node: the degree is 0 for certain
-        return jnp.where(whole, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
+        return _degree_noise.log_density(self.noise, self.epsilon_degree, noisy, degree, owned)
 
     def degrees(self, owned: int) -> Finite | Mixture:
         """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise."""
-        if self.noise == "geometric" or owned == 0:
-            return Finite(tuple(map(float, range(owned + 1))))
-        # The density bends at the degree; q reaches 1 at owned / 2, and under a prior bends at whole numbers.
-        breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
-        return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))
+        return _degree_noise.support(self.noise, owned)
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Any, own: Any = 0) -> Array:
         """:meth:`estimate_degree` of the noisy degree; the list says little more about the degree."""
         return self.estimate_degree(ListReport(*y).degree)
 
@@ -238,7 +217,7 @@ class DPRR(ListMechanism):
         both = np.broadcast_arrays(self.epsilon_degree, self.epsilon_edges)
         return both[0].astype(np.float64), both[1].astype(np.float64)
 
-    def relationship(self, protocol: Protocol = "full") -> Guarantee:
+    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         r"""Per edge: both ends' reports hold it (``full``), or one end's list and one or both ends' degrees.
 
         ``full``: :math:`2 (\epsilon_1 + \epsilon_2)`; ``half list``, where the pair is in one list and in both
@@ -247,13 +226,14 @@ class DPRR(ListMechanism):
         ``half`` a pair belongs to the user of the smaller sum, so that the second largest decides; in ``half list``
         the owner's sum and the other's :math:`\epsilon_1` (of two equal sums, the larger one).
         """
-        _validate.one_of(PROTOCOLS, protocol=protocol)
+        reporting = self.reporting if reporting is None else reporting
+        _validate.one_of(REPORTINGS, reporting=reporting)
         low, high = two_largest(self.sums())
-        if protocol == "half list":
+        if reporting == "half list":
             total = self._largest_of_owner_and_other()
         else:
-            total = add_up((low, high)) if protocol == "full" else low
-        return per_edge(total, f"protocol {protocol}: every report that holds the pair composes")
+            total = add_up((low, high)) if reporting == "full" else low
+        return per_edge(total, reporting)
 
     def _largest_of_owner_and_other(self) -> float:
         """The largest, over pairs, of one user's sum and epsilon_1 of another of an equal or larger sum."""

@@ -2,13 +2,13 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random, _validate, graphs
+from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
 from ldp_jax.domains import Interval
 from ldp_jax.edges import _sparse
@@ -16,18 +16,21 @@ from ldp_jax.edges.neighbour_lists import (
     ListReports,
     Lists,
     NeighbourList,
-    Protocol,
+    Reporting,
+    brief,
     check_bit_epsilon,
     check_own,
+    pairs_of,
     per_bit,
     per_edge,
     rest_of,
     summed,
     to_bits,
 )
+from ldp_jax.edges.population import Population, Reports
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import MAX_EPSILON, check_single
-from ldp_jax.types import Array, Graph, PRNGKey, Scalar
+from ldp_jax.types import Array, PRNGKey, Scalar
 
 _DENSE = 0.5
 """Share of a graph's pairs, true or false, above which its false ones are chosen from a list of all its pairs."""
@@ -48,6 +51,9 @@ class LapReport(NamedTuple):
     degree: Any
     values: Any
 
+    def __repr__(self) -> str:
+        return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
+
 
 @mechanism
 class LocalLap:
@@ -56,7 +62,7 @@ class LocalLap:
     Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends
     :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of each pair that
     she owns. The server computes :math:`T = \sum_i d^*_i / 2`, rounds it (a half to the even number), clips it to
-    [0, number of pairs], and makes an undirected graph of the T pairs of largest value. With the protocol ``half``
+    [0, number of pairs], and makes an undirected graph of the T pairs of largest value. In the reporting ``half``
     the degree counts owned pairs alone and :math:`T = \sum_i d^*_i`.
 
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained. Per edge
@@ -80,6 +86,7 @@ class LocalLap:
       epsilon_degree: :math:`\epsilon_1`, in (0, 100]; one number for all users of a graph.
       epsilon_edges: :math:`\epsilon_2`, in (0, 40]; likewise.
       n: nodes of the graph, for one user's view.
+      reporting: ``half list``: the degree is the whole list's; ``half``: of the owned pairs.
 
     >>> m = LocalLap(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
@@ -89,13 +96,15 @@ class LocalLap:
     epsilon_degree: Scalar
     epsilon_edges: Scalar
     n: int | None = static(default=None)
+    reporting: Reporting = static(default="half list")
 
-    protocols = ("half list", "half")
+    reportings: ClassVar[tuple[Reporting, ...]] = ("half list", "half")
 
     def _check(self) -> None:
         _validate.positive(epsilon_degree=self.epsilon_degree)
         _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
         check_bit_epsilon(epsilon_edges=self.epsilon_edges)
+        _validate.one_of(self.reportings, reporting=self.reporting)
         if self.n is not None:
             _validate.integer_in(1, n=self.n)
 
@@ -122,32 +131,29 @@ class LocalLap:
         first = share * epsilon
         return cls(first, rest_of(epsilon, first), **options)
 
-    def privatize(
-        self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0, *, protocol: Protocol = "half list"
-    ) -> LapReport:
+    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0) -> LapReport:
         """The report of one user: O(n) time and memory, as a device would; ``vmap`` over users.
 
         Args:
           key: a typed threefry key.
           neighbours: her list, ids padded with n; what is no id in [0, n), repeats and her own are dropped.
           own: her own id, which says what pairs she owns.
-          protocol: ``half list``: the degree is the whole list's; ``half``: of the owned pairs.
 
         Raises:
           ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
         """
         _validate.threefry(key)
         check_single(self)
-        bits, owned, degree = self._record(neighbours, own, protocol)
+        bits, owned, degree = self._record(neighbours, own)
         degree_key, values_key = jax.random.split(key)
         values = bits + _random.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
         noisy = degree + _random.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
-    def log_density(self, y: Any, x: Any, own: Any = 0, *, protocol: Protocol = "half list") -> Array:
+    def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
         """log p of a report given a list; -inf where it says something of pairs she does not own, or not of all."""
         y = LapReport(*y)
-        bits, owned, degree = self._record(NeighbourList(*x), own, protocol)
+        bits, owned, degree = self._record(NeighbourList(*x), own)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
         off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
         first, second = jnp.asarray(self.epsilon_degree), jnp.asarray(self.epsilon_edges)
@@ -159,12 +165,12 @@ class LocalLap:
         """Lists of nodes below n; other ids, repeats and her own are dropped."""
         return Lists(self._size())
 
-    def codomain(self) -> ListReports:
+    def codomain(self, own: int = 0) -> ListReports:
         """A real number for the degree, and one for each bit of an owned pair."""
         return ListReports(self._size(), Interval(-math.inf, math.inf), Interval(-math.inf, math.inf))
 
-    def estimate(self, y: Any) -> Array:
-        """The noisy degree, which is unbiased."""
+    def estimate(self, y: Any, own: Any = 0) -> Array:
+        """The noisy degree (``half``: of the owned pairs), which is unbiased."""
         return jnp.asarray(LapReport(*y).degree)
 
     def _size(self) -> int:
@@ -172,42 +178,57 @@ class LocalLap:
             raise ValueError("n must be given for one user's view: how many nodes the graph has")
         return self.n
 
-    def _record(self, neighbours: NeighbourList, own: Any, protocol: Protocol) -> tuple[Array, Array, Array]:
+    def _record(self, neighbours: NeighbourList, own: Any) -> tuple[Array, Array, Array]:
         """A list as bits [n], what pairs the user owns [n], and the degree that she reports."""
-        _validate.one_of(self.protocols, protocol=protocol)
         n = self._size()
         check_own(own, n)
-        nodes = jnp.arange(n)
-        bits = to_bits(neighbours, n) & (nodes != own)
-        owned = _sparse.owns(_sparse.Users(jnp.asarray(own), 0, n, n), nodes, True)
-        return bits, owned, (bits if protocol == "half list" else bits & owned).sum()
+        bits = to_bits(neighbours, n) & (jnp.arange(n) != own)
+        owned, _ = pairs_of(own, n, self.reporting)
+        return bits, owned, (bits if self.reporting == "half list" else bits & owned).sum()
 
-    def select(self, reports: LapReport, *, protocol: Protocol = "half list") -> Array:
+    def select(self, reports: LapReport) -> Array:
         """The server's graph from the reports of all users of one graph; O(n^2), for small graphs.
 
         Args:
           reports: of users 0 to n - 1, stacked: degrees [n] and values [n, n].
-          protocol: as in :meth:`privatize`.
 
         Returns:
           bool [n, n], symmetric: which pairs are edges of the noisy graph.
         """
-        _validate.one_of(self.protocols, protocol=protocol)
         values = jnp.asarray(reports.values)
         n = values.shape[-1]
-        total = jnp.asarray(reports.degree).sum() / (2 if protocol == "half list" else 1)
+        total = jnp.asarray(reports.degree).sum() / (2 if self.reporting == "half list" else 1)
         edges = jnp.clip(jnp.round(total), 0, n * (n - 1) // 2)
         flat = jnp.where(jnp.isnan(values), -jnp.inf, values).ravel()
         order = jnp.argsort(flat, descending=True, stable=True)
         kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges).reshape(n, n)
         return kept | kept.T
 
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+        """The server's graphs and the noisy degrees: exact in law, no n^2 anywhere.
+
+        Time (but for sorts, which take a logarithm more) and memory are O(users + edges in + edges out). Values are
+        about pairs of two private users; T is estimated from the degrees less the edges that public users show.
+
+        Args:
+          key: a typed threefry key.
+          users: the graph, checked.
+          memory: bytes of reported pairs to allow, 32 an edge.
+
+        Returns:
+          The pairs of the noisy graph, each once, and the noisy degrees.
+
+        Raises:
+          ValueError: for budgets that are not one number for all, or more edges than ``memory`` allows.
+        """
+        return _sample(key, self, users, memory)
+
     def guarantee(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per bit; the largest sum of a stack."""
         reason = "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
         return per_bit(float(self.sums().max()), reason)
 
-    def relationship(self, protocol: Protocol = "half list") -> Guarantee:
+    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``).
 
         ``half list``: :math:`2 \epsilon_1 + \epsilon_2`; ``half``: :math:`\epsilon_1 + \epsilon_2`; the largest of
@@ -216,10 +237,11 @@ class LocalLap:
         Raises:
           ValueError: for ``full``: a pair has one value, its owner's.
         """
-        _validate.one_of(self.protocols, protocol=protocol)
+        reporting = self.reporting if reporting is None else reporting
+        _validate.one_of(self.reportings, reporting=reporting)
         first, second = self._budgets()
-        total = summed(first, second, *([first.max()] if protocol == "half list" else []))
-        return per_edge(float(total.max()), f"protocol {protocol}: every report that holds the pair composes")
+        total = summed(first, second, *([first.max()] if reporting == "half list" else []))
+        return per_edge(float(total.max()), reporting)
 
     def sums(self) -> np.ndarray:
         """epsilon_1 + epsilon_2; float64 [] or that of a stack."""
@@ -243,41 +265,12 @@ class LocalLap:
 # ones are as many distinct false pairs, all sets of that many alike.
 
 
-def sample(
-    key: PRNGKey,
-    m: LocalLap,
-    senders: np.ndarray,
-    receivers: np.ndarray,
-    group: np.ndarray,
-    private: np.ndarray,
-    protocol: Protocol,
-    memory: float,
-) -> tuple[Graph, np.ndarray]:
-    """The server's graphs and the noisy degrees of a set of graphs: exact in law, no n^2 anywhere.
-
-    Time (but for sorts, which take a logarithm more) and memory are O(users + edges in + edges out). Lists of
-    public users are released as they are; values are about pairs of two private users, and T is estimated from the
-    degrees less the edges that public users show.
-
-    Args:
-      key: a typed threefry key.
-      m: the mechanism.
-      senders: int [m], sorted by receiver; a symmetric graph's.
-      receivers: int [m].
-      group: int [n], non-decreasing from 0: the graph of each node.
-      private: bool [n].
-      protocol: ``half list`` or ``half``.
-      memory: bytes of reported pairs to allow, 32 an edge.
-
-    Returns:
-      The noisy graph (symmetric, sorted), and float32 [n], the noisy degrees, the true ones of public users.
-
-    Raises:
-      ValueError: for budgets that are not one number for all, or more edges than ``memory`` allows.
-    """
+def _sample(key: PRNGKey, m: LocalLap, users: Population, memory: float) -> Reports:
+    """See :meth:`LocalLap.sample_graph`."""
     if np.ndim(m.epsilon_degree) or np.ndim(m.epsilon_edges):
         raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
-    n, graphs_in_all = len(group), int(group.max(initial=0)) + 1
+    senders, receivers, group, private = users
+    graphs_in_all = int(group.max(initial=0)) + 1
     first_epsilon, second_epsilon = map(float, m._budgets())
     degree_key, true_key, least_key, among_key, false_key = jax.random.split(key, 5)
     per_graph = partial(np.bincount, minlength=graphs_in_all)
@@ -292,9 +285,9 @@ def sample(
     true_graph = group[receivers[once]]
     true_count = per_graph(true_graph)
 
-    degree = np.bincount(receivers, minlength=n).astype(np.float32)
+    degree = users.degree.astype(np.float32)
     counted, seen, times = degree[who], per_graph(group[receivers[private[receivers] & ~private[senders]]]), 2
-    if protocol == "half":
+    if m.reporting == "half":
         start = first[true_graph]
         lows = _sparse.owns(_sparse.Users(low - start, 0, size[true_graph], size[true_graph]), high - start, True)
         counted, seen, times = np.bincount(np.where(lows, low, high), minlength=len(who)), 0, 1
@@ -324,12 +317,7 @@ def sample(
     code = low * width + high
     added = _false_pairs(false_key, wanted, size, np.sort(code), true_count)
     code = np.concatenate([code[kept], added])
-    ends = who[code // width], who[code % width]
-    shown = ~(private[receivers] & private[senders])
-    to = np.concatenate([ends[0], ends[1], receivers[shown]])
-    of = np.concatenate([ends[1], ends[0], senders[shown]])
-    by_receiver = np.argsort(to.astype(np.int64) * n + of)
-    return graphs.directed(of[by_receiver], to[by_receiver], n), degree
+    return Reports(who[code // width], who[code % width], degree)
 
 
 def _ordinal(owner: np.ndarray, owners: int) -> np.ndarray:

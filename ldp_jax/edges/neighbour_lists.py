@@ -5,16 +5,19 @@ import dataclasses
 import numbers
 import warnings
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _random, _validate
+from ldp_jax._rounding import rounded_down
 from ldp_jax._tables import sum_up
 from ldp_jax.domains import Finite, Interval, Mixture
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, rounded_down
+from ldp_jax.edges import _list_sampler, _sparse
+from ldp_jax.edges.population import Population, Reports
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -23,11 +26,11 @@ MAX_BIT_EPSILON = 40.0
 
 From 64 log 2 = 44.4 a flip would be rarer than one word, and the arithmetic no longer that of the law."""
 
-Protocol = Literal["full", "half list", "half"]
+Reporting = Literal["full", "half list", "half"]
 """Who reports the pair (i, j): both ends (``full``), or one of them by a public rule, with the degree of the whole
 list (``half list``) or of the owned pairs alone (``half``)."""
 
-PROTOCOLS: tuple[Protocol, ...] = ("full", "half list", "half")
+REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
 
 
 class NeighbourList(NamedTuple):
@@ -44,6 +47,13 @@ class NeighbourList(NamedTuple):
     ids: Any
     count: Any
 
+    def __repr__(self) -> str:
+        if not _validate.concrete(self.ids) or np.ndim(self.ids) != 1:
+            return f"NeighbourList(ids={brief(self.ids)}, count={brief(self.count)})"
+        known = np.asarray(self.ids)[: int(self.count)].tolist()
+        shown = ", ".join(map(str, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
+        return f"NeighbourList({len(known)} of {len(self.ids)}: [{shown}])"
+
     @classmethod
     def of(cls, ids: Any, n: int) -> "NeighbourList":
         """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
@@ -56,7 +66,7 @@ class NeighbourList(NamedTuple):
           n: nodes of the graph; public.
 
         >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
-        NeighbourList(ids=array([1, 3, 5, 5, 5], dtype=int32), count=np.int32(2))
+        NeighbourList(2 of 5: [1, 3])
         """
         known = np.unique(_host_ids(ids, n))
         count = np.int32(np.count_nonzero(known < n))
@@ -75,6 +85,20 @@ class ListReport(NamedTuple):
 
     degree: Any
     neighbours: NeighbourList
+
+    def __repr__(self) -> str:
+        return f"ListReport(degree={brief(self.degree)}, neighbours={self.neighbours})"
+
+
+_SHOWN = 6
+"""Ids of a list that are printed."""
+
+
+def brief(value: Any) -> str:
+    """A number as it is, an array or a tracer by its kind and shape."""
+    if np.ndim(value) or not _validate.concrete(value):
+        return f"{jnp.result_type(value)}[{','.join(map(str, np.shape(value)))}]"
+    return f"{np.asarray(value).item():g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +189,26 @@ def check_bit_epsilon(**kwargs: Scalar) -> None:
     _validate.in_range(0.0, MAX_BIT_EPSILON, open_lower=True, **kwargs)
 
 
+def pairs_of(own: Any, n: int, reporting: Reporting) -> tuple[Array, Any]:
+    """Which pairs a user reports, bool [n], and how many there are for her degree: n - 1, or those that she owns.
+
+    All users have one budget here; :func:`ldp_jax.edges._sparse.owns` has the rule, personal budgets included.
+
+    Args:
+      own: her id, traced or not.
+      n: nodes of the graph.
+      reporting: see :data:`Reporting`.
+
+    >>> mine, pairs = pairs_of(1, 4, "half")
+    >>> mine.tolist(), pairs
+    ([True, False, False, True], 2)
+    """
+    half = reporting != "full"
+    user = _sparse.Users(own, 0, n, n)
+    mine = _sparse.owns(user, jnp.arange(n), half)
+    return mine, _sparse.universe(user, reporting == "half")
+
+
 def flip_rate(epsilon: Scalar) -> Array:
     """The probability 1/(e^epsilon + 1) that a bit is flipped, without cancellation."""
     return jax.nn.sigmoid(-jnp.asarray(epsilon, jnp.result_type(float)))
@@ -173,14 +217,23 @@ def flip_rate(epsilon: Scalar) -> Array:
 class ListMechanism(abc.ABC):
     """Reports each bit of a neighbour list independently, given at most a noisy degree; abstract.
 
-    A subclass is a pytree with ``n``, the nodes of the graph (static; None for whole graphs alone), and gives the
-    rates and the guarantees. Records and reports never hold the user herself: her place is ``own``.
+    A subclass is a pytree with two static fields, ``n``, the nodes of the graph (None for whole graphs alone), and
+    ``reporting``; it gives the rates and the guarantees. Records and reports never hold the user herself: her place
+    is ``own``. One user's view and that of a whole graph have one law, in each reporting.
     """
+
+    reportings: ClassVar[tuple[Reporting, ...]] = REPORTINGS
+    """Which reportings there are, the usual one first."""
 
     @property
     def _nodes(self) -> int | None:
         """The static field ``n`` of the subclass."""
         return getattr(self, "n")  # noqa: B009
+
+    @property
+    def _reporting(self) -> Reporting:
+        """The static field ``reporting`` of the subclass."""
+        return getattr(self, "reporting")  # noqa: B009
 
     @abc.abstractmethod
     def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[Array | None, Array, Array]:
@@ -225,16 +278,25 @@ class ListMechanism(abc.ABC):
         """The noisy degrees that are possible; a mixture of atoms and what is between; None where none is sent."""
 
     @abc.abstractmethod
-    def estimate(self, y: Any) -> Array:
-        """The server's estimate of the degree from one user's report: post-processing."""
+    def estimate(self, y: Any, own: Any = 0) -> Array:
+        """The server's estimate of the degree (``half``: of the owned pairs) from one report: post-processing.
+
+        Args:
+          y: the report.
+          own: whose it is, which says what pairs are hers.
+        """
 
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """Per bit of one user's list."""
 
     @abc.abstractmethod
-    def relationship(self, protocol: Protocol = "full") -> Guarantee:
-        """Per edge, seen through the reports of all users."""
+    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
+        """Per edge, seen through the reports of all users.
+
+        Args:
+          reporting: what it would be in another reporting; by default in the mechanism's own.
+        """
 
     def _size(self) -> int:
         if self._nodes is None:
@@ -245,9 +307,28 @@ class ListMechanism(abc.ABC):
         """Lists of nodes below n; other ids, repeats and her own are dropped."""
         return Lists(self._size())
 
-    def codomain(self) -> ListReports:
-        """A noisy degree, or none, and a list."""
-        return ListReports(self._size(), self.degrees(self._size() - 1), Finite((0.0, 1.0)))
+    def codomain(self, own: int = 0) -> ListReports:
+        """A noisy degree, or none, and a list; of the user ``own``, who owns her part of the pairs."""
+        return ListReports(self._size(), self.degrees(self._pairs(own)[1]), Finite((0.0, 1.0)))
+
+    def _pairs(self, own: Any) -> tuple[Array, Any]:
+        return pairs_of(own, self._size(), self._reporting)
+
+    def _record(self, neighbours: NeighbourList, own: Any) -> tuple[Array, Array, Array, Array]:
+        """A list as bits [n], the pairs that are reported [n], the degree that is, and of how many pairs it is."""
+        mine, pairs = self._pairs(own)
+        true = to_bits(neighbours, self._size()) & (jnp.arange(self._size()) != own)
+        return true, mine, (true & mine if self._reporting == "half" else true).sum(), jnp.int32(pairs)
+
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+        """The reports of all users, as :func:`ldp_jax.edges.privatize_graph` has them; budgets may be arrays [n].
+
+        Args:
+          key: a typed threefry key.
+          users: the graph, checked.
+          memory: bytes of reported pairs to allow.
+        """
+        return _list_sampler.sample(key, self, users, memory)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0) -> ListReport:
         """The report of one user: O(n) time and memory, as a device would; ``vmap`` over users.
@@ -255,37 +336,33 @@ class ListMechanism(abc.ABC):
         Args:
           key: a typed threefry key.
           neighbours: her list, ids padded with n; of anything else, what is no id is dropped.
-          own: her own id, which is never reported.
+          own: her own id, which is never reported, and says what pairs she owns.
 
         Raises:
           ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
         """
         _validate.threefry(key)
         check_single(self)
-        n = self._size()
-        check_own(own, n)
-        others = jnp.arange(n) != own
-        true = to_bits(neighbours, n) & others
+        check_own(own, self._size())
+        true, mine, degree, pairs = self._record(neighbours, own)
         degree_key, bits_key = jax.random.split(key)
-        noisy, keep, add = self.rates(degree_key, true.sum(), jnp.int32(n - 1))
-        chance, rest = jnp.where(true, keep, add), jnp.where(true, self.drop_rate(noisy, jnp.int32(n - 1)), 1 - add)
-        reported = _random.bernoulli(bits_key, chance, rest) & others
+        noisy, keep, add = self.rates(degree_key, degree, pairs)
+        chance, rest = jnp.where(true, keep, add), jnp.where(true, self.drop_rate(noisy, pairs), 1 - add)
+        reported = _random.bernoulli(bits_key, chance, rest) & mine
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
     def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
         """log p of a report given a list: the noisy degree's, and each bit's given it."""
-        n = self._size()
         y, x = ListReport(*y), NeighbourList(*x)
-        others = jnp.arange(n) != own
-        true, reported = to_bits(x, n) & others, to_bits(NeighbourList(*y.neighbours), n)
-        keep, add = self.bit_rates(y.degree, jnp.int32(n - 1))
-        drop = self.drop_rate(y.degree, jnp.int32(n - 1))
+        true, mine, degree, pairs = self._record(x, own)
+        reported = to_bits(NeighbourList(*y.neighbours), self._size())
+        keep, add = self.bit_rates(y.degree, pairs)
+        drop = self.drop_rate(y.degree, pairs)
         bits = jnp.where(
             reported, jnp.log(jnp.where(true, keep, add)), jnp.where(true, jnp.log(drop), jnp.log1p(-add))
         )
-        possible = ~(reported & ~others).any()
-        total = jnp.where(others, bits, 0.0).sum() + self.degree_log_density(y.degree, true.sum(), jnp.int32(n - 1))
-        return jnp.where(possible, total, -jnp.inf)
+        total = jnp.where(mine, bits, 0.0).sum() + self.degree_log_density(y.degree, degree, pairs)
+        return jnp.where((reported & ~mine).any(), -jnp.inf, total)
 
 
 def per_bit(epsilon: float, reason: str) -> Guarantee:
@@ -299,10 +376,14 @@ def per_bit(epsilon: float, reason: str) -> Guarantee:
     )
 
 
-def per_edge(epsilon: float, reason: str) -> Guarantee:
-    """A guarantee for one edge."""
+def per_edge(epsilon: float, reporting: Reporting) -> Guarantee:
+    """A guarantee for one edge, seen through the reports of all users."""
     return Guarantee(
-        epsilon, unit=RELATIONSHIP, adjacency="two graphs that differ in one edge", status="proved", reason=reason
+        epsilon,
+        unit=RELATIONSHIP,
+        adjacency="two graphs that differ in one edge",
+        status="proved",
+        reason=f"reporting {reporting}: every report that holds the pair composes",
     )
 
 

@@ -1,5 +1,6 @@
 """Warner's randomised response on every bit of a neighbour list."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -7,18 +8,19 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
+from ldp_jax._rounding import add_up
 from ldp_jax.edges.neighbour_lists import (
-    PROTOCOLS,
+    REPORTINGS,
     ListMechanism,
     ListReport,
-    Protocol,
+    Reporting,
     check_bit_epsilon,
     flip_rate,
     per_bit,
     per_edge,
     two_largest,
 )
-from ldp_jax.guarantee import Guarantee, add_up
+from ldp_jax.guarantee import Guarantee
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 
@@ -42,6 +44,7 @@ class RandomizedResponse(ListMechanism):
     Args:
       epsilon: in (0, 40]; a number, or one a user for whole graphs.
       n: nodes of the graph, for one user's view.
+      reporting: who reports a pair: see :func:`ldp_jax.edges.privatize_graph`.
 
     >>> m = RandomizedResponse(1.0)
     >>> m.guarantee().epsilon, m.relationship().epsilon
@@ -50,15 +53,17 @@ class RandomizedResponse(ListMechanism):
 
     epsilon: Scalar
     n: int | None = static(default=None)
+    reporting: Reporting = static(default="full")
 
     def _check(self) -> None:
         check_bit_epsilon(epsilon=self.epsilon)
         if self.n is not None:
             _validate.integer_in(1, n=self.n)
+        _validate.one_of(REPORTINGS, reporting=self.reporting)
 
     def of_users(self, choose: Any) -> "RandomizedResponse":
         """The same with ``choose`` applied to budgets that users have of their own."""
-        return RandomizedResponse(choose(self.epsilon), self.n)
+        return dataclasses.replace(self, epsilon=choose(self.epsilon))
 
     def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[None, Array, Array]:
         """No degree, p and 1 - p."""
@@ -87,11 +92,15 @@ class RandomizedResponse(ListMechanism):
         """None: no degree is sent."""
         return None  # noqa: RET501 - an answer, not a missing body
 
-    def estimate(self, y: Any) -> Array:
-        r"""The unbiased degree :math:`(\tilde d - (n - 1)(1 - p)) / (2p - 1)`, :math:`\tilde d` bits reported."""
+    def estimate(self, y: Any, own: Any = 0) -> Array:
+        r"""The unbiased degree :math:`(\tilde d - (n - 1)(1 - p)) / (2p - 1)`, :math:`\tilde d` bits reported.
+
+        In a half matrix it is that of the owned pairs, with their number in the place of n - 1.
+        """
         flip = flip_rate(self.epsilon)
         scale = jnp.tanh(jnp.asarray(self.epsilon, flip.dtype) / 2)  # 2p - 1
-        return (ListReport(*y).neighbours.count - (self._size() - 1) * flip) / scale
+        mine, _ = self._pairs(own)
+        return (ListReport(*y).neighbours.count - mine.sum() * flip) / scale
 
     def guarantee(self) -> Guarantee:
         """epsilon per bit; the largest one where users have their own."""
@@ -104,9 +113,9 @@ class RandomizedResponse(ListMechanism):
         self._check()
         return np.asarray(self.epsilon, np.float64)
 
-    def relationship(self, protocol: Protocol = "full") -> Guarantee:
+    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """2 epsilon per edge seen through both ends, epsilon where one end owns the pair (the smaller of two)."""
-        _validate.one_of(PROTOCOLS, protocol=protocol)
+        reporting = self.reporting if reporting is None else reporting
+        _validate.one_of(REPORTINGS, reporting=reporting)
         low, high = two_largest(self.sums())
-        total = add_up((low, high)) if protocol == "full" else low
-        return per_edge(total, f"protocol {protocol}: every report that holds the pair composes")
+        return per_edge(add_up((low, high)) if reporting == "full" else low, reporting)

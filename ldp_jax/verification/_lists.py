@@ -197,7 +197,7 @@ def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, signific
 
 def _possible(m: Any, y: Any, own: int) -> bool:
     """Whether reports are of the codomain; lists sorted, distinct, padded, and without the user herself."""
-    codomain = m.codomain()
+    codomain = m.codomain(own)
     n, degree = codomain.n, np.asarray(y.degree)
     if isinstance(y, LapReport):
         return bool(np.isfinite(degree).all() and (np.isnan(y.values) == np.isnan(y.values[0])).all())
@@ -211,14 +211,15 @@ def _possible(m: Any, y: Any, own: int) -> bool:
         return lists and bool(np.isnan(degree).all())
     if codomain.degree.atoms is not None:
         return lists and bool(np.isin(degree, np.asarray(codomain.degree.atoms)).all())
-    return lists and bool(((degree >= 0) & (degree <= n - 1)).all())
+    return lists and bool(((degree >= 0) & (degree <= float(codomain.degree.parts[1].upper))).all())
 
 
 def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, np.ndarray]:
     """The mass of each (cell of the degree, list), and where each report is."""
-    n, codomain = m.codomain().n, m.codomain().degree
+    n, codomain = m.codomain(own).n, m.codomain(own).degree
     finite = codomain is not None and codomain.atoms is not None
-    cells = 1 if codomain is None else len(codomain.atoms) if finite else 2 * n
+    most = 0 if codomain is None or finite else int(codomain.parts[1].upper)
+    cells = 1 if codomain is None else len(codomain.atoms) if finite else 2 * (most + 1)
     if cells << (n - 1) > _MOST_CELLS:
         raise NotApplicable(f"{cells} x 2^{n - 1} reports are too many to count: test a smaller n")
     others = [node for node in range(n) if node != own]
@@ -238,7 +239,7 @@ def _patterns(m: Any, y: Any, x: NeighbourList, own: int) -> tuple[np.ndarray, n
     elif finite:
         place = np.searchsorted(np.asarray(codomain.atoms), y.degree)
     else:
-        place = np.where(y.degree <= 0, 0, np.where(y.degree >= n - 1, cells - 1, 1 + np.floor(2 * y.degree)))
+        place = np.where(y.degree <= 0, 0, np.where(y.degree >= most, cells - 1, 1 + np.floor(2 * y.degree)))
     bits = np.zeros((len(y.degree), n + 1), np.int64)
     np.put_along_axis(bits, y.neighbours.ids, 1, 1)
     return mass, place.astype(np.int64) * len(patterns) + bits[:, others] @ (1 << np.arange(n - 1))
@@ -271,7 +272,8 @@ def _numbers(m: LocalLap, y: LapReport, x: NeighbourList, own: int) -> tuple[np.
     """
     owned = np.flatnonzero(~np.isnan(y.values[0]))
     bits = np.isin(np.arange(m.codomain().n), nodes_of(x)).astype(np.float64)
-    centre = np.concatenate([[bits.sum()], bits[owned]])
+    counted = bits[owned] if m.reporting == "half" else bits
+    centre = np.concatenate([[counted.sum()], bits[owned]])
     if 4 ** len(centre) > _MOST_CELLS:
         raise NotApplicable(f"4^{len(centre)} cells are too many to count: test a smaller n")
 

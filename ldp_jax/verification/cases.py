@@ -137,6 +137,13 @@ CASES: dict[str, Case] = {
         "Randomised response", "RandomizedResponse", lambda e: edges.RandomizedResponse(e, n=6), lists=True
     ),
     "LocalLap": _audited("LocalLap", "LocalLap", lambda e: edges.LocalLap.from_epsilon(e, n=6), lists=True),
+    "NoisyDegree": _audited("Noisy degree", "NoisyDegree", lambda e: edges.NoisyDegree(e, n=6), lists=True),
+    "NoisyDegree-geometric": _audited(
+        "Noisy degree, whole noise",
+        "NoisyDegree",
+        lambda e: edges.NoisyDegree(e, n=6, noise="geometric"),
+        lists=True,
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""What an edge costs, by enumeration: every graph on a few nodes, every edge, every protocol, personal budgets."""
+"""What an edge costs, by enumeration: every graph on a few nodes, every edge, every reporting, personal budgets."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.edges import LapReport, LocalLap, NeighbourList
-from ldp_jax.edges.neighbour_lists import ListMechanism, Protocol
+from ldp_jax.edges.neighbour_lists import ListMechanism, Reporting
 from ldp_jax.types import Array
 
 NODES = 4
@@ -31,7 +31,7 @@ class RelationshipLoss(NamedTuple):
     graph: tuple[tuple[int, int], ...]
 
 
-def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> RelationshipLoss:
+def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) -> RelationshipLoss:
     r"""The largest loss about one edge, through the reports of all users, enumerated.
 
     All 64 graphs on four nodes and all six edges, taken away or added. Reports of different users are independent
@@ -46,7 +46,7 @@ def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> R
 
     Args:
       mechanism: on lists; budgets may be arrays [4], one a user.
-      protocol: as in ``relationship``; by default the mechanism's own.
+      reporting: as in ``relationship``; by default the mechanism's own.
 
     Raises:
       ValueError: for another mechanism, or budgets that are not one or four.
@@ -57,20 +57,19 @@ def relationship_supremum(mechanism: Any, protocol: Protocol | None = None) -> R
     """
     if not isinstance(mechanism, (ListMechanism, LocalLap)):
         raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
-    allowed = ("half list", "half") if isinstance(mechanism, LocalLap) else ("full", "half list", "half")
-    protocol = allowed[0] if protocol is None else protocol
-    _validate.one_of(allowed, protocol=protocol)
+    reporting = mechanism.reporting if reporting is None else reporting
+    _validate.one_of(mechanism.reportings, reporting=reporting)
     users = [_user(mechanism, place) for place in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
     same = all(user == users[0] for user in users)
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
     known: dict[Any, tuple[float, float]] = {}
-    for owners in _ownerships(budgets, pairs, protocol):
+    for owners in _ownerships(budgets, pairs, reporting):
         for bits in itertools.product((False, True), repeat=len(pairs)):
             graph = tuple(pair for pair, bit in zip(pairs, bits, strict=True) if bit)
             for edge in (pair for pair in pairs if pair not in graph):
-                views = _views(edge, graph, owners, protocol)
+                views = _views(edge, graph, owners, reporting)
                 for way in (0, 1):
                     total = 0.0
                     for user, view in views:
@@ -104,24 +103,24 @@ def _one_of(leaf: Any, place: int) -> float:
     return float(np.asarray(leaf, np.float64)[place])
 
 
-def _ownerships(budgets: list[float], pairs: list[Any], protocol: str) -> list[dict[Any, int] | None]:
+def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[dict[Any, int] | None]:
     """Who reports each pair; both answers for all pairs of equal budgets, the lower end or the higher one."""
-    if protocol == "full":
+    if reporting == "full":
         return [None]
     return [
         {(i, j): i if (budgets[i], tie * i) < (budgets[j], tie * j) else j for i, j in pairs} for tie in (1, -1)
     ]
 
 
-def _views(edge: Any, graph: Any, owners: Any, protocol: str) -> list[tuple[int, tuple[int, int, bool]]]:
+def _views(edge: Any, graph: Any, owners: Any, reporting: str) -> list[tuple[int, tuple[int, int, bool]]]:
     """For each user whose report depends on the edge: pairs that her degree is of, how many are true, her bit."""
     views = []
     for user in edge:
         mine = [pair for pair in itertools.combinations(range(NODES), 2) if user in pair]
         reports = owners is None or owners[edge] == user
-        if protocol == "half":
+        if reporting == "half":
             mine = [pair for pair in mine if owners[pair] == user]
-        if reports or protocol == "half list":
+        if reports or reporting == "half list":
             views.append((user, (len(mine), sum(pair in graph for pair in mine), reports)))
     return views
 

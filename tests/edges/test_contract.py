@@ -10,7 +10,7 @@ import pytest
 
 from ldp_jax import edges, verification
 from ldp_jax import mechanism as protocol
-from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, RandomizedResponse
+from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.neighbour_lists import to_list
 from ldp_jax.mechanism import mechanism
 from ldp_jax.verification import _lists
@@ -21,10 +21,21 @@ CASES = {
     "DPRR": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, n=n),
     "DPRR, whole noise": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, n=n, noise="geometric"),
     "DPRR, prior": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, prior=PRIOR, n=n),
+    "DPRR, half list": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, n=n, reporting="half list"),
+    "DPRR, half": lambda e, n=N: DPRR(0.2 * e, 0.8 * e, n=n, reporting="half"),
     "RandomizedResponse": lambda e, n=N: RandomizedResponse(e, n=n),
+    "RandomizedResponse, half list": lambda e, n=N: RandomizedResponse(e, n=n, reporting="half list"),
+    "RandomizedResponse, half": lambda e, n=N: RandomizedResponse(e, n=n, reporting="half"),
     "LocalLap": lambda e, n=N: LocalLap.from_epsilon(e, n=n),
+    "LocalLap, half": lambda e, n=N: LocalLap.from_epsilon(e, n=n, reporting="half"),
+    "NoisyDegree": lambda e, n=N: NoisyDegree(e, n=n),
+    "NoisyDegree, whole noise": lambda e, n=N: NoisyDegree(e, n=n, noise="geometric"),
+    "NoisyDegree, half": lambda e, n=N: NoisyDegree(e, n=n, reporting="half"),
 }
-NOT_MECHANISMS = {"LapReport", "ListReport", "NeighbourList", "NoisyGraph", "privatize_graph", "public_part"}
+NOT_MECHANISMS = {
+    "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyGraph", "OneUsersView",
+    "Population", "Reporting", "Reports", "privatize_graph", "public_part",
+}  # fmt: skip
 every_case = pytest.mark.parametrize("name", CASES)
 
 
@@ -34,7 +45,10 @@ def some_lists(n=N):
 
 
 def test_every_public_mechanism_is_in_this_suite():
-    assert {type(make(1.0)).__name__ for make in CASES.values()} == set(edges.__all__) - NOT_MECHANISMS
+    made = [make(1.0) for make in CASES.values()]
+    assert {type(m).__name__ for m in made} == set(edges.__all__) - NOT_MECHANISMS
+    views = {(type(m).__name__, m.reporting) for m in made}
+    assert views == {(type(m).__name__, reporting) for m in made for reporting in m.reportings}
 
 
 @every_case
@@ -44,6 +58,9 @@ def test_protocol(name):
     assert isinstance(m, protocol.HasDensity)
     for section in ("Guarantee", "Utility", "Numerics", "Reference"):
         assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+    assert isinstance(m, edges.OneUsersView)
+    assert isinstance(m, edges.HasGraphSampler)
+    assert m.guarantee().trust == "local"
     assert m.domain().n == m.codomain().n == N
     with pytest.raises(ValueError, match="n must be given"):
         CASES[name](1.0, n=None).domain()
@@ -72,19 +89,27 @@ def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
     assert np.isfinite(jax.vmap(m.estimate)(y)).all()
 
 
-def test_estimates_of_the_degree():
-    """RR's is unbiased: its mean over all 32 reports is the degree; the others say what their noisy degree says."""
-    rr = RandomizedResponse(0.7, n=N)
+@pytest.mark.parametrize("reporting", ["full", "half"])
+def test_randomised_responses_estimate_is_unbiased(reporting):
+    """Of user 1: its mean over all 32 reports is the degree, or how many of her pairs with 0, 3 and 5 are true."""
+    rr = RandomizedResponse(0.7, n=N, reporting=reporting)
     with jax.enable_x64(True):
         for degree in range(N):
-            x = _lists.listed(range(1, 1 + degree), N)
+            nodes = [0, 2, 3, 4, 5][:degree]
+            x = _lists.listed(nodes, N)
             total = 0.0
             for bits in itertools.product([False, True], repeat=N - 1):
-                y = ListReport(np.float64(np.nan), to_list(jnp.array([False, *bits])))
-                total += float(jnp.exp(rr.log_density(y, x)) * rr.estimate(y))
-            assert total == pytest.approx(degree, abs=1e-9)
+                y = ListReport(np.float64(np.nan), to_list(jnp.array([bits[0], False, *bits[1:]])))
+                total += float(jnp.exp(rr.log_density(y, x, 1)) * rr.estimate(y, 1))
+            true = nodes if reporting == "full" else [node for node in nodes if node in (0, 3, 5)]
+            assert total == pytest.approx(len(true), abs=1e-9)
+
+
+def test_estimates_of_the_degree():
+    """They say what the noisy degree says."""
     empty = _lists.listed([], N)
     assert float(DPRR(0.1, 0.9, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
+    assert float(NoisyDegree(0.1, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     mended = DPRR(0.1, 0.9, prior=PRIOR, n=N)
     assert float(mended.estimate(ListReport(np.float32(2.5), empty))) == mended.estimate_degree(np.float32(2.5))
     assert float(LocalLap(0.1, 0.9, n=N).estimate(LapReport(np.float32(-2.5), np.zeros(N)))) == -2.5
@@ -100,7 +125,7 @@ def test_estimates_of_the_degree():
 def test_claims_hold_and_are_tight(name, epsilon, n):
     """Lists that differ in one bit, float64: a claim that is off by one part in 1e9 is seen, on either side.
 
-    Of two nodes LocalLap's user 0 owns no pair: the enumeration finds her degree's part alone, the search the rest.
+    Of two nodes user 0 owns no pair: the enumeration finds her degree's part at most, the search the rest.
     """
     made = CASES[name](epsilon, n)
     found = verification.privacy_loss_supremum(made)

@@ -23,9 +23,10 @@ from ldp_jax.edges import (
     public_part,
 )
 from ldp_jax.edges._sparse import Users
+from ldp_jax.features import Laplace
+from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.mechanism import mechanism
-from ldp_jax.packing import GraphSet
 from tests import stats
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])  # degrees 3, 2, 2, 2, 1, 0
@@ -35,7 +36,8 @@ N = 6
 def copies(count, edges=EDGES, n=N):
     """Many copies of a small graph: one call is ``count`` independent draws of its reports."""
     shifted = (edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2)
-    return graphs.from_edges(shifted, n * count), np.repeat(np.arange(count), n)
+    graph = graphs.from_edges(shifted, n * count)
+    return GraphSet.from_edges(graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int))
 
 
 def bits_of(noisy, count, n=N):
@@ -114,8 +116,8 @@ def test_whole_graphs_and_single_users_have_one_law(noise):
     """
     count = 60_000
     m = DPRR(0.7, 1.1, noise=noise)
-    graph, node_graph = copies(count)
-    noisy = privatize_graph(jax.random.key(0), graph, m, node_graph=node_graph)
+    graph = copies(count)
+    noisy = privatize_graph(jax.random.key(0), graph, m)
     bits, degree = bits_of(noisy, count), noisy.degree.reshape(count, N)
     truth = dense()
     keep, add = rates(m, degree, N - 1)
@@ -161,24 +163,24 @@ def check_degrees(m, noisy, d):
     stats.assert_ks(inside, lambda y: (laplace.cdf(y) - low) / (high - low))
 
 
-@pytest.mark.parametrize("protocol", ["half", "half list"])
-def test_half_matrices(protocol):
-    """Each pair is reported by its owner alone, at the rates of the degree that the protocol counts."""
+@pytest.mark.parametrize("reporting", ["half", "half list"])
+def test_half_matrices(reporting):
+    """Each pair is reported by its owner alone, at the rates of the degree that the reporting counts."""
     count = 40_000
     m = DPRR(0.7, 1.1)
-    graph, node_graph = copies(count)
-    noisy = privatize_graph(jax.random.key(2), graph, m, node_graph=node_graph, protocol=protocol)
+    graph = copies(count)
+    noisy = privatize_graph(jax.random.key(2), graph, m, reporting=reporting)
     bits, degree = bits_of(noisy, count), noisy.degree.reshape(count, N)
     np.testing.assert_array_equal(bits, bits.swapaxes(1, 2))
     truth = dense()
     for i, j in itertools.combinations(range(N), 2):
         owner = i if (i + j) % 2 == 0 else j
         user = Users(*(np.int32(v) for v in (owner, 0, N, N)))
-        owned = int(_sparse.universe(user, True)) if protocol == "half" else N - 1  # what q is computed from
+        owned = int(_sparse.universe(user, True)) if reporting == "half" else N - 1  # what q is computed from
         keep, add = rates(m, degree[:, owner], owned)
         rate = keep if truth[i, j] else add
         assert abs((bits[:, i, j] - rate).mean()) < 5 * np.sqrt((rate * (1 - rate)).mean() / count), (i, j)
-    if protocol == "half":
+    if reporting == "half":
         assert degree.max() <= 3
         mine = np.array([[_sparse.owns(Users(i, 0, N, N), j, True) for j in range(N)] for i in range(N)])
         expected = (mine & truth).sum(1)
@@ -187,15 +189,15 @@ def test_half_matrices(protocol):
         expected = truth.sum(1)
     for i, d in enumerate(expected):
         # P(d* > d + 1/2) of Laplace noise, below the clip.
-        if d + 0.5 < (3 if protocol == "half" else N - 1) - 1:
+        if d + 0.5 < (3 if reporting == "half" else N - 1) - 1:
             stats.assert_share((degree[:, i] > d + 0.5).sum(), count, 0.5 * math.exp(-0.35))
 
 
 def test_randomized_response():
     count = 60_000
     m = RandomizedResponse(1.2)
-    graph, node_graph = copies(count)
-    bits = bits_of(privatize_graph(jax.random.key(3), graph, m, node_graph=node_graph), count)
+    graph = copies(count)
+    bits = bits_of(privatize_graph(jax.random.key(3), graph, m), count)
     truth, flip = dense(), 1 / (1 + math.exp(1.2))
     for i, j in itertools.permutations(range(N), 2):
         stats.assert_share(bits[:, i, j].sum(), count, 1 - flip if truth[i, j] else flip)
@@ -223,9 +225,9 @@ def test_degrees_have_the_papers_moments():
     """Section IV-E on a Barabasi-Albert graph: mean (9) given d*, variance (13), and the clip's bias."""
     n, rounds = 400, 300
     base = np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges())
-    graph, node_graph = copies(rounds, base, n)
+    graph = copies(rounds, base, n)
     m = DPRR(0.5, 1.5)
-    noisy = privatize_graph(jax.random.key(5), graph, m, node_graph=node_graph)
+    noisy = privatize_graph(jax.random.key(5), graph, m)
     reported = np.bincount(noisy.graph.receivers, minlength=n * rounds).reshape(rounds, n)
     degree = noisy.degree.reshape(rounds, n)
     d = np.bincount(base.ravel(), minlength=n)
@@ -257,11 +259,11 @@ def laws_of(m, counted, places):
     return laws, rates(m, noisy, counted)
 
 
-def reports_of(m, protocol, graph, user, places, owner):
-    """log p of every report of one user of a four-node graph: [d*, bit patterns], by the protocol's words."""
+def reports_of(m, reporting, graph, user, places, owner):
+    """log p of every report of one user of a four-node graph: [d*, bit patterns], by the reporting's words."""
     others = [j for j in range(4) if j != user]
-    mine = others if protocol == "full" else [j for j in others if owner(user, j) == user]
-    counted = mine if protocol == "half" else others
+    mine = others if reporting == "full" else [j for j in others if owner(user, j) == user]
+    counted = mine if reporting == "half" else others
     degree = sum(frozenset((user, j)) in graph for j in counted)
     laws, (keep, add) = laws_of(m, len(counted), tuple(places))
     total = laws[degree][:, None]
@@ -273,7 +275,7 @@ def reports_of(m, protocol, graph, user, places, owner):
     return total
 
 
-def largest_loss_of_an_edge(m, protocol, places, owner=owner_of):
+def largest_loss_of_an_edge(m, reporting, places, owner=owner_of):
     """max over all graphs on four nodes, all edges that may change, and all joint reports, of the log ratio.
 
     The four users draw independently given the graph, so that a joint report's ratio is the sum of theirs and the
@@ -284,7 +286,7 @@ def largest_loss_of_an_edge(m, protocol, places, owner=owner_of):
     worst = 0.0
     with jax.enable_x64(True):
         laws = {
-            graph: [reports_of(each[user], protocol, graph, user, places, owner) for user in range(4)]
+            graph: [reports_of(each[user], reporting, graph, user, places, owner) for user in range(4)]
             for size in range(7)
             for graph in map(frozenset, itertools.combinations(pairs, size))
         }
@@ -324,8 +326,8 @@ def test_a_whole_report_loses_its_sum(noise):
 
 
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])
-@pytest.mark.parametrize(("protocol", "epsilon"), [("full", 2.0), ("half list", 1.3), ("half", 1.0)])
-def test_relationships_by_enumeration_on_four_nodes(protocol, epsilon, noise):
+@pytest.mark.parametrize(("reporting", "epsilon"), [("full", 2.0), ("half list", 1.3), ("half", 1.0)])
+def test_relationships_by_enumeration_on_four_nodes(reporting, epsilon, noise):
     """All 64 graphs, all edges, all reports at eps 0.3 and 0.7: what is claimed per edge is lost, and no more.
 
     Whole noise has finitely many reports, which sum to one; Laplace noise is asked at its atoms and between.
@@ -334,12 +336,12 @@ def test_relationships_by_enumeration_on_four_nodes(protocol, epsilon, noise):
     places = (
         np.arange(4.0) if noise == "geometric" else np.unique(np.append(np.linspace(0, 3, 61), [1e-9, 3 - 1e-9]))
     )
-    laws, worst = largest_loss_of_an_edge(m, protocol, places)
+    laws, worst = largest_loss_of_an_edge(m, reporting, places)
     if noise == "geometric":
         for law in itertools.chain.from_iterable(laws.values()):
             assert np.exp(law).sum() == pytest.approx(1.0, rel=1e-9)
     assert worst == pytest.approx(epsilon, rel=1e-6)
-    assert m.relationship(protocol).epsilon == pytest.approx(worst, rel=1e-6)
+    assert m.relationship(reporting).epsilon == pytest.approx(worst, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -352,8 +354,8 @@ def test_relationships_by_enumeration_on_four_nodes(protocol, epsilon, noise):
         ((0.4, 2.0, 0.9, 1.4), 0.3),
     ],
 )
-@pytest.mark.parametrize("protocol", ["full", "half", "half list"])
-def test_relationships_of_personal_budgets_by_enumeration(protocol, first, second):
+@pytest.mark.parametrize("reporting", ["full", "half", "half list"])
+def test_relationships_of_personal_budgets_by_enumeration(reporting, first, second):
     """Four users of their own budgets: all graphs, edges and reports, against what is claimed per edge."""
     m = DPRR(np.array(first), np.array(second), noise="geometric")
     parts = np.broadcast_to(np.float32(first), 4), np.broadcast_to(np.float32(second), 4)
@@ -368,13 +370,13 @@ def test_relationships_of_personal_budgets_by_enumeration(protocol, first, secon
         low, high = sorted((i, j), key=lambda user: place[user])
         return low if (place[low] + place[high] - 2 * start) % 2 == 0 else high
 
-    _, worst = largest_loss_of_an_edge(each, protocol, np.arange(4.0), owner)
-    assert m.relationship(protocol).epsilon == pytest.approx(worst, rel=1e-6)
+    _, worst = largest_loss_of_an_edge(each, reporting, np.arange(4.0), owner)
+    assert m.relationship(reporting).epsilon == pytest.approx(worst, rel=1e-6)
     response = RandomizedResponse(np.array(second))
     if np.ndim(second):
         ordered = sorted(np.float32(second).astype(float))
         assert response.relationship("full").epsilon == pytest.approx(sum(ordered[-2:]), rel=1e-12)
-        assert response.relationship(protocol).epsilon >= response.relationship("half").epsilon == ordered[-2]
+        assert response.relationship(reporting).epsilon >= response.relationship("half").epsilon == ordered[-2]
 
 
 def test_the_enumeration_sees_a_wrong_law():
@@ -405,12 +407,12 @@ def test_the_papers_split_is_made_sound():
 def test_personal_budgets():
     """Rates of each user's own budget; in a half matrix a pair belongs to the smaller one."""
     count = 40_000
-    graph, node_graph = copies(count)
+    graph = copies(count)
     epsilons = np.tile([0.5, 2.0, 0.5, 2.0, 2.0, 0.5], count)
     m = RandomizedResponse(epsilons)
     truth = dense()
-    full = bits_of(privatize_graph(jax.random.key(6), graph, m, node_graph=node_graph), count)
-    half = bits_of(privatize_graph(jax.random.key(7), graph, m, node_graph=node_graph, protocol="half"), count)
+    full = bits_of(privatize_graph(jax.random.key(6), graph, m), count)
+    half = bits_of(privatize_graph(jax.random.key(7), graph, m, reporting="half"), count)
     for i, j in itertools.permutations(range(N), 2):
         flips = 1 / (1 + np.exp(epsilons[[i, j]]))
         for bits, flip in ((full, flips[0]), (half, flips.max())):
@@ -422,10 +424,10 @@ def test_personal_budgets():
 
 def test_public_users_are_released_as_they_are():
     count = 20_000
-    graph, node_graph = copies(count)
+    graph = copies(count)
     public = np.tile([True, False, False, True, False, False], count)
     truth = dense()
-    noisy = privatize_graph(jax.random.key(8), graph, DPRR(0.5, 1.0), node_graph=node_graph, public=public)
+    noisy = privatize_graph(jax.random.key(8), graph, DPRR(0.5, 1.0), public=public)
     bits = bits_of(noisy, count)
     for i in (0, 3):
         assert (bits[:, i] == truth[i]).all()
@@ -435,9 +437,7 @@ def test_public_users_are_released_as_they_are():
     )
     assert "lists of public users" in noisy.guarantee.unprotected
     half = bits_of(
-        privatize_graph(
-            jax.random.key(9), graph, RandomizedResponse(1.0), node_graph=node_graph, public=public, protocol="half"
-        ),
+        privatize_graph(jax.random.key(9), graph, RandomizedResponse(1.0), public=public, reporting="half"),
         count,
     )
     flip = 1 / (1 + math.e)
@@ -532,15 +532,15 @@ def test_the_same_key_gives_the_same_graph():
     np.testing.assert_array_equal(one.degree, two.degree)
 
 
-@pytest.mark.parametrize("protocol", ["full", "half", "half list"])
+@pytest.mark.parametrize("reporting", ["full", "half", "half list"])
 @pytest.mark.parametrize(
     "m",
     [DPRR(0.5, 0.5), DPRR(0.5, 0.5, noise="geometric"), RandomizedResponse(0.5)],
     ids=["laplace", "geometric", "response"],
 )
-def test_graphs_without_edges_or_company(m, protocol):
+def test_graphs_without_edges_or_company(m, reporting):
     for n, edges in ((1, []), (2, []), (2, [[0, 1]]), (5, [])):
-        noisy = privatize_graph(jax.random.key(13), graphs.from_edges(edges, n), m, protocol=protocol)
+        noisy = privatize_graph(jax.random.key(13), graphs.from_edges(edges, n), m, reporting=reporting)
         assert np.isfinite(noisy.degree).all() == isinstance(m, DPRR)  # the other sends no degree: NaN
         assert len(noisy.graph.senders) <= n * (n - 1)
     alone, nobody = dataclasses.replace(m, n=1), NeighbourList(jnp.array([1]), jnp.int32(0))
@@ -557,9 +557,12 @@ def test_graphs_without_edges_or_company(m, protocol):
 def test_a_set_with_graphs_of_one_node(m):
     """Single nodes report nobody; other small graphs, with or without edges, keep to themselves."""
     node_graph = np.repeat(np.arange(6), [1, 2, 2, 1, 4, 1])
-    graph = graphs.from_edges([[1, 2]], len(node_graph))
+    whole = GraphSet.from_edges([1, 2], [2, 1], node_graph, [0, 1] * 3)
     for seed in range(5):
-        noisy = privatize_graph(jax.random.key(seed), graph, m, node_graph=node_graph)
+        noisy = privatize_graph(jax.random.key(seed), whole, m)
+        assert isinstance(noisy.graph, GraphSet)
+        for name in ("node_graph", "labels"):
+            np.testing.assert_array_equal(getattr(noisy.graph, name), getattr(whole, name))
         graph_of = node_graph[noisy.graph.receivers]
         np.testing.assert_array_equal(graph_of, node_graph[noisy.graph.senders])
         assert not np.isin(graph_of, [0, 3, 5]).any()
@@ -584,12 +587,17 @@ def test_bad_arguments_are_refused():
     key, m = jax.random.key(0), DPRR(0.5, 0.5)
     with pytest.raises(ValueError, match="threefry"):
         privatize_graph(jax.random.key(0, impl="rbg"), graph, m)
-    with pytest.raises(ValueError, match="non-decreasing"):
-        privatize_graph(key, graph, m, node_graph=np.array([0, 1, 0, 1, 1, 1]))
+    two = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
+    with pytest.raises(ValueError, match="a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"):
+        privatize_graph(key, two, m)
+    with pytest.raises(ValueError, match="mechanism must be one on neighbour lists or graphs, got Laplace"):
+        privatize_graph(key, graph, Laplace(1.0))
     with pytest.raises(ValueError, match=r"public must be bool \[6\]"):
         privatize_graph(key, graph, m, public=np.zeros(5, bool))
-    with pytest.raises(ValueError, match="protocol must be one of full, half list, half"):
-        privatize_graph(key, graph, m, protocol="quarter")
+    with pytest.raises(ValueError, match="reporting must be one of full, half list, half"):
+        privatize_graph(key, graph, m, reporting="quarter")
+    with pytest.raises(ValueError, match="reporting must be one of full, half list, half"):
+        DPRR(0.5, 0.5, reporting="quarter")
     with pytest.raises(ValueError, match=r"expected to take .* GB .*: randomised response is dense, DPRR is not"):
         privatize_graph(key, graph, RandomizedResponse(0.5), memory=10.0)
     with pytest.raises(ValueError, match="n must be given"):
@@ -604,7 +612,7 @@ def test_bad_arguments_are_refused():
 
 
 def test_guarantees_name_units_and_what_is_left_out():
-    noisy = privatize_graph(jax.random.key(0), graphs.from_edges(EDGES, N), DPRR(0.3, 0.7), protocol="half list")
+    noisy = privatize_graph(jax.random.key(0), graphs.from_edges(EDGES, N), DPRR(0.3, 0.7), reporting="half list")
     assert noisy.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0)
     assert noisy.guarantee[RELATIONSHIP].epsilon == pytest.approx(1.3)
     assert noisy.guarantee.protected == ("edges",)

@@ -15,6 +15,7 @@ from scipy import stats as scipy_stats
 
 from ldp_jax import graphs
 from ldp_jax.edges import LapReport, LocalLap, NeighbourList, local_laplace, privatize_graph
+from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from tests import stats
 
@@ -25,7 +26,8 @@ PAIRS = list(itertools.combinations(range(N), 2))
 
 def copies(count, edges=EDGES, n=N):
     shifted = (edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2)
-    return graphs.from_edges(shifted, n * count), np.repeat(np.arange(count), n)
+    graph = graphs.from_edges(shifted, n * count)
+    return GraphSet.from_edges(graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int))
 
 
 def bits_of(noisy, count, n=N):
@@ -99,10 +101,10 @@ def force(monkeypatch, path):
 
 
 @pytest.mark.parametrize(
-    ("path", "protocol"),
+    ("path", "reporting"),
     [("list", "half list"), ("draws", "half list"), ("rounds", "half list"), ("default", "half")],
 )
-def test_edge_sets_follow_the_law(monkeypatch, path, protocol):
+def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     """60 000 copies of five nodes, three ways to draw false pairs: T, how many true pairs are kept, and which set.
 
     The G test of (T, kept), about 30 cells, detects a total variation of 0.025. Given both, sets of one kind are
@@ -111,17 +113,17 @@ def test_edge_sets_follow_the_law(monkeypatch, path, protocol):
     count = 60_000
     m = LocalLap(0.8, 1.5)
     rounds = force(monkeypatch, path)
-    graph, node_graph = copies(count)
-    noisy = privatize_graph(jax.random.key(0), graph, m, node_graph=node_graph, protocol=protocol)
+    graph = copies(count)
+    noisy = privatize_graph(jax.random.key(0), graph, m, reporting=reporting)
     assert {"list": len(rounds) == 0, "rounds": len(rounds) > 5}.get(path, True)
     bits = bits_of(noisy, count)
     truth = dense()
     total = bits.sum((1, 2)) // 2
     kept = (bits & truth).sum((1, 2)) // 2
     # The reported degrees say T.
-    sums = noisy.degree.reshape(count, N).astype(np.float64).sum(1) / (2 if protocol == "half list" else 1)
+    sums = noisy.degree.reshape(count, N).astype(np.float64).sum(1) / (2 if reporting == "half list" else 1)
     np.testing.assert_array_equal(total, np.clip(np.rint(sums), 0, 10))
-    sizes = size_law(4, N, (0.5 if protocol == "half list" else 1.0) / 0.8, 10)
+    sizes = size_law(4, N, (0.5 if reporting == "half list" else 1.0) / 0.8, 10)
     np.testing.assert_allclose(sizes.sum(), 1.0, atol=1e-6)
     joint = np.array([p * kept_law(k, 4, 6, 1.5) for k, p in enumerate(sizes)])
     np.testing.assert_allclose(joint.sum(1), sizes, atol=1e-6)
@@ -144,30 +146,30 @@ def test_one_users_reports_and_brute_force_have_that_law():
     """
     count = 60_000
     m = LocalLap(0.8, 1.5, n=N)
-    graph, node_graph = copies(count)
+    graph = copies(count)
     truth = dense()
 
-    def server(key, protocol):
-        keys = jax.random.split(key, N)
-        y = jax.vmap(lambda k, x, own: m.privatize(k, x, own, protocol=protocol))(keys, lists(), jnp.arange(N))
-        return m.select(y, protocol=protocol)
+    def server(key, reporting):
+        keys, m = jax.random.split(key, N), LocalLap(0.8, 1.5, n=N, reporting=reporting)
+        y = jax.vmap(lambda k, x, own: m.privatize(k, x, own))(keys, lists(), jnp.arange(N))
+        return m.select(y)
 
     rng = np.random.default_rng(1)
     places = np.array(PAIRS)
     noise = rng.laplace(scale=1 / 1.5, size=(count, 10)) + truth[places[:, 0], places[:, 1]]
     rank = np.argsort(np.argsort(-noise, 1), 1)
-    for number, protocol in enumerate(("half list", "half")):
+    for number, reporting in enumerate(("half list", "half")):
         bits = [
-            bits_of(privatize_graph(jax.random.key(2), graph, m, node_graph=node_graph, protocol=protocol), count),
+            bits_of(privatize_graph(jax.random.key(2), graph, m, reporting=reporting), count),
             np.asarray(
-                jax.jit(jax.vmap(lambda key, p=protocol: server(key, p)))(
+                jax.jit(jax.vmap(lambda key, p=reporting: server(key, p)))(
                     jax.random.split(jax.random.key(3 + number), count)
                 )
             ),
         ]
         degrees = truth.sum(1) + rng.laplace(scale=1 / 0.8, size=(count, N))
         total = np.rint(degrees.sum(1) / 2)
-        if protocol == "half":
+        if reporting == "half":
             total = np.rint(4 + rng.laplace(scale=1 / 0.8, size=(count, N)).sum(1))
         brute = rank < np.clip(total, 0, 10)[:, None]
         words = [sum(b[:, i, j].astype(int) << k for k, (i, j) in enumerate(PAIRS)) for b in bits]
@@ -237,8 +239,8 @@ def test_a_sparse_graph_by_every_path(monkeypatch, path):
     n, count = 40, 4_000
     edges = np.array(nx.barabasi_albert_graph(n, 3, seed=1).edges())
     rounds = force(monkeypatch, path)
-    graph, node_graph = copies(count, edges, n)
-    noisy = privatize_graph(jax.random.key(8), graph, LocalLap(100.0, 2.5), node_graph=node_graph)
+    graph = copies(count, edges, n)
+    noisy = privatize_graph(jax.random.key(8), graph, LocalLap(100.0, 2.5))
     assert {"default": len(rounds) in (1, 2, 3), "list": not rounds, "rounds": len(rounds) > 10}[path]
     bits = bits_of(noisy, count, n)
     truth, true = dense(n, edges), len(edges)
@@ -265,7 +267,8 @@ def test_sets_of_unequal_graphs():
     whole = nx.disjoint_union_all(parts)
     node_graph = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
     graph = graphs.from_edges(np.array(whole.edges()), len(whole))
-    noisy = privatize_graph(jax.random.key(9), graph, LocalLap(100.0, 0.5), node_graph=node_graph)
+    several = GraphSet.from_edges(graph.senders, graph.receivers, node_graph, np.zeros(len(parts), int))
+    noisy = privatize_graph(jax.random.key(9), several, LocalLap(100.0, 0.5))
     found = graphs.to_edges(noisy.graph)
     assert (node_graph[found[:, 0]] == node_graph[found[:, 1]]).all()
     per_graph = np.bincount(node_graph[found[:, 0]], minlength=len(parts))
@@ -276,11 +279,11 @@ def test_sets_of_unequal_graphs():
 def test_public_users_are_released_as_they_are():
     """30 000 copies, one public user: her list, and among the others the law of the graph without her."""
     count = 30_000
-    graph, node_graph = copies(count)
+    graph = copies(count)
     public = np.tile([False, True, False, False, False], count)
     rest = [0, 2, 3, 4]
     truth = dense()
-    noisy = privatize_graph(jax.random.key(10), graph, LocalLap(0.8, 1.5), node_graph=node_graph, public=public)
+    noisy = privatize_graph(jax.random.key(10), graph, LocalLap(0.8, 1.5), public=public)
     bits = bits_of(noisy, count)
     assert (bits[:, 1] == truth[1]).all()
     degree = noisy.degree.reshape(count, N)
@@ -292,9 +295,7 @@ def test_public_users_are_released_as_they_are():
     joint = np.array([p * kept_law(k, 2, 4, 1.5) for k, p in enumerate(size_law(2, 4, 0.5 / 0.8, 6))])
     stats.assert_g(np.bincount(total * 3 + kept, minlength=21), joint.ravel() / joint.sum())
     assert "lists of public users" in noisy.guarantee.unprotected
-    everyone = privatize_graph(
-        jax.random.key(11), graph, LocalLap(0.8, 1.5), node_graph=node_graph, public=public | True
-    )
+    everyone = privatize_graph(jax.random.key(11), graph, LocalLap(0.8, 1.5), public=public | True)
     np.testing.assert_array_equal(everyone.graph.senders, graph.senders)
 
 
@@ -330,13 +331,13 @@ def test_a_larger_graph_is_fast_and_never_dense():
 # --- Guarantees ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["half list", "half"])
-def test_reports_lose_what_the_guarantee_says(protocol):
+@pytest.mark.parametrize("reporting", ["half list", "half"])
+def test_reports_lose_what_the_guarantee_says(reporting):
     """All lists of all four users, all that differ in a bit, reports at and between all kinks, in float64.
 
     A log ratio of Laplace densities is monotone between kinks and constant beyond them: a grid of both is exact.
     """
-    m = LocalLap(0.3, 0.7, n=4)
+    m = LocalLap(0.3, 0.7, n=4, reporting=reporting)
     worst = np.zeros((4, 4))
     with jax.enable_x64(True):
         for own in range(4):
@@ -351,7 +352,7 @@ def test_reports_lose_what_the_guarantee_says(protocol):
             values[:, owned] = np.array(grid)[:, 1:]
             reports = LapReport(jnp.array([g[0] for g in grid]), jnp.asarray(values))
             logs = np.array(
-                jax.vmap(lambda x: jax.vmap(lambda y: m.log_density(y, x, own, protocol=protocol))(reports))(padded)  # noqa: B023
+                jax.vmap(lambda x: jax.vmap(lambda y: m.log_density(y, x, own))(reports))(padded)  # noqa: B023
             )
             assert np.isfinite(logs).all()
             for a, b in itertools.combinations(range(len(records)), 2):
@@ -362,8 +363,8 @@ def test_reports_lose_what_the_guarantee_says(protocol):
     pairs = np.array([worst[i, j] + worst[j, i] for i, j in itertools.combinations(range(4), 2)])
     assert worst.max() == pytest.approx(1.0, rel=1e-9)
     assert m.guarantee().epsilon == pytest.approx(1.0, rel=1e-12)
-    np.testing.assert_allclose(pairs, 1.3 if protocol == "half list" else 1.0, rtol=1e-9)
-    assert m.relationship(protocol).epsilon == pytest.approx(pairs.max(), rel=1e-9)
+    np.testing.assert_allclose(pairs, 1.3 if reporting == "half list" else 1.0, rtol=1e-9)
+    assert m.relationship(reporting).epsilon == pytest.approx(pairs.max(), rel=1e-9)
 
 
 def test_guarantees_have_units():
@@ -413,20 +414,20 @@ def test_the_same_key_gives_the_same_graph():
     assert (one.degree != other.degree).all()
 
 
-@pytest.mark.parametrize("protocol", ["half list", "half"])
-def test_graphs_without_edges_or_company(protocol):
+@pytest.mark.parametrize("reporting", ["half list", "half"])
+def test_graphs_without_edges_or_company(reporting):
     for n, edges in ((1, []), (2, []), (2, [[0, 1]]), (5, [])):
         graph = graphs.from_edges(edges, n)
         for seed in range(5):
-            noisy = privatize_graph(jax.random.key(seed), graph, LocalLap(0.5, 0.5), protocol=protocol)
+            noisy = privatize_graph(jax.random.key(seed), graph, LocalLap(0.5, 0.5), reporting=reporting)
             assert np.isfinite(noisy.degree).all()
             assert len(noisy.graph.senders) <= n * (n - 1)
-    alone = LocalLap(0.5, 0.5, n=1)
+    alone = LocalLap(0.5, 0.5, n=1, reporting=reporting)
     nobody = NeighbourList(jnp.array([1]), jnp.int32(0))
-    y = alone.privatize(jax.random.key(14), nobody, protocol=protocol)
+    y = alone.privatize(jax.random.key(14), nobody)
     assert np.isnan(y.values).all()
-    assert np.isfinite(alone.log_density(y, nobody, protocol=protocol))
-    assert not alone.select(LapReport(y.degree[None], y.values[None]), protocol=protocol).any()
+    assert np.isfinite(alone.log_density(y, nobody))
+    assert not alone.select(LapReport(y.degree[None], y.values[None])).any()
 
 
 def test_one_user_is_total_on_data():
@@ -443,12 +444,11 @@ def test_bad_arguments_are_refused():
     graph, m = graphs.from_edges(EDGES, N), LocalLap(0.5, 0.5)
     key, nobody = jax.random.key(0), NeighbourList(jnp.array([1]), jnp.int32(0))
     for call in (
-        lambda: privatize_graph(key, graph, m, protocol="full"),
+        lambda: privatize_graph(key, graph, m, reporting="full"),
         lambda: m.relationship("full"),
-        lambda: LocalLap(0.5, 0.5, n=1).privatize(key, nobody, protocol="full"),
-        lambda: m.select(LapReport(jnp.zeros(1), jnp.zeros((1, 1))), protocol="full"),
+        lambda: LocalLap(0.5, 0.5, n=1, reporting="full"),
     ):
-        with pytest.raises(ValueError, match="protocol must be one of half list, half; got 'full'"):
+        with pytest.raises(ValueError, match="reporting must be one of half list, half; got 'full'"):
             call()
     with pytest.raises(ValueError, match="no personal budgets"):
         privatize_graph(key, graph, LocalLap(np.full(N, 0.5), 0.5))

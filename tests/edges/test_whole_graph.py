@@ -10,17 +10,33 @@ import numpy as np
 import pytest
 
 from ldp_jax import graphs
-from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse, _sparse, privatize_graph, public_part, whole_graph
+from ldp_jax.edges import (
+    DPRR,
+    LocalLap,
+    Population,
+    RandomizedResponse,
+    _list_sampler,
+    _sparse,
+    privatize_graph,
+    public_part,
+)
 from ldp_jax.edges._sparse import Users
+from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import RELATIONSHIP
 
 STAR = np.stack([np.zeros(100, int), np.arange(1, 101)], 1)
 
 
+def as_set(graph, node_graph):
+    """A graph of blocks as a set of graphs."""
+    return GraphSet.from_edges(graph.senders, graph.receivers, node_graph, np.zeros(node_graph[-1] + 1, int))
+
+
 def owners(m, n):
     """int [n, n]: who owns each pair, by the arrangement of a whole graph of n users."""
     everyone, none = np.ones(n, bool), np.zeros(0, np.int64)
-    who, users, *_ = whole_graph._half_lists(none, none, np.zeros(n, np.int32), np.zeros(n, np.int64), everyone, m)
+    whole = Population(none, none, np.zeros(n, np.int64), everyone)
+    who, users, *_ = _list_sampler._half_lists(whole, np.zeros(n, np.int32), m)
     table = np.full((n, n), -1)
     for place, user in enumerate(who):
         mine = np.flatnonzero(_sparse.owns(Users(*(leaf[place] for leaf in users)), np.arange(n), True))
@@ -40,16 +56,16 @@ def test_a_prior_as_long_as_the_graph_does_not_decide_who_owns_a_pair():
     epsilon = np.where(np.arange(n) == 0, 8.0, 1.0)
     m = DPRR(0.1 * epsilon, 0.9 * epsilon, prior=np.append(0.0, np.full(n - 1, 10.0)))
     assert not (owners(m, n) == 0).any()
-    noisy = privatize_graph(jax.random.key(0), graphs.from_edges(STAR, n), m, protocol="half")
+    noisy = privatize_graph(jax.random.key(0), graphs.from_edges(STAR, n), m, reporting="half")
     assert noisy.guarantee[RELATIONSHIP].epsilon == pytest.approx(1.0)
     friends = (noisy.graph.senders[noisy.graph.receivers == 0] <= 100).sum()
     assert friends < 71 + 5 * math.sqrt(100 * 0.71 * 0.29)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "noise"), [("full", "laplace"), ("half", "geometric"), ("half list", "laplace")]
+    ("reporting", "noise"), [("full", "laplace"), ("half", "geometric"), ("half list", "laplace")]
 )
-def test_personal_budgets_and_a_prior_keep_the_law(protocol, noise):
+def test_personal_budgets_and_a_prior_keep_the_law(reporting, noise):
     """10 000 stars of four users whose budgets and prior all differ: bits less their rates have mean 0 (0.05)."""
     n, count = 4, 10_000
     first, second = np.array([0.5, 2.0, 0.25, 1.0], np.float32), np.array([2.0, 1.0, 0.5, 1.0], np.float32)
@@ -58,8 +74,8 @@ def test_personal_budgets_and_a_prior_keep_the_law(protocol, noise):
     shifted = (edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2)
     m = DPRR(np.tile(first, count), np.tile(second, count), prior=prior, noise=noise)
     noisy = privatize_graph(
-        jax.random.key(1), graphs.from_edges(shifted, n * count), m,
-        protocol=protocol, node_graph=np.repeat(np.arange(count), n),
+        jax.random.key(1), as_set(graphs.from_edges(shifted, n * count), np.repeat(np.arange(count), n)), m,
+        reporting=reporting,
     )  # fmt: skip
     to, of = np.asarray(noisy.graph.receivers), np.asarray(noisy.graph.senders)
     bits = np.zeros((count, n, n), bool)
@@ -70,9 +86,9 @@ def test_personal_budgets_and_a_prior_keep_the_law(protocol, noise):
     sums = first.astype(np.float64) + second
     for i, j in itertools.permutations(range(n), 2):
         owner = i
-        if protocol != "full":  # sums 2.5, 3, 0.75, 2: all differ
+        if reporting != "full":  # sums 2.5, 3, 0.75, 2: all differ
             owner = i if sums[i] < sums[j] else j
-        owned = (sums > sums[owner]).sum() if protocol == "half" else n - 1
+        owned = (sums > sums[owner]).sum() if reporting == "half" else n - 1
         one = DPRR(float(first[owner]), float(second[owner]), prior=prior, noise=noise)
         keep, add = (np.asarray(rate) for rate in one.bit_rates(degree[:, owner], owned))
         rate = keep if truth[i, j] else add
@@ -94,7 +110,7 @@ def test_no_owner_has_the_larger_budget(m):
 
 @pytest.mark.parametrize("wrong", ["reversed", "one level"])
 def test_a_wrong_order_is_refused_before_anything_is_drawn(monkeypatch, wrong):
-    inner = whole_graph._order
+    inner = _list_sampler._order
 
     def order(m, who, group):
         who, new = inner(m, who, group)
@@ -102,11 +118,11 @@ def test_a_wrong_order_is_refused_before_anything_is_drawn(monkeypatch, wrong):
             return who[::-1].copy(), np.append(new[0], new[1:][::-1])
         return who, np.arange(len(who)) == 0
 
-    monkeypatch.setattr(whole_graph, "_order", order)
+    monkeypatch.setattr(_list_sampler, "_order", order)
     monkeypatch.setattr(_sparse, "sample", lambda *_, **__: pytest.fail("something was drawn"))
     graph = graphs.from_edges([[0, 1]], 3)
     with pytest.raises(RuntimeError, match="would belong to the larger budget"):
-        privatize_graph(jax.random.key(0), graph, RandomizedResponse(np.array([1.0, 1.0, 2.0])), protocol="half")
+        privatize_graph(jax.random.key(0), graph, RandomizedResponse(np.array([1.0, 1.0, 2.0])), reporting="half")
 
 
 # --- What exceptions say ---------------------------------------------------------------------------------------
@@ -121,16 +137,19 @@ def refused(graph, m, memory, **options):
 
 
 @pytest.mark.parametrize(
-    ("m", "protocol"),
+    ("m", "reporting"),
     [(RandomizedResponse(0.5), "full"), (RandomizedResponse(0.5), "half"), (DPRR(0.1, 0.5), "half list")],
     ids=["response", "half", "dprr"],
 )
-def test_memory_is_refused_by_public_numbers_alone(m, protocol):
+def test_memory_is_refused_by_public_numbers_alone(m, reporting):
     """No edge, one edge or all of them: the same memory is refused, in the same words."""
     n = 12
     sets = [[], [[0, 1]], list(itertools.combinations(range(n), 2))]
     refusals = [
-        [refused(graphs.from_edges(edges, n), m, memory, protocol=protocol) for memory in (0.0, 350.0, 750.0, 1e4)]
+        [
+            refused(graphs.from_edges(edges, n), m, memory, reporting=reporting)
+            for memory in (0.0, 350.0, 750.0, 1e4)
+        ]
         for edges in sets
     ]
     assert refusals[0][0] is not None
@@ -152,26 +171,25 @@ def test_locallap_is_refused_by_what_it_reports():
 @pytest.mark.usefixtures("untyped")
 def test_a_bad_graph_is_refused_without_its_edges():
     """One sentence for all of them, in the whole chain of exceptions, with or without public users."""
-    sixes = np.array([1, 1, 1, 2, 2, 2])
     bad = [
-        (graphs.directed([0], [1], 3), None),
-        (graphs.directed([0, 7], [7, 0], 3), None),
-        (graphs.from_edges([[0, 1], [2, 3]], 6, pairs_in="rows"), sixes),
-        (graphs.directed([3], [2], 4), np.array([1, 1, 4, 4])),
-        (graphs.directed([0, 0, 1, 1], [1, 1, 0, 0], 3), None),
-        (graphs.directed([0, 0], [0, 0], 3), None),
-        (graphs.directed([0, 1], [1], 3), None),
+        graphs.directed([0], [1], 3),
+        graphs.directed([0, 7], [7, 0], 3),
+        GraphSet(*map(np.array, ([2, 3], [3, 2], [0, 0, 0, 1, 1, 1], [0, 1]))),  # two graphs, joined
+        GraphSet.from_edges([3], [2], [0, 0, 1, 1], [0, 1]),
+        graphs.directed([0, 0, 1, 1], [1, 1, 0, 0], 3),
+        graphs.directed([0, 0], [0, 0], 3),
+        graphs.directed([0, 1], [1], 3),
     ]
     messages = set()
-    for graph, node_graph in bad:
+    for graph in bad:
         for m in (DPRR(0.5, 0.5), LocalLap(0.5, 0.5)):
             with pytest.raises(ValueError, match="graph must be undirected") as caught:
-                privatize_graph(jax.random.key(0), graph, m, node_graph=node_graph)
+                privatize_graph(jax.random.key(0), graph, m)
             messages.add(str(caught.value))
             assert caught.value.__cause__ is None
             assert caught.value.__context__ is None
     with pytest.raises(ValueError, match="graph must be undirected") as caught:
-        public_part(bad[0][0], [True, True, False])
+        public_part(bad[0], [True, True, False])
     assert messages == {str(caught.value)}
     assert not any(character.isdigit() for character in str(caught.value))
 
@@ -188,17 +206,17 @@ def test_budgets_of_another_number_of_users_are_refused():
 # --- Programs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["full", "half"])
-def test_new_keys_compile_nothing(caplog, protocol):
+@pytest.mark.parametrize("reporting", ["full", "half"])
+def test_new_keys_compile_nothing(caplog, reporting):
     """Ten keys on one graph: 30 000 false pairs, or half, of a sd of 160, so that none changes the slots."""
     n = 500
     graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
     m = RandomizedResponse(2.0)
-    privatize_graph(jax.random.key(0), graph, m, protocol=protocol)
+    privatize_graph(jax.random.key(0), graph, m, reporting=reporting)
     sizes = set()
     with jax.log_compiles(), caplog.at_level(logging.WARNING, logger="jax"):
         for seed in range(1, 11):
-            sizes.add(len(privatize_graph(jax.random.key(seed), graph, m, protocol=protocol).graph.senders))
+            sizes.add(len(privatize_graph(jax.random.key(seed), graph, m, reporting=reporting).graph.senders))
     compiled = [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
     assert len(sizes) > 5
     assert compiled == []

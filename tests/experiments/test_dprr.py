@@ -142,6 +142,19 @@ def test_true_degrees_are_exact_and_released_ones_are_not():
     assert (noisy[~public] != true[~public]).mean() > 0.5
 
 
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_released_degrees_are_the_bits_of_the_committed_rows(epsilon):
+    """Laplace noise of JAX's own sampler in float32, added and clipped in float64, written here a second time."""
+    whole, cell = small_set(), _dprr_cells.Cell("degrees", epsilon, 0.0)
+    true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
+    key = _dprr_cells._keys("stars_and_cycles", cell, 3)[2]
+    drawn = true + np.asarray(jax.random.laplace(key, true.shape)) / epsilon
+    wanted = np.clip(drawn, 0, whole.nodes_per_graph[whole.node_graph] - 1)
+    found = _dprr_cells.degrees(whole, "stars_and_cycles", cell, 3)
+    assert found.dtype == wanted.dtype == np.float64
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_public_parts_keep_every_graph():
     whole = small_set()
     rng = np.random.default_rng(0)

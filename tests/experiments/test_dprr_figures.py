@@ -61,7 +61,7 @@ def test_rows_are_of_the_reported_degrees(config):
     for name in ("dprr", "rr", "local-lap"):
         made = cells.made_by(cells.Variant(name, epsilon, 0.0), int(whole.nodes_per_graph.max()))
         key = jax.random.fold_in(jax.random.key(0), int(_runner.config_hash([name, epsilon]), 16) % 2**31)
-        noisy_graph = edges.privatize_graph(key, whole.graph, made, node_graph=whole.node_graph).graph
+        noisy_graph = edges.privatize_graph(key, whole, made).graph
         # A matrix whose row i is user i's report.
         matrix = np.zeros((len(true), len(true)), bool)
         matrix[noisy_graph.receivers, noisy_graph.senders] = True

@@ -1,0 +1,115 @@
+"""All users of a graph or of a set of graphs, and what they report: what samplers of whole graphs take and give."""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax import graphs
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.types import Graph, PRNGKey
+
+
+class Population(NamedTuple):
+    """The users of a graph or of a set of graphs, numbered through, with their true edges: checked, on the host.
+
+    Attributes:
+      senders: int32 [m]; each edge in both directions, sorted by receiver, then by sender.
+      receivers: int32 [m].
+      group: int [n], the graph of each user, non-decreasing from 0; a pair of users is within one graph.
+      private: bool [n], whose lists are private; the others' are released as they are.
+    """
+
+    senders: Int[np.ndarray, " m"]
+    receivers: Int[np.ndarray, " m"]
+    group: Int[np.ndarray, " n"]
+    private: Bool[np.ndarray, " n"]
+
+    @classmethod
+    def of(cls, graph: Any, public: Any = None) -> "Population":
+        """Check a graph or a :class:`~ldp_jax.graphs.GraphSet`, and who is public.
+
+        Raises:
+          ValueError: for a graph that is not undirected, in a sentence that names no edge, since edges are private;
+            for several graphs that are no set; and for ``public`` that is not bool [n].
+        """
+        if isinstance(graph, graphs.GraphSet):
+            group = np.asarray(graph.node_graph, np.int64)
+        elif np.size(graph.n_node) == 1:
+            group = np.zeros(graphs.num_nodes(graph), np.int64)
+        else:
+            raise ValueError(
+                f"graph must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
+                "graphs.GraphSet"
+            )
+        return cls(*_edges_of(graph, group), group, _private(public, len(group)))
+
+    @property
+    def degree(self) -> Int[np.ndarray, " n"]:
+        """How many true neighbours each user has; int32 [n]."""
+        return np.bincount(self.receivers, minlength=len(self.group)).astype(np.int32)
+
+    def __repr__(self) -> str:
+        return f"Population({len(self.group)} users, {self.private.sum()} of them private)"
+
+
+class Reports(NamedTuple):
+    """What the private users report, or a curator releases, as pairs of users.
+
+    Attributes:
+      reporter: int32 [pairs], in any order.
+      reported: int32 [pairs], in which list each is. Where both ends report a pair, it may be there in both
+        directions; where one alone does, it is there once, in either.
+      degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are not looked at.
+    """
+
+    reporter: Int[np.ndarray, " pairs"]
+    reported: Int[np.ndarray, " pairs"]
+    degree: Float[np.ndarray, " n"]
+
+
+@runtime_checkable
+class HasGraphSampler(Protocol):
+    """A mechanism that draws the reports of all users at once, by its own law and in less time than one by one."""
+
+    def guarantee(self) -> Guarantee:
+        """What the reports promise; ``trust`` says whether users perturb their lists, or a curator the graph."""
+        ...
+
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+        """The reports of all private users; the law is that of one user at a time.
+
+        Args:
+          key: a typed threefry key.
+          users: the graph, checked.
+          memory: bytes of reported pairs to allow.
+
+        Raises:
+          ValueError: for more than ``memory`` allows, said in public numbers, or budgets that do not fit the users.
+        """
+        ...
+
+
+def _edges_of(graph: Graph, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Senders and receivers of an undirected graph, sorted; refused without naming an edge, which is private."""
+    try:
+        as_one = graphs.directed(graph.senders, graph.receivers, len(group))
+        senders, receivers, _ = graphs.validate_symmetric(as_one, group)
+    except (ValueError, TypeError):
+        senders = receivers = None  # raised below, where the message that names the edge is not its context
+    if senders is None or receivers is None:
+        raise ValueError(
+            "graph must be undirected, as graphs.from_edges builds it: each edge once in each direction, no "
+            "self-loop, within the nodes and within one graph of a set; edges are private, so no more is said "
+            "here, and graphs.validate_symmetric names the edge to those who may see it"
+        )
+    return senders, receivers
+
+
+def _private(public: Any, n: int) -> np.ndarray:
+    if public is None:
+        return np.ones(n, bool)
+    mask = np.asarray(public)
+    if mask.shape != (n,) or mask.dtype != bool:
+        raise ValueError(f"public must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
+    return ~mask

@@ -1,0 +1,312 @@
+"""Mechanisms of one's own, local and central, in privatize_graph; user by user; the same draws as ever."""
+
+import hashlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import graphs
+from ldp_jax.edges import (
+    DPRR,
+    HasGraphSampler,
+    LapReport,
+    ListReport,
+    LocalLap,
+    NeighbourList,
+    NoisyDegree,
+    RandomizedResponse,
+    Reports,
+    _one_by_one,
+    privatize_graph,
+    public_part,
+)
+from ldp_jax.edges.neighbour_lists import per_bit, per_edge, to_bits, to_list
+from ldp_jax.edges.population import Population
+from ldp_jax.graphs import GraphSet
+from ldp_jax.guarantee import EDGE_CENTRAL, NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
+from ldp_jax.mechanism import mechanism, static
+
+EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])
+N = 5
+P = 0.731  # of randomised response at epsilon 1
+
+
+@mechanism
+class Coin:
+    """A stranger's mechanism, of another form than any here: with probability 1/2 she answers by RR, else nothing.
+
+    No base class, no sampler, no density: one user's view and what it promises.
+    """
+
+    epsilon: Any
+    n: int | None = static(default=None)
+    reporting: str = static(default="full")
+
+    reportings = ("full", "half")
+
+    def privatize(self, key: Any, neighbours: NeighbourList, own: Any = 0) -> ListReport:
+        coin_key, bits_key = jax.random.split(key)
+        nodes = jnp.arange(self.n)
+        mine = nodes != own
+        if self.reporting == "half":
+            mine = mine & (((nodes + own) % 2 == 0) == (nodes > own))
+        flips = jax.random.bernoulli(bits_key, jax.nn.sigmoid(-self.epsilon), (self.n,))
+        answers = jax.random.bernoulli(coin_key)
+        sent = (to_bits(neighbours, self.n) ^ flips) & mine & answers
+        return ListReport(jnp.where(answers, jnp.nan, -1.0), to_list(sent))
+
+    def guarantee(self) -> Guarantee:
+        return per_bit(self.epsilon, "a coin, and randomised response")
+
+    def relationship(self, reporting: Any = None) -> Guarantee:
+        reporting = self.reporting if reporting is None else reporting
+        return per_edge(2 * self.epsilon if reporting == "full" else self.epsilon, reporting)
+
+
+def copies(count, edges=EDGES, n=N):
+    graph = graphs.from_edges((edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2), n * count)
+    return GraphSet.from_edges(graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int))
+
+
+def bits_of(noisy, count, n=N):
+    to, of = np.asarray(noisy.graph.receivers), np.asarray(noisy.graph.senders)
+    assert (to // n == of // n).all()
+    bits = np.zeros((count, n, n), bool)
+    bits[to // n, to % n, of % n] = True
+    assert bits.sum() == len(to), "a pair was reported twice"
+    return bits
+
+
+TRUTH = np.zeros((N, N), bool)
+TRUTH[EDGES[:, 0], EDGES[:, 1]] = TRUTH[EDGES[:, 1], EDGES[:, 0]] = True
+
+
+# --- A local mechanism of one's own ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reporting", ["full", "half"])
+def test_a_mechanism_that_knows_one_user_alone_draws_whole_graphs(reporting):
+    """20 000 copies: every pair's rate, and that a user's pairs come together; five standard errors, 0.02."""
+    count = 20_000
+    whole = copies(count)
+    noisy = privatize_graph(jax.random.key(0), whole, Coin(1.0), reporting=reporting)
+    bits, answered = bits_of(noisy, count), np.isnan(noisy.degree).reshape(count, N)
+    assert abs(answered.mean() - 0.5) < 5 * 0.5 / np.sqrt(count * N)
+    for i in range(N):
+        for j in range(N):
+            if i == j:
+                continue
+            owner = i if reporting == "full" or ((i + j) % 2 == 0) == (j > i) else j
+            rate = 0.5 * (P if TRUTH[i, j] else 1 - P)
+            assert abs(bits[:, i, j].mean() - rate) < 5 * 0.5 / np.sqrt(count), (i, j)
+            assert not (bits[:, i, j] & ~answered[:, owner]).any()
+    if reporting == "half":
+        np.testing.assert_array_equal(bits, bits.transpose(0, 2, 1))
+    spent = noisy.guarantee
+    assert (spent[NEIGHBOUR_LIST].epsilon, spent[RELATIONSHIP].epsilon) == (
+        1.0,
+        2.0 if reporting == "full" else 1.0,
+    )
+
+
+def test_it_works_on_one_graph_on_unequal_ones_and_beside_public_users(monkeypatch):
+    """In blocks of one or two users, too; lists of public users are as they are, and each user draws by herself."""
+    sizes = [1, 4, 2, 4, 3]
+    node_graph = np.repeat(np.arange(5), sizes)
+    both = np.array([[1, 2], [2, 3], [7, 8], [8, 9], [9, 10], [11, 12]])
+    graph = graphs.from_edges(both, len(node_graph))
+    whole = GraphSet.from_edges(graph.senders, graph.receivers, node_graph, [0, 1, 0, 1, 0])
+    public = np.arange(len(node_graph)) % 4 == 2
+    exact = Coin(80.0)  # who answers says the truth
+    for cells in (1, 8, 2**24):
+        monkeypatch.setattr(_one_by_one, "_CELLS", cells)
+        noisy = privatize_graph(jax.random.key(1), whole, exact, public=public)
+        true = {*zip(whole.receivers.tolist(), whole.senders.tolist(), strict=True)}
+        answers = np.isnan(noisy.degree) | public
+        wanted = {(to, of) for to, of in true if answers[to]}
+        assert {*zip(noisy.graph.receivers.tolist(), noisy.graph.senders.tolist(), strict=True)} == wanted
+        np.testing.assert_array_equal(noisy.degree[public], np.bincount(whole.receivers, minlength=14)[public])
+        np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
+        half = privatize_graph(jax.random.key(2), whole, exact, public=public, reporting="half")
+        found = {*zip(half.graph.receivers.tolist(), half.graph.senders.tolist(), strict=True)}
+        assert {(of, to) for to, of in found} == found <= true
+        assert {(to, of) for to, of in true if public[to] or public[of]} <= found
+    one = privatize_graph(jax.random.key(1), graph, exact)
+    assert len(one.degree) == len(node_graph)
+    assert not isinstance(one.graph, GraphSet)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_it_cannot_do_is_refused():
+    graph = graphs.from_edges(EDGES, N)
+    with pytest.raises(ValueError, match="reporting must be one of full, half; got 'half list'"):
+        privatize_graph(jax.random.key(0), graph, Coin(1.0), reporting="half list")
+    with pytest.raises(ValueError, match="holds a stack"):
+        _one_by_one.sample(jax.random.key(0), Coin(np.ones(N)), Population.of(graph), 1e9)
+    with pytest.raises(ValueError, match="the reports hold more than .* GB"):
+        privatize_graph(jax.random.key(0), graph, Coin(1.0), memory=16.0)
+
+
+# --- One law in two samplers -----------------------------------------------------------------------------------
+
+
+class OneByOne:
+    """A mechanism of this library without its sampler: drawn by its one-user view."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def sample_graph(self, key: Any, users: Any, memory: float) -> Reports:
+        return _one_by_one.sample(key, self.inner, users, memory)
+
+    def guarantee(self) -> Guarantee:
+        return self.inner.guarantee()
+
+
+@pytest.mark.parametrize("make", [
+    lambda r: DPRR(0.7, 1.1, reporting=r), lambda r: RandomizedResponse(1.0, reporting=r),
+    lambda r: LocalLap(0.8, 2.0, reporting=r), lambda r: NoisyDegree(0.7, noise="geometric", reporting=r),
+], ids=["DPRR", "RandomizedResponse", "LocalLap", "NoisyDegree"])  # fmt: skip
+@pytest.mark.parametrize("reporting", ["full", "half list", "half"])
+def test_the_sampler_has_the_law_of_one_user_at_a_time(make, reporting):
+    """12 000 copies of five nodes by both: every pair, and each degree's mean; five standard errors, 0.03."""
+    if reporting not in make("half").reportings:
+        return
+    count, m = 12_000, make(reporting)
+    whole = copies(count)
+    users = Population.of(whole)
+    found = []
+    for number, draw in enumerate((m.sample_graph, OneByOne(m).sample_graph)):
+        to, of, degree = draw(jax.random.key(number), users, 1e9)
+        bits = np.zeros((count, N, N), bool)
+        bits[to // N, to % N, of % N] = True
+        if reporting != "full":
+            bits |= bits.transpose(0, 2, 1)
+        found.append((bits.mean(0), degree.reshape(count, N)))
+    (rate, degree), (other_rate, other_degree) = found
+    assert np.abs(rate - other_rate).max() < 5 * np.sqrt(2 * 0.25 / count)
+    np.testing.assert_array_equal(np.isnan(degree), np.isnan(other_degree))
+    spread = np.nan_to_num(degree).std(0)
+    gap = np.abs(np.nan_to_num(degree).mean(0) - np.nan_to_num(other_degree).mean(0))
+    assert (gap <= 5 * spread * np.sqrt(2 / count) + 1e-9).all()
+
+
+# --- A trusted curator -----------------------------------------------------------------------------------------
+
+
+@mechanism
+class Curated:
+    """A curator who sees the graph and releases each pair of users who are neighbours with probability 1/2."""
+
+    epsilon: Any
+
+    def sample_graph(self, key: Any, users: Population, memory: float) -> Reports:
+        once = users.senders < users.receivers
+        kept = once & np.asarray(jax.random.bernoulli(key, 0.5, once.shape))
+        return Reports(users.receivers[kept], users.senders[kept], np.full(len(users.group), np.nan, np.float32))
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, unit=EDGE_CENTRAL, status="none")
+
+
+def test_a_curator_has_a_guarantee_of_his_own():
+    """Nothing is said per list or per relationship, which are about what users report."""
+    made = Curated(1.0)
+    assert isinstance(made, HasGraphSampler)
+    noisy = privatize_graph(jax.random.key(0), copies(100), made)
+    assert {unit: one.trust for unit, one in noisy.guarantee.items()} == {EDGE_CENTRAL: "central"}
+    assert "trusted curator" in str(noisy.guarantee)
+    bits = bits_of(noisy, 100)
+    np.testing.assert_array_equal(bits, bits.transpose(0, 2, 1))
+    assert 150 < bits.sum() / 2 < 350
+    with pytest.raises(ValueError, match="Curated has no reportings, got 'full'"):
+        privatize_graph(jax.random.key(0), copies(2), made, reporting="full")
+
+
+# --- What does not change --------------------------------------------------------------------------------------
+
+# A digest of the noisy edges, and the sum of the noisy degrees. Committed results are drawn by these samplers: if
+# one of them draws something else from the same key, they can no longer be repeated.
+DRAWN = {
+    ("dprr", "full"): ("89382b3d1603cf6e", 177.45538330078125),
+    ("dprr", "half list"): ("edb1c6471bce332a", 177.45538330078125),
+    ("dprr", "half"): ("533abed3df35ef72", 120.37055206298828),
+    ("dprr, whole noise", "half"): ("3cd8f36208b560aa", 119.0),
+    ("dprr, prior", "full"): ("c74d5099c8b1f9d2", 177.45538330078125),
+    ("dprr, personal", "half list"): ("743a56bb3e70f17c", 212.2772216796875),
+    ("dprr, personal", "half"): ("88862aef1288b586", 152.01034545898438),
+    ("response", "full"): ("edd31ab261f5a2d9", 32.0),
+    ("response", "half"): ("e4cafec85ca151c4", 32.0),
+    ("lap", "half list"): ("9add919741ef5ce0", 189.51318359375),
+    ("lap", "half"): ("9eee4a54666f0e13", 109.51319885253906),
+}
+
+
+def ring(n=40):
+    nodes = np.arange(n)
+    return graphs.from_edges(np.concatenate([np.stack([nodes, (nodes + k) % n], 1) for k in (1, 3)]), n)
+
+
+def drawn(name, reporting):
+    budgets = np.tile(np.array([0.5, 2.0, 1.0, 4.0], np.float32), 10)
+    made = {
+        "dprr": DPRR(0.3, 0.9),
+        "dprr, whole noise": DPRR(0.3, 0.9, noise="geometric"),
+        "dprr, prior": DPRR(0.3, 0.9, prior=1 / (1 + np.arange(20, dtype=np.float32))),
+        "dprr, personal": DPRR(budgets / 4, budgets),
+        "response": RandomizedResponse(1.5),
+        "lap": LocalLap(0.5, 2.0),
+    }[name]
+    public = np.arange(40) % 5 == 3
+    noisy = privatize_graph(jax.random.key(7), ring(), made, reporting=reporting, public=public)
+    ends = np.stack([noisy.graph.senders, noisy.graph.receivers])
+    return hashlib.sha256(ends.astype("<i4").tobytes()).hexdigest()[:16], float(np.nansum(noisy.degree))
+
+
+@pytest.mark.parametrize(("name", "reporting"), DRAWN)
+def test_the_same_keys_draw_the_same_graphs_as_ever(name, reporting):
+    """Edges to the bit; degrees, which a compiler may round otherwise, to 1e-5."""
+    digest, total = drawn(name, reporting)
+    assert digest == DRAWN[name, reporting][0]
+    assert total == pytest.approx(DRAWN[name, reporting][1], rel=1e-5)
+
+
+# --- Forms and words -------------------------------------------------------------------------------------------
+
+
+def test_sets_and_graphs_come_back_as_what_they_were():
+    whole = copies(3)
+    public = np.arange(15) < 4
+    for made, given in ((DPRR(0.5, 0.5), whole), (DPRR(0.5, 0.5), whole.graph._replace(n_node=np.array([15])))):
+        noisy, part = privatize_graph(jax.random.key(0), given, made), public_part(given, public)
+        for found in (noisy.graph, part):
+            assert type(found) is type(given)
+        assert part.senders.max() < 4
+    one = whole.subset([1])
+    alone = graphs.from_edges(EDGES, N)
+    a, b = (privatize_graph(jax.random.key(1), each, DPRR(0.5, 0.5)).graph for each in (one, alone))
+    np.testing.assert_array_equal(a.senders, b.senders)
+
+
+def test_what_is_printed_is_one_line():
+    noisy = privatize_graph(jax.random.key(0), copies(2), NoisyDegree(1.0))
+    assert repr(noisy) == (
+        "NoisyGraph(10 users, 0 directed edges; epsilon 1 per neighbour-list, epsilon 2 per relationship)"
+    )
+    lists = NeighbourList.of([3, 1], 5), NeighbourList.of(range(9), 20)
+    assert list(map(repr, lists)) == [
+        "NeighbourList(2 of 5: [1, 3])",
+        "NeighbourList(9 of 20: [0, 1, 2, 3, 4, 5, ...])",
+    ]
+    report = NoisyDegree(1.0, n=5, noise="geometric").privatize(jax.random.key(0), lists[0])
+    assert repr(report) == f"ListReport(degree={float(report.degree):g}, neighbours=NeighbourList(0 of 5: []))"
+    many = jax.vmap(lambda key: DPRR(1.0, 1.0, n=5).privatize(key, lists[0]))(
+        jax.random.split(jax.random.key(0), 3)
+    )
+    assert repr(many) == ("ListReport(degree=float32[3], neighbours=NeighbourList(ids=int32[3,5], count=int32[3]))")
+    assert repr(LapReport(np.float32(0.25), np.zeros(6, np.float32))) == "LapReport(degree=0.25, values=float32[6])"
+    assert repr(Population.of(copies(2))) == "Population(10 users, 10 of them private)"
+    jax.jit(lambda ids: repr(NeighbourList(ids, 0)) and ids)(jnp.zeros(3, jnp.int32))
