@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -56,15 +57,17 @@ class ThreeOutputs(Worded):
         """a and 1 - a, of which either may be as small as e^-epsilon."""
         e = jnp.exp(-jnp.asarray(self.epsilon))
         most = 1 / (1 + 2 * e)
-        a = jnp.zeros_like(most)
-        for _ in range(20):
+
+        def newton(_: Any, a: Array) -> Array:
             value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
             slope = (
                 -2 * e * (1 - a * e) ** 2
                 - 4 * e * (2 * e - 1 - a * e) * (1 - a * e)
                 + (1 + e) ** 2 * (1 + 2 * a * e)
             )
-            a = jnp.clip(a - value / slope, 0.0, most)
+            return jnp.clip(a - value / slope, 0.0, most)
+
+        a = jax.lax.fori_loop(0, 20, newton, jnp.zeros_like(most))  # of fixed length: both derivatives
         capped = jnp.asarray(self.epsilon) > _CAPPED  # 1 - a would cancel: it goes to 0 as 2 e
         return jnp.where(capped, most, a), jnp.where(capped, 2 * e * most, 1 - a)
 

@@ -97,7 +97,7 @@ def _check(mechanism: Any) -> None:
         )
     if all(part.atoms is None for part in spaces(mechanism)[1].branches):
         raise NotApplicable(
-            f"the reports of {type(mechanism).__name__} are a continuum, or vectors: ask float_audit"
+            f"the reports of {type(mechanism).__name__} are not finitely many numbers: ask float_audit"
         )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_jax import _random, domains, features, guarantee
+from ldp_jax import _random, domains, features, guarantee, verification
 from ldp_jax import mechanism as protocol
 from ldp_jax.domains import Box, Finite, Interval, Mixture, Product, Subset
 from ldp_jax.mechanism import Analytic, Numeric, Worded
@@ -125,9 +125,8 @@ def test_records_of_the_host_are_validated_by_the_space_and_never_by_the_mechani
     assert m.privatize(key, 7) == m.privatize(jax.random.clone(key), 3) == m.privatize(jax.random.clone(key), 10**9)
     m.domain().validate([0, 1, 2, 3])
     for bad, many in (([0, 7], 1), ([0.5, -1, 2], 2), ([math.nan], 1)):
-        with pytest.raises(
-            ValueError, match=rf"labels must lie in Finite\(0, 1, 2, 3\): {many} of {len(bad)} records"
-        ):
+        words = rf"labels must lie in Finite\(0, 1, 2, 3\): {many} of {len(bad)} records"
+        with pytest.raises(ValueError, match=words):
             m.domain().validate(bad, "labels")
     features.Duchi(1.0).domain().validate(np.float32([-1.0, 1.0]))
     with pytest.raises(ValueError, match="2 of 3 records") as refused:

@@ -62,7 +62,6 @@ TWINS = {
         "law",
     ),
     "takes an hour for another": ({"steps": ("self.domain().clip(x)", "jnp.nan_to_num(x) % 6")}, "total"),
-    "a key of 8 bits": ({"steps": ("uniform(key)", "jnp.round(uniform(key) * 256 + 0.5) / 257")}, "sampler"),
 }
 
 
