@@ -24,13 +24,15 @@ def sample(key: PRNGKey, m: Any, users: Population, memory: float) -> Reports:
     """
     n, half = len(users.group), m.reporting != "full"
     m.of_users(lambda leaf: _one_or_each(leaf, n))
+    reporter, reported = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    noisy = np.full(n, np.nan, np.float32)
+    if not users.private.any():
+        return Reports(reporter[0], reported[0], noisy)
     degree = users.degree
     arrange = _half_lists if half else _whole_lists
     who, owners, owned_degree, node, back = arrange(users, degree, m)
     made = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[who])
     _refuse_dense(made, owners, half, memory)
-    reporter, reported = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    noisy = np.full(n, np.nan, np.float32)
     whole = degree[who] if m.reporting == "half list" else None
     for block in _sparse.sample(key, made, owners, owned_degree, node, half=half, whole_degree=whole):
         reporter.append(who[block.user])

@@ -81,6 +81,7 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
       ValueError: for personal budgets, or more reported pairs than ``memory`` allows.
     """
     check_single(m)
+    made: Any = m  # a dataclass, which no protocol can say
     n, served = len(users.group), isinstance(m, HasServer)
     inside = np.ones(n, bool) if m.reporting == "full" and not served else users.private
     sizes = np.bincount(users.group[inside], minlength=1)
@@ -96,7 +97,7 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     degree = np.full(n, np.nan, np.float32)
     found, total = [(np.zeros(0, np.int32), np.zeros(0, np.int32))], 0
     for size in np.unique(sizes[users.group[reporters]]).tolist():
-        one: Any = dataclasses.replace(m, n=size)
+        one = dataclasses.replace(made, n=size)
         of_size = np.flatnonzero(sizes[users.group[reporters]] == size)
         room = max(1, _CELLS // size**2) * size if served else max(1, _CELLS // size)
         room = min(room, len(of_size))
@@ -114,7 +115,11 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
                     kept = kept & (np.arange(size) > place[who][:, None])
                 row, column = np.nonzero(kept)
             else:
-                reports = ListReport(*reports)
+                if not isinstance(reports, ListReport):
+                    raise ValueError(
+                        f"{type(m).__name__} must report a ListReport, or have select(reports), which makes a "
+                        f"graph of what it reports; got {type(reports).__name__}"
+                    )
                 ids = np.asarray(reports.neighbours.ids)[: len(who)]
                 row, at_column = np.nonzero(
                     np.arange(ids.shape[1]) < np.asarray(reports.neighbours.count)[: len(who), None]
@@ -128,7 +133,8 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
                     f"the reports hold more than {memory / 1e9:.3g} GB of pairs, which is all that memory allows: "
                     "raise memory, or use a mechanism that reports fewer"
                 )
-    return Reports(*(np.concatenate(ends) for ends in zip(*found, strict=True)), degree)
+    reporter, reported = (np.concatenate(ends) for ends in zip(*found, strict=True))
+    return Reports(reporter, reported, degree)
 
 
 def _lists(who: np.ndarray, start: np.ndarray, count: np.ndarray, node: np.ndarray, size: int) -> NeighbourList:

@@ -129,6 +129,7 @@ def privatize_graph(
 
 def _reporting(mechanism: Any, reporting: Reporting | None) -> tuple[Any, bool]:
     """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
+    made: Any = mechanism
     if not isinstance(mechanism, OneUsersView):
         if not isinstance(mechanism, HasGraphSampler):
             raise ValueError(
@@ -136,11 +137,11 @@ def _reporting(mechanism: Any, reporting: Reporting | None) -> tuple[Any, bool]:
             )
         if reporting is not None:  # a curator has the graph: nobody reports
             raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
-        return mechanism, False
+        return made, False
     if reporting is not None:
-        _validate.one_of(mechanism.reportings, reporting=reporting)
-        mechanism = dataclasses.replace(mechanism, reporting=reporting)
-    return mechanism, mechanism.reporting == "full"
+        _validate.one_of(made.reportings, reporting=reporting)
+        made = dataclasses.replace(made, reporting=reporting)
+    return made, made.reporting == "full"
 
 
 def _by_one_user(m: OneUsersView) -> Any:

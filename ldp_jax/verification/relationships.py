@@ -57,8 +57,9 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     """
     if not isinstance(mechanism, (ListMechanism, LocalLap)):
         raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
-    reporting = mechanism.reporting if reporting is None else reporting
-    _validate.one_of(mechanism.reportings, reporting=reporting)
+    asked: Any = mechanism
+    reporting = asked.reporting if reporting is None else reporting
+    _validate.one_of(asked.reportings, reporting=reporting)
     users = [_user(mechanism, place) for place in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
     same = all(user == users[0] for user in users)

@@ -150,6 +150,16 @@ def test_what_it_cannot_do_is_refused():
         privatize_graph(jax.random.key(0), graph, Coin(1.0), memory=16.0)
 
 
+def test_a_report_without_a_graph_is_refused():
+    @mechanism
+    class Number(Coin):
+        def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
+            return jax.random.uniform(key)
+
+    with pytest.raises(ValueError, match="Number must report a ListReport, or have select"):
+        privatize_graph(jax.random.key(0), graphs.from_edges(EDGES, N), Number(1.0))
+
+
 # --- One law in two samplers -----------------------------------------------------------------------------------
 
 
@@ -289,6 +299,16 @@ def test_sets_and_graphs_come_back_as_what_they_were():
     alone = graphs.from_edges(EDGES, N)
     a, b = (privatize_graph(jax.random.key(1), each, DPRR(0.5, 0.5)).graph for each in (one, alone))
     np.testing.assert_array_equal(a.senders, b.senders)
+
+
+@pytest.mark.parametrize("reporting", ["full", "half"])
+def test_where_everybody_is_public_nothing_is_drawn(reporting):
+    graph, budgets = graphs.from_edges(EDGES, N), np.ones(N, np.float32)
+    for m in (DPRR(budgets, budgets), RandomizedResponse(budgets), NoisyDegree(budgets), Coin(1.0)):
+        noisy = privatize_graph(jax.random.key(0), graph, m, reporting=reporting, public=np.ones(N, bool))
+        np.testing.assert_array_equal(noisy.graph.senders, graph.senders)
+        np.testing.assert_array_equal(noisy.graph.receivers, graph.receivers)
+        np.testing.assert_array_equal(noisy.degree, [3, 2, 2, 2, 1])
 
 
 def test_what_is_printed_is_one_line():
