@@ -228,6 +228,24 @@ def test_lists_are_compared_with_degrees_seed_by_seed():
     assert shown == {label: "25.0 ± 0.0" if label == "DPRR" else "" for label in shown}
 
 
+def test_what_the_paper_says_stands_beside_our_differences():
+    """Of the setting that it speaks of alone: epsilon 1 and 20 % public users, by the network."""
+    rows = []
+    for metric, shift in (("accuracy", 0.0), ("auc", 0.1)):
+        rows += scored("dprr", 1.0, 0.2, [0.6 + shift, 0.7 + shift], metric)
+        rows += scored("dprr", 1.0, 0.0, [0.1, 0.1], metric) + scored("forest:dprr", 1.0, 0.2, [0.2, 0.2], metric)
+        rows += scored("non-private", 0.0, 0.0, [0.9, 1.0], metric)
+        rows += scored("local-lap", 1.0, 0.2, [0.5, 0.6], metric)
+        rows += scored("non-private-part", 0.0, 0.2, [0.6, 0.7], metric)
+        rows += scored("local-lap", 1.0, 0.0, [0.9, 0.9], metric)
+    lines = dprr_report.claims(pd.DataFrame(rows), CONFIGS).splitlines()[2:]
+    assert [line.split(" | ")[1:] for line in lines] == [
+        ["DPRR less NonPriv-Full", "not below -10 or so", "**-30.0 ± 0.0**", "**-20.0 ± 0.0** |"],
+        ["DPRR less LocalLap", "significantly above 0", "**+10.0 ± 0.0**", "**+20.0 ± 0.0** |"],
+        ["DPRR less NonPriv-Part", "significantly above 0", "+0.0 ± 0.0", "**+10.0 ± 0.0** |"],
+    ]
+
+
 def test_pairs_are_of_one_seed_wherever_the_rows_are():
     """One row lacks seed 0: by position, its second seed would meet the other row's first, and +10 become +0."""
     rows = scored("forest:dprr", 1.0, 0.0, [0.80, 0.90], first=1)
