@@ -10,7 +10,6 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax._rounding import add_up
 from ldp_jax.domains import Finite, Mixture
 from ldp_jax.edges import _degree_noise
 from ldp_jax.edges._degree_noise import NOISES, Noise
@@ -230,19 +229,18 @@ class DPRR(ListMechanism):
         _validate.one_of(REPORTINGS, reporting=reporting)
         low, high = two_largest(self.sums())
         if reporting == "half list":
-            total = self._largest_of_owner_and_other()
-        else:
-            total = add_up((low, high)) if reporting == "full" else low
-        return per_edge(total, reporting)
+            return per_edge(self._owner_and_other(), reporting)
+        return per_edge((low, high) if reporting == "full" else (low,), reporting)
 
-    def _largest_of_owner_and_other(self) -> float:
+    def _owner_and_other(self) -> tuple[float, float]:
         """The largest, over pairs, of one user's sum and epsilon_1 of another of an equal or larger sum."""
         first, sums = np.ravel(self._budgets()[0]), np.ravel(self.sums())
         if len(sums) == 1:
-            return add_up((sums[0], first[0]))
+            return float(sums[0]), float(first[0])
         order = np.lexsort((first, sums))
         later = np.maximum.accumulate(first[order][::-1])[::-1]
-        return float(summed(sums[order][:-1], later[1:]).max())
+        worst = summed(sums[order][:-1], later[1:]).argmax()
+        return float(sums[order][worst]), float(later[worst + 1])
 
 
 def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, float]:

@@ -239,9 +239,8 @@ class LocalLap:
         """
         reporting = self.reporting if reporting is None else reporting
         _validate.one_of(self.reportings, reporting=reporting)
-        first, second = self._budgets()
-        total = summed(first, second, *([first.max()] if reporting == "half list" else []))
-        return per_edge(float(total.max()), reporting)
+        owner, other = float(self.sums().max()), float(self._budgets()[0].max())
+        return per_edge((owner, other) if reporting == "half list" else (owner,), reporting)
 
     def sums(self) -> np.ndarray:
         """epsilon_1 + epsilon_2; float64 [] or that of a stack."""

@@ -14,10 +14,11 @@ import numpy as np
 from ldp_jax import _random, _validate
 from ldp_jax._rounding import rounded_down
 from ldp_jax._tables import sum_up
+from ldp_jax.composition import relationship
 from ldp_jax.domains import Finite, Interval, Mixture
 from ldp_jax.edges import _list_sampler, _sparse
 from ldp_jax.edges.population import Population, Reports
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, WORDS, Guarantee
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -376,15 +377,16 @@ def per_bit(epsilon: float, reason: str) -> Guarantee:
     )
 
 
-def per_edge(epsilon: float, reporting: Reporting) -> Guarantee:
-    """A guarantee for one edge, seen through the reports of all users."""
-    return Guarantee(
-        epsilon,
-        unit=RELATIONSHIP,
-        adjacency="two graphs that differ in one edge",
-        status="proved",
-        reason=f"reporting {reporting}: every report that holds the pair composes",
-    )
+def per_edge(ends: tuple[float, ...], reporting: Reporting) -> Guarantee:
+    """A guarantee for one edge, seen through the reports of all users.
+
+    Args:
+      ends: what is lost by the reports of the pair's owner, and by those of the other end where they hold it too.
+      reporting: who reports what.
+    """
+    reason = f"reporting {reporting}: every report that holds the pair composes"
+    total = relationship(*(per_bit(epsilon, reason) for epsilon in ends))
+    return dataclasses.replace(total, adjacency=WORDS[RELATIONSHIP])
 
 
 def summed(*budgets: Any) -> np.ndarray:

@@ -8,7 +8,6 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax._rounding import add_up
 from ldp_jax.domains import Finite, Mixture
 from ldp_jax.edges import _degree_noise
 from ldp_jax.edges._degree_noise import NOISES, Noise
@@ -165,4 +164,4 @@ class NoisyDegree(ListMechanism):
         reporting = self.reporting if reporting is None else reporting
         _validate.one_of(self.reportings, reporting=reporting)
         low, high = two_largest(self.sums())
-        return per_edge(add_up((low, high)) if reporting == "full" else low, reporting)
+        return per_edge((low, high) if reporting == "full" else (low,), reporting)

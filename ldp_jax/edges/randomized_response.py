@@ -8,7 +8,6 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax._rounding import add_up
 from ldp_jax.edges.neighbour_lists import (
     REPORTINGS,
     ListMechanism,
@@ -118,4 +117,4 @@ class RandomizedResponse(ListMechanism):
         reporting = self.reporting if reporting is None else reporting
         _validate.one_of(REPORTINGS, reporting=reporting)
         low, high = two_largest(self.sums())
-        return per_edge(add_up((low, high)) if reporting == "full" else low, reporting)
+        return per_edge((low, high) if reporting == "full" else (low,), reporting)

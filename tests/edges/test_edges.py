@@ -13,6 +13,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ldp_jax import graphs
+from ldp_jax.composition import relationship
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
@@ -25,7 +26,7 @@ from ldp_jax.edges import (
 from ldp_jax.edges._sparse import Users
 from ldp_jax.features import Laplace
 from ldp_jax.graphs import GraphSet
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
 from ldp_jax.mechanism import mechanism
 from tests import stats
 
@@ -617,3 +618,19 @@ def test_guarantees_name_units_and_what_is_left_out():
     assert noisy.guarantee[RELATIONSHIP].epsilon == pytest.approx(1.3)
     assert noisy.guarantee.protected == ("edges",)
     assert noisy.guarantee.unprotected == ("number of nodes",)
+
+
+THREE = np.array([0.25, 1.0, 0.5])
+
+
+@pytest.mark.parametrize("m", [DPRR(THREE, THREE[::-1] / 2), RandomizedResponse(THREE)])
+def test_an_edge_costs_what_the_algebra_says_of_its_ends(m):
+    """Of all pairs of users the two that lose most; the numbers and the words of composition.relationship."""
+    bits = [
+        Guarantee(epsilon, unit=NEIGHBOUR_LIST, status="proved", reason="a bit") for epsilon in m.sums().tolist()
+    ]
+    pairs = [relationship(first, second).epsilon for first, second in itertools.combinations(bits, 2)]
+    found = m.relationship("full")
+    assert (found.epsilon, found.unit, found.status) == (max(pairs), RELATIONSHIP, "proved")
+    owners = [min(first.epsilon, second.epsilon) for first, second in itertools.combinations(bits, 2)]
+    assert m.relationship("half").epsilon == max(owners)
