@@ -33,7 +33,7 @@ def test_personal_budgets(reporting, epsilon):
 def test_whole_graphs_have_the_law(reporting):
     """A ring of 200 000: noise of scale 2 on the degree, 2, or on owned pairs, 1; no edge leaves a device.
 
-    Kolmogorov's distance of 0.006 is seen.
+    A distribution function that is off by 0.015 is seen.
     """
     n = 200_000
     nodes = np.arange(n)
