@@ -86,6 +86,7 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
     assert "lists of public users" not in notes[name.format("")]
 
 
+@pytest.mark.slow
 def test_it_runs_and_does_not_run_again(config, monkeypatch):
     """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is left."""
     config = dataclasses.replace(config, mechanisms=("dprr", "degrees"), alphas=(0.2,))

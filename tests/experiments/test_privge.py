@@ -263,9 +263,11 @@ def test_published_hyper_parameters_are_those_of_the_paper():
     assert ("link", "cora") in COMMITTED
 
 
+@pytest.mark.slow
 def test_demo_runs_small(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "PLAN", Plan(epsilons=(1.0,), seeds=2, epochs=2))
     monkeypatch.setattr(demo, "FEATURES", 40)
+    monkeypatch.setattr(demo, "ASKED", privge.Config(mechanisms=("hds",)))
     demo.main(demo.Config(out=tmp_path))
     assert (tmp_path / "demo.png").stat().st_size > 10_000
     assert set(pd.read_csv(tmp_path / "demo.csv").task) == {"node", "link"}
