@@ -36,7 +36,7 @@ ALLOWED = {
     "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
     "metrics": {"types"},
     "training": {"types", "_validate", "models", "metrics"},
-    "pipeline": BASE | {"mechanism", "graphs", "propagation"},
+    "pipeline": BASE | {"mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},
 }
 COMPOSES = {  # the feature files that build on others, and which
