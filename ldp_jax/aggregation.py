@@ -7,8 +7,8 @@ edges. Three layouts of that one linear map:
   alone, so one program serves many graphs, traced and stacked ones too.
 * :class:`Tables`: nodes in classes of equal degree, a padded gather a class. On a CPU about four times faster; its
   shapes are those of one graph.
-* :class:`Rows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that batches
-  of graphs can share.
+* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that
+  batches of graphs can share.
 
 All are differentiable forward (``jax.jvp``, ``jax.linearize``) and backward (``jax.grad``). The transpose of a
 gather is a scatter, slow on every backend; so the layouts of gathers carry the layout of their transpose
@@ -28,7 +28,7 @@ from jaxtyping import Float
 from ldp_jax._pytree import pytree
 from ldp_jax.types import Array
 
-__all__ = ["Rows", "Segments", "Tables", "gather_sum", "linear", "tables"]
+__all__ = ["NeighbourRows", "Segments", "Tables", "gather_sum", "linear", "tables"]
 
 
 def __dir__() -> list[str]:
@@ -37,6 +37,12 @@ def __dir__() -> list[str]:
 
 _CHUNK = 16
 """Neighbours that are added up before a sum goes back to memory (:class:`Tables`)."""
+
+_FEW = 256
+"""Classes of fewer nodes add up :data:`_FEW_CHUNK` at a time: their sums stay in the cache, and compile faster."""
+
+_FEW_CHUNK = 4
+"""Neighbours that classes of few nodes add up before a sum goes back to memory."""
 
 
 def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array) -> Array:
@@ -171,6 +177,7 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, weight
 
     Some 17 % of the places are padding.
     """
+    # jnp.asarray would compile a program for each table that is brought to the device.
     n, m = num_nodes, len(senders)
     degree = np.bincount(receivers, minlength=n)
     widths = [0]
@@ -189,14 +196,14 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, weight
         if len(rows):
             place = start[rows][None, :] + np.arange(width)[:, None]
             edge = np.where(np.arange(width)[:, None] < degree[rows][None, :], place, m)
-            neighbours.append(jnp.asarray(named[edge]))
+            neighbours.append(jax.device_put(named[edge]))
             if weighted:
-                edges.append(jnp.asarray(edge.astype(np.int32)))
+                edges.append(jax.device_put(edge.astype(np.int32)))
     segments = reverse = ()
     if weighted:
-        segments = Segments(*(jnp.asarray(ends.astype(np.int32)) for ends in (senders, receivers)))
-        reverse = jnp.asarray(np.lexsort((receivers, senders)).astype(np.int32))
-    return Tables(tuple(neighbours), tuple(edges), jnp.asarray(order), jnp.asarray(rank), segments, reverse)
+        segments = Segments(*(jax.device_put(ends.astype(np.int32)) for ends in (senders, receivers)))
+        reverse = jax.device_put(np.lexsort((receivers, senders)).astype(np.int32))
+    return Tables(tuple(neighbours), tuple(edges), jax.device_put(order), jax.device_put(rank), segments, reverse)
 
 
 def _with_zero(h: Array) -> Array:
@@ -206,9 +213,21 @@ def _with_zero(h: Array) -> Array:
 
 def gather_sum(total: Array, table: Array, padded: Array) -> Array:
     """Add to ``total`` the rows of ``padded`` that each column of ``table`` names: fused into one pass."""
-    for names in table:
-        total = total + padded.at[names].get(mode="promise_in_bounds")
+    for place in range(len(table)):
+        total = total + _named(padded, table, place)
     return total
+
+
+def _named(rows: Array, table: Array, place: int) -> Array:
+    """The rows that line ``place`` of ``table`` names, all of them in bounds.
+
+    Said in XLA's own terms: the indexing of jax.numpy would take most of the time to trace and compile a product.
+    """
+    names = jax.lax.slice_in_dim(table, place, place + 1).reshape(-1, 1)
+    numbers = jax.lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(1, rows.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    return jax.lax.gather(rows, names, numbers, (1, *rows.shape[1:]), mode="promise_in_bounds")
 
 
 def _table_sum(table: Array, padded: Array, edge: Any = None, weights: Any = None) -> Array:
@@ -219,21 +238,22 @@ def _table_sum(table: Array, padded: Array, edge: Any = None, weights: Any = Non
     def add(total: Array, part: Any) -> Array:
         if edge is None:
             return gather_sum(total, part[0], padded)
-        for names, places in zip(*part, strict=True):
-            row = padded.at[names].get(mode="promise_in_bounds")
-            total = total + row * _along(weights.at[places].get(mode="promise_in_bounds"), row)
+        for place in range(len(part[0])):
+            row = _named(padded, part[0], place)
+            total = total + row * _along(_named(weights, part[1], place), row)
         return total
 
     parts = (table,) if edge is None else (table, edge)
-    if width <= _CHUNK:
+    most = _CHUNK if rows >= _FEW else _FEW_CHUNK
+    if width <= most:
         return add(zero, parts)
-    chunk = math.gcd(width, _CHUNK)
+    chunk = math.gcd(width, most)
     chunks = [part.reshape(width // chunk, chunk, rows) for part in parts]
     return jax.lax.fori_loop(0, width // chunk, lambda j, total: add(total, [part[j] for part in chunks]), zero)
 
 
 @pytree
-class Rows:
+class NeighbourRows:
     """A few first neighbours of each node, then rows of further ones: what batches of graphs are laid out as.
 
     Attributes:
@@ -246,7 +266,7 @@ class Rows:
     more: Any
     node: Any
 
-    def sum(self, h: Float[Array, "n d"], transpose: "Rows | None" = None) -> Float[Array, "n d"]:
+    def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
         """The sum over the neighbours of each node; 0 for a node without.
 
         Args:

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax import _validate, metrics, packing
 from ldp_jax.models import Model
-from ldp_jax.packing import GraphSet, Layout, Packed
+from ldp_jax.packing import BatchLayout, GraphSet, Packed
 from ldp_jax.types import Array, PRNGKey
 
 __all__ = ["FittedGraphs", "Progress", "Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
@@ -78,8 +78,10 @@ def step_decay_adam(
     _validate.in_range(0.0, 1.0, open_lower=True, decay=decay)
     _validate.integer_in(1, every=every)
 
+    schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
+
     def update(updates: Any, state: Any, params: Any = None, *, epoch: Any, **_: Any) -> Any:
-        rate = learning_rate * jnp.float32(decay) ** (epoch // every)
+        rate = schedule(epoch)
         return jax.tree.map(lambda leaf: -rate * leaf, updates), state
 
     functions: Any = (lambda params: optax.EmptyState(), update)
@@ -191,7 +193,7 @@ class _Run(NamedTuple):
 
 
 def predict(
-    model: Model, variables: Any, graph_set: GraphSet, *, batch_size: int = 64, layout: Layout = "auto"
+    model: Model, variables: Any, graph_set: GraphSet, *, batch_size: int = 64, layout: BatchLayout = "auto"
 ) -> Float[Array, "graphs classes"]:
     """The outputs of a trained model for each graph, in the set's order; compiled once for the same shapes."""
     packed = packing.pack(graph_set, batch_size, shapes=1, layout=layout)
@@ -211,7 +213,7 @@ def fit_graphs(
     patience: int | None = None,
     select: Literal["accuracy", "auc"] = "accuracy",
     shapes: int = 2,
-    layout: Layout = "auto",
+    layout: BatchLayout = "auto",
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> FittedGraphs:
@@ -238,7 +240,8 @@ def fit_graphs(
       The best epoch's variables with their scores, and the histories.
 
     Raises:
-      ValueError: for labels that the model has no output for, or a checkpoint of other arguments, naming those.
+      ValueError: for labels that the model has no output for, before anything is compiled; or a checkpoint of other
+        arguments, naming those.
       ImportError: for a checkpoint without orbax-checkpoint.
 
     The same arguments give the same bits on one machine, in any process and whatever is computed beside. Another
@@ -258,9 +261,10 @@ def fit_graphs(
         packing.pack(part, batch_size, shapes=1, layout=layout) for part in (validation, test)
     )
     init_key, epochs_key = jax.random.split(key)
-    variables = _init(init_key, packed, model=model)
-    outputs = _predict_compiled.eval_shape(model, variables, packed_test).shape[-1]
+    untrained = _init.eval_shape(init_key, packed, model=model)
+    outputs = _predict_compiled.eval_shape(model, untrained, packed_test).shape[-1]
     _check_labels(outputs, {"train": train, "validation": validation, "test": test})
+    variables = _init(init_key, packed, model=model)
     history = np.full(epochs, np.nan, np.float32)
     run = _Run(
         (variables, optimizer.init(variables["params"])), variables, np.array(-np.inf), np.array(0), np.array(0),

@@ -162,6 +162,17 @@ def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Ar
     return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
 
 
+def is_symmetric(graph: jraph.GraphsTuple) -> bool:
+    """Whether every edge of a concrete graph has its reverse.
+
+    >>> is_symmetric(from_edges([[0, 1]], num_nodes=2)), is_symmetric(directed([0], [1], num_nodes=2))
+    (True, False)
+    """
+    n = num_nodes(graph)
+    senders, receivers = (np.asarray(ends).astype(np.int64) for ends in (graph.senders, graph.receivers))
+    return bool(np.array_equal(np.sort(receivers * n + senders), np.sort(senders * n + receivers)))
+
+
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
     """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
 

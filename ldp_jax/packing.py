@@ -20,18 +20,31 @@ from jaxtyping import Float, Int
 
 from ldp_jax import _validate
 from ldp_jax._pytree import pytree, static
-from ldp_jax.aggregation import Rows, Segments, gather_sum
+from ldp_jax.aggregation import NeighbourRows, Segments, gather_sum
 from ldp_jax.graphs import GraphSet
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.types import Array, Graph, PRNGKey
 
-__all__ = ["Batch", "Graded", "GraphSet", "Layout", "Packed", "Shape", "Waste", "assemble", "deal", "pack", "whole"]
+__all__ = [
+    "Batch",
+    "Graded",
+    "GraphSet",
+    "BatchLayout",
+    "Packed",
+    "Shape",
+    "Waste",
+    "assemble",
+    "deal",
+    "from_graphs",
+    "pack",
+    "whole",
+]
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
-Layout = Literal["auto", "gather", "segment"]
+BatchLayout = Literal["auto", "gather", "segment"]
 
 _POOL = 16
 """Nodes that a readout adds up before the sum goes back to memory."""
@@ -89,7 +102,7 @@ class Waste(NamedTuple):
 
 @pytree
 class Graded:
-    """The :class:`~ldp_jax.aggregation.Rows` of a whole set, numbered within each graph, -1 where there is none.
+    """:class:`~ldp_jax.aggregation.NeighbourRows` of a whole set, numbered within each graph; -1 where none.
 
     Attributes:
       first: int32 [w, n].
@@ -154,7 +167,7 @@ class Batch(NamedTuple):
       nodes_per_graph: float32 [graphs]; 0 in free places.
       node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
       node_mask: bool [nodes], which are nodes.
-      into: who is added up for each node: :class:`~ldp_jax.aggregation.Rows` or
+      into: who is added up for each node: :class:`~ldp_jax.aggregation.NeighbourRows` or
         :class:`~ldp_jax.aggregation.Segments`.
       out: the rows of the reversed edges; None where those of ``into`` serve.
     """
@@ -217,7 +230,7 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
     return run, place - (ends - counts)[run], inside
 
 
-def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, layout: Layout = "auto") -> Packed:
+def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, layout: BatchLayout = "auto") -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
     The batches of an epoch are as many as hold all graphs and have nearly equally many graphs each, so no batch
@@ -412,13 +425,13 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     def renumber(local: Array, offsets: Array, real: Array) -> Array:
         return jnp.where(real & (local >= 0), local + offsets, shape.nodes)
 
-    def rows(source: Graded | None, room: int) -> Rows | None:
+    def rows(source: Graded | None, room: int) -> NeighbourRows | None:
         if source is None:
             return None
         begin = source.start[graphs]
         row_slot, row_within, row_inside = _runs(source.start[graphs + 1] - begin, room)
         row = jnp.where(row_inside, begin[row_slot] + row_within, 0)
-        return Rows(
+        return NeighbourRows(
             renumber(source.first[:, node], offset[slot], inside),
             renumber(source.more[:, row], offset[row_slot], row_inside),
             renumber(source.node[row], offset[row_slot], row_inside),
@@ -444,7 +457,52 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     )
 
 
-def whole(graph_set: GraphSet, *, layout: Layout = "auto") -> Batch:
+def whole(graph_set: GraphSet, *, layout: BatchLayout = "auto") -> Batch:
     """All graphs of a set in one batch without padding, in their order: for a look at a few graphs, and tests."""
     packed = pack(graph_set, len(graph_set), shapes=1, layout=layout)
     return assemble(packed, np.arange(len(graph_set), dtype=np.int32), packed.shapes[0])
+
+
+def from_graphs(graph: Graph, labels: Any = None, *, padded: bool = False) -> Batch:
+    """A ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, as a batch; traced or not.
+
+    Args:
+      graph: its ``nodes``, ``edges`` and ``globals`` are not looked at, except that ``nodes``, where there are any,
+        say how many nodes there are. Edges may come in any order.
+      labels: int [graphs], 0 by default; of padding graphs anything.
+      padded: whether ``jraph.pad_with_graphs`` made it: then the last graph that has a node, and the empty ones
+        after it, are padding. They are outside the masks, and contribute nothing to sums, means and batch norms.
+
+    Raises:
+      ValueError: where ``n_node`` is traced and there are no ``nodes``: nothing then says how many nodes there are.
+
+    >>> from ldp_jax import graphs
+    >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))
+    >>> batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(), batch.graph_mask.tolist()
+    ([1.0, 2.0, 1.0, 0.0], [True])
+    """
+    leaves = jax.tree.leaves(graph.nodes)
+    if leaves:
+        n = leaves[0].shape[0]
+    elif _validate.concrete(graph.n_node):
+        n = int(np.sum(np.asarray(graph.n_node)))
+    else:
+        raise ValueError("graph must have nodes where it is traced: an array [n, ...] that says how many there are")
+    counts = jnp.asarray(graph.n_node, jnp.int32)
+    places = jnp.arange(len(counts))
+    real = places < (len(counts) - 1 - jnp.argmax(counts[::-1] > 0) if padded else len(counts))
+    counts = jnp.where(real, counts, 0)
+    run, _, inside = _runs(counts, n)
+    senders, receivers = jnp.asarray(graph.senders, jnp.int32), jnp.asarray(graph.receivers, jnp.int32)
+    receivers = jnp.where(receivers < counts.sum(), receivers, n)
+    order = jnp.argsort(receivers, stable=True)
+    known = jnp.zeros(len(counts), jnp.int32) if labels is None else jnp.asarray(labels, jnp.int32)
+    return Batch(
+        labels=jnp.where(real, known, 0),
+        graph_mask=real,
+        nodes_per_graph=counts.astype(jnp.float32),
+        node_graph=jnp.where(inside, run, len(counts)),
+        node_mask=inside,
+        into=Segments(senders[order], receivers[order]),
+        out=None,
+    )

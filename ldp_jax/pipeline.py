@@ -1,6 +1,8 @@
 """The main job in one call: private features and a public graph in, a private embedding out."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -9,20 +11,22 @@ from jaxtyping import Float
 
 from ldp_jax import _validate
 from ldp_jax.domains import Box, as_records
+from ldp_jax.domains import clip as into
+from ldp_jax.edges import NoisyGraph
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.mechanism import _privatize, check_budget
+from ldp_jax.mechanism import Mechanism, check_budget
 from ldp_jax.propagation import Operator as Operator
-from ldp_jax.propagation import block_width, operator, ppr
-from ldp_jax.types import Array, PRNGKey, Scalar
+from ldp_jax.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
+from ldp_jax.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 
 __all__ = [
     "STRUCTURE_ONLY",
-    "Columns",
+    "ColumnSource",
     "Embedding",
     "HasColumns",
     "HasPublicChoices",
     "PublicRecord",
-    "Rows",
+    "RowSource",
     "embedding_memory",
     "non_private_embedding",
     "perturb",
@@ -51,7 +55,7 @@ STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 
 
 @runtime_checkable
-class Rows(Protocol):
+class RowSource(Protocol):
     """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`."""
 
     @property
@@ -70,7 +74,7 @@ class Rows(Protocol):
 
 
 @runtime_checkable
-class Columns(Protocol):
+class ColumnSource(Protocol):
     """Records that become dense a few columns at a time: a ``Dataset``."""
 
     @property
@@ -110,6 +114,10 @@ class HasColumns(Protocol):
         ...
 
 
+Records: TypeAlias = Any
+"""Records of n users: dense [n, d] of the host or the device, or a :class:`RowSource`."""
+
+
 class PublicRecord(NamedTuple):
     """One public record for every user: what structure-only rows are made of. Nothing of it is private.
 
@@ -145,15 +153,49 @@ class Embedding(NamedTuple):
     guarantee: PipelineGuarantee
 
 
-def _check_records(x: Any, mechanism: Any) -> tuple[int, int]:
-    """The shape (n, d) of the records, where the mechanism is for vectors of d."""
-    shape = (x.num_nodes, x.num_features) if isinstance(x, Rows) else np.shape(x)
+def _check_records(x: Records, mechanism: Mechanism) -> tuple[int, int]:
+    """The shape (n, d) of the records, where the mechanism is for vectors of d and for n users."""
+    shape = (x.num_nodes, x.num_features) if isinstance(x, RowSource) else np.shape(x)
     if len(shape) != 2:
         raise ValueError(f"x must be records of shape [n, d], got shape {shape}")
     domain = mechanism.domain()
     if not isinstance(domain, Box) or domain.dim != shape[1]:
         raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features")
+    _axes(mechanism, shape[0])
     return shape
+
+
+def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
+    """Of each leaf of a mechanism: 0 where it is stacked by user, None where it is one for all.
+
+    Raises:
+      ValueError: for a stack of another length than n. (Shapes are no data.)
+    """
+
+    def stacks(node: Any) -> bool:
+        return hasattr(node, "stack_shape")
+
+    axes: list[int | None] = []
+    for node in jax.tree.leaves(mechanism, is_leaf=stacks):
+        shape = node.stack_shape() if stacks(node) else jnp.shape(node)
+        if shape not in ((), (n,)):
+            raise ValueError(
+                f"{type(mechanism).__name__} holds a stack of shape {shape}: budgets must be one for all, or one "
+                f"for each of {n} users"
+            )
+        axes += [0 if shape else None] * len(jax.tree.leaves(node))
+    return axes
+
+
+def _each(function: Callable[..., Any], mechanism: Mechanism, *stacked: Any) -> Any:
+    """``function(mechanism, ...)`` for every user, each with her own budget where the mechanism is a stack."""
+    leaves, structure = jax.tree.flatten(mechanism)
+    axes = _axes(mechanism, jax.tree.leaves(stacked)[0].shape[0])
+
+    def one(leaves: Any, *arguments: Any) -> Any:
+        return function(jax.tree.unflatten(structure, leaves), *arguments)
+
+    return jax.vmap(one, in_axes=(axes, *(0 for _ in stacked)))(leaves, *stacked)
 
 
 def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scalar) -> None:
@@ -164,43 +206,89 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
         raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
 
 
-def perturb(key: PRNGKey, x: Any, mechanism: Any) -> Any:
+def perturb(key: PRNGKey, x: Records, mechanism: Mechanism) -> Report:
     """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
 
     Args:
       key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
         :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
-      x: dense [n, d] in the mechanism's domain, or :class:`Rows` such as a ``Dataset``, whose rows in [-1, 1] are
-        mapped to that domain. Numbers of any size: they are clipped.
-      mechanism: on vectors [d].
+      x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, whose rows in [-1, 1]
+        are mapped to that domain. This is what the devices do, and total as they are: numbers of any size are
+        clipped, NaN goes to the centre. :func:`private_embedding` asks first.
+      mechanism: on vectors [d]; its budgets may be a stack [n], one a user: personal budgets, which are public and
+        must not depend on the records.
 
     Raises:
       ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
-        another dimension than d.
+        another dimension than d or another number of users than n.
     """
     _validate.threefry(key)
-    check_budget(mechanism)
-    lazy = isinstance(x, Rows)
     n, _ = _check_records(x, mechanism)
+    check_budget(mechanism)
     domain = mechanism.domain()
     keys = jax.random.split(_key_for(key, x), n)
-    if not lazy:
-        return _privatize(keys, mechanism, jnp.asarray(as_records(x), jnp.float32), None)
+    if not isinstance(x, RowSource):
+        return _reports(keys, mechanism, jnp.asarray(as_records(x), jnp.float32))
     pieces = []
     rows = min(n, _ROWS)
     for start in range(0, n, rows):
-        stop = min(n, start + rows)
-        place = np.minimum(np.arange(start, start + rows), n - 1)  # a last block of the same shape
-        block = x.scaled_rows(start, stop)
-        block = np.pad(block, ((0, rows - len(block)), (0, 0)))
-        reports = _privatize(keys[place], mechanism, _to_domain(as_records(block), domain), None)
-        pieces.append(jax.tree.map(lambda leaf, count=stop - start: leaf[:count], reports))
-    return pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+        block = x.scaled_rows(start, min(n, start + rows))
+        block = np.pad(block, ((0, rows - len(block)), (0, 0)))  # a last block of the same shape
+        pieces.append(_block_reports(keys, mechanism, _to_domain(as_records(block), domain), np.int32(start)))
+    return _stacked(pieces, n=n)
+
+
+@jax.jit
+def _reports(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
+    return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x)
+
+
+@jax.jit
+def _block_reports(keys: PRNGKeys, mechanism: Mechanism, x: Array, start: Any) -> Report:
+    """The reports of the users from ``start`` on; what is beyond the last user is hers again, to be cut off."""
+    users = jnp.minimum(start + jnp.arange(len(x)), len(keys) - 1)
+    leaves, structure = jax.tree.flatten(mechanism)
+    pairs = zip(leaves, _axes(mechanism, len(keys)), strict=True)
+    own = [leaf if axis is None else leaf[users] for leaf, axis in pairs]
+    return _each(lambda m, key, row: m.privatize(key, row), jax.tree.unflatten(structure, own), keys[users], x)
+
+
+@partial(jax.jit, static_argnames="n")
+def _stacked(pieces: list[Report], *, n: int) -> Report:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:n], *pieces)
 
 
 def _key_for(key: PRNGKey, x: Any) -> PRNGKey:
     """The key of private records, or the one of the structure-only twin."""
     return jax.random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
+
+
+def _declared(x: Records, domain: Box, bounds: tuple[float, float] | None, clip: bool) -> Records:
+    """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``.
+
+    The data owner's own check of the simulation's data, on the host. What it raises is one bit about all records
+    together, no value and no count; a device never raises.
+    """
+    if isinstance(x, RowSource):
+        if bounds is not None:
+            raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
+        return x
+    lower, upper = (domain.lower, domain.upper) if bounds is None else bounds
+    _validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
+    if not lower < upper:
+        raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
+    if _validate.concrete(x) and not clip:
+        values = x if isinstance(x, jax.Array) else np.asarray(x)
+        if not bool(((values >= lower) & (values <= upper)).all()):  # NaN is in no interval
+            raise ValueError(
+                f"x must lie in [{lower:g}, {upper:g}], and some of it does not, or is NaN (records are private: "
+                "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
+                "mechanism's domain; or say clip=True, and what is outside is clipped and NaN goes to the centre"
+            )
+    if bounds is None:
+        return x
+    share = (into(x, lower, upper) - lower) / (upper - lower)
+    return domain.lower + share * (domain.upper - domain.lower)
 
 
 def _to_domain(rows: Array, domain: Box) -> Array:
@@ -210,7 +298,7 @@ def _to_domain(rows: Array, domain: Box) -> Array:
     return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)
 
 
-def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = False) -> float:
+def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False) -> float:
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
@@ -218,7 +306,7 @@ def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = Fa
     graph and the records where they are dense.
 
     Args:
-      mechanism: on vectors [d].
+      mechanism: on vectors [d], of one budget or of a stack of n.
       nodes: n.
       edges: directed edges of the public graph (an undirected one counts twice).
       dense: whether x is a dense array.
@@ -228,7 +316,11 @@ def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = Fa
     '248 GB'
     """
     dim, width = mechanism.domain().dim, block_width()
-    report = jax.eval_shape(mechanism.privatize, jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32))
+    leaves, structure = jax.tree.flatten(mechanism)
+    pairs = zip(leaves, _axes(mechanism, nodes), strict=True)
+    one = jax.tree.unflatten(structure, [leaf if axis is None else leaf[0] for leaf, axis in pairs])
+    record = jax.ShapeDtypeStruct((dim,), jnp.float32)
+    report = jax.eval_shape(lambda x: one.privatize(jax.random.key(0), x), record)
     sent = sum(leaf.size for leaf in jax.tree.leaves(report))
     columns = -(-dim // width) * width if dim > width else dim
     together = nodes if dense else min(nodes, _ROWS)
@@ -238,13 +330,14 @@ def embedding_memory(mechanism: Any, nodes: int, edges: int, *, dense: bool = Fa
     return 4.0 * max(reporting, propagating)
 
 
-def _check_memory(mechanism: Any, op: Operator, dense: bool, memory: float) -> None:
+def _check_memory(mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1) -> None:
     _validate.positive(memory=memory)
     edges = op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
+    needed += 4.0 * (runs - 1) * op.num_nodes * mechanism.domain().dim
     if needed > memory:
         dim = mechanism.domain().dim
-        graph = embedding_memory(mechanism, 0, edges)
+        graph = 12.0 * edges
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
             f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
@@ -254,25 +347,40 @@ def _check_memory(mechanism: Any, op: Operator, dense: bool, memory: float) -> N
 
 
 @jax.jit
-def _propagate(op: Operator, mechanism: Any, reports: Any, alpha: Array, r: Array, tol: Array) -> Array:
+def _propagate(op: Operator, mechanism: Mechanism, reports: Report, alpha: Array, r: Array, tol: Array) -> Array:
+    """:func:`propagate` as a part of a program."""
     if not isinstance(mechanism, HasColumns):
-        return ppr(op, jax.vmap(mechanism.estimate)(reports), alpha, r, tol)
+        return ppr(op, _estimates(mechanism, reports), alpha, r, tol)
     dim = mechanism.domain().dim
     width = min(dim, block_width())
 
     def block(start: Array) -> Array:
-        columns = jax.vmap(lambda y: mechanism.estimate_columns(y, start, width))(reports)
-        return ppr(op, columns, alpha, r, tol)
+        return ppr(op, _estimate_columns(mechanism, reports, start, width=width), alpha, r, tol)
 
     pieces = jax.lax.map(block, jnp.arange(0, dim, width))
     return jnp.moveaxis(pieces, 0, 1).reshape(op.num_nodes, -1)[:, :dim]
 
 
-def propagate(op: Operator, mechanism: Any, reports: Any, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+@jax.jit
+def _estimates(mechanism: Mechanism, reports: Report) -> Array:
+    return _each(lambda m, y: m.estimate(y), mechanism, reports)
+
+
+@partial(jax.jit, static_argnames="width")
+def _estimate_columns(mechanism: Any, reports: Report, start: Any, *, width: int) -> Array:
+    return _each(lambda m, y: m.estimate_columns(y, start, width), mechanism, reports)
+
+
+def propagate(
+    op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+) -> Float[Array, "n d"]:
     """Personalized PageRank of the estimates, by blocks of columns: the dense estimates never exist at once.
 
+    The propagation is compiled once for a graph: estimates are a program of their own, a small one, so that another
+    mechanism, budget or number of sampled coordinates costs little.
+
     Args:
-      op: of the public graph.
+      op: of the public graph, or of a released one.
       mechanism: that made the reports.
       reports: stacked, as :func:`perturb` returns them.
       alpha: decay factor in (0, 1].
@@ -283,40 +391,69 @@ def propagate(op: Operator, mechanism: Any, reports: Any, *, alpha: Scalar, r: S
       Z, float32 [n, d].
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
-    return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
+    traced = not all(map(_validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
+    if traced:
+        return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
+    dim = mechanism.domain().dim
+    width = min(dim, block_width())
+    if isinstance(mechanism, HasColumns):
+        columns = partial(_estimate_columns, mechanism, reports, width=width)
+    else:
+        columns = partial(take_columns, _estimates(mechanism, reports), width=width)
+    return ppr_by_blocks(op, columns, dim, alpha, r, tol)
+
+
+def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
+    """The operator of a graph; of a noisy one, which may be directed, too."""
+    if isinstance(graph, NoisyGraph):
+        return operator(graph.graph, allow_directed=True)
+    return graph if isinstance(graph, Operator) else operator(graph)
 
 
 def private_embedding(
     key: PRNGKey,
-    graph: Any,
-    x: Any,
-    mechanism: Any,
+    graph: Graph | Operator | NoisyGraph,
+    x: Records,
+    mechanism: Mechanism,
     *,
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
+    bounds: tuple[float, float] | None = None,
+    clip: bool = False,
     memory: float = _MEMORY,
 ) -> Embedding:
-    """Perturb every user's features locally, propagate the reports over the public graph.
+    """Perturb every user's features locally, propagate the reports over the graph.
 
     Args:
       key: a typed threefry key.
-      graph: the public graph, or its :class:`~ldp_jax.propagation.Operator` when it is used often.
-      x: private records: dense [n, d] in [-1, 1], or a ``Dataset``, whose sparse rows are scaled with its
-        public bounds and made dense a few at a time; or a :class:`PublicRecord`, the structure-only twin, whose
-        noise is independent of the private one under the same key.
-      mechanism: such as ``HDS(epsilon, dim=d, k=20)``.
+      graph: the public graph, or its :class:`~ldp_jax.propagation.Operator` when it is used often; or the
+        :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
+        stands beside that of the features. Where every user reported her whole list it is directed, and what a node
+        averages over is the list she reported.
+      x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), or a ``Dataset``, whose
+        sparse rows are scaled with its public bounds and made dense a few at a time; or a :class:`PublicRecord`,
+        the structure-only twin, whose noise is independent of the private one under the same key.
+      mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user: personal
+        budgets, which are public and must not depend on the records; the guarantee is then the largest one.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
+      bounds: public (lower, upper) of a dense x, which is mapped from them to the mechanism's domain; by default x
+        is in that domain.
+      clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow (see :func:`embedding_memory`), 8 GB by default; compared before anything is spent.
 
     Returns:
-      :class:`Embedding`: z [n, d], and the guarantee of the whole.
+      :class:`Embedding`: z [n, d], and the guarantee of the whole: per record, and of a noisy graph per bit of a
+      neighbour list and per relationship. These units do not add: what one record and one edge lose together is
+      the sum, for an adjacency that says so (``joint``).
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
-        embedding that ``memory`` does not hold; from public sizes alone, and before the key is used.
+        embedding that ``memory`` does not hold, from public sizes alone; and for a dense x that leaves its bounds
+        without ``clip``: the data owner's check of her own simulation, which says no record's value and no count.
+        All of it before the key is used.
 
     Reference: LDP-GE Algorithm 4.
 
@@ -329,20 +466,39 @@ def private_embedding(
     >>> print(str(result.guarantee).splitlines()[0])
     protected: features; NOT protected: edges, labels
     """
-    choices = x.public_choices if isinstance(x, HasPublicChoices) else ()
-    spent = PipelineGuarantee.of(
-        [mechanism.guarantee()], protected=["features"], unprotected=["edges", "labels", *choices]
-    )
-    op = graph if isinstance(graph, Operator) else operator(graph)
-    _check_propagation(op, _check_records(x, mechanism)[0], alpha, r, tol)  # before anything is spent
-    _check_memory(mechanism, op, not isinstance(x, Rows), memory)
-    reports = perturb(key, x, mechanism)
+    shape = _check_records(x, mechanism)
+    spent = _spent(graph, x, mechanism)
+    op = _as_operator(graph)
+    _check_propagation(op, shape[0], alpha, r, tol)  # before anything is spent
+    _check_memory(mechanism, op, not isinstance(x, RowSource), memory)
+    reports = perturb(key, _declared(x, mechanism.domain(), bounds, clip), mechanism)
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
 
+def _spent(graph: Graph | Operator | NoisyGraph, x: Records, mechanism: Mechanism) -> PipelineGuarantee:
+    """What an embedding spends: the features' guarantee, and a noisy graph's."""
+    choices = x.public_choices if isinstance(x, HasPublicChoices) else ()
+    of_graph = graph.guarantee if isinstance(graph, NoisyGraph) else None
+    protected, others = ("features",), ("edges", "labels")
+    if of_graph is not None:
+        protected, others = (*protected, *of_graph.protected), ("labels", *of_graph.unprotected)
+    releases = [mechanism.guarantee(), *(of_graph.guarantees if of_graph is not None else ())]
+    return PipelineGuarantee.of(releases, protected=protected, unprotected=(*others, *choices))
+
+
 def private_embeddings(
-    keys: Any, op: Operator, x: Any, mechanism: Any, alpha: Any, r: Any, tol: Any = 1e-5
-) -> Array:
+    keys: PRNGKeys,
+    graph: Graph | Operator | NoisyGraph,
+    x: Records,
+    mechanism: Mechanism,
+    *,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+    bounds: tuple[float, float] | None = None,
+    clip: bool = False,
+    memory: float = _MEMORY,
+) -> Float[Array, "runs n d"]:
     """One private embedding a key, stacked, in one compiled program: for repeated experiments.
 
     The guarantee of :func:`private_embedding` is that of one run. Publishing several runs on the same records
@@ -351,36 +507,47 @@ def private_embeddings(
 
     Args:
       keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
-      op: one operator for all runs, or operators of layout ``segment`` stacked along a leading axis of runs
-        (link prediction: every split has its own training graph).
-      x: dense [n, d] in [-1, 1], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys,
-        in the same program, with noise of their own.
-      mechanism: on vectors [d]; its leaves are traced, so a sweep over epsilon is one program.
+      graph: one graph or operator for all runs, or operators of layout ``segment`` stacked along a leading axis of
+        runs (link prediction: every split has its own training graph).
+      x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys, in the same
+        program, with noise of their own.
+      mechanism: on vectors [d]; its leaves are traced, so a sweep over epsilon is one program. A stack [n] gives
+        every user a budget of her own.
       alpha: decay factor.
       r: convolution coefficient.
       tol: relative error.
+      bounds: see :func:`private_embedding`.
+      clip: see :func:`private_embedding`.
+      memory: see :func:`private_embedding`; what a run works with, and the results of all runs.
 
     Returns:
       Z, float32 [runs, n, d].
+
+    Raises:
+      ValueError: as :func:`private_embedding`, and for a data set in place of its dense records.
     """
     _validate.threefry(keys)
+    n, d = _check_records(x, mechanism)
     check_budget(mechanism)
-    shape = _check_records(x, mechanism)
-    _check_propagation(op, shape[0], alpha, r, tol)
+    if isinstance(x, RowSource) and not isinstance(x, PublicRecord):
+        raise ValueError("x must be dense [n, d], or a PublicRecord: a data set goes through private_embedding")
+    op = _as_operator(graph)
+    _check_propagation(op, n, alpha, r, tol)
+    _check_memory(mechanism, op, True, memory, runs=len(keys))
+    x = _declared(x, mechanism.domain(), bounds, clip)
     if isinstance(x, PublicRecord):
         keys = jax.vmap(lambda key: _key_for(key, x))(keys)
-        x = _to_domain(jnp.full(shape, x.value, jnp.float32), mechanism.domain())
+        x = _to_domain(jnp.full((n, d), x.value, jnp.float32), mechanism.domain())
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
     return _private_embeddings(keys, op, jnp.asarray(as_records(x), jnp.float32), mechanism, *numbers)
 
 
 @jax.jit
 def _private_embeddings(
-    keys: Any, op: Operator, x: Array, mechanism: Any, alpha: Array, r: Array, tol: Array
+    keys: PRNGKeys, op: Operator, x: Array, mechanism: Mechanism, alpha: Array, r: Array, tol: Array
 ) -> Array:
     def one(key: Any, op: Operator) -> Array:
-        users = jax.random.split(key, x.shape[0])
-        reports = jax.vmap(lambda user, record: mechanism.privatize(user, record))(users, x)
+        reports = _reports(jax.random.split(key, x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)
 
     if op.degree.ndim == 2:
@@ -388,7 +555,9 @@ def _private_embeddings(
     return jax.lax.map(lambda key: one(key, op), keys)
 
 
-def non_private_embedding(graph: Any, x: Any, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+def non_private_embedding(
+    graph: Graph | Operator, x: Records, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+) -> Float[Array, "n d"]:
     """Personalized PageRank of the true features: the row that every private one is held against.
 
     Args:
@@ -400,8 +569,8 @@ def non_private_embedding(graph: Any, x: Any, *, alpha: Scalar, r: Scalar, tol: 
       r: convolution coefficient in [0, 1].
       tol: relative error.
     """
-    op = graph if isinstance(graph, Operator) else operator(graph)
-    if not isinstance(x, Columns):
+    op = _as_operator(graph)
+    if not isinstance(x, ColumnSource):
         return ppr(op, x, alpha, r, tol)
     blocks = []
     for start in range(0, x.num_features, _COLUMNS):

@@ -15,6 +15,7 @@ weights, one division a row. A node without edges keeps z = alpha x.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -24,21 +25,23 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate, aggregation, graphs
-from ldp_jax._pytree import pytree
-from ldp_jax.aggregation import Segments
+from ldp_jax._pytree import pytree, static
+from ldp_jax.aggregation import Segments, Tables
 from ldp_jax.types import Array, Graph, Scalar
 
 __all__ = [
-    "Layout",
+    "OperatorLayout",
     "Operator",
     "block_width",
     "chebyshev_steps",
     "operator",
     "ppr",
+    "ppr_by_blocks",
     "ppr_dense",
     "ppr_power",
     "ppr_push",
     "ppr_rows",
+    "take_columns",
     "traced_operator",
 ]
 
@@ -47,7 +50,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-Layout = Literal["auto", "segment", "ell"]
+OperatorLayout = Literal["auto", "segment", "ell"]
 
 _DENSE = 40
 """Bytes a pair of nodes of a dense solve: five float64 matrices."""
@@ -55,15 +58,18 @@ _DENSE = 40
 
 @pytree
 class Operator:
-    """D^-1 A of a symmetric graph, ready to be multiplied with; made by :func:`operator`.
+    """D^-1 A of a graph, ready to be multiplied with; made by :func:`operator`.
 
     Attributes:
-      degree: float32 [n].
+      degree: float32 [n], how many edges end at each node.
       neighbours: :class:`~ldp_jax.aggregation.Segments` or :class:`~ldp_jax.aggregation.Tables`.
+      directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds up the power
+        series, because Chebyshev iteration may diverge.
     """
 
-    degree: Any
-    neighbours: Any
+    degree: Float[Array, "*runs n"]
+    neighbours: Segments | Tables
+    directed: bool = static(default=False)
 
     @property
     def num_nodes(self) -> int:
@@ -72,7 +78,7 @@ class Operator:
 
     @property
     def num_places(self) -> int:
-        """How many neighbours are gathered in a product: the directed edges, and padding."""
+        """How many neighbours are gathered in a product: the edges of both directions, and padding."""
         sums = self.neighbours
         return sums.senders.size if isinstance(sums, Segments) else sum(table.size for table in sums.neighbours)
 
@@ -96,7 +102,7 @@ class Operator:
         return values if isinstance(self.neighbours, Segments) else self.neighbours.by_node(values)
 
 
-def operator(graph: Graph, layout: Layout = "auto") -> Operator:
+def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False) -> Operator:
     """Check a graph on the host and lay it out for repeated products; do it once.
 
     Args:
@@ -104,15 +110,28 @@ def operator(graph: Graph, layout: Layout = "auto") -> Operator:
       layout: ``ell`` is a padded gather by degree class, about four times faster on a CPU; its shapes are
         those of one graph. ``segment`` is a sorted segment sum, whose shapes are the same for all graphs with
         as many nodes and edges, so that one program serves many of them. ``auto`` is ``ell``.
+      allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
+        the noisy graphs of which every user reports her whole list: P averages over the neighbours she reported.
 
     Raises:
-      ValueError: for an unknown layout, or a graph with an edge out of range or without its reverse.
+      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, or an edge without its
+        reverse unless ``allow_directed``.
     """
     _validate.one_of(("auto", "segment", "ell"), layout=layout)
-    senders, receivers, n = graphs.validate_symmetric(graph)
-    degree = jnp.asarray(np.bincount(receivers, minlength=n), jnp.float32)
-    if layout == "segment":
-        return Operator(degree, Segments(jnp.asarray(senders), jnp.asarray(receivers)))
+    if allow_directed and not graphs.is_symmetric(graph):
+        n = graphs.num_nodes(graph)
+        ends = np.asarray(graph.senders), np.asarray(graph.receivers)
+        graphs.check_edges(*ends, np.zeros(n, np.int32))
+        order = np.lexsort(ends)
+        senders, receivers = (end[order].astype(np.int32) for end in ends)
+        directed = True
+    else:
+        senders, receivers, n = graphs.validate_symmetric(graph)
+        directed = False
+    # jnp.asarray would compile a program for each shape that is brought to the device.
+    degree = jax.device_put(np.bincount(receivers, minlength=n).astype(np.float32))
+    if directed or layout == "segment":
+        return Operator(degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed)
     return Operator(degree, aggregation.tables(senders, receivers, n))
 
 
@@ -126,6 +145,24 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
     tol = jnp.clip(jnp.asarray(tol, jnp.float32), 1e-8, 1.0)  # float32 reaches nothing below
     steps = jnp.arccosh(1.0 / tol) / jnp.arccosh(1.0 / decay)
     return jnp.maximum(jnp.ceil(steps).astype(jnp.int32) - 1, 0)
+
+
+def power_steps(alpha: Scalar, tol: Scalar) -> Int[Array, ""]:
+    r"""How many products the power series takes: the least m with :math:`(1-\alpha)^m \le tol`.
+
+    >>> int(power_steps(0.1, 1e-5))
+    110
+    """
+    decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
+    return jnp.ceil(jnp.log(jnp.asarray(tol, jnp.float32)) / jnp.log(decay)).astype(jnp.int32)
+
+
+def _series(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
+    """Z for a block of columns by the power series, whatever the graph."""
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    source = alpha * op.rows(x) / power
+    w = jax.lax.fori_loop(0, steps, lambda _, w: (1.0 - alpha) * op.average(w) + source, source)
+    return op.nodes(w * power)
 
 
 def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
@@ -150,8 +187,21 @@ def block_width() -> int:
     return 64 if jax.default_backend() == "cpu" else 1024
 
 
-def _blocked(function: Any, x: Array) -> Array:
-    """Apply a map of columns to blocks of them, one after the other."""
+@partial(jax.jit, static_argnames="columns")
+def _side_by_side(pieces: list[Array], *, columns: int) -> Array:
+    *whole, last = pieces
+    fresh = columns - sum(piece.shape[1] for piece in whole)
+    return jnp.concatenate([*whole, last[:, last.shape[1] - fresh :]], axis=1)
+
+
+@partial(jax.jit, static_argnames="width")
+def take_columns(x: Float[Array, "n c"], start: Any, *, width: int) -> Float[Array, "n width"]:
+    """Columns [start, start + width)."""
+    return jax.lax.dynamic_slice_in_dim(x, start, width, 1)
+
+
+def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
+    """Apply a map of columns to blocks of them, one after the other, within a program."""
     n, columns = x.shape
     width = block_width()
     if columns <= width:
@@ -173,7 +223,58 @@ def _solve(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Arra
 @jax.jit
 def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
     alpha, r = jax.lax.stop_gradient((alpha, r))
+    if op.directed:
+        return _blocked(lambda block: _series(op, block, alpha, r, power_steps(alpha, tol)), x)
     return _solve(op, x, alpha, r, chebyshev_steps(alpha, tol))
+
+
+@jax.jit
+def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, blocks: Any) -> Array:
+    """One of many blocks: in a loop of ``blocks`` = 1 rounds, which the compiler does not know.
+
+    So it compiles what it would compile for a loop over all blocks (:func:`_blocked`), and rounds alike to the last
+    bit; without the loop it fuses otherwise. The columns added on are never worked on.
+    """
+    width = x.shape[1]
+    padded = jnp.pad(x, ((0, 0), (0, width)))
+
+    def one(index: Any, out: Array) -> Array:
+        block = jax.lax.dynamic_slice_in_dim(padded, index * width, width, 1)
+        if op.directed:
+            z = _series(op, block, alpha, r, power_steps(alpha, tol))
+        else:
+            z = _chebyshev(op, block, alpha, r, chebyshev_steps(alpha, tol))
+        return jax.lax.dynamic_update_index_in_dim(out, z, index, 0)
+
+    return jax.lax.fori_loop(0, blocks, one, jnp.zeros((2, *x.shape), x.dtype))[0]
+
+
+def ppr_by_blocks(
+    op: Operator,
+    block: Callable[[Any], Float[Array, "n width"]],
+    columns: int,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+) -> Float[Array, "n columns"]:
+    """:func:`ppr` of columns that are made some at a time, from the host: one program serves all blocks of a graph.
+
+    Args:
+      op: concrete.
+      block: ``block(start)`` -> columns from ``start`` on: :func:`block_width` of them, or all where there are
+        fewer. The last block overlaps the one before it where the width does not divide the columns.
+      columns: how many there are.
+      alpha: as for :func:`ppr`.
+      r: as for :func:`ppr`.
+      tol: as for :func:`ppr`.
+    """
+    numbers = [np.float32(v) for v in (alpha, r, tol)]
+    width = block_width()
+    if columns <= width:
+        return _ppr(op, block(np.int32(0)), *numbers)
+    starts = [*range(0, columns - width, width), columns - width]
+    pieces = [_ppr_block(op, block(np.int32(start)), *numbers, np.int32(1)) for start in starts]
+    return _side_by_side(pieces, columns=columns)
 
 
 def _as_operator(op_or_graph: Any, num_nodes: int | None = None) -> Operator:
@@ -222,16 +323,18 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
 
     Args:
       op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
-        must be symmetric and sorted by receiver.
+        must be symmetric and sorted by receiver. Of a directed operator the power series is added up.
       x: [n] or [n, c] float.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
-        ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8.
+        ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8. Of a directed operator
+        it is as in :func:`ppr_power`.
 
     Returns:
       Z, of the shape of x. It is linear in x and differentiable in x, forward and backward (the transpose of the
-      operator is the same one with r -> 1 - r); alpha and r are constants to a derivative.
+      operator is the same one with r -> 1 - r; a directed one has forward derivatives alone); alpha and r are
+      constants to a derivative.
 
     Raises:
       ValueError: for alpha or r out of range, or a graph that is not symmetric.
@@ -248,6 +351,11 @@ def ppr(op_or_graph: Any, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) 
     columns, flat = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])
     _check_rows(op.num_nodes, x)
+    if columns.shape[1] > block_width() and all(
+        map(_validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol)))
+    ):
+        take = partial(take_columns, columns, width=block_width())
+        return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
     z = _ppr(op, columns, *numbers)
     return z[:, 0] if flat else z
@@ -298,8 +406,7 @@ def ppr_power(graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5,
     _check_rows(n, x)
     columns, flat = _as_columns(x)
     if steps is None:
-        decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
-        number = jnp.ceil(jnp.log(tol) / jnp.log(decay)).astype(jnp.int32)
+        number = power_steps(alpha, tol)
     else:
         _validate.integer_in(0, steps=steps)
         number = jnp.int32(steps)

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jaxtyping import Float, Int
 
 from ldp_jax import _validate, metrics
 from ldp_jax.models import Model
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.types import Array, PRNGKey, PRNGKeys
 
 __all__ = [
     "Examples",
@@ -39,11 +41,15 @@ class Objective(NamedTuple):
       inputs: ``inputs(context, examples)`` -> what the model is applied to.
       loss: ``loss(outputs, examples)`` -> float [batch], one loss an example.
       score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
+      check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that the
+        context and the model's outputs, both given as ``jax.ShapeDtypeStruct``, do not allow; the examples may have
+        a leading axis of runs. ``None`` checks nothing.
     """
 
     inputs: Callable[[Any, Any], Any]
     loss: Callable[[Any, Any], Array]
     score: Callable[[Any, Any], Array]
+    check: Callable[[str, Any, Any, Any], None] | None = None
 
 
 class Fitted(NamedTuple):
@@ -59,11 +65,11 @@ class Fitted(NamedTuple):
     """
 
     variables: Any
-    validation: Array
-    test: Array
-    epoch: Array
-    losses: Array
-    validations: Array
+    validation: Float[Array, "*runs"]
+    test: Float[Array, "*runs"]
+    epoch: Int[Array, "*runs"]
+    losses: Float[Array, "*runs epochs"]
+    validations: Float[Array, "*runs epochs"]
 
 
 class Examples(NamedTuple):
@@ -80,10 +86,35 @@ class Pairs(NamedTuple):
     non_edge: Any
 
 
+def _refuse_outside(name: str, values: Any, size: int, of: str) -> None:
+    """Refuse concrete indices or classes that are no whole numbers in [0, size); tracers pass."""
+    if not _validate.concrete(values):
+        return
+    array = np.asarray(values)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} must be integers, got {array.dtype}")
+    if array.size and (array.min() < 0 or array.max() >= size):
+        raise ValueError(
+            f"{name} must be in [0, {size}), one of {of}, counted from 0; "
+            f"got numbers from {array.min()} to {array.max()}"
+        )
+
+
+def _check_nodes(name: str, examples: Examples, z: Any, scores: Any) -> None:
+    _refuse_outside(f"index of {name}", examples.index, z.shape[0], "the rows of the context")
+    _refuse_outside(f"label of {name}", examples.label, scores.shape[-1], "the model's outputs")
+
+
+def _check_pairs(name: str, pairs: Pairs, z: Any, _: Any) -> None:
+    for field in Pairs._fields:
+        _refuse_outside(f"{field} of {name}", getattr(pairs, field), z.shape[0], "the rows of the context")
+
+
 node_classification = Objective(
     inputs=lambda z, examples: z[examples.index],
     loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(scores, examples.label),
     score=lambda scores, examples: metrics.accuracy(scores, examples.label),
+    check=_check_nodes,
 )
 """Cross entropy on rows of an embedding, scored by accuracy: context z [n, d], :class:`Examples`."""
 
@@ -102,6 +133,7 @@ link_prediction = Objective(
     inputs=_hadamard,
     loss=_pairwise_loss,
     score=lambda scores, pairs: metrics.auc(scores[:, 0, 0], scores[:, 1, 0]),
+    check=_check_pairs,
 )
 """Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows, s the sigmoid of the model's one output; scored
 by AUC. Context: z [n, d]. Examples: :class:`Pairs`.
@@ -152,16 +184,44 @@ def fit(
 
     Compiled once for the same model, objective, optimizer and shapes, whatever the patience. A run whose validation
     score is NaN in every epoch returns its first variables, and a validation of -inf.
+
+    Raises:
+      ValueError: for settings out of range, a key that is not threefry, or concrete examples that name a row the
+        context lacks or a class the model has no output for; before anything is compiled.
     """
     _validate.threefry(key)
     _validate.integer_in(1, epochs=epochs)
     _validate.integer_in(1, batch_size=batch_size)
     if patience is not None:
         _validate.integer_in(1, patience=patience)
+    _check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
     return _fit(
         key, model, objective, context, train, validation, test, jnp.int32(patience or epochs),
         optimizer=optimizer, epochs=epochs, batch_size=batch_size,
     )  # fmt: skip
+
+
+def _check_examples(
+    model: Model, objective: Objective, context: Any, parts: dict[str, Any], *, stacked: bool = False
+) -> None:
+    """The objective's own check of each part, from values that are known and the shapes of what is not."""
+    if objective.check is None:
+        return
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (context, parts)
+    )
+    if stacked:
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+    context, examples = shapes
+
+    def outputs(context: Any, examples: Any) -> Any:
+        inputs = objective.inputs(context, examples)
+        variables = model.init(jax.random.key(0), inputs)
+        return model.apply(variables, inputs, key=None, train=False)[0]
+
+    made = jax.eval_shape(outputs, context, examples["train"])
+    for name, part in parts.items():
+        objective.check(name, part, context, made)
 
 
 @partial(jax.jit, static_argnames=("model", "objective", "optimizer", "epochs", "batch_size"))
@@ -241,21 +301,8 @@ def _fit(
     return Fitted(chosen, best[0], score(chosen, test), best[1], losses, validations)
 
 
-@partial(
-    jax.jit,
-    static_argnames=(
-        "model",
-        "objective",
-        "optimizer",
-        "epochs",
-        "batch_size",
-        "patience",
-        "at_once",
-        "keep_variables",
-    ),
-)
 def fit_many(
-    keys: Any,
+    keys: PRNGKeys,
     model: Model,
     objective: Objective,
     context: Any,
@@ -291,8 +338,48 @@ def fit_many(
     Returns:
       :class:`Fitted`, each leaf with a leading axis of runs. Programs for different numbers of runs may round
       differently in the last bits; where a run must not depend on those beside it, call :func:`fit` for each.
-    """
 
+    Raises:
+      ValueError: as :func:`fit`.
+    """
+    _validate.threefry(keys)
+    parts = {"train": train, "validation": validation, "test": test}
+    _check_examples(model, objective, context, parts, stacked=True)
+    return _fit_many(
+        keys, model, objective, context, train, validation, test, optimizer=optimizer, epochs=epochs,
+        batch_size=batch_size, patience=patience, at_once=at_once, keep_variables=keep_variables,
+    )  # fmt: skip
+
+
+@partial(
+    jax.jit,
+    static_argnames=(
+        "model",
+        "objective",
+        "optimizer",
+        "epochs",
+        "batch_size",
+        "patience",
+        "at_once",
+        "keep_variables",
+    ),
+)
+def _fit_many(
+    keys: PRNGKeys,
+    model: Model,
+    objective: Objective,
+    context: Any,
+    train: Any,
+    validation: Any,
+    test: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    epochs: int,
+    batch_size: int,
+    patience: int | None,
+    at_once: int | None,
+    keep_variables: bool,
+) -> Fitted:
     def one(inputs: Any) -> Fitted:
         key, context, train, validation, test = inputs
         fitted = fit(

@@ -56,6 +56,15 @@ def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
     np.testing.assert_array_equal(layout(name).sum(H)[:2], 0.0)
 
 
+@pytest.mark.parametrize("few", [0, N + 1])
+def test_sums_are_the_same_whatever_is_added_up_at_a_time(few, monkeypatch):
+    """Classes of many and of few nodes take chunks of their own; the order of additions stays."""
+    monkeypatch.setattr(aggregation, "_FEW", few)
+    for name in ("tables", "weighted tables"):
+        np.testing.assert_allclose(layout(name).sum(H), dense() @ H, atol=1e-4)
+    np.testing.assert_allclose(layout("weighted tables").sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
+
+
 @WEIGHTED
 def test_weights_belong_to_edges_sorted_by_receiver(name):
     """Asymmetric weights: a layout that took the reverse edge's weight would be far off."""

@@ -4,12 +4,14 @@ from functools import cache
 
 import jax
 import jax.numpy as jnp
+import jraph
 import numpy as np
+import optax
 import pytest
 
 from ldp_jax.models import gin
 from ldp_jax.models.gin import _MaskedNormReLU, _normalised
-from ldp_jax.packing import GraphSet, assemble, deal, pack, whole
+from ldp_jax.packing import GraphSet, assemble, deal, from_graphs, pack, whole
 from tests.test_packing import every_layout, many_graphs
 
 MODEL = gin(layers=3, hidden=6, outputs=3, dropout=0.5)
@@ -77,6 +79,60 @@ def test_equals_a_naive_dense_network(layout, directed):
     wanted = naive(variables, graph_set)
     got = evaluate(variables, whole(graph_set, layout=layout))
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_speaks_jraph(directed):
+    """A tuple as jraph.batch makes it is its packed form, in any order of edges, in both modes, traced or not."""
+    graph_set, variables = many_graphs(directed=directed), trained(directed)
+    tuples = [graph_set.subset([i]).graph for i in range(len(graph_set))]
+    batch, packed = jraph.batch_np(tuples), whole(graph_set)
+    order = np.random.default_rng(0).permutation(len(batch.senders))
+    ends = {"senders": batch.senders[order], "receivers": batch.receivers[order]}
+    mixed = batch._replace(nodes=np.zeros((len(graph_set.node_graph), 1)), **ends)
+    for mode in (evaluate, certain):
+        expected = mode(variables, packed)
+        for graph in (mixed, mixed._replace(nodes=jnp.ones(len(graph_set.node_graph)))):
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), mode(variables, graph), expected)
+    eagerly = MODEL.apply(variables, batch, key=None, train=False)[0]  # without nodes: n_node says how many
+    np.testing.assert_allclose(eagerly, evaluate(variables, packed), atol=2e-4)
+
+
+@pytest.mark.parametrize("more", [(1, 0, 1), (7, 5, 3)])
+def test_what_jraph_pads_with_contributes_nothing(more):
+    """Neither to the readout, nor to batch norm, nor to a masked loss and its gradient."""
+    graph_set, variables = many_graphs(), trained()
+    batch = graph_set.graph._replace(nodes=np.zeros((len(graph_set.node_graph), 1), np.float32))
+    sizes = len(graph_set.node_graph), len(graph_set.senders), len(graph_set)
+    padded = jraph.pad_with_graphs(batch, *(size + extra for size, extra in zip(sizes, more, strict=True)))
+    labels = np.append(graph_set.labels, np.full(more[2], 2))
+
+    @jax.jit
+    def loss(params, made):
+        outputs, changed = WITHOUT_DROPOUT.apply(
+            {**variables, "params": params}, made, key=jax.random.key(0), train=True
+        )
+        each = optax.softmax_cross_entropy_with_integer_labels(outputs, made.labels)
+        return jnp.where(made.graph_mask, each, 0.0).sum(), (outputs, changed["batch_stats"])
+
+    found, expected = (
+        jax.value_and_grad(loss, has_aux=True)(variables["params"], made)
+        for made in (from_graphs(padded, labels, padded=True), whole(graph_set))
+    )
+    (value, (outputs, statistics)), gradient = found
+    (wanted, (wanted_outputs, wanted_statistics)), wanted_gradient = expected
+    np.testing.assert_allclose(value, wanted, rtol=1e-4)
+    np.testing.assert_allclose(outputs[: len(graph_set)], wanted_outputs, atol=5e-4)
+    close = lambda a, b: np.testing.assert_allclose(a, b, atol=2e-3, rtol=1e-3)
+    jax.tree.map(close, (statistics, gradient), (wanted_statistics, wanted_gradient))
+    unmarked = evaluate(variables, padded)  # nothing says that the padding is none
+    assert len(unmarked) == len(graph_set) + more[2]
+
+
+def test_a_traced_tuple_says_how_many_nodes_it_has():
+    graph = many_graphs().graph
+    with pytest.raises(ValueError, match="graph must have nodes where it is traced"):
+        evaluate(trained(), graph)
 
 
 def test_a_directed_edge_tells_its_receiver():

@@ -41,7 +41,7 @@ ALLOWED = {
     "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
     "metrics": {"types"},
     "training": {"types", "_validate", "models", "metrics"},
-    "pipeline": BASE | {"domains", "mechanism", "graphs", "propagation"},
+    "pipeline": BASE | {"domains", "mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},
 }
 COMPOSES = {  # the feature files that build on others, and which

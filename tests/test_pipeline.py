@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax import datasets, graphs, mechanism, pipeline
+from ldp_jax import datasets, edges, graphs, mechanism, pipeline, propagation
 from ldp_jax.features import HDS, Laplace, LaplaceVector, MultiBit, MultiPiecewise
-from ldp_jax.guarantee import RECORD
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.pipeline import PublicRecord, private_embedding, private_embeddings, standardize
 from ldp_jax.propagation import operator, ppr_dense, traced_operator
 
@@ -59,9 +59,9 @@ def test_wide_records_are_propagated_in_blocks_of_columns():
         assert np.linalg.norm(z - expected) <= 3e-5 * np.linalg.norm(expected)
 
 
-def sparse_data():
+def sparse_data(d=D):
     """0/1 words, whose public bounds are 0 and 1."""
-    x = scipy.sparse.csr_array((np.random.default_rng(3).uniform(size=(N, D)) < 0.2).astype(np.float32))
+    x = scipy.sparse.csr_array((np.random.default_rng(3).uniform(size=(N, d)) < 0.2).astype(np.float32))
     return datasets.Dataset("words", GRAPH, x, np.arange(N, dtype=np.int32) % 2, 0.0, 1.0)
 
 
@@ -81,7 +81,7 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
 @every_mechanism
 def test_many_runs_are_the_single_ones(name):
     m, keys = MECHANISMS[name], jax.vmap(jax.random.key)(jnp.arange(3))
-    many = private_embeddings(keys, operator(GRAPH), X, m, ALPHA, R)
+    many = private_embeddings(keys, operator(GRAPH), X, m, alpha=ALPHA, r=R)
     for i in range(3):
         single = np.asarray(embed(i, m=m).z)
         np.testing.assert_allclose(many[i], single, atol=1e-5 * np.abs(single).max())
@@ -93,7 +93,7 @@ def test_many_runs_over_stacked_graphs():
     many = [graphs.from_edges(EDGES[rng.permutation(len(EDGES))[:half]], N) for _ in range(3)]
     stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many))
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
-    z = private_embeddings(keys, stack, X, MECHANISMS["hds"], ALPHA, R)
+    z = private_embeddings(keys, stack, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
     for i, graph in enumerate(many):
         single = np.asarray(embed(i, graph=graph).z)
         np.testing.assert_allclose(z[i], single, atol=1e-4 * np.abs(single).max())
@@ -103,8 +103,131 @@ def test_a_sweep_over_epsilon_is_one_program():
     before = pipeline._private_embeddings._cache_size()
     for epsilon in (0.1, 1.0, 4.0):  # two runs: a shape that no other test here has
         keys = jax.random.split(jax.random.key(6), 2)
-        private_embeddings(keys, operator(GRAPH), X, HDS(epsilon, D, 3), epsilon / 5, R, 1e-5)
+        private_embeddings(keys, operator(GRAPH), X, HDS(epsilon, D, 3), alpha=epsilon / 5, r=R)
     assert pipeline._private_embeddings._cache_size() == before + 1
+
+
+def compiled(function):
+    """The programs that are compiled in a call, by the number of events that JAX reports."""
+    events = []
+
+    def listen(name, *_, **__):
+        if name == "/jax/core/compile/backend_compile_duration":
+            events.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        function()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return len(events)
+
+
+def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
+    """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no propagation."""
+    dim, op = 150, operator(GRAPH)
+    data = sparse_data(dim)
+    release = lambda m: jax.block_until_ready(embed(x=data, m=m, graph=op).z)
+    first = compiled(lambda: release(HDS(2.0, dim, 40)))
+    programs = propagation._ppr_block._cache_size()
+    assert compiled(lambda: release(HDS(1.0, dim, 40))) == 0
+    for m in (HDS(2.0, dim, 30), MultiBit(2.0, dim, 2), LaplaceVector(2.0, dim)):
+        assert compiled(lambda m=m: release(m)) <= 3 < first  # reports, reports side by side, estimates
+    assert propagation._ppr_block._cache_size() == programs
+
+
+def test_blocks_are_those_of_one_program_to_the_last_bit():
+    """Streamed from the host or looped within a program: the same rounding, and a last block that overlaps."""
+    dim = 150
+    x = np.random.default_rng(2).uniform(-1, 1, (N, dim)).astype(np.float32)
+    m = HDS(2.0, dim, 40)
+    for layout in ("segment", "ell"):
+        op = operator(GRAPH, layout)
+        keys = jax.random.key(0)[None]
+        many = private_embeddings(keys, op, x, m, alpha=ALPHA, r=R)
+        np.testing.assert_array_equal(embed(x=x, m=m, graph=op).z, many[0])
+
+
+def test_every_user_may_have_a_budget_of_her_own():
+    """User i reports as under her own epsilon alone; estimates are by her own epsilon, too; rows may stream."""
+    budgets = np.linspace(0.5, 4.0, N)
+    m, data = HDS(budgets, D, 3, debias=True), sparse_data()
+    x = 2 * data.x.toarray() - 1
+    singles = [HDS(float(e), D, 3, debias=True) for e in np.float32(budgets)]
+    keys = jax.random.split(jax.random.key(4), N)
+    reports = [one.privatize(key, row) for one, key, row in zip(singles, list(keys), x, strict=True)]
+    estimates = np.stack([one.estimate(report) for one, report in zip(singles, reports, strict=True)])
+    for records in (x, data):
+        result = embed(4, records, m)
+        expected = ppr_dense(GRAPH, estimates, ALPHA, R)
+        assert np.linalg.norm(result.z - expected) <= 3e-5 * np.linalg.norm(expected)
+        assert result.guarantee[RECORD].epsilon == pytest.approx(4.0)
+    many = private_embeddings(jax.random.key(4)[None], GRAPH, x, m, alpha=ALPHA, r=R)
+    np.testing.assert_allclose(many[0], embed(4, x, m).z, atol=1e-5 * np.abs(many).max())
+
+
+# --- Noisy graphs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reporting", ["full", "half list", "half"])
+def test_a_noisy_graph_comes_with_its_guarantee(reporting):
+    """Features and edges: every unit of both, and the propagation over what was released."""
+    noisy = edges.privatize_graph(jax.random.key(5), GRAPH, edges.DPRR(1.0, 2.0), protocol=reporting)
+    result = embed(graph=noisy)
+    assert dict(result.guarantee) == {RECORD: MECHANISMS["hds"].guarantee(), **dict(noisy.guarantee)}
+    assert set(result.guarantee) == {RECORD, NEIGHBOUR_LIST, RELATIONSHIP}
+    assert result.guarantee.protected == ("features", "edges")
+    assert result.guarantee.unprotected == ("labels", "number of nodes")
+    reports = pipeline.perturb(jax.random.key(0), X, MECHANISMS["hds"])
+    estimates = np.asarray(jax.vmap(MECHANISMS["hds"].estimate)(reports))
+    np.testing.assert_allclose(result.z, ppr_dense(noisy.graph, estimates, ALPHA, R), atol=2e-4)
+    assert graphs.is_symmetric(noisy.graph) == (reporting != "full")
+
+
+def test_a_directed_graph_that_nobody_released_is_refused():
+    with pytest.raises(ValueError, match="must be symmetric"):
+        embed(graph=graphs.directed([0, 1], [1, 2], N))
+
+
+# --- Records that leave their bounds -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [1.5, -np.inf, np.nan, 12345.0])
+@pytest.mark.parametrize("of_device", [False, True])
+def test_records_outside_their_bounds_are_refused_without_a_word_about_them(bad, of_device):
+    x = X.copy()
+    x[3, 2] = bad
+    x = jnp.asarray(x) if of_device else x
+    key = jax.random.key(9)
+    for call in (
+        lambda **more: private_embedding(key, GRAPH, x, MECHANISMS["hds"], alpha=ALPHA, r=R, **more),
+        lambda **more: private_embeddings(key[None], GRAPH, x, MECHANISMS["hds"], alpha=ALPHA, r=R, **more),
+    ):
+        messages = set()
+        with pytest.raises(
+            ValueError, match=r"x must lie in \[-1, 1\], and some of it does not.* clip=True"
+        ) as found:
+            call()
+        messages.add(str(found.value))
+    assert len(messages) == 1
+    assert str(bad) not in messages.pop()
+    z = private_embedding(key, GRAPH, x, MECHANISMS["hds"], alpha=ALPHA, r=R, clip=True).z
+    inside = np.nan_to_num(np.clip(np.asarray(x), -1, 1))
+    np.testing.assert_array_equal(z, embed(9, inside).z)
+
+
+def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
+    wide = 50.0 * X + 100.0
+    z = embed(x=wide, bounds=(50.0, 150.0)).z
+    np.testing.assert_allclose(z, embed().z, atol=1e-3)
+    with pytest.raises(ValueError, match=r"x must lie in \[60, 150\]"):
+        embed(x=wide, bounds=(60.0, 150.0))
+    assert np.isfinite(embed(x=wide, bounds=(60.0, 150.0), clip=True).z).all()
+    for bounds in ((1.0, 1.0), (2.0, -2.0), (0.0, float("nan"))):
+        with pytest.raises(ValueError, match="bounds must be"):
+            embed(bounds=bounds)
+    with pytest.raises(ValueError, match="public bounds of their own"):
+        embed(x=sparse_data(), bounds=(0.0, 1.0))
 
 
 # --- Privacy -----------------------------------------------------------------------------------------------
@@ -125,7 +248,7 @@ def test_one_users_record_changes_her_report_alone(name):
 def test_a_public_record_knows_nothing_private():
     """Structure-only rows: the same reports whatever the private records are, which are never passed."""
     public, m = PublicRecord(N, D, -1.0), MECHANISMS["hds"]
-    assert isinstance(public, pipeline.Rows)
+    assert isinstance(public, pipeline.RowSource)
     z = embed(8, public, m).z
     data = sparse_data()
     other = datasets.Dataset(
@@ -156,9 +279,9 @@ def test_a_structure_only_twin_recovers_nothing(name):
         np.testing.assert_array_equal(private.indices, same.indices)
         assert not np.array_equal(private.indices, twin.indices)
     keys = jax.vmap(jax.random.key)(jnp.arange(8, 10))
-    many = private_embeddings(keys, operator(GRAPH), public, m, ALPHA, R)
+    many = private_embeddings(keys, operator(GRAPH), public, m, alpha=ALPHA, r=R)
     np.testing.assert_allclose(many[0], embed(8, public, m).z, atol=1e-4 * np.abs(many[0]).max())
-    dense = private_embeddings(jax.random.clone(keys), operator(GRAPH), np.full((N, D), -1.0), m, ALPHA, R)
+    dense = private_embeddings(jax.random.clone(keys), operator(GRAPH), np.full((N, D), -1.0), m, alpha=ALPHA, r=R)
     assert np.abs(np.asarray(dense - many)).max() > 0.01 * np.abs(many).max()
 
 
@@ -168,8 +291,8 @@ def test_records_of_any_size_are_clipped():
     x[0], x[1], x[2], x[3] = 1e300, -1e300, np.nan, 1e-310
     clipped = np.where(np.isnan(x), 0.0, np.clip(x, -1, 1)).astype(np.float32)
     with np.errstate(all="raise"):
-        reports, z = pipeline.perturb(jax.random.key(3), x, m), embed(3, x, m).z
-        many = private_embeddings(jax.random.split(jax.random.key(3), 1), operator(GRAPH), x, m, ALPHA, R)
+        reports, z = pipeline.perturb(jax.random.key(3), x, m), embed(3, x, m, clip=True).z
+        many = private_embeddings(jax.random.split(jax.random.key(3), 1), GRAPH, x, m, alpha=ALPHA, r=R, clip=True)
     jax.tree.map(np.testing.assert_array_equal, reports, pipeline.perturb(jax.random.key(3), clipped, m))
     assert np.isfinite(z).all()
     assert np.isfinite(many).all()
@@ -183,10 +306,10 @@ def test_memory_is_what_the_compiled_programs_take(m, dense):
     rows = n if dense else min(n, pipeline._ROWS)
     x = jax.ShapeDtypeStruct((rows, 300), jnp.float32)
     keys = jax.random.split(jax.random.key(0), rows)
-    reports = jax.eval_shape(lambda keys, x: pipeline._privatize(keys, m, x, None), keys, x)
+    reports = jax.eval_shape(pipeline._reports, keys, m, x)
     number = jnp.float32(0.1)
     programs = (
-        pipeline._privatize.lower(keys, m, x, None),
+        pipeline._reports.lower(keys, m, x),
         pipeline._propagate.lower(op, m, reports, number, number, number),
     )
     taken = 0
@@ -279,7 +402,12 @@ def test_bad_keys_are_refused():
             private_embedding(jax.random.key(0, impl=impl), GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
         with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
             private_embeddings(
-                jax.random.split(jax.random.key(0, impl=impl), 2), operator(GRAPH), X, MECHANISMS["hds"], ALPHA, R
+                jax.random.split(jax.random.key(0, impl=impl), 2),
+                operator(GRAPH),
+                X,
+                MECHANISMS["hds"],
+                alpha=ALPHA,
+                r=R,
             )
 
 

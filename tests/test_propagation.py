@@ -438,3 +438,24 @@ def test_a_dense_solve_beyond_memory_is_refused():
     ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=4000.0)
     with pytest.raises(ValueError, match="at most 9 nodes would fit"):
         ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=3999.0)
+
+
+def test_a_directed_operator_adds_up_the_power_series():
+    """Noisy neighbour lists: P averages over the senders of a node's edges, where Chebyshev could diverge."""
+    rng = np.random.default_rng(0)
+    senders, receivers = np.nonzero(
+        np.triu(rng.uniform(size=(40, 40)) < 0.3, 1) | (rng.uniform(size=(40, 40)) < 0.02)
+    )
+    apart = senders != receivers
+    graph = graphs.directed(senders[apart], receivers[apart], 40)  # in no order
+    assert not graphs.is_symmetric(graph)
+    op = propagation.operator(graph, allow_directed=True)
+    assert op.directed
+    assert op.layout == "segment"
+    for columns in (3, propagation.block_width() + 5):
+        x = rng.normal(size=(40, columns)).astype(np.float32)
+        np.testing.assert_allclose(ppr(op, x, 0.2, 0.3), ppr_dense(graph, x, 0.2, 0.3), atol=1e-3)
+    with pytest.raises(ValueError, match="symmetric"):
+        propagation.operator(graph)
+    symmetric = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    assert propagation.operator(symmetric, allow_directed=True) == propagation.operator(symmetric)

@@ -234,6 +234,40 @@ def test_bad_settings_are_refused(change, message):
         fit(jax.random.key(0), linear(3), training.node_classification, *blobs(), **{**SETTINGS, **change})
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("label", 3, r"label of {} must be in \[0, 3\), one of the model's outputs.* from 0 to 3"),
+        ("label", -1, r"label of {} must be in \[0, 3\).* from -1 to 2"),
+        ("index", 90, r"index of {} must be in \[0, 90\), one of the rows of the context.* to 90"),
+        ("index", -1, r"index of {} must be in \[0, 90\).* from -1 to"),
+    ],
+)
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_examples_outside_the_model_are_refused(field, value, message, part):
+    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the other end."""
+    z, *parts = blobs()
+    place = ["train", "validation", "test"].index(part)
+    wrong = np.array(getattr(parts[place], field))
+    wrong[4] = value
+    parts[place] = parts[place]._replace(**{field: wrong})
+    with pytest.raises(ValueError, match=message.format(part)):
+        fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, **SETTINGS)
+    runs = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (z, *parts))
+    with pytest.raises(ValueError, match=message.format(part)):
+        fit_many(jax.random.split(jax.random.key(0), 2), linear(3), training.node_classification, *runs, **SETTINGS)
+
+
+def test_pairs_and_labels_of_another_kind_are_refused():
+    z, train, validation, test = blobs()
+    whole = train._replace(label=train.label.astype(np.float32))
+    with pytest.raises(ValueError, match="label of train must be integers, got float"):
+        fit(jax.random.key(0), linear(3), training.node_classification, z, whole, validation, test, **SETTINGS)
+    pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
+    with pytest.raises(ValueError, match=r"non_edge of train must be in \[0, 90\)"):
+        fit(jax.random.key(0), linear(1), training.link_prediction, z, pairs, pairs, pairs, **SETTINGS)
+
+
 def test_bad_keys_and_rates_are_refused():
     with pytest.raises(ValueError, match="threefry2x32 key, got rbg"):
         fit(jax.random.key(0, impl="rbg"), linear(3), training.node_classification, *blobs(), **SETTINGS)

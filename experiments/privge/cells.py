@@ -219,7 +219,8 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
     x = pipeline.PublicRecord(bench.data.num_nodes, bench.data.num_features, default) if structure_only else bench.x
     # A stack of one run: a stack of several would round differently.
     op = jax.tree.map(lambda leaf: leaf[None], bench.op) if bench.settings.task == "link" else bench.op
-    return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, *bench.numbers)[0]
+    numbers = dict(zip(("alpha", "r", "tol"), bench.numbers, strict=True))
+    return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, **numbers)[0]
 
 
 def standardized(z: Any) -> Any:

@@ -7,7 +7,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ldp_jax import _validate
+from ldp_jax import _validate, packing
+from ldp_jax.graphs import GraphsTuple
 from ldp_jax.models._model import Model, from_linen
 from ldp_jax.types import Array
 
@@ -72,7 +73,8 @@ class _GIN(nn.Module):
     mlp_layers: int
 
     @nn.compact
-    def __call__(self, inputs: Any, train: bool) -> Array:
+    def __call__(self, inputs: GraphsTuple | packing.Batch, train: bool) -> Array:
+        inputs = packing.from_graphs(inputs) if isinstance(inputs, GraphsTuple) else inputs
         mask = inputs.node_mask
         h = jnp.ones((len(mask), 1), jnp.float32)
         scores = self._read(inputs, h, train)
@@ -85,7 +87,7 @@ class _GIN(nn.Module):
             scores = scores + self._read(inputs, h, train)
         return scores
 
-    def _read(self, inputs: Any, h: Array, train: bool) -> Array:
+    def _read(self, inputs: packing.Batch, h: Array, train: bool) -> Array:
         scores = nn.Dense(self.outputs)(inputs.mean_nodes(h))
         return nn.Dropout(self.dropout, deterministic=not train)(scores)
 
@@ -109,19 +111,21 @@ def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.
       mlp_layers: dense layers of each MLP, at least 1; batch norm and ReLU between them.
 
     Returns:
-      A model whose inputs are a :class:`ldp_jax.packing.Batch` (anything with its masks, ``sum_neighbours`` and
-      ``mean_nodes``) and whose outputs are float [graphs, outputs]; those in free places mean nothing. Batch norm
-      takes its statistics over the nodes in the mask; ``variables["batch_stats"]`` keeps them with momentum 0.1,
-      for where ``train`` is False.
+      A model whose inputs are a ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, or its
+      packed form, a :class:`ldp_jax.packing.Batch`, and whose outputs are float [graphs, outputs]; those in free
+      places mean nothing. What ``jraph.pad_with_graphs`` made says nothing of its padding: give
+      ``packing.from_graphs(graph, padded=True)``. Batch norm takes its statistics over the nodes in the mask;
+      ``variables["batch_stats"]`` keeps them with momentum 0.1, for where ``train`` is False.
 
     Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 with epsilon 0; section 7
     for the settings.
 
-    >>> from ldp_jax import packing
-    >>> batch = packing.whole(packing.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]))
+    >>> pair_and_single = packing.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1])
     >>> model = gin(layers=3, hidden=8)
-    >>> variables = model.init(jax.random.key(0), batch)
-    >>> model.apply(variables, batch, key=None, train=False)[0].shape
+    >>> variables = model.init(jax.random.key(0), pair_and_single.graph)
+    >>> model.apply(variables, pair_and_single.graph, key=None, train=False)[0].shape
+    (2, 2)
+    >>> model.apply(variables, packing.whole(pair_and_single), key=None, train=False)[0].shape
     (2, 2)
     """
     _validate.integer_in(1, layers=layers)
