@@ -14,7 +14,7 @@ from ldp_jax.domains import Box, as_records
 from ldp_jax.domains import clip as into
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.mechanism import Mechanism, check_budget
+from ldp_jax.mechanism import Mechanism
 from ldp_jax.propagation import Operator as Operator
 from ldp_jax.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
 from ldp_jax.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
@@ -198,6 +198,12 @@ def _each(function: Callable[..., Any], mechanism: Mechanism, *stacked: Any) -> 
     return jax.vmap(one, in_axes=(axes, *(0 for _ in stacked)))(leaves, *stacked)
 
 
+def _check_budgets(mechanism: Mechanism) -> None:
+    """Check a mechanism's concrete budgets, also where ``vmap`` or ``tree.map`` built it; it may be a stack."""
+    if all(map(_validate.concrete, jax.tree.leaves(mechanism))):
+        mechanism.guarantee()
+
+
 def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scalar) -> None:
     _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     _validate.in_range(0.0, 1.0, r=r)
@@ -224,7 +230,7 @@ def perturb(key: PRNGKey, x: Records, mechanism: Mechanism) -> Report:
     """
     _validate.threefry(key)
     n, _ = _check_records(x, mechanism)
-    check_budget(mechanism)
+    _check_budgets(mechanism)
     domain = mechanism.domain()
     keys = jax.random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
@@ -528,7 +534,7 @@ def private_embeddings(
     """
     _validate.threefry(keys)
     n, d = _check_records(x, mechanism)
-    check_budget(mechanism)
+    _check_budgets(mechanism)
     if isinstance(x, RowSource) and not isinstance(x, PublicRecord):
         raise ValueError("x must be dense [n, d], or a PublicRecord: a data set goes through private_embedding")
     op = _as_operator(graph)
