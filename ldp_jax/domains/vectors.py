@@ -156,7 +156,7 @@ class Subset(Reports):
         return np.asarray(ordered & self.inner.contains(values.values, rounding=rounding).all(-1))
 
     def _ask_inner(self) -> Any:
-        raise NotApplicable(f"no test for reports in {self}: only of a mechanism that samples coordinates")
+        raise NotApplicable(f"mechanism must report one number, or sample coordinates by the law of one: {self}")
 
     def critical_reports(self, records: Any) -> Any:
         """Not of the space alone."""
