@@ -34,7 +34,7 @@ class Box(Records):
         x = np.asarray(values)
         if x.shape[-1:] != (self.dim,):
             return np.zeros(x.shape[:1], bool)
-        return self.side.contains(x, rounding=rounding).all(-1)
+        return np.asarray(self.side.contains(x, rounding=rounding).all(-1))
 
     def clip(self, x: Any) -> Array:
         """Coordinate by coordinate; NaN goes to the centre."""
@@ -92,7 +92,7 @@ class Product(Reports):
         """Which are vectors [dim] of values of ``inner``."""
         if np.shape(values)[-1:] != (self.dim,):
             return np.zeros(np.shape(values)[:1], bool)
-        return self.inner.contains(values, rounding=rounding).all(-1)
+        return np.asarray(self.inner.contains(values, rounding=rounding).all(-1))
 
     def _members(self, most: int) -> np.ndarray:
         values = np.asarray(self.inner.values, np.float64)
@@ -153,10 +153,10 @@ class Subset(Reports):
         """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
         at = np.asarray(values.indices)
         ordered = (np.diff(at, axis=-1) > 0).all(-1) & (at >= 0).all(-1) & (at < self.dim).all(-1)
-        return ordered & self.inner.contains(values.values, rounding=rounding).all(-1)
+        return np.asarray(ordered & self.inner.contains(values.values, rounding=rounding).all(-1))
 
     def _ask_inner(self) -> Any:
-        raise NotApplicable(f"no test for reports in {self}: only of a mechanism that samples coordinates")
+        raise NotApplicable(f"mechanism must report one number, or sample coordinates by the law of one: {self}")
 
     def critical_reports(self, records: Any) -> Any:
         """Not of the space alone."""
@@ -177,4 +177,4 @@ class Subset(Reports):
     def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """The product of those of the values."""
         width, atom = self.inner.volume(y.values)
-        return width.reshape(len(width), -1).prod(1), atom.reshape(len(atom), -1).all(1)
+        return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))

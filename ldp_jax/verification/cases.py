@@ -48,7 +48,7 @@ def whisper(epsilon: float) -> features.Discrete:
     epsilon = _tables.checked_epsilon(epsilon)
     high = 1 / (1 + math.exp(-epsilon))
     masses = _tables.integer_masses(np.array([[high, 1 - high], [1 - high, high]]), epsilon)
-    return features.Discrete.of(_tables.Table("whisper", masses, np.float32([-1.0, 2.0]), "bins"))
+    return features.Discrete.of(_tables.Table("whisper", masses, np.array([-1.0, 2.0], np.float32), "bins"))
 
 
 _PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)  # weights of the degrees 0 to 5

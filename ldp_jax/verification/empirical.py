@@ -157,7 +157,7 @@ def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarr
         return mechanism.codomain().cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
 
 
-def _coordinates(mechanism: Any, x: np.ndarray) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
+def _coordinates(mechanism: Any, x: Any) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
     """Cells of each coordinate where coordinates are independent given the record, else None."""
     if isinstance(mechanism, Sampled):
         return [_cells(mechanism.inner, x_j) for x_j in x]

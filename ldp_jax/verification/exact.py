@@ -446,8 +446,5 @@ def _random_search(mechanism: Any, reports: Any) -> Supremum:
         keys = jax.random.split(jax.random.key(0), _SEARCH)
         drawn = jax.vmap(mechanism.privatize)(keys, x)
     both = lambda a, b: jnp.concatenate([a, jnp.asarray(b, a.dtype)])
-    return _witness(
-        mechanism,
-        *(jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), each) for each in (x, other)),
-        jax.tree.map(both, y, drawn),
-    )
+    twice = lambda records: jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), records)
+    return _witness(mechanism, twice(x), twice(other), jax.tree.map(both, y, drawn))

@@ -102,7 +102,8 @@ def true_moments(mechanism: Any, x: Any) -> tuple[np.ndarray, np.ndarray, np.nda
     values = np.asarray(estimates(mechanism, rule.reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
     mean = (mass * values).sum(0)
-    return mean, (mass * (values - mean) ** 2).sum(0), (mass * (values - mean) ** 4).sum(0)
+    second, fourth = ((mass * (values - mean) ** power).sum(0) for power in (2, 4))
+    return np.asarray(mean), np.asarray(second), np.asarray(fourth)
 
 
 def _records(mechanism: Any, x: Any) -> list[Any]:

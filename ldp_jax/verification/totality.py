@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.types import PRNGKey
@@ -38,7 +39,7 @@ def is_total(mechanism: Any, key: PRNGKey) -> Fit:
     n = len(jax.tree.leaves(bad)[0])
     data = jax.random.key_data(jax.random.split(key, n))
     reports, meant = (
-        jax.tree.map(np.asarray, _draw_each(mechanism, jax.random.wrap_key_data(np.asarray(data)), x))
+        jax.tree.map(np.asarray, _draw_each(mechanism, jax.random.wrap_key_data(jnp.asarray(data)), x))
         for x in (bad, good)
     )
     wrong = ~np.asarray(codomain.contains(reports, rounding=2))

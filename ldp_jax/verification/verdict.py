@@ -137,7 +137,7 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     guarantee = mechanism.guarantee()
     asked = _questions(mechanism, guarantee, trials, significance)
     keys = jax.random.split(key, len(asked))
-    rungs = [_ask(mechanism, *question, keys[i]) for i, question in enumerate(asked)]
+    rungs = [_ask(mechanism, *question, key=keys[i]) for i, question in enumerate(asked)]
     return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
 
 
@@ -188,7 +188,7 @@ def _questions(m: Any, guarantee: Any, trials: int, significance: float) -> list
         return _fit(independent_coordinates(m, key, trials=min(trials, 50_000), significance=share))
 
     def edge(key: Any) -> tuple[float, float, bool]:
-        reportings = getattr(m, "protocols", ("full", "half list", "half"))
+        reportings: Any = getattr(m, "protocols", ("full", "half list", "half"))
         losses = [(relationship_supremum(m, p).epsilon, m.relationship(p).epsilon) for p in reportings]
         found, limit = max(losses, key=lambda pair: pair[0] / pair[1])
         return found, limit, found <= limit * (1 + SLACK)
