@@ -591,7 +591,7 @@ def test_bad_arguments_are_refused():
     two = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
     with pytest.raises(ValueError, match="a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"):
         privatize_graph(key, two, m)
-    with pytest.raises(ValueError, match="mechanism must be one on neighbour lists or graphs, got Laplace"):
+    with pytest.raises(ValueError, match="mechanism must be one on neighbour lists or on graphs, got Laplace"):
         privatize_graph(key, graph, Laplace(1.0))
     with pytest.raises(ValueError, match=r"public must be bool \[6\]"):
         privatize_graph(key, graph, m, public=np.zeros(5, bool))
