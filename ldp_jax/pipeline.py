@@ -165,6 +165,14 @@ def _check_records(x: Records, mechanism: Mechanism) -> tuple[int, int]:
     return shape
 
 
+def _box(mechanism: Mechanism) -> Box:
+    """The domain of a mechanism on vectors."""
+    domain = mechanism.domain()
+    if not isinstance(domain, Box):
+        raise ValueError(f"mechanism must be on vectors, got one on {domain}")
+    return domain
+
+
 def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
     """Of each leaf of a mechanism: 0 where it is stacked by user, None where it is one for all.
 
@@ -231,16 +239,21 @@ def perturb(key: PRNGKey, x: Records, mechanism: Mechanism) -> Report:
     _validate.threefry(key)
     n, _ = _check_records(x, mechanism)
     _check_budgets(mechanism)
-    domain = mechanism.domain()
+    domain = _box(mechanism)
     keys = jax.random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
         return _reports(keys, mechanism, jnp.asarray(as_records(x), jnp.float32))
+    leaves, structure = jax.tree.flatten(mechanism)
+    axes = _axes(mechanism, n)
     pieces = []
     rows = min(n, _ROWS)
     for start in range(0, n, rows):
         block = x.scaled_rows(start, min(n, start + rows))
         block = np.pad(block, ((0, rows - len(block)), (0, 0)))  # a last block of the same shape
-        pieces.append(_block_reports(keys, mechanism, _to_domain(as_records(block), domain), np.int32(start)))
+        take = partial(_take_users, start=np.int32(start), rows=rows)
+        own = [leaf if axis is None else take(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
+        records = _to_domain(as_records(block), domain)
+        pieces.append(_reports(take(keys), jax.tree.unflatten(structure, own), records))
     return _stacked(pieces, n=n)
 
 
@@ -249,14 +262,10 @@ def _reports(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
     return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x)
 
 
-@jax.jit
-def _block_reports(keys: PRNGKeys, mechanism: Mechanism, x: Array, start: Any) -> Report:
-    """The reports of the users from ``start`` on; what is beyond the last user is hers again, to be cut off."""
-    users = jnp.minimum(start + jnp.arange(len(x)), len(keys) - 1)
-    leaves, structure = jax.tree.flatten(mechanism)
-    pairs = zip(leaves, _axes(mechanism, len(keys)), strict=True)
-    own = [leaf if axis is None else leaf[users] for leaf, axis in pairs]
-    return _each(lambda m, key, row: m.privatize(key, row), jax.tree.unflatten(structure, own), keys[users], x)
+@partial(jax.jit, static_argnames="rows")
+def _take_users(values: Any, start: Any, *, rows: int) -> Any:
+    """What belongs to the users from ``start`` on; beyond the last user hers again, to be cut off."""
+    return values[jnp.minimum(start + jnp.arange(rows), len(values) - 1)]
 
 
 @partial(jax.jit, static_argnames="n")
@@ -321,7 +330,7 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
     '248 GB'
     """
-    dim, width = mechanism.domain().dim, block_width()
+    dim, width = _box(mechanism).dim, block_width()
     leaves, structure = jax.tree.flatten(mechanism)
     pairs = zip(leaves, _axes(mechanism, nodes), strict=True)
     one = jax.tree.unflatten(structure, [leaf if axis is None else leaf[0] for leaf, axis in pairs])
@@ -340,9 +349,9 @@ def _check_memory(mechanism: Mechanism, op: Operator, dense: bool, memory: float
     _validate.positive(memory=memory)
     edges = op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
-    needed += 4.0 * (runs - 1) * op.num_nodes * mechanism.domain().dim
+    needed += 4.0 * (runs - 1) * op.num_nodes * _box(mechanism).dim
     if needed > memory:
-        dim = mechanism.domain().dim
+        dim = _box(mechanism).dim
         graph = 12.0 * edges
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
@@ -357,7 +366,7 @@ def _propagate(op: Operator, mechanism: Mechanism, reports: Report, alpha: Array
     """:func:`propagate` as a part of a program."""
     if not isinstance(mechanism, HasColumns):
         return ppr(op, _estimates(mechanism, reports), alpha, r, tol)
-    dim = mechanism.domain().dim
+    dim = _box(mechanism).dim
     width = min(dim, block_width())
 
     def block(start: Array) -> Array:
@@ -400,7 +409,7 @@ def propagate(
     traced = not all(map(_validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
     if traced:
         return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
-    dim = mechanism.domain().dim
+    dim = _box(mechanism).dim
     width = min(dim, block_width())
     if isinstance(mechanism, HasColumns):
         columns = partial(_estimate_columns, mechanism, reports, width=width)
@@ -477,7 +486,7 @@ def private_embedding(
     op = _as_operator(graph)
     _check_propagation(op, shape[0], alpha, r, tol)  # before anything is spent
     _check_memory(mechanism, op, not isinstance(x, RowSource), memory)
-    reports = perturb(key, _declared(x, mechanism.domain(), bounds, clip), mechanism)
+    reports = perturb(key, _declared(x, _box(mechanism), bounds, clip), mechanism)
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
 
@@ -540,10 +549,10 @@ def private_embeddings(
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
     _check_memory(mechanism, op, True, memory, runs=len(keys))
-    x = _declared(x, mechanism.domain(), bounds, clip)
+    x = _declared(x, _box(mechanism), bounds, clip)
     if isinstance(x, PublicRecord):
         keys = jax.vmap(lambda key: _key_for(key, x))(keys)
-        x = _to_domain(jnp.full((n, d), x.value, jnp.float32), mechanism.domain())
+        x = _to_domain(jnp.full((n, d), x.value, jnp.float32), _box(mechanism))
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
     return _private_embeddings(keys, op, jnp.asarray(as_records(x), jnp.float32), mechanism, *numbers)
 

