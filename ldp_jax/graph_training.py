@@ -74,7 +74,7 @@ def step_decay_adam(
     schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
 
     def update(updates: Any, state: Any, params: Any = None, *, epoch: Any, **_: Any) -> Any:
-        rate = schedule(epoch)
+        rate = jnp.asarray(schedule(epoch))
         return jax.tree.map(lambda leaf: -rate * leaf, updates), state
 
     functions: Any = (lambda params: optax.EmptyState(), update)
