@@ -21,13 +21,6 @@ from ldp_jax.models import Model
 from ldp_jax.packing import BatchLayout, GraphSet, Packed
 from ldp_jax.types import Array, PRNGKey
 
-__all__ = ["FittedGraphs", "Progress", "Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 Progress = Callable[[int, float, float], Any]
 
 
@@ -81,7 +74,7 @@ def step_decay_adam(
     schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
 
     def update(updates: Any, state: Any, params: Any = None, *, epoch: Any, **_: Any) -> Any:
-        rate: Any = schedule(epoch)
+        rate = jnp.asarray(schedule(epoch))
         return jax.tree.map(lambda leaf: -rate * leaf, updates), state
 
     functions: Any = (lambda params: optax.EmptyState(), update)
