@@ -21,6 +21,13 @@ from ldp_jax.models import Model
 from ldp_jax.packing import BatchLayout, GraphSet, Packed
 from ldp_jax.types import Array, PRNGKey
 
+__all__ = ["FittedGraphs", "Progress", "Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Progress = Callable[[int, float, float], Any]
 
 
