@@ -39,7 +39,7 @@ NAME = "audit"
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 ABOVE = (17.0, 30.0)
 """Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law or draws."""
-PROTOCOLS = ("full", "half list", "half")
+REPORTINGS = ("full", "half list", "half")
 SLACK = 1e-9  # float64 suprema of claims that are attained
 
 
@@ -244,7 +244,7 @@ def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str
 
 
 def _relationships(made: Any) -> dict[str, float]:
-    """What an edge costs by enumeration, protocol by protocol; and the largest share of what is claimed."""
+    """What an edge costs by enumeration, one reporting after another; and the largest share of what is claimed."""
     found = {p: verification.relationship_supremum(made, p).epsilon for p in made.reportings}
     share = max(loss / made.relationship(p).epsilon for p, loss in found.items())
     return {f"relationship {p}": loss for p, loss in found.items()} | {"relationship": share}
@@ -307,7 +307,7 @@ _OPTIONAL = {
     "relationship",
     "supremum",
     "windows",
-    *(f"relationship {protocol}" for protocol in PROTOCOLS),
+    *(f"relationship {reporting}" for reporting in REPORTINGS),
 }
 """Figures that some mechanisms or budgets do not have."""
 
@@ -385,7 +385,7 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         alike = not (part[["windows", "drawn_loss"]] > 1).any(axis=None)
         fits = "**another law**" if (part.fit > 1).any() else "fits" if alike else "**not for every record**"
         often = "" if part.distinct.isna().all() else "**too often**" if (part.distinct > 1).any() else "as the law"
-        edge = " / ".join(f"{one[f'relationship {p}']:.4g}" for p in PROTOCOLS if one[f"relationship {p}"] > 0)
+        edge = " / ".join(f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0)
         edge = f"**{edge}**" if (part.relationship > 1 + SLACK).any() else edge
         worst = one.get("variance", math.nan)
         variance = "" if np.isnan(worst) else f"{worst:.4g}"
@@ -427,7 +427,7 @@ def as_markdown(wide: pd.DataFrame) -> str:
         "their loss is per bit of a list. *Words at 17, 30*: the loss of the probabilities that the random words "
         "really give (bold: above the budget; empty: reports of a continuum and lists, not asked). *Distinct "
         "reports*: whether one report comes too often. *Per edge*, at epsilon 1: what an edge costs on all graphs "
-        "of four nodes, by protocol (full / half list / half), enumerated; never above what is claimed. "
+        "of four nodes, by reporting (full / half list / half), enumerated; never above what is claimed. "
         "Lines in italics are published forms that do not keep their epsilon."
     )
 

@@ -272,9 +272,9 @@ class RawForOthers(RandomizedResponse):
 class OneEndOnly(DPRR):
     """Claims for an edge what one of its two ends spends."""
 
-    def relationship(self, protocol: Any = "full") -> Guarantee:
+    def relationship(self, reporting: Any = "full") -> Guarantee:
         honest = super().relationship(protocol)
-        return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if protocol == "full" else honest.epsilon)
+        return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if reporting == "full" else honest.epsilon)
 
 
 @mechanism

@@ -172,7 +172,7 @@ def test_every_user_may_have_a_budget_of_her_own():
 @pytest.mark.parametrize("reporting", ["full", "half list", "half"])
 def test_a_noisy_graph_comes_with_its_guarantee(reporting):
     """Features and edges: every unit of both, and the propagation over what was released."""
-    noisy = edges.privatize_graph(jax.random.key(5), GRAPH, edges.DPRR(1.0, 2.0), protocol=reporting)
+    noisy = edges.privatize_graph(jax.random.key(5), GRAPH, edges.DPRR(1.0, 2.0), reporting=reporting)
     result = embed(graph=noisy)
     assert dict(result.guarantee) == {RECORD: MECHANISMS["hds"].guarantee(), **dict(noisy.guarantee)}
     assert set(result.guarantee) == {RECORD, NEIGHBOUR_LIST, RELATIONSHIP}

@@ -67,7 +67,7 @@ def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys):
 
 
 def test_an_edge_is_enumerated():
-    """Protocol by protocol; a claim of half of it fails the audit."""
+    """One reporting after another; a claim of half of it fails the audit."""
     found = audit._relationships(edges.DPRR(0.1, 0.9, n=6))
     assert found["relationship"] == pytest.approx(1.0)
     assert [found[f"relationship {p}"] for p in audit.PROTOCOLS] == pytest.approx([2.0, 1.1, 1.0])
