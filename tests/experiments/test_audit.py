@@ -70,7 +70,7 @@ def test_an_edge_is_enumerated():
     """One reporting after another; a claim of half of it fails the audit."""
     found = audit._relationships(edges.DPRR(0.1, 0.9, n=6))
     assert found["relationship"] == pytest.approx(1.0)
-    assert [found[f"relationship {p}"] for p in audit.PROTOCOLS] == pytest.approx([2.0, 1.1, 1.0])
+    assert [found[f"relationship {p}"] for p in audit.REPORTINGS] == pytest.approx([2.0, 1.1, 1.0])
     assert audit._relationships(broken.OneEndOnly(0.1, 0.9))["relationship"] == pytest.approx(2.0)
 
 
