@@ -424,11 +424,11 @@ def as_markdown(wide: pd.DataFrame) -> str:
         "confidence 1 - 1e-6 over the whole table. *Float32 gives away*, at epsilon 1: the mass of reports of one "
         "record that another cannot give when all 2^23 uniforms are pushed through the sampler. Worst variance: of "
         "one coordinate, at epsilon 1. DPRR, randomised response, LocalLap and noisy degrees report of neighbour "
-        "lists of six nodes: their loss is per bit of a list. *Words at 17, 30*: the loss of the probabilities that "
-        "the random words really give (bold: above the budget; empty: reports of a continuum and lists, not asked). "
-        "*Distinct reports*: whether one report comes too often. *Per edge*, at epsilon 1: what an edge costs on "
-        "all graphs of four nodes, enumerated, by reporting (full / half list / half, those that there are); never "
-        "above what is claimed. "
+        "lists of six nodes: their loss is per bit of a list. *Words at 17, 30*: the loss of the probabilities "
+        "that the random words really give (bold: above the budget; empty: reports of a continuum and lists, not "
+        "asked). *Distinct reports*: whether one report comes too often. *Per edge*, at epsilon 1: what an edge "
+        "costs on all graphs of four nodes, enumerated, by reporting (full / half list / half, those that there "
+        "are); never above what is claimed. "
         "Lines in italics are published forms that do not keep their epsilon."
     )
 
