@@ -12,9 +12,9 @@ from experiments.privge.summary import Summary
 
 _RESULTS = """\
 {lead} what a private embedding reaches is what the public graph reaches. Of {private} private rows (mechanism and
-budget, over {graphs} graphs and two tasks) the gain over the row's own structure-only row (same mechanism and budget,
-one public record for all users) has a 95 % interval above 0 in {up}, and below 0 in {down}; chance alone would give
-about {chance:.0f} of each. Rows significantly above the best structure-only row: {over}.
+budget, over {graphs} graphs and two tasks) the gain over the row's own structure-only row (same mechanism and
+budget, one public record for all users) has a 95 % interval above 0 in {up}, and below 0 in {down}; chance alone
+would give about {chance:.0f} of each. Rows significantly above the best structure-only row: {over}.
 
 ![Node classification: mechanisms lie on the line that the graph alone reaches]\
 (experiments/results/figure2_node.png)
