@@ -30,7 +30,7 @@ DIGESTS = {
     "dprr": (1716, "0e6b1ba55a0a19168d8093efeff92b5be2fcfaa329028586da489bc5c9081fde"),
     "dprr_degrees": (809, "08088187c129ea6bf29743ea14c45d4033d6231df7e8adb2b8fde9cb027474f5"),
     "dprr_scaling": (360, "382afda27b0626d3b70d5d5c9f183bdf515ece4c87d971d70c29dd98e1e6ae6c"),
-    "audit": (1628, "ded84d11f3ec0b9a1f60cd870e2a05591dd6db22beffc767d86668f8669a483d"),
+    "audit": (1728, "5471be8edda1348cfb8bac54387027479a6f17af4256e356db0a769f76434b52"),
     "privge": (1187, "05ac01ff95116063afad4e260582c2d15ca9d6605ddd1d8e12b81fc905688d10"),
 }
 
