@@ -29,7 +29,7 @@ from experiments._runner import (
     write_atomically,
 )
 from ldp_jax import edges, features, verification
-from ldp_jax.edges.neighbour_lists import Lists
+from ldp_jax.edges.spaces import Lists
 from ldp_jax.mechanism import HasInverse, HasMoments
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES

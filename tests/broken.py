@@ -15,7 +15,7 @@ from ldp_jax import _tables
 from ldp_jax._pytree import mechanism, pytree, static
 from ldp_jax.domains import Box, Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
-from ldp_jax.edges.neighbour_lists import to_bits, to_list
+from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 from ldp_jax.gaussian import gaussian_sigma

@@ -101,6 +101,15 @@ class Records(abc.ABC):
     def grid(self, count: int) -> Any:
         """At most ``count`` stacked records across the space, or all of a finite one."""
 
+    @property
+    def users(self) -> int:
+        """How many users there are whose views differ, where a mechanism takes whose record it is; 0 elsewhere."""
+        return 0
+
+    def given(self, x: Any) -> Any:
+        """A record that is given by its caller, as verification holds it: float32."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+
     def critical_records(self) -> Any:
         """Stacked records where the extremes of a density over records are looked for."""
         return self.grid(9)
@@ -217,6 +226,13 @@ class Reports(abc.ABC):
         """
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
+
+    def scores(self, reports: list[Any], x: Any, x_other: Any) -> dict[str, Any] | None:
+        """Numbers [n] that may tell two records apart, of the stacked reports of each, by their names.
+
+        None where reports are numbers or vectors, which are told apart by their estimates.
+        """
+        return None
 
     def continuum(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
         """Which of stacked reports hold one number of a continuum, and the numbers; None where none can."""

@@ -2,8 +2,9 @@
 
 from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.dprr import DPRR
-from ldp_jax.edges.local_laplace import LapReport, LocalLap
-from ldp_jax.edges.neighbour_lists import ListReport, NeighbourList, Reporting
+from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList
+from ldp_jax.edges.local_laplace import LocalLap
+from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.population import HasGraphSampler, Population, Reports
 from ldp_jax.edges.randomized_response import RandomizedResponse

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.edges.neighbour_lists import ListReport, NeighbourList, Reporting
+from ldp_jax.edges.lists import ListReport, NeighbourList
+from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, Reports
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import check_single

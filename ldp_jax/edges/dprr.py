@@ -13,10 +13,10 @@ from ldp_jax._pytree import mechanism, static
 from ldp_jax.domains import Finite, Mixture
 from ldp_jax.edges import _degree_noise
 from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import (
     REPORTINGS,
     ListMechanism,
-    ListReport,
     Reporting,
     check_bit_epsilon,
     flip_rate,

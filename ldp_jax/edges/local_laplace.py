@@ -1,8 +1,7 @@
 """LocalLap: Laplace noise on every bit, of which a server keeps the largest; LAPGRAPH in the local model."""
 
-import math
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +9,10 @@ import numpy as np
 
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Interval
 from ldp_jax.edges import _sparse
+from ldp_jax.edges.lists import LapReport, NeighbourList, to_bits
 from ldp_jax.edges.neighbour_lists import (
-    ListReports,
-    Lists,
-    NeighbourList,
     Reporting,
-    brief,
     check_bit_epsilon,
     check_own,
     pairs_of,
@@ -25,9 +20,9 @@ from ldp_jax.edges.neighbour_lists import (
     per_edge,
     rest_of,
     summed,
-    to_bits,
 )
 from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.spaces import LapReports, Lists
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import MAX_EPSILON, check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
@@ -38,21 +33,6 @@ _MARGIN = 1.1
 """How many times the pairs that are expected to be enough are drawn; where too few, there is another round."""
 _EXTRA = 8
 """And how many more than that."""
-
-
-class LapReport(NamedTuple):
-    """What one user sends.
-
-    Attributes:
-      degree: float32, the noisy degree; any real number.
-      values: float32 [n], the noisy bits of the pairs she owns; NaN for the others.
-    """
-
-    degree: Any
-    values: Any
-
-    def __repr__(self) -> str:
-        return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
 
 
 @mechanism
@@ -162,12 +142,14 @@ class LocalLap:
         return jnp.where(possible, total, -jnp.inf)
 
     def domain(self) -> Lists:
-        """Lists of nodes below n; other ids, repeats and her own are dropped."""
+        """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
         return Lists(self._size())
 
-    def codomain(self, own: int = 0) -> ListReports:
+    def codomain(self, own: int = 0) -> LapReports:
         """A real number for the degree, and one for each bit of an owned pair."""
-        return ListReports(self._size(), Interval(-math.inf, math.inf), Interval(-math.inf, math.inf))
+        n = self._size()
+        owned = tuple(np.flatnonzero(pairs_of(own, n, self.reporting)[0]).tolist())
+        return LapReports(n, owned, owned if self.reporting == "half" else tuple(range(n)))
 
     def estimate(self, y: Any, own: Any = 0) -> Array:
         """The noisy degree (``half``: of the owned pairs), which is unbiased."""

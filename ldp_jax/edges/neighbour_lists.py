@@ -1,11 +1,9 @@
-"""Neighbour lists as records and reports, and mechanisms that treat every bit of one alike."""
+"""Mechanisms that treat every bit of a neighbour list alike."""
 
 import abc
 import dataclasses
-import numbers
-import warnings
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +15,9 @@ from ldp_jax._tables import sum_up
 from ldp_jax.composition import relationship
 from ldp_jax.domains import Finite, Interval, Mixture
 from ldp_jax.edges import _list_sampler, _sparse
+from ldp_jax.edges.lists import ListReport, NeighbourList, to_bits, to_list
 from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.spaces import ListReports, Lists
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, WORDS, Guarantee
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
@@ -32,146 +32,6 @@ Reporting = Literal["full", "half list", "half"]
 list (``half list``) or of the owned pairs alone (``half``)."""
 
 REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
-
-
-class NeighbourList(NamedTuple):
-    """The neighbours of one user.
-
-    The capacity is public: it is the shape of compiled programs. So are the ``ids`` of a JAX array padded, while a
-    list on the host may be of any length and hold anything: see :meth:`of`, which is what mechanisms do to it.
-
-    Attributes:
-      ids: int32 [capacity], sorted and distinct; n where there is none.
-      count: int32, how many there are.
-    """
-
-    ids: Any
-    count: Any
-
-    def __repr__(self) -> str:
-        if not _validate.concrete(self.ids) or np.ndim(self.ids) != 1:
-            return f"NeighbourList(ids={brief(self.ids)}, count={brief(self.count)})"
-        known = np.asarray(self.ids)[: int(self.count)].tolist()
-        shown = ", ".join(map(str, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
-        return f"NeighbourList({len(known)} of {len(self.ids)}: [{shown}])"
-
-    @classmethod
-    def of(cls, ids: Any, n: int) -> "NeighbourList":
-        """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
-
-        What is no whole number in [0, n), and repeats, are dropped: never raises or warns. (A JAX array of 32 bits
-        would take 2^32 + 3 for 3: give lists that may hold such ids to this function, before ``vmap`` or ``jit``.)
-
-        Args:
-          ids: a list, or an array of any shape and kind.
-          n: nodes of the graph; public.
-
-        >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
-        NeighbourList(2 of 5: [1, 3])
-        """
-        known = np.unique(_host_ids(ids, n))
-        count = np.int32(np.count_nonzero(known < n))
-        padded = np.full(n, n, np.int32)
-        padded[:count] = known[:count]
-        return cls(padded, count)
-
-
-class ListReport(NamedTuple):
-    """What one user sends.
-
-    Attributes:
-      degree: the noisy degree; NaN where the mechanism sends none.
-      neighbours: the noisy list.
-    """
-
-    degree: Any
-    neighbours: NeighbourList
-
-    def __repr__(self) -> str:
-        return f"ListReport(degree={brief(self.degree)}, neighbours={self.neighbours})"
-
-
-_SHOWN = 6
-"""Ids of a list that are printed."""
-
-
-def brief(value: Any) -> str:
-    """A number as it is, an array or a tracer by its kind and shape."""
-    if np.ndim(value) or not _validate.concrete(value):
-        return f"{jnp.result_type(value)}[{','.join(map(str, np.shape(value)))}]"
-    return f"{np.asarray(value).item():g}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Lists:
-    """The neighbour lists of a user among ``n`` nodes."""
-
-    n: int
-
-
-@dataclasses.dataclass(frozen=True)
-class ListReports:
-    """The reports about a list.
-
-    Attributes:
-      n: nodes.
-      degree: the noisy degrees; a mixture is of atoms and what is between them; None where none is sent.
-      bit: what is sent of one bit.
-    """
-
-    n: int
-    degree: Finite | Interval | Mixture | None
-    bit: Finite | Interval
-
-
-def to_list(bits: Any) -> NeighbourList:
-    """A vector of bits [n] as a list of capacity n."""
-    n = bits.shape[-1]
-    ids = jnp.sort(jnp.where(bits, jnp.arange(n, dtype=jnp.int32), n))
-    return NeighbourList(ids, bits.sum(-1).astype(jnp.int32))
-
-
-def to_bits(neighbours: NeighbourList, n: int) -> Array:
-    """A list as bits [n]; what is no id in [0, n), and repeats, are dropped: mechanisms are total on data."""
-    ids = neighbours.ids if isinstance(neighbours.ids, jax.Array) else NeighbourList.of(neighbours.ids, n).ids
-    return jnp.zeros(n, bool).at[_ids(jnp, ids, n)].set(True, mode="drop")
-
-
-def _ids(xp: Any, values: Any, n: int) -> Any:
-    """Numbers as int32, n for what is no whole number in [0, n); written once for NumPy and JAX."""
-    if jnp.issubdtype(values.dtype, jnp.floating):
-        wide = values.astype(np.float64 if xp is np else jnp.promote_types(values.dtype, jnp.float32))
-        known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
-    elif values.dtype.kind in "biu":
-        wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
-        known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
-    else:
-        return xp.full(values.shape, n, np.int32)
-    return xp.where(known, xp.where(known, wide, 0).astype(np.int32), np.int32(n))
-
-
-def _host_ids(ids: Any, n: int) -> np.ndarray:
-    """:func:`_ids` of what a host holds, in its own precision; int32 with one axis."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
-        warnings.simplefilter("ignore")
-        try:
-            values = np.ravel(np.asarray(ids))
-        except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
-            values = np.array([*ids, None], object)[:-1]
-        if values.dtype.kind == "O":
-            values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
-        return _ids(np, values, n)
-
-
-def _one_id(value: Any, n: int) -> int:
-    """An id among things of several kinds, n for what is none."""
-    try:
-        if not isinstance(value, numbers.Real):
-            return n
-        number: Any = value
-        return int(number) if 0 <= number < n and int(number) == number else n
-    except (ArithmeticError, ValueError, TypeError):
-        return n
 
 
 def check_own(own: Any, n: int) -> None:
@@ -305,12 +165,12 @@ class ListMechanism(abc.ABC):
         return self._nodes
 
     def domain(self) -> Lists:
-        """Lists of nodes below n; other ids, repeats and her own are dropped."""
+        """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
         return Lists(self._size())
 
     def codomain(self, own: int = 0) -> ListReports:
         """A noisy degree, or none, and a list; of the user ``own``, who owns her part of the pairs."""
-        return ListReports(self._size(), self.degrees(self._pairs(own)[1]), Finite((0.0, 1.0)))
+        return ListReports(self._size(), self.degrees(self._pairs(own)[1]), Finite((0.0, 1.0)), own)
 
     def _pairs(self, own: Any) -> tuple[Array, Any]:
         return pairs_of(own, self._size(), self._reporting)

@@ -11,15 +11,15 @@ from ldp_jax._pytree import mechanism, static
 from ldp_jax.domains import Finite, Mixture
 from ldp_jax.edges import _degree_noise
 from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import (
     ListMechanism,
-    ListReport,
-    ListReports,
     Reporting,
     per_bit,
     per_edge,
     two_largest,
 )
+from ldp_jax.edges.spaces import ListReports
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import MAX_EPSILON
 from ldp_jax.types import Array, PRNGKey, Scalar

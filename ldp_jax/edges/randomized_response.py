@@ -8,10 +8,10 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax._pytree import mechanism, static
+from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import (
     REPORTINGS,
     ListMechanism,
-    ListReport,
     Reporting,
     check_bit_epsilon,
     flip_rate,

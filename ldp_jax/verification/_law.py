@@ -44,14 +44,17 @@ def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
     """
     record_key, key = jax.random.split(key)
     x = random_records(mechanism.domain(), record_key, trials)
+    apart = isinstance(mechanism, Sampled) or hasattr(mechanism, "coordinate")
+    if not apart and isinstance(x, tuple):
+        raise NotApplicable(f"records must be numbers, categories or vectors, got {mechanism.domain()}")
+    if not apart and np.ndim(x) != 1:
+        raise NotApplicable(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
     y = jax.tree.map(np.asarray, privatize_stacked(key, mechanism, x))
     if isinstance(mechanism, Sampled):
         chosen = np.take_along_axis(x, y.indices, 1).ravel()
         return [Numbers(mechanism.inner, chosen, jax.tree.map(np.ravel, y.values))]
     if hasattr(mechanism, "coordinate"):
         return [Numbers(mechanism.coordinate(j), x[:, j], y[:, j]) for j in range(x.shape[1])]
-    if np.ndim(x) != 1:
-        raise NotApplicable(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
     return [Numbers(mechanism, x, y)]
 
 

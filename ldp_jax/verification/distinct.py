@@ -44,7 +44,7 @@ def distinct_reports(
     """
     _validate.integer_in(1000, trials=trials)
     _, codomain = spaces(mechanism)
-    x = typical_record(mechanism) if x is None else jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+    x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
     y = jax.tree.map(np.asarray, draws(mechanism, key, x, trials))
     rows = np.concatenate(
         [np.ascontiguousarray(leaf).reshape(trials, -1).view(np.uint32) for leaf in jax.tree.leaves(y)], 1

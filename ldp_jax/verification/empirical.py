@@ -54,10 +54,10 @@ def matches_density(
     True
     """
     _validate.integer_in(100, trials=trials)
-    if isinstance(mechanism, _lists.KINDS):
-        record = _lists.neighbours(mechanism)[1] if x is None else _lists.as_list(x)
-        return _lists.fit(mechanism, key, record, trials, significance)
-    x = typical_record(mechanism) if x is None else _as_record(x)
+    domain = mechanism.domain()
+    x = domain.typical() if x is None else domain.given(x)
+    if domain.users:
+        return _lists.fit(mechanism, key, x, trials, significance)
     draw_key, pick_key = jax.random.split(key)
     y = draws(mechanism, draw_key, x, trials)
     codomain = mechanism.codomain()
@@ -89,7 +89,7 @@ def _possible(mechanism: Any, codomain: Any, y: Any, x: Any) -> bool:
 
 def typical_record(mechanism: Any) -> Any:
     """A record away from the ends and the centre of the domain, exact in float32."""
-    return _lists.neighbours(mechanism)[1] if isinstance(mechanism, _lists.KINDS) else mechanism.domain().typical()
+    return mechanism.domain().typical()
 
 
 def extreme_records(mechanism: Any) -> tuple[Any, Any]:
@@ -97,12 +97,12 @@ def extreme_records(mechanism: Any) -> tuple[Any, Any]:
 
     For neighbour lists, two that differ in one bit.
     """
-    return _lists.neighbours(mechanism) if isinstance(mechanism, _lists.KINDS) else mechanism.domain().extremes()
+    return mechanism.domain().extremes()
 
 
 def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
-    if isinstance(mechanism, _lists.KINDS):
+    if mechanism.domain().users:
         return _lists.draws(key, mechanism, x, 0, n)
     many = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf), (n, *np.shape(leaf))), x)
     return privatize_stacked(key, mechanism, many)
@@ -198,10 +198,6 @@ def _vectors(each: list[Any], codomain: Any, y: Any, key: PRNGKey, significance:
     return statistics.g_test(counts, mass.ravel() / codomain.dim, significance=significance)
 
 
-def _as_record(x: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
-
-
 # --- Lower bounds ---------------------------------------------------------------------------------------------
 
 
@@ -274,9 +270,9 @@ def epsilon_lower_bound(
     _validate.in_range(0.0, 1.0, resolution=resolution)
     check_budget(mechanism)
     first, second = extreme_records(mechanism)
-    as_record = _lists.as_list if isinstance(mechanism, _lists.KINDS) else _as_record
-    first = first if x is None else as_record(x)
-    second = second if x_other is None else as_record(x_other)
+    given = mechanism.domain().given
+    first = first if x is None else given(x)
+    second = second if x_other is None else given(x_other)
     keys = jax.random.split(key)
     reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
     half, alpha = trials // 2, (1 - confidence) / 2
@@ -342,8 +338,9 @@ def _scores(
     if hasattr(mechanism, "log_density"):
         mine, others = (np.nan_to_num(np.asarray(_losses(mechanism, y, x, x_other), np.float64)) for y in reports)
         scores["declared loss"] = (mine, others)
-    if isinstance(mechanism, _lists.KINDS):
-        return scores | _lists.scores(reports, x, x_other)
+    own = mechanism.codomain().scores(reports, x, x_other)
+    if own is not None:
+        return scores | own
     vector = any(np.ndim(leaf) > 1 for leaf in jax.tree.leaves(reports[0]))
     if vector:
         scores["logit"] = _logit(mechanism, reports, half)

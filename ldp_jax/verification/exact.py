@@ -75,7 +75,8 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     >>> round(privacy_loss_supremum(HDS(2.0, dim=100, k=7)).epsilon, 12)
     2.0
     """
-    if isinstance(mechanism, _lists.KINDS):
+    domain, _ = spaces(mechanism)
+    if domain.users:
         return Supremum(*_lists.supremum(mechanism))
     if _has_law_of(mechanism, Sampled):
         inner = privacy_loss_supremum(mechanism.inner)
@@ -89,7 +90,7 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         if _has_law_of(mechanism, DuchiVector):
             return _of_signs(wide)
-        domain, codomain = mechanism.domain(), wide.codomain()
+        codomain = wide.codomain()
         records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
         reports = codomain.critical_reports(records)
         if domain.all_adjacent and not codomain.continuous and not codomain.branches:
@@ -307,12 +308,12 @@ def spaces(mechanism: Any) -> tuple[Records, Reports]:
     """A mechanism's domain and codomain.
 
     Raises:
-      NotApplicable: where they do not say what verification asks, as spaces of neighbour lists.
+      NotApplicable: where they do not say what verification asks.
     """
     domain, codomain = mechanism.domain(), mechanism.codomain()
     for space, kind in ((domain, Records), (codomain, Reports)):
         if not isinstance(space, kind):
-            raise NotApplicable(f"{type(space).__name__} says nothing of numbers, categories or vectors")
+            raise NotApplicable(f"{type(space).__name__} does not say what verification asks (see {kind.__name__})")
     return domain, codomain
 
 

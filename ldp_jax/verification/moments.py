@@ -195,7 +195,7 @@ def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: i
     """
     _validate.integer_in(1000, trials=trials)
     spaces(mechanism)
-    x = typical_record(mechanism) if x is None else jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+    x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
     values = np.asarray(estimates(mechanism, draws(mechanism, key, x, trials)), np.float64)
     with jax.enable_x64(True):
         wide = jax.tree.map(np.float64, x)

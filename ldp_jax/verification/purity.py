@@ -9,9 +9,7 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges import NeighbourList
 from ldp_jax.types import PRNGKey
-from ldp_jax.verification import _lists
 from ldp_jax.verification.empirical import typical_record
 from ldp_jax.verification.statistics import Fit
 
@@ -94,7 +92,7 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
     True
     """
     _validate.integer_in(64, calls=calls)
-    x = _middle(mechanism)
+    x = jax.tree.map(jnp.asarray, mechanism.domain().centre())
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     flips = np.concatenate([np.zeros((1, 2), np.uint32), *(np.eye(2, dtype=np.uint32) << b for b in range(32))])
     flipped = (data[None] ^ flips[:, None]).reshape(-1, 2)
@@ -117,9 +115,3 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
 @jax.jit
 def _reports(mechanism: Any, keys: Any, x: Any) -> Any:
     return jax.vmap(lambda key: mechanism.privatize(key, x))(keys)
-
-
-def _middle(mechanism: Any) -> Any:
-    if isinstance(mechanism, _lists.KINDS):
-        return NeighbourList(*map(jnp.asarray, _lists.neighbours(mechanism)[1]))
-    return jax.tree.map(jnp.asarray, mechanism.domain().centre())

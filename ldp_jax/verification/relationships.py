@@ -11,6 +11,7 @@ from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.edges import LapReport, LocalLap, NeighbourList
 from ldp_jax.edges.neighbour_lists import ListMechanism, Reporting
+from ldp_jax.edges.spaces import critical_degrees
 from ldp_jax.types import Array
 
 NODES = 4
@@ -136,7 +137,7 @@ def _loss(m: Any, owned: int, degree: int, bit: bool) -> tuple[float, float]:
 
 def _list_ratio(m: Any, owned: int, degree: int, bit: bool) -> np.ndarray:
     """log of (edge there) over (not there), at every critical noisy degree, with the bit sent and not sent."""
-    noisy = _critical_degrees(m.degrees(owned))
+    noisy = critical_degrees(m.degrees(owned))
     log = lambda d: np.asarray(_degree_log(m, noisy, np.float64(d), np.float64(owned))) + np.zeros(len(noisy))
     with np.errstate(invalid="ignore"):
         ratio = log(degree + 1) - log(degree)
@@ -148,17 +149,6 @@ def _list_ratio(m: Any, owned: int, degree: int, bit: bool) -> np.ndarray:
         sent = np.where((keep == 0) & (add == 0), 0.0, np.log(keep) - np.log(add))
         not_sent = np.log1p(-keep) - np.log1p(-add)
     return np.concatenate([ratio + sent, ratio + not_sent])
-
-
-def _critical_degrees(codomain: Any) -> np.ndarray:
-    if codomain is None:
-        return np.array([np.nan])
-    if codomain.atoms is not None:
-        return np.asarray(codomain.atoms, np.float64)
-    between = codomain.branches[1]
-    breaks = np.asarray(between.breaks(0), np.float64)
-    points = [breaks - 1e-9, breaks, breaks + 1e-9, (breaks[1:] + breaks[:-1]) / 2]
-    return np.unique(np.clip(np.concatenate(points), float(between.lower), float(between.upper)))
 
 
 def _lap_ratio(m: LocalLap, bit: bool) -> np.ndarray:

@@ -11,7 +11,8 @@ import pytest
 
 from ldp_jax import _random
 from ldp_jax.edges import DPRR, LocalLap, NeighbourList, RandomizedResponse, _sparse
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, to_bits
+from ldp_jax.edges.lists import to_bits
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 
 N = 5
 LIST = NeighbourList(np.array([1, 2, N, N, N], np.int32), np.int32(2))

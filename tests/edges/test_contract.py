@@ -10,8 +10,8 @@ import pytest
 
 from ldp_jax import edges, verification
 from ldp_jax import mechanism as protocol
-from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
-from ldp_jax.edges.neighbour_lists import to_list
+from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
+from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
 from ldp_jax.mechanism import mechanism
 from ldp_jax.verification import _lists
 
@@ -42,7 +42,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 def some_lists(n=N):
     nodes = [[], [1, 2], list(range(1, n))]
-    return NeighbourList(*(np.stack(leaves) for leaves in zip(*(_lists.listed(x, n) for x in nodes), strict=True)))
+    return stacked([listed(x, n) for x in nodes])
 
 
 def test_every_public_mechanism_is_in_this_suite():
@@ -83,7 +83,7 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name):
 @every_case
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
-    m, x = CASES[name](epsilon), _lists.listed([1, 2], N)
+    m, x = CASES[name](epsilon), listed([1, 2], N)
     y = _lists.draws(jax.random.key(1), m, x, 0, 100)
     logs = jax.vmap(lambda report: m.log_density(report, x))(y)
     assert np.isfinite(logs).all()
@@ -97,7 +97,7 @@ def test_randomised_responses_estimate_is_unbiased(reporting):
     with jax.enable_x64(True):
         for degree in range(N):
             nodes = [0, 2, 3, 4, 5][:degree]
-            x = _lists.listed(nodes, N)
+            x = listed(nodes, N)
             total = 0.0
             for bits in itertools.product([False, True], repeat=N - 1):
                 y = ListReport(np.float64(np.nan), to_list(jnp.array([bits[0], False, *bits[1:]])))
@@ -108,7 +108,7 @@ def test_randomised_responses_estimate_is_unbiased(reporting):
 
 def test_estimates_of_the_degree():
     """They say what the noisy degree says."""
-    empty = _lists.listed([], N)
+    empty = listed([], N)
     assert float(DPRR(0.1, 0.9, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     assert float(NoisyDegree(0.1, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     mended = DPRR(0.1, 0.9, prior=PRIOR, n=N)
@@ -146,7 +146,7 @@ def test_reports_follow_their_density(name, epsilon):
     """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen."""
     made = CASES[name](epsilon)
     for place, nodes in enumerate([None, [], range(1, N)]):
-        x = None if nodes is None else _lists.listed(nodes, N)
+        x = None if nodes is None else listed(nodes, N)
         fit = verification.matches_density(made, jax.random.key(place), x)
         assert fit.fits, str(fit)
         assert fit.smallest_defect < 0.03
@@ -175,7 +175,7 @@ class OneSeed(DPRR):
     """One key for the noise of the degree and for the bits, as in the authors' C code."""
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
-        true = edges.neighbour_lists.to_bits(neighbours, self.n)
+        true = to_bits(neighbours, self.n)
         noisy, keep, add = self.rates(key, true.sum(), jnp.int32(self.n - 1))
         u = jax.random.uniform(key, (self.n,))  # the word of the noise's size is that of the first neighbour's bit
         others = jnp.arange(self.n) != own
@@ -187,7 +187,7 @@ class TrueDegree(DPRR):
     """q from the true degree, which the bits then tell, and not from the noisy one."""
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
-        true = edges.neighbour_lists.to_bits(neighbours, self.n)
+        true = to_bits(neighbours, self.n)
         degree_key, bits_key = jax.random.split(key)
         noisy, _, _ = self.rates(degree_key, true.sum(), jnp.int32(self.n - 1))
         keep, add = self.bit_rates(true.sum(), jnp.int32(self.n - 1))
@@ -200,7 +200,7 @@ class TiedBits(RandomizedResponse):
     """Every bit flips or none does: each alone is right, and their parity is the record's."""
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
-        true = edges.neighbour_lists.to_bits(neighbours, self.n)
+        true = to_bits(neighbours, self.n)
         flipped = jax.random.uniform(key) < self.flip_rate()
         return ListReport(jnp.float32(jnp.nan), to_list((true ^ flipped) & (jnp.arange(self.n) != own)))
 
@@ -214,7 +214,7 @@ class Herself(RandomizedResponse):
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
         y = RandomizedResponse(self.epsilon, self.n).privatize(key, neighbours, own)
-        bits = edges.neighbour_lists.to_bits(y.neighbours, self.n).at[own].set(True)
+        bits = to_bits(y.neighbours, self.n).at[own].set(True)
         return ListReport(y.degree, to_list(bits))
 
 
@@ -224,7 +224,7 @@ class SharedNoise(LocalLap):
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0, **_: Any) -> Any:
         y = LocalLap(self.epsilon_degree, self.epsilon_edges, self.n).privatize(key, neighbours, own)
-        true = edges.neighbour_lists.to_bits(neighbours, self.n)
+        true = to_bits(neighbours, self.n)
         noise = (y.degree - true.sum()) * self.epsilon_degree / self.epsilon_edges
         return LapReport(y.degree, jnp.where(jnp.isnan(y.values), jnp.nan, true + noise))
 
@@ -262,7 +262,7 @@ def test_what_cannot_be_asked_is_refused():
         verification.matches_density(DPRR(0.5, 0.5, n=12), jax.random.key(0))
     with pytest.raises(ValueError, match="too many to count: test a smaller n"):
         verification.matches_density(LocalLap(0.5, 0.5, n=20), jax.random.key(0))
-    x = _lists.listed([1], N)
+    x = listed([1], N)
     with pytest.raises(ValueError, match="the same list"):
         verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), jax.random.key(0), x=x, x_other=x)
     with pytest.raises(ValueError, match="stack"):

@@ -23,7 +23,8 @@ from ldp_jax.edges import (
     privatize_graph,
     public_part,
 )
-from ldp_jax.edges.neighbour_lists import per_bit, per_edge, to_bits, to_list
+from ldp_jax.edges.lists import to_bits, to_list
+from ldp_jax.edges.neighbour_lists import per_bit, per_edge
 from ldp_jax.edges.population import Population
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import EDGE_CENTRAL, NEIGHBOUR_LIST, RELATIONSHIP, Guarantee

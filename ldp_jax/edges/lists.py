@@ -1,0 +1,162 @@
+"""Neighbour lists and the reports about them: what they hold, and how they become bits."""
+
+import numbers
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate
+from ldp_jax.types import Array
+
+
+class NeighbourList(NamedTuple):
+    """The neighbours of one user.
+
+    The capacity is public: it is the shape of compiled programs. So are the ``ids`` of a JAX array padded, while a
+    list on the host may be of any length and hold anything: see :meth:`of`, which is what mechanisms do to it.
+
+    Attributes:
+      ids: int32 [capacity], sorted and distinct; n where there is none.
+      count: int32, how many there are.
+    """
+
+    ids: Any
+    count: Any
+
+    def __repr__(self) -> str:
+        if not _validate.concrete(self.ids) or np.ndim(self.ids) != 1:
+            return f"NeighbourList(ids={brief(self.ids)}, count={brief(self.count)})"
+        known = np.asarray(self.ids)[: int(self.count)].tolist()
+        shown = ", ".join(map(str, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
+        return f"NeighbourList({len(known)} of {len(self.ids)}: [{shown}])"
+
+    @classmethod
+    def of(cls, ids: Any, n: int) -> "NeighbourList":
+        """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
+
+        What is no whole number in [0, n), and repeats, are dropped: never raises or warns. (A JAX array of 32 bits
+        would take 2^32 + 3 for 3: give lists that may hold such ids to this function, before ``vmap`` or ``jit``.)
+
+        Args:
+          ids: a list, or an array of any shape and kind.
+          n: nodes of the graph; public.
+
+        >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
+        NeighbourList(2 of 5: [1, 3])
+        """
+        known = np.unique(_host_ids(ids, n))
+        count = np.int32(np.count_nonzero(known < n))
+        padded = np.full(n, n, np.int32)
+        padded[:count] = known[:count]
+        return cls(padded, count)
+
+
+class ListReport(NamedTuple):
+    """What one user sends.
+
+    Attributes:
+      degree: the noisy degree; NaN where the mechanism sends none.
+      neighbours: the noisy list.
+    """
+
+    degree: Any
+    neighbours: NeighbourList
+
+    def __repr__(self) -> str:
+        return f"ListReport(degree={brief(self.degree)}, neighbours={self.neighbours})"
+
+
+class LapReport(NamedTuple):
+    """What one user sends.
+
+    Attributes:
+      degree: float32, the noisy degree; any real number.
+      values: float32 [n], the noisy bits of the pairs she owns; NaN for the others.
+    """
+
+    degree: Any
+    values: Any
+
+    def __repr__(self) -> str:
+        return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
+
+
+_SHOWN = 6
+"""Ids of a list that are printed."""
+
+
+def brief(value: Any) -> str:
+    """A number as it is, an array or a tracer by its kind and shape."""
+    if np.ndim(value) or not _validate.concrete(value):
+        return f"{jnp.result_type(value)}[{','.join(map(str, np.shape(value)))}]"
+    return f"{np.asarray(value).item():g}"
+
+
+def to_list(bits: Any) -> NeighbourList:
+    """A vector of bits [n] as a list of capacity n."""
+    n = bits.shape[-1]
+    ids = jnp.sort(jnp.where(bits, jnp.arange(n, dtype=jnp.int32), n))
+    return NeighbourList(ids, bits.sum(-1).astype(jnp.int32))
+
+
+def to_bits(neighbours: NeighbourList, n: int) -> Array:
+    """A list as bits [n]; what is no id in [0, n), and repeats, are dropped: mechanisms are total on data."""
+    ids = neighbours.ids if isinstance(neighbours.ids, jax.Array) else NeighbourList.of(neighbours.ids, n).ids
+    return jnp.zeros(n, bool).at[_ids(jnp, ids, n)].set(True, mode="drop")
+
+
+def _ids(xp: Any, values: Any, n: int) -> Any:
+    """Numbers as int32, n for what is no whole number in [0, n); written once for NumPy and JAX."""
+    if jnp.issubdtype(values.dtype, jnp.floating):
+        wide = values.astype(np.float64 if xp is np else jnp.promote_types(values.dtype, jnp.float32))
+        known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
+    elif values.dtype.kind in "biu":
+        wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
+        known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
+    else:
+        return xp.full(values.shape, n, np.int32)
+    return xp.where(known, xp.where(known, wide, 0).astype(np.int32), np.int32(n))
+
+
+def _host_ids(ids: Any, n: int) -> np.ndarray:
+    """:func:`_ids` of what a host holds, in its own precision; int32 with one axis."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
+        warnings.simplefilter("ignore")
+        try:
+            values = np.ravel(np.asarray(ids))
+        except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
+            values = np.array([*ids, None], object)[:-1]
+        if values.dtype.kind == "O":
+            values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
+        return _ids(np, values, n)
+
+
+def _one_id(value: Any, n: int) -> int:
+    """An id among things of several kinds, n for what is none."""
+    try:
+        if not isinstance(value, numbers.Real):
+            return n
+        number: Any = value
+        return int(number) if 0 <= number < n and int(number) == number else n
+    except (ArithmeticError, ValueError, TypeError):
+        return n
+
+
+def listed(nodes: Any, n: int) -> NeighbourList:
+    """Some nodes as a list of capacity n, on the host."""
+    ids = np.full(n, n, np.int32)
+    ids[: len(nodes)] = np.sort(np.asarray(nodes, np.int32))
+    return NeighbourList(ids, np.int32(len(nodes)))
+
+
+def nodes_of(neighbours: NeighbourList) -> tuple[int, ...]:
+    """A list on the host as a tuple."""
+    return tuple(np.asarray(neighbours.ids)[: int(neighbours.count)].tolist())
+
+
+def stacked(lists: Any) -> NeighbourList:
+    """Lists of one capacity on the host, as one stack."""
+    return NeighbourList(*(np.stack(leaves) for leaves in zip(*lists, strict=True)))
