@@ -188,7 +188,9 @@ def _questions(m: Any, guarantee: Any, trials: int, significance: float) -> list
         return _fit(independent_coordinates(m, key, trials=min(trials, 50_000), significance=share))
 
     def edge(key: Any) -> tuple[float, float, bool]:
-        reportings = m.reportings
+        reportings = getattr(m, "reportings", ())
+        if not reportings:
+            raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(m).__name__}")
         losses = [(relationship_supremum(m, p).epsilon, m.relationship(p).epsilon) for p in reportings]
         found, limit = max(losses, key=lambda pair: pair[0] / pair[1])
         return found, limit, found <= limit * (1 + SLACK)
