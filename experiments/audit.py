@@ -29,7 +29,6 @@ from experiments._runner import (
     write_atomically,
 )
 from ldp_jax import edges, features, verification
-from ldp_jax.edges.spaces import Lists
 from ldp_jax.mechanism import HasInverse, HasMoments
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
@@ -220,7 +219,7 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
     if isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         low, _ = extreme_records(made)
         measured["impossible"] = verification.float_audit(made, float(low), float(typical_record(made))).impossible
-    if isinstance(made.domain(), Lists):
+    if made.domain().users:
         measured |= _relationships(made)
     else:
         measured |= _rungs(made, rung_key, config, 1 - confidence)
@@ -263,7 +262,7 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
     except ValueError:
         measured["refused"] = 1.0
     else:
-        if not isinstance(made.domain(), Lists):
+        if not made.domain().users:
             try:
                 measured["arithmetic"] = verification.arithmetic(made).epsilon
             except ValueError:
