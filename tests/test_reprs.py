@@ -10,7 +10,9 @@ from ldp_jax.domains import Box, Finite, Interval, Mixture
 SHOWN = {
     "GridSquareWave(epsilon=1, inputs=129, outputs=193)": lambda: features.GridSquareWave(1.0),
     "GeneralizedRR(epsilon=1, inputs=4, outputs=4)": lambda: features.GeneralizedRR(1.0, 4),
-    "Table('GeneralizedRR': 4 inputs (category), 4 outputs, epsilon 1)": lambda: features.GeneralizedRR(1.0, 4).table(),
+    "Table('GeneralizedRR': 4 inputs (category), 4 outputs, epsilon 1)": lambda: features.GeneralizedRR(
+        1.0, 4
+    ).table(),
     "Duchi(epsilon=1.0)": lambda: features.Duchi(1.0),
     "Duchi(epsilon=float32[2])": lambda: features.Duchi(jnp.array([1.0, 2.0])),
     "Sampled(inner=SquareWave(epsilon=0.5, debias=False), dim=8, k=2, scale=1.0)": lambda: features.HDS(1.0, 8, 2),

@@ -107,8 +107,10 @@ class Records(abc.ABC):
         return 0
 
     def given(self, x: Any) -> Any:
-        """A record that is given by its caller, as verification holds it: float32."""
-        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+        """A record that is given by its caller, as verification holds it: float32; a list is a vector."""
+        return jax.tree.map(
+            lambda leaf: np.asarray(leaf, np.float32), x, is_leaf=lambda leaf: isinstance(leaf, list)
+        )
 
     def critical_records(self) -> Any:
         """Stacked records where the extremes of a density over records are looked for."""

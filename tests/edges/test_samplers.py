@@ -64,7 +64,7 @@ class Coin:
 
     def relationship(self, reporting: Any = None) -> Guarantee:
         reporting = self.reporting if reporting is None else reporting
-        return per_edge(2 * self.epsilon if reporting == "full" else self.epsilon, reporting)
+        return per_edge((self.epsilon,) * (2 if reporting == "full" else 1), reporting)
 
 
 def copies(count, edges=EDGES, n=N):
