@@ -4,7 +4,6 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int32, UInt32, UInt64
 
 from ldp_jax._tables import WORDS, Table
 from ldp_jax._validate import whole
@@ -69,20 +68,20 @@ class Decoded:
     """Reports that were accepted, in the order of the data.
 
     Attributes:
-      user: of each report.
-      round: of each report.
-      field: of each report.
-      output: of each report, below ``table.outputs``.
+      user: uint64 [n], of each report.
+      round: uint32 [n].
+      field: uint32 [n].
+      output: int32 [n], below ``table.outputs``.
       estimate: float32 [n] or [n, size]: ``table.values`` of the outputs.
       rejected: how many were not.
       seen: :data:`TRIPLE` [m], ascending and distinct: for the next call.
     """
 
-    user: UInt64[np.ndarray, " n"]
-    round: UInt32[np.ndarray, " n"]
-    field: UInt32[np.ndarray, " n"]
-    output: Int32[np.ndarray, " n"]
-    estimate: Float32[np.ndarray, "n *size"]
+    user: np.ndarray
+    round: np.ndarray
+    field: np.ndarray
+    output: np.ndarray
+    estimate: np.ndarray
     rejected: Rejected
     seen: np.ndarray
 
@@ -165,10 +164,10 @@ class Vectors:
       incomplete: how many (user, round) were left out.
     """
 
-    user: UInt64[np.ndarray, " users"]
-    round: UInt32[np.ndarray, " users"]
-    index: Int32[np.ndarray, "users k"]
-    output: Int32[np.ndarray, "users k"]
+    user: np.ndarray
+    round: np.ndarray
+    index: np.ndarray
+    output: np.ndarray
     incomplete: int
 
 

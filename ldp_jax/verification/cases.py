@@ -12,6 +12,7 @@ import numpy as np
 
 from ldp_jax import _tables, edges, features
 from ldp_jax.mechanism import exp
+from ldp_jax.types import Scalar
 
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 
@@ -43,7 +44,7 @@ class Case(NamedTuple):
     lists: bool = False
 
 
-def whisper(epsilon: float) -> features.Discrete:
+def whisper(epsilon: Scalar) -> features.Discrete:
     """A law of nobody's: two outputs at the edge of epsilon, and values that are not symmetric."""
     epsilon = _tables.checked_epsilon(epsilon)
     high = 1 / (1 + math.exp(-epsilon))

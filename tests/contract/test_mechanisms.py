@@ -22,7 +22,7 @@ from ldp_jax.verification.empirical import distribution
 from tests.contract import checks
 
 CASES = {name: case for name, case in cases.CASES.items() if case.contract}
-NOT_MECHANISMS = {"SparseReport", "BranchReport", "importance_weights", "menu"}
+NOT_MECHANISMS = {"SparseReport", "BranchReport", "distribution", "importance_weights", "menu"}
 
 FORMULAS = [name for name, case in CASES.items() if not case.table]
 TABLES = [name for name, case in CASES.items() if case.table]
