@@ -58,8 +58,8 @@ def _sampled(mechanism: Any, x: np.ndarray) -> Law:
     for x_j in x:
         log_density = lambda y, x_j=x_j: logs_of(inner, y, x_j)
         infinite = inner.codomain().far(np.ones(1)) is not None if len(inner.codomain().branches) == 1 else False
-        # Tails come in panels that double, the last by up to e^-25: quarters of them are good to 1e-15. Other pieces
-        # are constant or short.
+        # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good to
+        # 1e-15 of the whole. Other pieces are constant or short.
         panels, order = (4, 8) if infinite else (1, 4)
         rule = inner.codomain().quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
         lines.append(Law(jax.tree.map(np.asarray, rule[0]), np.asarray(rule[1])))
