@@ -273,7 +273,7 @@ class OneEndOnly(DPRR):
     """Claims for an edge what one of its two ends spends."""
 
     def relationship(self, reporting: Any = "full") -> Guarantee:
-        honest = super().relationship(protocol)
+        honest = super().relationship(reporting)
         return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if reporting == "full" else honest.epsilon)
 
 
