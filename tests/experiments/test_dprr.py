@@ -146,12 +146,12 @@ def test_true_degrees_are_exact_and_released_ones_are_not():
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_released_degrees_are_the_bits_of_the_committed_rows(epsilon):
     """Laplace noise of JAX's own sampler in float32, added and clipped in float64, written here a second time."""
-    whole, cell = small_set(), _dprr_cells.Cell("degrees", epsilon, 0.0)
+    whole, cell = small_set(), dprr_cells.Variant("degrees", epsilon, 0.0)
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
-    key = _dprr_cells._keys("stars_and_cycles", cell, 3)[2]
+    key = dprr_cells._keys("stars_and_cycles", cell, 3)[2]
     drawn = true + np.asarray(jax.random.laplace(key, true.shape)) / epsilon
     wanted = np.clip(drawn, 0, whole.nodes_per_graph[whole.node_graph] - 1)
-    found = _dprr_cells.degrees(whole, "stars_and_cycles", cell, 3)
+    found = dprr_cells.degrees(whole, "stars_and_cycles", cell, 3)
     assert found.dtype == wanted.dtype == np.float64
     np.testing.assert_array_equal(found, wanted)
 
