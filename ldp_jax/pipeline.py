@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from jaxtyping import Float
 
 from ldp_jax import _validate
@@ -155,6 +156,11 @@ class Embedding(NamedTuple):
 
 def _check_records(x: Records, mechanism: Mechanism) -> tuple[int, int]:
     """The shape (n, d) of the records, where the mechanism is for vectors of d and for n users."""
+    if scipy.sparse.issparse(x):
+        raise ValueError(
+            "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
+            "holds it, or x.toarray() with bounds=(lower, upper)"
+        )
     shape = (x.num_nodes, x.num_features) if isinstance(x, RowSource) else np.shape(x)
     if len(shape) != 2:
         raise ValueError(f"x must be records of shape [n, d], got shape {shape}")

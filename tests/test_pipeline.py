@@ -125,7 +125,7 @@ def compiled(function):
 
 def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
     """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no propagation."""
-    dim, op = 150, operator(GRAPH)
+    dim, op = 151, operator(GRAPH)  # a size of no other test, whose programs would be there already
     data = sparse_data(dim)
     release = lambda m: jax.block_until_ready(embed(x=data, m=m, graph=op).z)
     first = compiled(lambda: release(HDS(2.0, dim, 40)))
@@ -375,6 +375,7 @@ def test_the_most_frequent_features_are_those_that_most_nodes_have():
         ({"m": HDS(1.0, D + 1, 3)}, rf"mechanism is for Box\(dim={D + 1}, .*\), records have {D} features"),
         ({"m": Laplace(1.0)}, rf"mechanism is for Interval.*, records have {D} features"),
         ({"x": PublicRecord(N, D + 1, 0.0)}, f"records have {D + 1} features"),
+        ({"x": scipy.sparse.csr_array(X)}, "x must be dense or a Dataset, got a sparse matrix"),
         ({"x": X[:, 0]}, r"x must be records of shape \[n, d\], got shape \(30,\)"),
         ({"x": X[1:]}, "x must have a row for each of 30 nodes, got 29"),
         ({"alpha": 0.0}, "alpha must be in .* got 0.0"),

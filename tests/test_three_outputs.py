@@ -12,19 +12,24 @@ ENDS = np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 1], np.uint32)
 WORDS = np.stack([np.repeat(ENDS, len(ENDS)), np.tile(ENDS, len(ENDS))])
 RECORDS = np.float32([-1.0, -0.5, 0.0, 1e-7, 0.3, 1.0])
 
+# One program each for all budgets.
+reports_of_words = jax.jit(jax.vmap(lambda m, word, x: m.from_word64(word, x), in_axes=(None, None, 0)))
+log_densities = jax.jit(lambda m, y, x: m.log_density(y, x))
+slopes = jax.jit(jax.vmap(jax.grad(lambda e, x: ThreeOutputs(e).log_density(1.0, x)), in_axes=(None, 0)))
+
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.5, 0.69, math.log(2.0) - 1e-6])
 def test_nothing_is_never_reported_up_to_log_2(epsilon):
     """a = 0 there: no word gives a 0, its density is 0 and not NaN, and the law is Duchi's."""
-    m = ThreeOutputs(epsilon)
+    m, duchi = ThreeOutputs(epsilon), Duchi(epsilon)
     assert m.a == 0.0
-    for x in RECORDS:
-        y = np.asarray(m.from_word64(WORDS, x))
-        assert set(y.tolist()) == {-1.0, 1.0}
-        np.testing.assert_array_equal(y, Duchi(epsilon).from_word64(WORDS, x))
-        assert m.log_density(0.0, x) == -np.inf
-        assert np.isfinite(jax.grad(lambda e, x=x: ThreeOutputs(e).log_density(1.0, x))(epsilon))
-        np.testing.assert_allclose(m.log_density(1.0, x), Duchi(epsilon).log_density(1.0, x), rtol=1e-5, atol=1e-6)
+    reports = [np.asarray(reports_of_words(one, WORDS, RECORDS)) for one in (m, duchi)]
+    np.testing.assert_array_equal(*reports)
+    assert all(set(row.tolist()) == {-1.0, 1.0} for row in reports[0])
+    assert (np.asarray(log_densities(m, 0.0, RECORDS)) == -np.inf).all()
+    assert np.isfinite(slopes(epsilon, RECORDS)).all()
+    one = log_densities(m, 1.0, RECORDS)
+    np.testing.assert_allclose(one, log_densities(duchi, 1.0, RECORDS), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 1.715, 1.73, 5.0, 17.0, 30.0])

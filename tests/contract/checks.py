@@ -12,7 +12,7 @@ import numpy as np
 from ldp_jax import verification
 from ldp_jax.domains import Box, Enumerated
 from ldp_jax.features import Sampled
-from ldp_jax.mechanism import privacy_loss
+from ldp_jax.mechanism import mse, privacy_loss
 from ldp_jax.verification.moments import law
 
 # Exact in float32, so that float64 laws and float32 draws are about the same record.
@@ -45,6 +45,8 @@ draw = jax.jit(jax.vmap(lambda m, key, x: m.privatize(key, x), in_axes=(None, 0,
 draw_each = jax.jit(jax.vmap(lambda m, key, x: m.privatize(key, x), in_axes=(None, 0, 0)))
 losses = jax.jit(jax.vmap(lambda m, y, a, b: privacy_loss(m, y, a, b), in_axes=(None, 0, 0, 0)))
 moments = jax.jit(lambda m, x: (m.mean(x), m.variance(x)))
+moments_of_many = jax.jit(jax.vmap(lambda m, x: (m.mean(x), m.variance(x)), in_axes=(None, 0)))
+moments_and_errors = jax.jit(jax.vmap(lambda m, x: (m.mean(x), m.variance(x), mse(m, x)), in_axes=(None, 0)))
 
 
 # --- The checks -----------------------------------------------------------------------------------------
