@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -9,7 +10,16 @@ from scipy import stats
 
 from ldp_jax.types import Array
 
-__all__ = ["ConfidenceInterval", "accuracy", "auc", "embedding_error", "f1", "mean_interval"]
+__all__ = [
+    "ConfidenceInterval",
+    "accuracy",
+    "auc",
+    "embedding_error",
+    "f1",
+    "mean_interval",
+    "micro_f1",
+    "roc_auc",
+]
 
 
 def __dir__() -> list[str]:
@@ -73,6 +83,42 @@ def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Arr
     area = ((below + not_above) / (2.0 * negative.shape[0])).mean()
     broken = jnp.isnan(positive).any() | jnp.isnan(negative).any()
     return jnp.where(broken, jnp.nan, area)
+
+
+def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+    """The F1 score of labels that a row has or has not, all rows and labels together.
+
+    Labels scored above 0 are predicted. 0 where nothing is predicted and nothing is due.
+
+    >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
+    0.6666...
+    """
+    predicted, true = scores > 0, jnp.asarray(labels) > 0
+    return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
+
+
+def roc_auc(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+    """The mean over labels of the area under each one's ROC curve, ties exactly.
+
+    Labels that all rows have, or none, do not count; NaN where no label counts, or a score is NaN.
+
+    >>> float(roc_auc(jnp.array([[3.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), jnp.array([[1, 1], [0, 0], [0, 1]])))
+    0.75
+    """
+
+    def area(score: Array, label: Array) -> Array:
+        ordered = jnp.sort(score)
+        ends = (jnp.searchsorted(ordered, score, side=side).astype(jnp.float32) for side in ("left", "right"))
+        rank = sum(ends) / 2.0  # how many are below, and half of those that are as large
+        positives = label.sum()
+        won = (rank * label).sum() - positives * positives / 2.0
+        return won / (positives * (len(label) - positives))
+
+    truth = (jnp.asarray(labels) > 0).astype(jnp.float32)
+    areas = jax.vmap(area, in_axes=1)(scores, truth)
+    counts = (truth.sum(0) > 0) & (truth.sum(0) < len(truth))
+    mean = jnp.where(counts, areas, 0.0).sum() / counts.sum()
+    return jnp.where(jnp.isnan(scores).any(), jnp.nan, mean)
 
 
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:

@@ -37,7 +37,7 @@ ALLOWED = {
     "aggregation": {"types", "_pytree"},
     "propagation": {"types", "_pytree", "_validate", "graphs", "aggregation"},
     "packing": {"types", "_pytree", "_validate", "graphs", "aggregation"},
-    "models": {"types", "_validate", "graphs", "packing"},
+    "models": {"types", "_validate", "graphs", "aggregation", "propagation", "packing"},
     "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
     "metrics": {"types"},
     "training": {"types", "_validate", "models", "metrics"},
