@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ldp_jax import (
         aggregation,
+        attacks,
         bounds,
         composition,
         datasets,
@@ -58,6 +59,7 @@ __all__ = [
     "PipelineGuarantee",
     "__version__",
     "aggregation",
+    "attacks",
     "bounds",
     "composition",
     "datasets",

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy import stats
 
+from ldp_jax import _validate
 from ldp_jax.types import Array
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "mean_interval",
     "micro_f1",
     "roc_auc",
+    "ssim",
 ]
 
 
@@ -128,6 +130,45 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
     0.0
     """
     return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
+
+
+def ssim(
+    images: Float[Array, "n h w"], others: Float[Array, "n h w"], *, value_range: float = 1.0, window: int = 7
+) -> Float[Array, " n"]:
+    """The structural similarity of each image to another, from -1 to 1; 1 where they are the same.
+
+    Means, sample variances and the covariance are taken over every square window within the image, and the index is
+    averaged over windows.
+
+    Args:
+      images: [n, h, w].
+      others: [n, h, w].
+      value_range: the largest value that a pixel can have less the smallest.
+      window: its side in pixels, at most h and w.
+
+    Raises:
+      ValueError: for a window that does not fit, or a value range that is not > 0.
+
+    Reference: Wang et al., Image quality assessment (IEEE TIP 2004), eq. 13, with a flat window.
+
+    >>> float(ssim(jnp.eye(8)[None], jnp.eye(8)[None])[0].round(3))
+    1.0
+    """
+    _validate.integer_in(2, min(images.shape[1:]), window=window)
+    _validate.positive(value_range=value_range)
+    count = window**2
+
+    def mean(values: Array) -> Array:
+        return jax.lax.reduce_window(values, 0.0, jax.lax.add, (1, window, window), (1, 1, 1), "VALID") / count
+
+    one, other = mean(images), mean(others)
+    unbiased = count / (count - 1)
+    spread_one = (mean(images**2) - one**2) * unbiased
+    spread_other = (mean(others**2) - other**2) * unbiased
+    together = (mean(images * others) - one * other) * unbiased
+    c1, c2 = (0.01 * value_range) ** 2, (0.03 * value_range) ** 2
+    luminance = (2 * one * other + c1) / (one**2 + other**2 + c1)
+    return (luminance * (2 * together + c2) / (spread_one + spread_other + c2)).mean((1, 2))
 
 
 class ConfidenceInterval(NamedTuple):

@@ -39,8 +39,9 @@ ALLOWED = {
     "packing": {"types", "_pytree", "_validate", "graphs", "aggregation"},
     "models": {"types", "_validate", "graphs", "aggregation", "propagation", "packing"},
     "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
-    "metrics": {"types"},
+    "metrics": {"types", "_validate"},
     "training": {"types", "_validate", "models", "metrics"},
+    "attacks": {"types", "_validate", "graphs", "propagation", "models", "metrics", "training"},
     "pipeline": BASE | {"domains", "mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},
 }
@@ -53,7 +54,12 @@ COMPOSES = {  # the feature files that build on others, and which
     "lp_optimal": {"discrete", "piecewise"},
     "three_outputs": {"duchi"},
 }
-ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
+ONE_HOME = {
+    "jraph": {"graphs"},
+    "flax": {"models"},
+    "optax": {"training", "graph_training"},
+    "pooch": {"datasets"},
+}
 PURE = {"guarantee", "_rounding"}  # of the standard library alone
 
 
