@@ -41,6 +41,7 @@ ALLOWED = {
     "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
     "metrics": {"types", "_validate"},
     "training": {"types", "_validate", "models", "metrics"},
+    "importance": {"types", "_validate"},
     "attacks": {"types", "_validate", "graphs", "propagation", "models", "metrics", "training"},
     "pipeline": BASE | {"domains", "mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},

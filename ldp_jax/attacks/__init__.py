@@ -23,7 +23,7 @@ from ldp_jax.attacks._result import (
 )
 from ldp_jax.attacks.attribute import attribute_inference, inferred_edges
 from ldp_jax.attacks.inversion import Reconstruction, ReconstructionDifference, inversion, public_mean
-from ldp_jax.attacks.likelihood_ratio import likelihood_ratio
+from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge
 from ldp_jax.attacks.link_stealing import Distance, link_stealing, trained_link_stealing
 from ldp_jax.attacks.linkteller import linkteller
 from ldp_jax.attacks.public_knowledge import common_neighbours, degree_product, feature_similarity
@@ -47,6 +47,7 @@ __all__ = [
     "likelihood_ratio",
     "link_stealing",
     "linkteller",
+    "planted_edge",
     "public_mean",
     "table",
     "trained_link_stealing",

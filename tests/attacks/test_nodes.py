@@ -3,6 +3,7 @@
 from functools import cache, partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -48,6 +49,37 @@ def test_another_spread_is_seen_as_another_mean_is():
     rng = np.random.default_rng(3)
     given = [rng.normal(0.02 * moved, 1.0 + 4.0 * moved, (1000, 1)) for moved in (0, 1, 0, 1)]
     assert attacks.likelihood_ratio(*given).auc.mean > 0.8
+
+
+BITS = jnp.arange(6)
+EPSILON = 1.0
+
+
+def response(key, first):
+    """The neighbour list of a node by randomised response at epsilon 1; the planted edge is its first bit."""
+    flips = jax.random.bernoulli(key, jax.nn.sigmoid(-EPSILON), BITS.shape)
+    return 1.0 * ((first & (BITS == 0)) ^ flips)
+
+
+def answer(key, first):
+    """The mean over a neighbourhood and noise of the size of one neighbour: a model that is not private."""
+    noise = 0.1 * jax.random.normal(key, BITS.shape)
+    return jnp.where(BITS < 2, 0.5 * first, 0.0) + noise
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_planted_edge_shows_as_far_as_epsilon_allows(private):
+    """Of one bit at epsilon the best AUC is e^eps / (1 + e^eps), and the TPR at 1 % FPR is 0.01 e^eps at most."""
+    observe = response if private else answer
+    found = attacks.planted_edge(jax.random.key(0), observe, False, True, shadows=1000, runs=2000)
+    if not private:
+        assert found.auc.mean > 0.99
+        assert found.tpr.mean > 0.9
+        return
+    best = np.exp(EPSILON) / (1 + np.exp(EPSILON))
+    margin = SIGMAS / 1.98 * found.auc.half_width
+    assert abs(found.auc.mean - best) <= margin < 0.06
+    assert found.tpr.mean - SIGMAS / 1.98 * found.tpr.half_width <= 0.01 * np.exp(EPSILON)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +201,7 @@ def test_similarity_of_images_is_that_of_a_loop():
                 c1, c2 = (0.01 * 2) ** 2, (0.03 * 2) ** 2
                 index = (2 * a.mean() * b.mean() + c1) / (a.mean() ** 2 + b.mean() ** 2 + c1)
                 wanted[image] += index * (2 * vab + c2) / (va + vb + c2) / len(places)
-        found = metrics.ssim(jax.numpy.asarray(one), jax.numpy.asarray(two), value_range=2.0, window=window)
+        found = metrics.ssim(jnp.asarray(one), jnp.asarray(two), value_range=2.0, window=window)
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
