@@ -223,7 +223,7 @@ def evaluate(
     The intervals are Student's, from a jackknife that leaves out one of at most 100 groups of nodes at a time, with
     every pair that a node of the group is in: pairs that share a node are not independent, and intervals that take
     them to be are several times too narrow. Noise of each pair by itself counts twice in the variance, so the
-    intervals are up to 1.4 times too wide. The groups are fixed, which pairs the intervals of :meth:`Attack.minus`.
+    intervals are up to 1.5 times too wide. The groups are fixed, which pairs the intervals of :meth:`Attack.minus`.
 
     Args:
       name: what the attack is called.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax import _validate, metrics
+from ldp_jax import _validate
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.models import linear, mlp
 from ldp_jax.training import Objective, adam, fit
@@ -46,10 +46,10 @@ _BLOCK = 2**23
 """Numbers of the records of pairs that are compared at a time, about: 32 MB."""
 
 
-@partial(jax.jit, static_argnames="distance")
-def _apart(rows: Array, pairs: Array, distance: str) -> Array:
+@partial(jax.jit, static_argnames="distances")
+def _apart(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array, "p distances"]:
     def one(pair: Array) -> Array:
-        return _DISTANCES[distance](rows[pair[0]], rows[pair[1]])
+        return jnp.stack([_DISTANCES[distance](rows[pair[0]], rows[pair[1]]) for distance in distances])
 
     return jax.lax.map(one, pairs, batch_size=max(1, _BLOCK // rows.shape[1]))
 
@@ -90,18 +90,18 @@ def _alike(name: str, rows: Any, targets: Targets, distance: str, density: float
     _validate.one_of(get_args(Distance), distance=distance)
     known = _rows(rows, what)
     check_targets(targets, len(known))
-    found = _apart(known, np.asarray(targets.units, np.int32), distance)
-    return evaluate(name, -np.asarray(found, np.float64), targets, density=density)
+    found = _apart(known, np.asarray(targets.units, np.int32), (distance,))
+    return evaluate(name, -np.asarray(found[:, 0], np.float64), targets, density=density)
 
 
 @jax.jit
 def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -> Float[Array, "p k"]:
     """What the trained attacker sees of a pair; the same for {u, v} and {v, u}."""
-    columns = [_apart(rows, pairs, distance) for rows in (posteriors, *others) for distance in _DISTANCES]
+    distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
     entropy = -(posteriors * jnp.log(jnp.maximum(posteriors, _TINY))).sum(-1)
     first, second = entropy[pairs[:, 0]], entropy[pairs[:, 1]]
-    columns += [first * second, (first + second) / 2, jnp.abs(first - second), (first - second) ** 2]
-    return jnp.stack(columns, 1)
+    mixed = [first * second, (first + second) / 2, jnp.abs(first - second), (first - second) ** 2]
+    return jnp.concatenate([*distances, jnp.stack(mixed, 1)], 1)
 
 
 class _Rows(NamedTuple):
@@ -109,12 +109,16 @@ class _Rows(NamedTuple):
     truth: Any  # float [n, 1], 0 or 1
 
 
+def _cross_entropy(outputs: Array, rows: _Rows) -> Array:
+    return jax.nn.softplus(jnp.where(rows.truth > 0, -outputs, outputs))[:, 0]
+
+
 _TOLD_APART = Objective(
     inputs=lambda _, rows: rows.features,
-    loss=lambda outputs, rows: jax.nn.softplus(jnp.where(rows.truth > 0, -outputs, outputs))[:, 0],
-    score=lambda outputs, rows: metrics.roc_auc(outputs, rows.truth),
+    loss=_cross_entropy,
+    score=lambda outputs, rows: -_cross_entropy(outputs, rows).mean(),
 )
-"""Binary cross entropy on rows, scored by AUC."""
+"""Binary cross entropy on rows, which chooses the epoch too."""
 
 _OPTIMIZER = adam(0.01)
 
@@ -193,7 +197,8 @@ def trained_link_stealing(
     )  # fmt: skip
     features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
     scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]
-    return evaluate("trained link stealing", np.asarray(scores, np.float64), targets, density=density)
+    name = "trained link stealing" + (" with records" if asked_x else "")
+    return evaluate(name, np.asarray(scores, np.float64), targets, density=density)
 
 
 def _records(x: Any, size: int, name: str) -> tuple[Array, ...]:

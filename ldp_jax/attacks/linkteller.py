@@ -56,7 +56,8 @@ def linkteller(
 
     Raises:
       ValueError: for targets that are not pairs of nodes of ``inputs``, a step that is not > 0, degrees of another
-        shape or negative, or inputs that have a scale already.
+        shape or negative, inputs that have a scale already, or a model whose outputs do not move with x: what leaks
+        nothing must not be what was not asked.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
@@ -93,10 +94,15 @@ def linkteller(
     asked = np.zeros((len(nodes), place.max(initial=0) + 1), np.int32)
     asked[row, place] = target
     named = isinstance(inputs, NodeInputs)
-    found = _influences(
+    found, moves = _influences(
         variables, graph, x, nodes.astype(np.int32), asked, jnp.float32(step or 0.0),
         model=model, named=named, finite=step is not None, outputs=outputs, at_once=at_once,
     )  # fmt: skip
+    if not moves:
+        raise ValueError(
+            "inputs must move the outputs, and scaling all rows of x moves none: a model that does not multiply by "
+            "the scale of NodeInputs takes (graph, x)"
+        )
     influence = np.asarray(found, np.float64)[row, place]
     if known is not None:
         influence = influence * (known[target] + 1.0)
@@ -117,8 +123,8 @@ def _influences(
     finite: bool,
     outputs: str,
     at_once: int,
-) -> Array:
-    """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; float32 [s, k]."""
+) -> tuple[Array, Array]:
+    """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; and whether x moves anything."""
 
     def read(scale: Array) -> Array:
         inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
@@ -133,4 +139,5 @@ def _influences(
         moved = (read(ones + step * along) - value) / step if finite else push(along)
         return jnp.linalg.norm(moved[who], axis=-1)
 
-    return jax.lax.map(one, (nodes, asked), batch_size=at_once if at_once > 1 else None)
+    found = jax.lax.map(one, (nodes, asked), batch_size=at_once if at_once > 1 else None)
+    return found, (push(ones) != 0).any()

@@ -126,6 +126,8 @@ def test_a_model_that_sees_no_graph_tells_nothing():
     given = tuple(inputs(place()[0])[:2])
     found = attacks.linkteller(on_rows, network.init(jax.random.key(0), given[1]), given, asked())
     assert not found.scores.any()
+    with pytest.raises(ValueError, match="inputs must move the outputs"):  # it never looks at the scale
+        attacks.linkteller(on_rows, network.init(jax.random.key(0), given[1]), inputs(place()[0]), asked())
     assert (found.auc.mean, found.auc.half_width) == (0.5, 0.0)
     assert found.tpr.mean == pytest.approx(0.01)
 

