@@ -135,7 +135,7 @@ def _each(
     key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, "n c d"]:
     keys = jax.random.split(key, len(x))
-    return jax.lax.map(lambda one: _one(*one, background, function, draws), (keys, x))
+    return jax.lax.map(lambda one: _one(one[0], one[1], background, function, draws), (keys, x))
 
 
 @partial(jax.jit, static_argnames=("function", "draws"))
@@ -143,7 +143,8 @@ def _total(
     key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, " d"]:
     def add(total: Array, one: Any) -> tuple[Array, None]:
-        return total + jnp.abs(_one(*one, background, function, draws)).sum(0) / len(x), None
+        record_key, record = one
+        return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
 
     keys = jax.random.split(key, len(x))
     return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]

@@ -224,6 +224,7 @@ def evaluate(
     every pair that a node of the group is in: pairs that share a node are not independent, and intervals that take
     them to be are several times too narrow. Noise of each pair by itself counts twice in the variance, so the
     intervals are up to 1.5 times too wide. The groups are fixed, which pairs the intervals of :meth:`Attack.minus`.
+    Their width is NaN where one group is in all the true targets, or in all the false ones.
 
     Args:
       name: what the attack is called.

@@ -151,7 +151,7 @@ def trained_link_stealing(
       known_posteriors: float [m, classes], the answers that ``known`` names: those of a shadow model on another
         graph, as against inductive models. By default ``posteriors``.
       x: float [n, d], records that the attacker has, too.
-      known_x: float [m, d], the records that ``known`` names; by default ``x``.
+      known_x: float [m, d], the records that ``known`` names, where ``known_posteriors`` are given with ``x``.
       hidden: width of the perceptron; 0 for logistic regression.
       epochs: of its training.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.

@@ -203,18 +203,21 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     known_edges, secret = joined[order[:150]], joined[order[150:]]
     known = attacks.balanced_pairs(jax.random.key(0), np.arange(N), known_edges, known=secret)
     targets = all_pairs(np.arange(N), secret, known=known.units)
-    train = lambda *given, **more: attacks.trained_link_stealing(
-        jax.random.key(1), *given, hidden=8, epochs=20, **more
+    train = lambda rows, x, asked=targets, **more: attacks.trained_link_stealing(
+        jax.random.key(1), rows, asked, known=known, x=x, hidden=8, epochs=20, **more
     )
-    found = train(leaking, targets, known=known)
-    blind = np.random.default_rng(5).dirichlet(np.ones(C), N).astype(np.float32)
-    both(found, train(blind, targets, known=known), within=0.25)
+    rng = np.random.default_rng(5)
+    blind, noise = rng.dirichlet(np.ones(C), N).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)
+    found = train(leaking, noise)
+    both(found, train(blind, noise), within=0.25)
+    assert finds(
+        train(blind, np.asarray(leaking @ np.eye(C, D), np.float32))
+    )  # the records tell, the answers do not
     assert attacks.link_stealing(leaking, targets).auc.mean < 0.4
     # The same attacker trained on one graph and asked about another, whose nodes are the same in another order.
-    turn = np.random.default_rng(4).permutation(N)
-    back = np.argsort(turn)
-    elsewhere = Targets(back[targets.units], targets.truth)
-    moved = train(leaking[turn], elsewhere, known=known, known_posteriors=leaking)
+    turn = rng.permutation(N)
+    elsewhere = Targets(np.argsort(turn)[targets.units], targets.truth)
+    moved = train(leaking[turn], noise[turn], elsewhere, known_posteriors=leaking, known_x=noise)
     np.testing.assert_allclose(moved.scores, found.scores, atol=1e-3 * np.abs(found.scores).max())
 
 

@@ -85,6 +85,13 @@ def test_intervals_that_take_pairs_for_independent_do_not():
     assert coverage(lambda units: np.arange(len(units))[:, None]) < LEAST
 
 
+def test_one_true_pair_has_no_interval():
+    """Leaving out one of its nodes leaves nothing to find: the width is unknown, not 0."""
+    found = evaluate("any", np.arange(6), all_pairs(np.arange(4), [[0, 1]]))
+    assert (found.auc.mean, found.tpr.mean) == (0.0, 0.0)
+    assert np.isnan(found.auc.half_width)
+
+
 def test_differences_are_paired():
     rng = np.random.default_rng(3)
     targets, scores = drawn(rng)
