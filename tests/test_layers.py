@@ -55,12 +55,7 @@ COMPOSES = {  # the feature files that build on others, and which
     "lp_optimal": {"discrete", "piecewise"},
     "three_outputs": {"duchi"},
 }
-ONE_HOME = {
-    "jraph": {"graphs"},
-    "flax": {"models"},
-    "optax": {"training", "graph_training"},
-    "pooch": {"datasets"},
-}
+ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
 PURE = {"guarantee", "_rounding"}  # of the standard library alone
 
 
