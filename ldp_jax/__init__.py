@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ldp_jax import (
         aggregation,
+        attacks,
         bounds,
         composition,
         datasets,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         graph_training,
         graphs,
         guarantee,
+        importance,
         ledger,
         mechanism,
         metrics,
@@ -58,6 +60,7 @@ __all__ = [
     "PipelineGuarantee",
     "__version__",
     "aggregation",
+    "attacks",
     "bounds",
     "composition",
     "datasets",
@@ -72,6 +75,7 @@ __all__ = [
     "graph_training",
     "graphs",
     "guarantee",
+    "importance",
     "ledger",
     "load",
     "mechanism",

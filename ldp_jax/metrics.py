@@ -2,14 +2,26 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy import stats
 
+from ldp_jax import _validate
 from ldp_jax.types import Array
 
-__all__ = ["ConfidenceInterval", "accuracy", "auc", "embedding_error", "f1", "mean_interval"]
+__all__ = [
+    "ConfidenceInterval",
+    "accuracy",
+    "auc",
+    "embedding_error",
+    "f1",
+    "mean_interval",
+    "micro_f1",
+    "roc_auc",
+    "ssim",
+]
 
 
 def __dir__() -> list[str]:
@@ -75,6 +87,42 @@ def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Arr
     return jnp.where(broken, jnp.nan, area)
 
 
+def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+    """The F1 score of labels that a row has or has not, all rows and labels together.
+
+    Labels scored above 0 are predicted. 0 where nothing is predicted and nothing is due.
+
+    >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
+    0.6666...
+    """
+    predicted, true = scores > 0, jnp.asarray(labels) > 0
+    return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
+
+
+def roc_auc(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+    """The mean over labels of the area under each one's ROC curve, ties exactly.
+
+    Labels that all rows have, or none, do not count; NaN where no label counts, or a score is NaN.
+
+    >>> float(roc_auc(jnp.array([[3.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), jnp.array([[1, 1], [0, 0], [0, 1]])))
+    0.75
+    """
+
+    def area(score: Array, label: Array) -> Array:
+        ordered = jnp.sort(score)
+        ends = (jnp.searchsorted(ordered, score, side=side).astype(jnp.float32) for side in ("left", "right"))
+        rank = sum(ends) / 2.0  # how many are below, and half of those that are as large
+        positives = label.sum()
+        won = (rank * label).sum() - positives * positives / 2.0
+        return won / (positives * (len(label) - positives))
+
+    truth = (jnp.asarray(labels) > 0).astype(jnp.float32)
+    areas = jax.vmap(area, in_axes=1)(scores, truth)
+    counts = (truth.sum(0) > 0) & (truth.sum(0) < len(truth))
+    mean = jnp.where(counts, areas, 0.0).sum() / counts.sum()
+    return jnp.where(jnp.isnan(scores).any(), jnp.nan, mean)
+
+
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
     """The relative error of an embedding in the Frobenius norm.
 
@@ -82,6 +130,45 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
     0.0
     """
     return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
+
+
+def ssim(
+    images: Float[Array, "n h w"], others: Float[Array, "n h w"], *, value_range: float = 1.0, window: int = 7
+) -> Float[Array, " n"]:
+    """The structural similarity of each image to another, from -1 to 1; 1 where they are the same.
+
+    Means, sample variances and the covariance are taken over every square window within the image, and the index is
+    averaged over windows.
+
+    Args:
+      images: [n, h, w].
+      others: [n, h, w].
+      value_range: the largest value that a pixel can have less the smallest.
+      window: its side in pixels, at most h and w.
+
+    Raises:
+      ValueError: for a window that does not fit, or a value range that is not > 0.
+
+    Reference: Wang et al., Image quality assessment (IEEE TIP 2004), eq. 13, with a flat window.
+
+    >>> float(ssim(jnp.eye(8)[None], jnp.eye(8)[None])[0].round(3))
+    1.0
+    """
+    _validate.integer_in(2, min(images.shape[1:]), window=window)
+    _validate.positive(value_range=value_range)
+    count = window**2
+
+    def mean(values: Array) -> Array:
+        return jax.lax.reduce_window(values, 0.0, jax.lax.add, (1, window, window), (1, 1, 1), "VALID") / count
+
+    one, other = mean(images), mean(others)
+    unbiased = count / (count - 1)
+    spread_one = (mean(images**2) - one**2) * unbiased
+    spread_other = (mean(others**2) - other**2) * unbiased
+    together = (mean(images * others) - one * other) * unbiased
+    c1, c2 = (0.01 * value_range) ** 2, (0.03 * value_range) ** 2
+    luminance = (2 * one * other + c1) / (one**2 + other**2 + c1)
+    return (luminance * (2 * together + c2) / (spread_one + spread_other + c2)).mean((1, 2))
 
 
 class ConfidenceInterval(NamedTuple):

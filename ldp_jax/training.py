@@ -27,6 +27,8 @@ __all__ = [
     "fit_many",
     "link_prediction",
     "node_classification",
+    "node_labels",
+    "on_graph",
 ]
 
 
@@ -117,6 +119,57 @@ node_classification = Objective(
     check=_check_nodes,
 )
 """Cross entropy on rows of an embedding, scored by accuracy: context z [n, d], :class:`Examples`."""
+
+
+def _check_labels(name: str, examples: Examples, z: Any, scores: Any) -> None:
+    _refuse_outside(f"index of {name}", examples.index, z.shape[0], "the rows of the context")
+    if np.shape(examples.label)[-1] != scores.shape[-1]:
+        raise ValueError(
+            f"label of {name} must have a column for each of the model's {scores.shape[-1]} outputs, "
+            f"got shape {np.shape(examples.label)}"
+        )
+    if _validate.concrete(examples.label) and not np.isin(np.asarray(examples.label), (0, 1)).all():
+        raise ValueError(f"label of {name} must be 0 or 1, one column a label")
+
+
+node_labels = Objective(
+    inputs=lambda z, examples: z[examples.index],
+    loss=lambda scores, examples: optax.sigmoid_binary_cross_entropy(
+        scores, jnp.asarray(examples.label, scores.dtype)
+    ).mean(-1),
+    score=lambda scores, examples: metrics.micro_f1(scores, examples.label),
+    check=_check_labels,
+)
+"""Cross entropy of each of several labels of a row, scored by micro-F1: context z [n, d], :class:`Examples` whose
+``label`` is [n, k] of 0 and 1. ``node_labels._replace(score=...)`` scores otherwise, make it once.
+"""
+
+
+@lru_cache
+def on_graph(objective: Objective) -> Objective:
+    """The same objective on nodes whose outputs depend on the whole graph; cached.
+
+    Every step applies the model to all nodes, so a batch of all training examples is the one to take.
+
+    Args:
+      objective: of :class:`Examples`: :data:`node_classification`, :data:`node_labels`, or one's own.
+
+    Returns:
+      An objective whose context is what the model takes, such as :class:`ldp_jax.models.NodeInputs`, and whose
+      ``index`` names nodes.
+
+    >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
+    >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
+    0.5
+    """
+    return Objective(
+        inputs=lambda context, examples: context,
+        loss=lambda outputs, examples: objective.loss(outputs[examples.index], examples),
+        score=lambda outputs, examples: objective.score(outputs[examples.index], examples),
+        check=lambda name, examples, _, outputs: (
+            objective.check(name, examples, outputs, outputs) if objective.check is not None else None
+        ),
+    )
 
 
 def _hadamard(z: Array, pairs: Pairs) -> Array:

@@ -1,0 +1,58 @@
+"""What an attacker infers from a model or a release, beside what public knowledge alone gives.
+
+Every attack takes what the attacker sees and the :class:`Targets` she is asked about, and returns an
+:class:`Attack`: scores, and metrics with intervals. The truth within the targets is what she is judged by; no score
+depends on it. Nothing here is a guarantee: an attack that finds nothing shows the limits of the attack, the
+``guarantee()`` of a mechanism those of all attacks.
+
+>>> import numpy as np
+>>> secret = all_pairs(np.arange(4), [[0, 1], [2, 3]])
+>>> alike = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.3, 0.7]])
+>>> link_stealing(alike, secret).minus(degree_product([[0, 2]], 4, secret)).auc.mean
+0.625
+"""
+
+from ldp_jax.attacks._result import (
+    Attack,
+    Difference,
+    Targets,
+    all_pairs,
+    balanced_pairs,
+    evaluate,
+    table,
+)
+from ldp_jax.attacks.attribute import attribute_inference, inferred_edges
+from ldp_jax.attacks.inversion import Reconstruction, ReconstructionDifference, inversion, public_mean
+from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge
+from ldp_jax.attacks.link_stealing import Distance, link_stealing, trained_link_stealing
+from ldp_jax.attacks.linkteller import linkteller
+from ldp_jax.attacks.public_knowledge import common_neighbours, degree_product, feature_similarity
+
+__all__ = [
+    "Attack",
+    "Difference",
+    "Distance",
+    "Reconstruction",
+    "ReconstructionDifference",
+    "Targets",
+    "all_pairs",
+    "attribute_inference",
+    "balanced_pairs",
+    "common_neighbours",
+    "degree_product",
+    "evaluate",
+    "feature_similarity",
+    "inferred_edges",
+    "inversion",
+    "likelihood_ratio",
+    "link_stealing",
+    "linkteller",
+    "planted_edge",
+    "public_mean",
+    "table",
+    "trained_link_stealing",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

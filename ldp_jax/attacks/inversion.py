@@ -1,0 +1,205 @@
+"""Feature inversion: raw inputs from their embeddings, by a network that was trained on public ones."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax import _validate, metrics
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.models import mlp
+from ldp_jax.training import Objective, adam, fit
+from ldp_jax.types import Array, PRNGKey
+
+
+class _Rows(NamedTuple):
+    z: Any
+    x: Any
+
+
+_RECONSTRUCTION = Objective(
+    inputs=lambda _, rows: rows.z,
+    loss=lambda outputs, rows: ((outputs - rows.x) ** 2).mean(-1),
+    score=lambda outputs, rows: -((outputs - rows.x) ** 2).mean(),
+)
+"""Squared error of reconstructed rows."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction:
+    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
+
+    Attributes:
+      name: of the attack.
+      x: float32 [n, d], the reconstructions.
+      mse: the squared error a feature, its mean over records with Student's interval.
+      ssim: the structural similarity, likewise; None where records are no images.
+    """
+
+    name: str
+    x: Float[np.ndarray, "n d"]
+    mse: ConfidenceInterval
+    ssim: ConfidenceInterval | None
+    _errors: np.ndarray  # float64 [n]
+    _likeness: np.ndarray | None
+
+    def minus(self, other: "Reconstruction") -> "ReconstructionDifference":
+        """How far this one is from another of the same records: paired, so a good attack has a negative MSE.
+
+        Raises:
+          ValueError: for reconstructions of other records, as far as their number and form say.
+        """
+        if self.x.shape != other.x.shape or (self.ssim is None) != (other.ssim is None):
+            raise ValueError(f"{other.name} must reconstruct the records of {self.name}, got others")
+        likeness = None
+        if self._likeness is not None and other._likeness is not None:
+            likeness = mean_interval(self._likeness - other._likeness)
+        return ReconstructionDifference(
+            f"{self.name} minus {other.name}", mean_interval(self._errors - other._errors), likeness
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name}: {_shown(self)}; {len(self.x)} records"
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ReconstructionDifference:
+    """How far two reconstructions of the same records are apart; see :meth:`Reconstruction.minus`."""
+
+    name: str
+    mse: ConfidenceInterval
+    ssim: ConfidenceInterval | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {_shown(self, '+')}"
+
+    __repr__ = __str__
+
+
+def _shown(result: Any, sign: str = "") -> str:
+    parts = [("MSE", result.mse), ("SSIM", result.ssim)]
+    return ", ".join(f"{title} {i.mean:{sign}.4f} ± {i.half_width:.4f}" for title, i in parts if i is not None)
+
+
+def inversion(
+    key: PRNGKey,
+    z: Any,
+    x: Any,
+    *,
+    public_z: Any,
+    public_x: Any,
+    shape: tuple[int, int] | None = None,
+    window: int = 7,
+    layers: int = 3,
+    hidden: int = 256,
+    epochs: int = 100,
+    learning_rate: float = 1e-3,
+) -> Reconstruction:
+    """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
+
+    An attacker who knows the mechanism perturbs her public embeddings by it too: give those as ``public_z``. What
+    the reconstruction owes to the embeddings is its difference to :func:`public_mean`.
+
+    Args:
+      key: a typed threefry key.
+      z: float [n, k], what was released of the records; as estimates, not as codes.
+      x: float [n, d], the records themselves: what the result is judged by, and nothing else.
+      public_z: float [m, k], at least 10, of public records made the same way.
+      public_x: float [m, d].
+      shape: height and width where records are images; for the SSIM.
+      window: of the SSIM, in pixels.
+      layers: of the perceptron.
+      hidden: its width.
+      epochs: of its training; a tenth of the public records chooses the epoch.
+      learning_rate: of Adam.
+
+    Returns:
+      The reconstructions, clipped to the range of the public records, and how close they are.
+
+    Raises:
+      ValueError: for arrays that do not fit each other or are not finite, too few public records, or a shape that
+        is not that of the records.
+
+    Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
+    perceptron; HeteroRR, section V and Figure 8.
+    """
+    _validate.threefry(key)
+    z, x, public_z, public_x = (
+        _finite(rows, name) for rows, name in ((z, "z"), (x, "x"), (public_z, "public_z"), (public_x, "public_x"))
+    )
+    if len(z) != len(x) or len(public_z) != len(public_x) or len(public_x) < 10:
+        raise ValueError(
+            f"z and x must be of as many records, and public_z and public_x of at least 10, got {len(z)} and "
+            f"{len(x)}, {len(public_z)} and {len(public_x)}"
+        )
+    if z.shape[1] != public_z.shape[1]:
+        raise ValueError(f"public_z must be as wide as z, got {public_z.shape[1]} for {z.shape[1]}")
+    _check_records(x, public_x, shape)
+    order_key, fit_key = jax.random.split(key)
+    order = np.asarray(jax.random.permutation(order_key, len(public_z)))
+    held = max(1, len(order) // 10)
+    mean, spread = public_z.mean(0), public_z.std(0) + 1e-6
+    centre = public_x.mean(0)
+    train, validation = (
+        _Rows((public_z[part] - mean) / spread, public_x[part] - centre) for part in (order[held:], order[:held])
+    )
+    model = mlp(layers, hidden, x.shape[1])
+    fitted = fit(
+        fit_key, model, _RECONSTRUCTION, (), train, validation, validation,
+        optimizer=adam(learning_rate), epochs=epochs, batch_size=64,
+    )  # fmt: skip
+    found, _ = model.apply(fitted.variables, jnp.asarray((z - mean) / spread), key=None, train=False)
+    return _judge("inversion", np.asarray(found) + centre, x, public_x, shape, window)
+
+
+def public_mean(x: Any, *, public_x: Any, shape: tuple[int, int] | None = None, window: int = 7) -> Reconstruction:
+    """Take the mean public record for every record: the attacker who has no embedding.
+
+    Args:
+      x: as :func:`inversion`.
+      public_x: as :func:`inversion`.
+      shape: as :func:`inversion`.
+      window: as :func:`inversion`.
+
+    Raises:
+      ValueError: as :func:`inversion`.
+
+    >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
+    public mean: MSE 0.2500 ± 0.0000; 2 records
+    """
+    x, public_x = _finite(x, "x"), _finite(public_x, "public_x")
+    _check_records(x, public_x, shape)
+    return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape, window)
+
+
+def _finite(values: Any, name: str) -> np.ndarray:
+    rows = np.asarray(values, np.float32)
+    if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
+        raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
+    return rows
+
+
+def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None) -> None:
+    if x.shape[1] != public_x.shape[1]:
+        raise ValueError(f"public_x must be as wide as x, got {public_x.shape[1]} for {x.shape[1]}")
+    if shape is not None and (len(shape) != 2 or shape[0] * shape[1] != x.shape[1]):
+        raise ValueError(f"shape must be the height and width of records of {x.shape[1]} pixels, got {shape}")
+
+
+def _judge(
+    name: str, found: Any, x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None, window: int
+) -> Reconstruction:
+    lower, upper = float(public_x.min()), float(public_x.max())
+    found = np.clip(found, lower, upper).astype(np.float32)
+    errors = ((found - x).astype(np.float64) ** 2).mean(1)
+    likeness = None
+    if shape is not None:
+        images: list[Array] = [jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x)]
+        likeness = np.asarray(metrics.ssim(*images, value_range=upper - lower, window=window), np.float64)
+    ssim = None if likeness is None else mean_interval(likeness)
+    return Reconstruction(name, found, mean_interval(errors), ssim, errors, likeness)

@@ -1,0 +1,215 @@
+"""Link stealing: nodes that a model answers alike are joined; compared directly, or by a trained attacker."""
+
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax import _validate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.models import linear, mlp
+from ldp_jax.training import Objective, adam, fit
+from ldp_jax.types import Array, PRNGKey
+
+Distance = Literal[
+    "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
+]
+
+_TINY = 1e-12
+
+
+def _cosine(a: Array, b: Array) -> Array:
+    lengths = jnp.linalg.norm(a, axis=-1) * jnp.linalg.norm(b, axis=-1)
+    return 1.0 - (a * b).sum(-1) / jnp.maximum(lengths, _TINY)
+
+
+def _centred(a: Array) -> Array:
+    return a - a.mean(-1, keepdims=True)
+
+
+_DISTANCES = {
+    "cosine": _cosine,
+    "euclidean": lambda a, b: jnp.sqrt(((a - b) ** 2).sum(-1)),
+    "correlation": lambda a, b: _cosine(_centred(a), _centred(b)),
+    "chebyshev": lambda a, b: jnp.abs(a - b).max(-1),
+    "braycurtis": lambda a, b: jnp.abs(a - b).sum(-1) / jnp.maximum(jnp.abs(a + b).sum(-1), _TINY),
+    "canberra": lambda a, b: (jnp.abs(a - b) / jnp.maximum(jnp.abs(a) + jnp.abs(b), _TINY)).sum(-1),
+    "cityblock": lambda a, b: jnp.abs(a - b).sum(-1),
+    "sqeuclidean": lambda a, b: ((a - b) ** 2).sum(-1),
+}
+
+
+_BLOCK = 2**23
+"""Numbers of the records of pairs that are compared at a time, about: 32 MB."""
+
+
+@partial(jax.jit, static_argnames="distances")
+def _apart(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array, "p distances"]:
+    def one(pair: Array) -> Array:
+        return jnp.stack([_DISTANCES[distance](rows[pair[0]], rows[pair[1]]) for distance in distances])
+
+    return jax.lax.map(one, pairs, batch_size=max(1, _BLOCK // rows.shape[1]))
+
+
+def _rows(values: Any, name: str) -> Array:
+    rows = jnp.asarray(values, jnp.float32)
+    if rows.ndim != 2 or not bool(jnp.isfinite(rows).all()):
+        raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
+    return rows
+
+
+def link_stealing(
+    posteriors: Any, targets: Targets, *, distance: Distance = "correlation", density: float | None = None
+) -> Attack:
+    """Score pairs by how alike the model's answers are: the attacker has these alone.
+
+    Args:
+      posteriors: float [n, classes], what the model answered for each node; logits do as well.
+      targets: pairs of nodes.
+      distance: whose negative is the score; those of the paper, the ones of ``scipy.spatial.distance``.
+      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+
+    Raises:
+      ValueError: for posteriors that are not finite [n, classes], targets that are not pairs of their rows, or
+        another distance.
+
+    Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
+
+    >>> from ldp_jax.attacks import all_pairs
+    >>> answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7]])
+    >>> link_stealing(answers, all_pairs(np.arange(4), [[0, 1], [2, 3]]), distance="cosine").auc.mean
+    1.0
+    """
+    return _alike(f"link stealing ({distance})", posteriors, targets, distance, density, "posteriors")
+
+
+def _alike(name: str, rows: Any, targets: Targets, distance: str, density: float | None, what: str) -> Attack:
+    _validate.one_of(get_args(Distance), distance=distance)
+    known = _rows(rows, what)
+    check_targets(targets, len(known))
+    found = _apart(known, np.asarray(targets.units, np.int32), (distance,))
+    return evaluate(name, -np.asarray(found[:, 0], np.float64), targets, density=density)
+
+
+@jax.jit
+def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -> Float[Array, "p k"]:
+    """What the trained attacker sees of a pair; the same for {u, v} and {v, u}."""
+    distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
+    entropy = -(posteriors * jnp.log(jnp.maximum(posteriors, _TINY))).sum(-1)
+    first, second = entropy[pairs[:, 0]], entropy[pairs[:, 1]]
+    mixed = [first * second, (first + second) / 2, jnp.abs(first - second), (first - second) ** 2]
+    return jnp.concatenate([*distances, jnp.stack(mixed, 1)], 1)
+
+
+class _Rows(NamedTuple):
+    features: Any  # float [n, k]
+    truth: Any  # float [n, 1], 0 or 1
+
+
+def _cross_entropy(outputs: Array, rows: _Rows) -> Array:
+    return jax.nn.softplus(jnp.where(rows.truth > 0, -outputs, outputs))[:, 0]
+
+
+_TOLD_APART = Objective(
+    inputs=lambda _, rows: rows.features,
+    loss=_cross_entropy,
+    score=lambda outputs, rows: -_cross_entropy(outputs, rows).mean(),
+)
+"""Binary cross entropy on rows, which chooses the epoch too."""
+
+_OPTIMIZER = adam(0.01)
+
+
+def trained_link_stealing(
+    key: PRNGKey,
+    posteriors: Any,
+    targets: Targets,
+    *,
+    known: Targets,
+    known_posteriors: Any = None,
+    x: Any = None,
+    known_x: Any = None,
+    hidden: int = 32,
+    epochs: int = 50,
+    density: float | None = None,
+) -> Attack:
+    """Score pairs by an attacker that was trained on pairs whose truth is public.
+
+    A perceptron of the distances between the answers for two nodes, of the entropies of both and, where given, of
+    the distances between their records.
+
+    Args:
+      key: a typed threefry key.
+      posteriors: float [n, classes], probabilities that the model answered.
+      targets: pairs of its rows.
+      known: pairs with a public truth, at least 20 and of both kinds, for instance
+        :func:`ldp_jax.attacks.balanced_pairs` of the public edges; a fifth of them chooses the epoch. None of them
+        may be among ``targets``, where they are pairs of the same nodes.
+      known_posteriors: float [m, classes], the answers that ``known`` names: those of a shadow model on another
+        graph, as against inductive models. By default ``posteriors``.
+      x: float [n, d], records that the attacker has, too.
+      known_x: float [m, d], the records that ``known`` names, where ``known_posteriors`` are given with ``x``.
+      hidden: width of the perceptron; 0 for logistic regression.
+      epochs: of its training.
+      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+
+    Raises:
+      ValueError: as :func:`link_stealing`; also for targets among the known pairs, records for one of the two sets
+        alone, or known pairs that are too few or all of one kind.
+
+    Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
+    et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
+    """
+    _validate.threefry(key)
+    _validate.integer_in(0, hidden=hidden)
+    inductive = known_posteriors is not None
+    if (known_x is not None) != (inductive and x is not None):
+        raise ValueError("known_x must be given where x and known_posteriors both are, and only there")
+    asked = _rows(posteriors, "posteriors")
+    asked_x = _records(x, len(asked), "x")
+    seen = _rows(known_posteriors, "known_posteriors") if inductive else asked
+    seen_x = _records(known_x, len(seen), "known_x") if inductive else asked_x
+    check_targets(targets, len(asked))
+    check_targets(known, len(seen))
+    truth = np.asarray(known.truth)
+    if min(truth.sum(), (~truth).sum()) < 10:
+        raise ValueError(f"known must have at least 10 pairs of each kind, got {truth.sum()} and {(~truth).sum()}")
+    if not inductive and _share_a_pair(targets.units, known.units, len(asked)):
+        raise ValueError("known must have no pair that is among the targets")
+
+    split_key, fit_key = jax.random.split(key)
+    order = np.asarray(jax.random.permutation(split_key, len(truth)))
+    order = np.concatenate([order[truth[order]], order[~truth[order]]])  # each fifth pair of either kind validates
+    rows = _pair_features(seen, seen_x, np.asarray(known.units, np.int32))
+    mean, spread = rows.mean(0), rows.std(0) + 1e-6
+    validates = np.arange(len(order)) % 5 == 0
+    train, validation = (
+        _Rows((rows[part] - mean) / spread, jnp.asarray(truth[part], jnp.float32)[:, None])
+        for part in (order[~validates], order[validates])
+    )
+    model = mlp(2, hidden, 1) if hidden else linear(1)
+    fitted = fit(
+        fit_key, model, _TOLD_APART, (), train, validation, validation,
+        optimizer=_OPTIMIZER, epochs=epochs, batch_size=256,
+    )  # fmt: skip
+    features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
+    scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]
+    name = "trained link stealing" + (" with records" if asked_x else "")
+    return evaluate(name, np.asarray(scores, np.float64), targets, density=density)
+
+
+def _records(x: Any, size: int, name: str) -> tuple[Array, ...]:
+    if x is None:
+        return ()
+    rows = _rows(x, name)
+    if len(rows) != size:
+        raise ValueError(f"{name} must have a row for each of {size} nodes, got shape {rows.shape}")
+    return (rows,)
+
+
+def _share_a_pair(one: np.ndarray, two: np.ndarray, size: int) -> bool:
+    codes = [np.min(pairs, 1).astype(np.int64) * size + np.max(pairs, 1) for pairs in (one, two)]
+    return bool(np.isin(*codes).any())

@@ -1,0 +1,143 @@
+"""LinkTeller: edges show in how far the record of one node moves the output of another."""
+
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.models import Model, NodeInputs
+from ldp_jax.types import Array
+
+Outputs = Literal["logits", "softmax", "sigmoid"]
+
+_READ = {"logits": lambda outputs: outputs, "softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
+
+
+def linkteller(
+    model: Model,
+    variables: Any,
+    inputs: Any,
+    targets: Targets,
+    *,
+    step: float | None = None,
+    degrees: Any = None,
+    outputs: Outputs = "logits",
+    density: float | None = None,
+    at_once: int = 1,
+) -> Attack:
+    r"""Score pairs by the influence of one node's record on the other's output, both ways.
+
+    The attacker knows the records x, chooses them, and sees the outputs of a model that works on a graph she does
+    not see: :math:`I(u \to v) = \| \partial f_v / \partial s_u \|_2` where s_u multiplies x_u, and the score of
+    {u, v} is :math:`I(u \to v) + I(v \to u)`. All derivatives are pushed through one linearisation of the model.
+
+    Args:
+      model: of nodes on a graph.
+      variables: its parameters.
+      inputs: a :class:`ldp_jax.models.NodeInputs` without scale: its ``scale`` is what is varied, which is fast; or
+        any ``(graph, x)``, whose rows of x are multiplied. Its graph is best an operator
+        (:func:`ldp_jax.propagation.operator`).
+      targets: pairs of nodes. Time is in proportion to how many nodes they name, memory to the number of pairs
+        where all nodes have about as many.
+      step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
+      degrees: float [n], how many neighbours each node has as far as the attacker knows (a released noisy degree,
+        or the true one in an audit): influence on v is then multiplied by degrees[v] + 1, which the mean over v's
+        neighbourhood had divided it by. None leaves it as it is.
+      outputs: what the attacker sees: ``logits``, or their ``softmax`` or ``sigmoid``.
+      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+      at_once: nodes whose derivatives are pushed together; 1 is about fastest on a CPU.
+
+    Returns:
+      Scores and metrics. What they owe to the records alone, :func:`ldp_jax.attacks.feature_similarity` says.
+
+    Raises:
+      ValueError: for targets that are not pairs of nodes of ``inputs``, a step that is not > 0, degrees of another
+        shape or negative, inputs that have a scale already, or a model whose outputs do not move with x: what leaks
+        nothing must not be what was not asked.
+
+    Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
+    (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
+
+    >>> from ldp_jax.attacks import all_pairs
+    >>> from ldp_jax.graphs import from_edges, to_edges
+    >>> from ldp_jax.models import gcn
+    >>> ring, model = from_edges([[i, (i + 1) % 12] for i in range(12)], 12), gcn(1, 4, 2)
+    >>> inputs = NodeInputs(ring, jnp.eye(12))
+    >>> variables = model.init(jax.random.key(0), inputs)
+    >>> linkteller(model, variables, inputs, all_pairs(np.arange(12), to_edges(ring))).auc.mean
+    1.0
+    """
+    _validate.one_of(tuple(_READ), outputs=outputs)
+    _validate.integer_in(1, at_once=at_once)
+    if step is not None:
+        step = _validate.number(0.0, open_lower=True, step=step)
+    graph, x, *rest = inputs
+    if rest and rest[0] is not None:
+        raise ValueError("inputs must have no scale: it is what the attack varies")
+    n = len(x)
+    check_targets(targets, n)
+    known = None if degrees is None else np.asarray(degrees, np.float64)
+    if known is not None and (known.shape != (n,) or not (known >= 0).all()):
+        raise ValueError(f"degrees must be [{n}] numbers >= 0, got shape {known.shape}")
+
+    pairs = np.asarray(targets.units)
+    source, target = pairs.ravel(order="F"), pairs[:, ::-1].ravel(order="F")
+    nodes, row = np.unique(source, return_inverse=True)
+    order = np.argsort(row, kind="stable")
+    first = np.searchsorted(row[order], np.arange(len(nodes)))
+    place = np.empty(len(row), np.int64)
+    place[order] = np.arange(len(row)) - first[row[order]]
+    asked = np.zeros((len(nodes), place.max(initial=0) + 1), np.int32)
+    asked[row, place] = target
+    named = isinstance(inputs, NodeInputs)
+    found, moves = _influences(
+        variables, graph, x, nodes.astype(np.int32), asked, jnp.float32(step or 0.0),
+        model=model, named=named, finite=step is not None, outputs=outputs, at_once=at_once,
+    )  # fmt: skip
+    if not moves:
+        raise ValueError(
+            "inputs must move the outputs, and scaling all rows of x moves none: a model that does not multiply by "
+            "the scale of NodeInputs takes (graph, x)"
+        )
+    influence = np.asarray(found, np.float64)[row, place]
+    if known is not None:
+        influence = influence * (known[target] + 1.0)
+    return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets, density=density)
+
+
+@partial(jax.jit, static_argnames=("model", "named", "finite", "outputs", "at_once"))
+def _influences(
+    variables: Any,
+    graph: Any,
+    x: Array,
+    nodes: Array,
+    asked: Array,
+    step: Array,
+    *,
+    model: Model,
+    named: bool,
+    finite: bool,
+    outputs: str,
+    at_once: int,
+) -> tuple[Array, Array]:
+    """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; and whether x moves anything."""
+
+    def read(scale: Array) -> Array:
+        inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
+        return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
+
+    ones = jnp.ones(len(x))
+    value, push = jax.linearize(read, ones)
+
+    def one(node_and_asked: Any) -> Array:
+        node, who = node_and_asked
+        along = jnp.zeros_like(ones).at[node].set(1.0)
+        moved = (read(ones + step * along) - value) / step if finite else push(along)
+        return jnp.linalg.norm(moved[who], axis=-1)
+
+    found = jax.lax.map(one, (nodes, asked), batch_size=at_once if at_once > 1 else None)
+    return found, (push(ones) != 0).any()

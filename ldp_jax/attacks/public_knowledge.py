@@ -1,0 +1,99 @@
+"""Attackers who have public knowledge alone: no model, no release. What they find is no leakage of a mechanism."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from ldp_jax import _validate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.attacks.link_stealing import Distance, _alike
+
+_BLOCK = 2**16
+"""Pairs whose neighbours are compared at a time."""
+
+
+def _adjacency(public_edges: Any, num_nodes: int) -> scipy.sparse.csr_array:
+    _validate.integer_in(1, num_nodes=num_nodes)
+    edges = np.asarray(public_edges)
+    edges = edges.reshape(0, 2).astype(np.int64) if edges.size == 0 else edges
+    if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):
+        raise ValueError(f"public_edges must be integers [m, 2], got {edges.dtype} of shape {edges.shape}")
+    if len(edges) and (edges.min() < 0 or edges.max() >= num_nodes):
+        raise ValueError(
+            f"public_edges must join nodes in [0, {num_nodes}), got numbers from {edges.min()} to {edges.max()}"
+        )
+    ends = np.concatenate([edges, edges[:, ::-1]])
+    ones = np.ones(len(ends), np.float32)
+    adjacency = scipy.sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes))
+    adjacency.data[:] = 1.0  # an edge that is given twice is one
+    return adjacency
+
+
+def common_neighbours(
+    public_edges: Any, num_nodes: int, targets: Targets, *, density: float | None = None
+) -> Attack:
+    """Score pairs by how many public neighbours they share.
+
+    Args:
+      public_edges: integers [m, 2], undirected.
+      num_nodes: n.
+      targets: pairs of nodes.
+      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+
+    Raises:
+      ValueError: for edges or targets outside the nodes.
+
+    >>> from ldp_jax.attacks import all_pairs
+    >>> square = [[0, 1], [1, 2], [2, 3], [3, 0]]
+    >>> secret = all_pairs(np.arange(5), [[0, 2], [1, 3]], known=square)
+    >>> common_neighbours(square, 5, secret).auc.mean
+    1.0
+    """
+    adjacency = _adjacency(public_edges, num_nodes)
+    check_targets(targets, num_nodes)
+    units = np.asarray(targets.units)
+    scores = [
+        adjacency[block[:, 0]].multiply(adjacency[block[:, 1]]).sum(1)
+        for block in np.split(units, np.arange(_BLOCK, len(units), _BLOCK))
+    ]
+    return evaluate("common neighbours", np.concatenate(scores), targets, density=density)
+
+
+def degree_product(public_edges: Any, num_nodes: int, targets: Targets, *, density: float | None = None) -> Attack:
+    """Score pairs by the product of their public degrees.
+
+    Args:
+      public_edges: as :func:`common_neighbours`.
+      num_nodes: as :func:`common_neighbours`.
+      targets: as :func:`common_neighbours`.
+      density: as :func:`common_neighbours`.
+
+    Raises:
+      ValueError: for edges or targets outside the nodes.
+
+    >>> from ldp_jax.attacks import all_pairs
+    >>> secret = all_pairs(np.arange(4), [[0, 1]], known=[[0, 2], [1, 3]])
+    >>> degree_product([[0, 2], [1, 3], [0, 3]], 4, secret).name
+    'degree product'
+    """
+    degree = _adjacency(public_edges, num_nodes).sum(1)
+    check_targets(targets, num_nodes)
+    return evaluate("degree product", degree[np.asarray(targets.units)].prod(1), targets, density=density)
+
+
+def feature_similarity(
+    x: Any, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
+) -> Attack:
+    """Score pairs by how alike their records are, for attackers who have these: LinkTeller's does.
+
+    Args:
+      x: float [n, d].
+      targets: pairs of rows.
+      distance: whose negative is the score; see :func:`ldp_jax.attacks.link_stealing`.
+      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+
+    Raises:
+      ValueError: as :func:`ldp_jax.attacks.link_stealing`.
+    """
+    return _alike(f"feature similarity ({distance})", x, targets, distance, density, "x")

@@ -1,0 +1,253 @@
+"""Attacks on edges: each finds a planted leak, and nothing where there is none."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.spatial.distance
+
+from ldp_jax import attacks, graphs
+from ldp_jax.attacks import Targets, all_pairs
+from ldp_jax.models import Model, NodeInputs, gcn, mlp
+from ldp_jax.propagation import operator
+from tests.stats import SIGMAS
+
+N, D, C = 90, 6, 3
+HALF = 1.99  # standard errors in half the width of a 95 % interval of 90 groups
+
+
+def finds(attack, *, least=0.5):
+    """Whether the attack is better than ``least`` beyond doubt: by 4.9 standard errors, 1e-6 by chance alone."""
+    return attack.auc.mean - SIGMAS / HALF * attack.auc.half_width > least
+
+
+def both(found, twin, *, within=0.15):
+    """The test of an attack: it finds the planted leak; of its twin, which cannot, an AUC above 0.5 + ``within``
+    would be seen, and is not.
+    """
+    assert finds(found), found
+    margin = SIGMAS / HALF * twin.auc.half_width
+    assert abs(twin.auc.mean - 0.5) <= margin < within, twin
+
+
+@cache
+def place():
+    """Nodes in the unit square, of which near ones are joined: edges cluster, as friendships do."""
+    rng = np.random.default_rng(0)
+    point = rng.random((N, 2))
+    every = np.stack(np.triu_indices(N, 1), 1)
+    away = np.linalg.norm(point[every[:, 0]] - point[every[:, 1]], axis=1)
+    edges = every[np.argsort(away + 0.02 * rng.normal(size=len(away)))[:300]]
+    others = rng.permutation(every)[:300]
+    x = rng.normal(size=(N, D)).astype(np.float32)
+    return edges, others, x, rng.permutation(len(edges))
+
+
+def inputs(edges):
+    return NodeInputs(operator(graphs.from_edges(edges, N), "segment"), jnp.asarray(place()[2]))
+
+
+MODEL = gcn(2, 8, C)
+
+
+@cache
+def variables():
+    return jax.jit(MODEL.init)(jax.random.key(0), inputs(place()[0]))
+
+
+def asked(known=()):
+    return all_pairs(np.arange(N), place()[0], known=known)
+
+
+linkteller = partial(attacks.linkteller, MODEL)
+
+
+def test_linkteller_finds_the_edges_of_the_graph_it_queries_and_no_others():
+    edges, others, *_ = place()
+    found = linkteller(variables(), inputs(edges), asked())
+    both(found, linkteller(variables(), inputs(others), asked()))
+    assert found.auc.mean > 0.9
+    assert found.precision.mean > 5 * found.density
+
+
+def naive_influence(inputs, weight, *, ends):
+    """The derivative of the outputs of one convolution along a record, for all pairs of ends."""
+    graph = np.eye(N)
+    graph[inputs.graph.neighbours.receivers, inputs.graph.neighbours.senders] = 1.0
+    moved = np.linalg.norm(np.asarray(inputs.x, np.float64) @ weight, axis=1)
+    influence = moved[:, None] * (graph / graph.sum(1, keepdims=True)).T  # [from, to]
+    return influence[ends[:, 0], ends[:, 1]], influence[ends[:, 1], ends[:, 0]], graph.sum(1)
+
+
+@pytest.mark.parametrize("form", ["scale", "rows", "step", "degrees", "together"])
+def test_influence_is_the_derivative_along_a_record(form):
+    """Of one convolution without ReLU: a closed form, which the finite difference meets as well."""
+    model = gcn(1, 1, C)
+    given, targets = inputs(place()[0]), asked()
+    made = model.init(jax.random.key(1), given)
+    weight = np.asarray(made["params"]["Dense_0"]["kernel"], np.float64)
+    there, back, around = naive_influence(given, weight, ends=targets.units)
+    settings = {
+        "step": {"step": 0.01}, "degrees": {"degrees": around - 1.0}, "together": {"at_once": 8}
+    }.get(form, {})  # fmt: skip
+    if form == "degrees":
+        there, back = there * around[targets.units[:, 1]], back * around[targets.units[:, 0]]
+    found = attacks.linkteller(model, made, tuple(given[:2]) if form == "rows" else given, targets, **settings)
+    error = 1e-3 if form == "step" else 1e-5
+    np.testing.assert_allclose(found.scores, there + back, atol=error * there.max())
+
+
+def test_a_step_as_published_ranks_as_the_derivative_does():
+    given, targets = inputs(place()[0]), asked()
+    one, two = (linkteller(variables(), given, targets, step=step) for step in (None, 0.01))
+    assert abs(one.minus(two).auc.mean) < 0.005
+    posteriors = linkteller(variables(), given, targets, outputs="softmax")
+    assert finds(posteriors)
+    assert not np.allclose(posteriors.scores, one.scores)
+
+
+def test_scattered_pairs_are_scored_as_among_all():
+    given, targets = inputs(place()[0]), asked()
+    every = linkteller(variables(), given, targets)
+    some = np.random.default_rng(1).permutation(len(targets.truth))[:200]
+    turned = Targets(targets.units[some][:, ::-1], targets.truth[some])
+    few = linkteller(variables(), given, turned)
+    np.testing.assert_allclose(few.scores, every.scores[some], rtol=1e-4, atol=1e-7)
+
+
+def test_a_model_that_sees_no_graph_tells_nothing():
+    network = mlp(2, 8, C)
+    on_rows = Model(
+        init=lambda key, given: network.init(key, given[1]),
+        apply=lambda made, given, *, key, train: network.apply(made, given[1], key=key, train=train),
+    )
+    given = tuple(inputs(place()[0])[:2])
+    found = attacks.linkteller(on_rows, network.init(jax.random.key(0), given[1]), given, asked())
+    assert not found.scores.any()
+    with pytest.raises(ValueError, match="inputs must move the outputs"):  # it never looks at the scale
+        attacks.linkteller(on_rows, network.init(jax.random.key(0), given[1]), inputs(place()[0]), asked())
+    assert (found.auc.mean, found.auc.half_width) == (0.5, 0.0)
+    assert found.tpr.mean == pytest.approx(0.01)
+
+
+def test_what_public_edges_give_is_no_leakage():
+    """A model of the public edges alone leaks no private one, and yet LinkTeller guesses them well."""
+    edges, *_, order = place()
+    public = edges[order[150:]]
+    secret = asked(known=public)
+    beside = attacks.common_neighbours(public, N, secret)
+    on_public = linkteller(variables(), inputs(public), secret)
+    on_all = linkteller(variables(), inputs(edges), secret)
+    assert finds(beside)
+    assert finds(on_public)  # taken alone, this looks like leakage
+    nothing, leak = (attack.minus(beside) for attack in (on_public, on_all))
+    assert abs(nothing.auc.mean) <= SIGMAS / HALF * nothing.auc.half_width < 0.02  # 0.02 of AUC would be seen
+    for gain in (leak.auc, leak.average_precision):
+        assert gain.mean - SIGMAS / HALF * gain.half_width > 0.0
+
+
+def test_public_scores_are_those_of_dense_matrices():
+    edges, others, x, _ = place()
+    adjacency = np.zeros((N, N))
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    targets = Targets(asked().units, asked().truth)
+    u, v = targets.units.T
+    both_ways = np.concatenate([edges, edges[:5, ::-1]])  # given twice: still one edge
+    np.testing.assert_array_equal(
+        attacks.common_neighbours(both_ways, N, targets).scores, (adjacency @ adjacency)[u, v]
+    )
+    degree = adjacency.sum(1)
+    np.testing.assert_array_equal(attacks.degree_product(both_ways, N, targets).scores, degree[u] * degree[v])
+    both(attacks.common_neighbours(edges, N, targets), attacks.common_neighbours(others, N, targets))
+    both(attacks.feature_similarity(around(edges, x), targets), attacks.feature_similarity(x, targets))
+    assert attacks.degree_product([], N, targets).auc.mean == 0.5
+
+
+def around(edges, x):
+    """Rows averaged over neighbourhoods: what edges leave in the answers of a model."""
+    adjacency = np.eye(N)
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    return adjacency @ x / adjacency.sum(1, keepdims=True)
+
+
+@cache
+def answers():
+    """Posteriors of a model that averages over neighbours, and of one that does not."""
+    edges, _, x, _ = place()
+    weight = np.random.default_rng(2).normal(size=(D, C))
+    return tuple(np.asarray(jax.nn.softmax(3 * rows @ weight)) for rows in (around(edges, x), x))
+
+
+@pytest.mark.parametrize(
+    "distance",
+    ["cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"],
+)
+def test_distances_are_scipys_and_find_alike_answers(distance):
+    leaking, clean = answers()
+    targets = asked()
+    found = attacks.link_stealing(leaking, targets, distance=distance)
+    wanted = scipy.spatial.distance.cdist(leaking, leaking, distance)[*targets.units.T]
+    np.testing.assert_allclose(-found.scores, wanted, atol=1e-4 * wanted.max())
+    both(found, attacks.link_stealing(clean, targets, distance=distance))
+
+
+def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
+    """Where alike nodes are not joined the distance alone has it wrong; known pairs say so."""
+    leaking, _ = answers()
+    *_, order = place()
+    every = np.stack(np.triu_indices(N, 1), 1)
+    apart = scipy.spatial.distance.cdist(leaking, leaking)[*every.T]
+    joined = every[np.argsort(-apart + 0.1 * np.random.default_rng(3).normal(size=len(apart)))[:300]]
+    known_edges, secret = joined[order[:150]], joined[order[150:]]
+    known = attacks.balanced_pairs(jax.random.key(0), np.arange(N), known_edges, known=secret)
+    targets = all_pairs(np.arange(N), secret, known=known.units)
+    train = lambda rows, x, asked=targets, **more: attacks.trained_link_stealing(
+        jax.random.key(1), rows, asked, known=known, x=x, hidden=8, epochs=20, **more
+    )
+    rng = np.random.default_rng(5)
+    blind, noise = rng.dirichlet(np.ones(C), N).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)
+    found = train(leaking, noise)
+    both(found, train(blind, noise), within=0.25)
+    assert finds(
+        train(blind, np.asarray(leaking @ np.eye(C, D), np.float32))
+    )  # the records tell, the answers do not
+    assert attacks.link_stealing(leaking, targets).auc.mean < 0.4
+    # The same attacker trained on one graph and asked about another, whose nodes are the same in another order.
+    turn = rng.permutation(N)
+    elsewhere = Targets(np.argsort(turn)[targets.units], targets.truth)
+    moved = train(leaking[turn], noise[turn], elsewhere, known_posteriors=leaking, known_x=noise)
+    np.testing.assert_allclose(moved.scores, found.scores, atol=1e-3 * np.abs(found.scores).max())
+
+
+def test_bad_targets_and_settings_are_refused():
+    given, targets, (leaking, _) = inputs(place()[0]), asked(), answers()
+    outside = Targets(targets.units + 1, targets.truth)
+    ask = partial(linkteller, variables())
+    train = partial(attacks.trained_link_stealing, jax.random.key(0), leaking, targets)
+    for call, message in (
+        (lambda: ask(given, outside), r"units of targets must be in \[0, 90\)"),
+        (lambda: ask(given, targets, step=0.0), "step must be"),
+        (lambda: ask(given, targets, degrees=np.ones(3)), r"degrees must be \[90\] numbers >= 0"),
+        (lambda: ask(given._replace(scale=jnp.ones(N)), targets), "inputs must have no scale"),
+        (lambda: attacks.link_stealing(leaking, outside), r"units of targets must be in \[0, 90\)"),
+        (lambda: attacks.link_stealing(leaking * np.nan, targets), "posteriors must be finite"),
+        (lambda: train(known=targets), "known must have no pair that is among the targets"),
+        (lambda: train(known=Targets(*(part[:15] for part in targets))), "at least 10 pairs of each kind"),
+        (lambda: train(known=targets, known_x=leaking), "known_x must be given where"),
+        (lambda: attacks.common_neighbours([[0, N]], N, targets), r"public_edges must join nodes in \[0, 90\)"),
+        (lambda: attacks.common_neighbours([[0, 1, 2]], N, targets), r"public_edges must be integers \[m, 2\]"),
+        (lambda: attacks.degree_product([[0, 1]], N, Targets(targets.units[:, :1], targets.truth)), "units .p, 2."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_names_that_are_none_are_refused():
+    given, targets = inputs(place()[0]), asked()
+    with pytest.raises(ValueError, match="outputs must be one of logits, softmax, sigmoid"):
+        linkteller(variables(), given, targets, outputs="labels")
+    with pytest.raises(ValueError, match="distance must be one of cosine"):
+        attacks.link_stealing(answers()[0], targets, distance="hamming")

@@ -1,0 +1,224 @@
+"""Attacks on attributes, raw records and planted secrets: each finds a leak, and nothing where there is none."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.datasets
+
+from ldp_jax import attacks, metrics
+from ldp_jax.attacks import Targets
+from tests.stats import SIGMAS
+
+# --- The likelihood ratio ----------------------------------------------------------------------------------------
+
+
+def runs(rng, gap, *, width=3, n=2000):
+    """Shadows and observations: normal vectors, of which the first two coordinates move by ``gap``, correlated."""
+    mixing = np.eye(width) + 0.5
+    shift = np.where(np.arange(width) < 2, gap, 0.0)
+    return [rng.normal(size=(n, width)) @ mixing + moved * shift for moved in (0, 1, 0, 1)], shift, mixing
+
+
+def test_the_likelihood_ratio_is_as_good_as_can_be():
+    """Of normal runs the best AUC is Phi(d / sqrt 2), d the Mahalanobis distance; 4000 runs see a loss of 0.06."""
+    given, shift, mixing = runs(np.random.default_rng(0), 1.0)
+    distance = np.sqrt(shift @ np.linalg.solve(mixing.T @ mixing, shift))
+    best = scipy.stats.norm.cdf(distance / np.sqrt(2))
+    found = attacks.likelihood_ratio(*given, ridge=0.0)
+    margin = SIGMAS / 1.98 * found.auc.half_width
+    assert abs(found.auc.mean - best) <= margin < 0.06
+    assert found.tpr.mean > 0.05
+    blind = attacks.likelihood_ratio(*runs(np.random.default_rng(1), 0.0)[0])
+    margin = SIGMAS / 1.98 * blind.auc.half_width
+    assert abs(blind.auc.mean - 0.5) <= margin < 0.1
+
+
+def test_a_number_that_only_the_secret_changes_decides_alone():
+    given, *_ = runs(np.random.default_rng(2), 0.0, n=50)
+    given = [np.concatenate([part, np.full((50, 1), float(moved)), np.ones((50, 1))], 1)
+             for part, moved in zip(given, (0, 1, 0, 1), strict=True)]  # fmt: skip
+    assert attacks.likelihood_ratio(*given).auc.mean == 1.0
+
+
+def test_another_spread_is_seen_as_another_mean_is():
+    """A secret that only widens the runs: the two laws differ in their variance, which a distance alone misses."""
+    rng = np.random.default_rng(3)
+    given = [rng.normal(0.02 * moved, 1.0 + 4.0 * moved, (1000, 1)) for moved in (0, 1, 0, 1)]
+    assert attacks.likelihood_ratio(*given).auc.mean > 0.8
+
+
+BITS = jnp.arange(6)
+EPSILON = 1.0
+
+
+def response(key, first):
+    """The neighbour list of a node by randomised response at epsilon 1; the planted edge is its first bit."""
+    flips = jax.random.bernoulli(key, jax.nn.sigmoid(-EPSILON), BITS.shape)
+    return 1.0 * ((first & (BITS == 0)) ^ flips)
+
+
+def answer(key, first):
+    """The mean over a neighbourhood and noise of the size of one neighbour: a model that is not private."""
+    noise = 0.1 * jax.random.normal(key, BITS.shape)
+    return jnp.where(BITS < 2, 0.5 * first, 0.0) + noise
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_planted_edge_shows_as_far_as_epsilon_allows(private):
+    """Of one bit at epsilon the best AUC is e^eps / (1 + e^eps), and the TPR at 1 % FPR is 0.01 e^eps at most."""
+    observe = response if private else answer
+    found = attacks.planted_edge(jax.random.key(0), observe, False, True, shadows=1000, runs=2000)
+    if not private:
+        assert found.auc.mean > 0.99
+        assert found.tpr.mean > 0.9
+        return
+    best = np.exp(EPSILON) / (1 + np.exp(EPSILON))
+    margin = SIGMAS / 1.98 * found.auc.half_width
+    assert abs(found.auc.mean - best) <= margin < 0.06
+    assert found.tpr.mean - SIGMAS / 1.98 * found.tpr.half_width <= 0.01 * np.exp(EPSILON)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, np.zeros((7, 2)), "shadows_without must be at least 8 runs"),
+        (1, np.zeros(9), "shadows_with must be at least 8 runs"),
+        (2, np.full((9, 2), np.nan), "observed_without must be at least 2 runs .* finite"),
+        (3, np.zeros((9, 3)), "all runs must show as many numbers"),
+    ],
+)
+def test_runs_that_do_not_fit_are_refused(place, value, message):
+    given = [np.random.default_rng(0).normal(size=(9, 2)) for _ in range(4)]
+    given[place] = value
+    with pytest.raises(ValueError, match=message):
+        attacks.likelihood_ratio(*given)
+
+
+# --- Attributes --------------------------------------------------------------------------------------------------
+
+N = 500
+
+
+def test_inferred_edges_give_attributes_away_and_edges_at_random_do_not():
+    """Friends share the attribute; public edges join anybody. What the attack adds is the inferred edges' alone."""
+    rng = np.random.default_rng(0)
+    has = rng.random(N) < 0.4
+    every = np.stack(np.triu_indices(N, 1), 1)
+    alike = has[every[:, 0]] == has[every[:, 1]]
+    secret = every[rng.random(len(every)) < np.where(alike, 0.03, 0.005)]
+    public = rng.permutation(every)[:500]
+    pairs = attacks.all_pairs(np.arange(N), secret, known=public)
+    order = rng.permutation(N)
+    known, asked = order[:200], Targets(order[200:, None], has[order[200:]])
+    infer = lambda edges: attacks.attribute_inference(edges, N, known, has[known], asked)
+    guesses = {
+        "right": pairs.truth + 0.5 * rng.normal(size=len(pairs.truth)),
+        "random": rng.normal(size=len(pairs.truth)),
+    }
+    edges = {name: attacks.inferred_edges(attacks.evaluate(name, scores, pairs), known=public)
+             for name, scores in guesses.items()}  # fmt: skip
+    assert len(edges["right"]) == pairs.truth.sum() + len(public)
+    beside = infer(public)
+    gains = {name: infer(found).minus(beside).auc for name, found in edges.items()}
+    scale = SIGMAS / 1.98
+    assert gains["right"].mean - scale * gains["right"].half_width > 0.0
+    assert gains["random"].mean - scale * gains["random"].half_width <= 0.0
+    assert infer(secret).auc.mean > 0.9
+    assert abs(beside.auc.mean - 0.5) < scale * beside.auc.half_width
+
+
+def test_the_score_is_the_share_among_neighbours():
+    """Far looks are worth little at alpha near 1: then neighbours decide, and who has none gets the prior."""
+    edges = [[0, 1], [0, 2], [3, 1]]
+    asked = Targets(np.array([[0], [3], [4]]), np.array([False, True, False]))
+    found = attacks.attribute_inference(edges, 5, [1, 2], [True, False], asked, alpha=0.9)
+    assert found.scores[2] == 0.5
+    assert found.scores[0] == pytest.approx(0.5, abs=0.01)
+    assert found.scores[1] > 0.7
+
+
+def test_attributes_that_do_not_fit_are_refused():
+    asked = Targets(np.array([[0], [3], [4]]), np.array([False, True, False]))
+    ask = partial(attacks.attribute_inference, [[0, 1], [3, 1]], 5)
+    for call, message in (
+        (lambda: ask([1, 1], [True, False], asked), "known_nodes must be distinct"),
+        (lambda: ask([1, 5], [True, False], asked), r"known_nodes must be distinct integers in \[0, 5\)"),
+        (lambda: ask([1, 2], [1, 0], asked), "known_values must be bool"),
+        (lambda: ask([1, 3], [True, False], asked), "targets must not be among the known nodes"),
+        (lambda: ask([1, 2], [True, False], asked, alpha=0.0), "alpha must be"),
+        (lambda: attacks.inferred_edges(attacks.evaluate("nodes", [1, 2, 3], asked)), "attack must be on pairs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# --- Raw records -------------------------------------------------------------------------------------------------
+
+
+@cache
+def digits():
+    """Images of 8 x 8 pixels in [0, 1], of which the first 1200 are public, and a linear embedding of all."""
+    x = (sklearn.datasets.load_digits().data / 16).astype(np.float32)
+    weight = np.random.default_rng(0).normal(size=(64, 24)).astype(np.float32)
+    return x, x @ weight
+
+
+def invert(z):
+    x, _ = digits()
+    return attacks.inversion(
+        jax.random.key(0), z[1200:], x[1200:], public_z=z[:1200], public_x=x[:1200],
+        shape=(8, 8), layers=2, hidden=64, epochs=10,
+    )  # fmt: skip
+
+
+def test_embeddings_give_images_away_and_noise_does_not():
+    x, z = digits()
+    beside = attacks.public_mean(x[1200:], public_x=x[:1200], shape=(8, 8))
+    found = invert(z).minus(beside)
+    scale = SIGMAS / 1.96
+    assert found.mse.mean + scale * found.mse.half_width < -0.02
+    assert found.ssim.mean - scale * found.ssim.half_width > 0.15
+    blind = invert(np.random.default_rng(1).normal(size=z.shape).astype(np.float32)).minus(beside)
+    assert blind.mse.mean + scale * blind.mse.half_width > 0.0
+    assert blind.ssim.mean - scale * blind.ssim.half_width < 0.02
+    assert str(found).startswith("inversion minus public mean: MSE -0.")
+
+
+def test_similarity_of_images_is_that_of_a_loop():
+    rng = np.random.default_rng(0)
+    one, two = rng.random((2, 3, 9, 8)).astype(np.float32)
+    for window in (3, 7):
+        wanted = np.zeros(3)
+        places = [(i, j) for i in range(10 - window) for j in range(9 - window)]
+        for image in range(3):
+            for i, j in places:
+                a, b = (rows[image, i : i + window, j : j + window].astype(float).ravel() for rows in (one, two))
+                (va, vab), (_, vb) = np.cov(a, b)
+                c1, c2 = (0.01 * 2) ** 2, (0.03 * 2) ** 2
+                index = (2 * a.mean() * b.mean() + c1) / (a.mean() ** 2 + b.mean() ** 2 + c1)
+                wanted[image] += index * (2 * vab + c2) / (va + vb + c2) / len(places)
+        found = metrics.ssim(jnp.asarray(one), jnp.asarray(two), value_range=2.0, window=window)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_records_that_do_not_fit_are_refused():
+    x, z = digits()
+    ask = lambda **change: attacks.inversion(
+        **{"key": jax.random.key(0), "z": z[:5], "x": x[:5], "public_z": z[5:30], "public_x": x[5:30], **change}
+    )
+    for change, message in (
+        ({"z": z[:4]}, "z and x must be of as many records"),
+        ({"public_z": z[5:9], "public_x": x[5:9]}, "public_z and public_x of at least 10, got 5 and 5, 4 and 4"),
+        ({"public_z": z[5:30, :3]}, "public_z must be as wide as z, got 3 for 24"),
+        ({"x": x[:5, :9]}, "public_x must be as wide as x, got 64 for 9"),
+        ({"shape": (8, 9)}, "shape must be the height and width of records of 64 pixels"),
+        ({"z": z[:5] * np.nan}, "z must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask(**change)
+    with pytest.raises(ValueError, match="public mean must reconstruct the records of public mean, got others"):
+        attacks.public_mean(x[:5], public_x=x).minus(attacks.public_mean(x[:6], public_x=x))

@@ -1,0 +1,163 @@
+"""How attacks are judged: against scikit-learn, naive loops and the coverage of the intervals."""
+
+import jax
+import numpy as np
+import pytest
+import sklearn.metrics
+from scipy import stats
+
+from ldp_jax.attacks import Targets, all_pairs, balanced_pairs, evaluate, table
+from tests.stats import SIGNIFICANCE
+
+METRICS = ("auc", "average_precision", "precision", "recall", "tpr")
+
+
+def drawn(rng, n=40, *, effect=2.0, shift=2.0):
+    """Pairs of n nodes whose scores and truth both depend on the nodes."""
+    units = np.stack(np.triu_indices(n, 1), 1)
+    node = rng.normal(size=(2, n))
+    truth = rng.random(len(units)) < stats.norm.cdf(-1.0 + 0.3 * node[0][units].sum(1))
+    scores = shift * truth + effect * node[1][units].sum(1) + rng.normal(size=len(units))
+    return Targets(units, truth), scores
+
+
+def test_metrics_are_scikit_learns_ties_and_all():
+    targets, scores = drawn(np.random.default_rng(0))
+    for values in (scores, np.round(scores), np.zeros_like(scores)):
+        found = evaluate("any", values, targets)
+        assert found.auc.mean == pytest.approx(sklearn.metrics.roc_auc_score(targets.truth, values))
+        wanted = sklearn.metrics.average_precision_score(targets.truth, values)
+        assert found.average_precision.mean == pytest.approx(wanted)
+    assert (found.auc.mean, found.tpr.mean) == pytest.approx((0.5, 0.01))
+    assert found.precision.mean == pytest.approx(found.density) == pytest.approx(targets.truth.mean())
+
+
+@pytest.mark.parametrize("density", [None, 0.05, 0.5])
+def test_what_is_believed_is_the_top_of_the_list_in_random_order(density):
+    """Ties: the mean over random orders of what a loop finds."""
+    rng = np.random.default_rng(1)
+    targets, scores = drawn(rng)
+    scores, truth = np.round(2 * scores), targets.truth
+    found = evaluate("any", scores, targets, density=density)
+    count = truth.sum() if density is None else density * len(truth)
+    top = []
+    for _ in range(4000):
+        order = np.argsort(-(scores + rng.random(len(scores)) * 0.5), kind="stable")
+        top.append(np.interp(count, np.arange(1, len(order) + 1), np.cumsum(truth[order])) / truth.sum())
+    assert abs(np.mean(top) - found.recall.mean) < 5 * np.std(top) / np.sqrt(len(top)) + 1e-9
+    curve = sklearn.metrics.roc_curve(truth, scores, drop_intermediate=False)
+    assert found.tpr.mean == pytest.approx(np.interp(0.01, *curve[:2]))
+    assert found.precision.mean * count == pytest.approx(found.recall.mean * truth.sum())
+    assert found.believed == (truth.mean() if density is None else density)
+
+
+def test_one_false_positive_in_a_hundred_is_allowed():
+    """True ones that only one of a hundred false ones stands above are found at 1 %, those under two are not."""
+    truth = np.ones(104, bool)
+    truth[[1, 3, *range(6, 104)]] = False
+    found = evaluate("any", -np.arange(104.0), Targets(np.arange(104)[:, None], truth))
+    assert found.tpr.mean == pytest.approx(2 / 4)
+
+
+def coverage(units_of):
+    """How often the interval of a small sample holds the AUC of the law, over 200 samples."""
+    rng = np.random.default_rng(2)
+    large, scores = drawn(rng, 1500)
+    law = sklearn.metrics.roc_auc_score(large.truth, scores)
+    hits = 0
+    for _ in range(200):
+        targets, scores = drawn(rng)
+        auc = evaluate("any", scores, Targets(units_of(targets.units), targets.truth)).auc
+        hits += abs(auc.mean - law) <= auc.half_width
+    return hits
+
+
+LEAST = int(stats.binom.ppf(SIGNIFICANCE, 200, 0.95))
+"""173: intervals that hold the truth in 73 % of samples fail all but 3 times in a million."""
+
+
+def test_intervals_hold_what_they_say_where_pairs_share_nodes():
+    assert coverage(lambda units: units) >= LEAST
+
+
+def test_intervals_that_take_pairs_for_independent_do_not():
+    """The bad twin: each pair a unit of its own."""
+    assert coverage(lambda units: np.arange(len(units))[:, None]) < LEAST
+
+
+def test_one_true_pair_has_no_interval():
+    """Leaving out one of its nodes leaves nothing to find: the width is unknown, not 0."""
+    found = evaluate("any", np.arange(6), all_pairs(np.arange(4), [[0, 1]]))
+    assert (found.auc.mean, found.tpr.mean) == (0.0, 0.0)
+    assert np.isnan(found.auc.half_width)
+
+
+def test_differences_are_paired():
+    rng = np.random.default_rng(3)
+    targets, scores = drawn(rng)
+    one = evaluate("one", scores, targets)
+    better = evaluate("better", scores + 0.3 * targets.truth + 0.05 * rng.normal(size=len(scores)), targets)
+    gain = better.minus(one)
+    assert gain.auc.mean == pytest.approx(better.auc.mean - one.auc.mean)
+    assert gain.auc.mean - gain.auc.half_width > 0
+    assert gain.auc.half_width < 0.5 * one.auc.half_width
+    for metric in METRICS:
+        assert tuple(getattr(one.minus(one), metric))[:2] == (0.0, 0.0)
+    with pytest.raises(ValueError, match="other must be asked about the targets of one"):
+        one.minus(evaluate("other", scores[:-1], Targets(*(part[:-1] for part in targets))))
+
+
+def test_print_as_lines():
+    targets, scores = drawn(np.random.default_rng(4), 12)
+    one, two = evaluate("one", scores, targets), evaluate("two", -scores, targets)
+    assert str(one).startswith(f"one: AUC {one.auc.mean:.3f} ± {one.auc.half_width:.3f}, AP 0.")
+    assert str(one).endswith(f"; {targets.truth.sum()} of 66 true")
+    assert repr(one.minus(two)).startswith("one minus two: AUC +0.")
+    lines = table([one, two], beside=two).splitlines()
+    assert len(lines) == 4
+    assert lines[3].endswith("| +0.000 ± 0.000 |")
+    assert {line.count("|") for line in lines} == {8}
+    assert "beyond" not in table([one])
+
+
+def test_pairs_of_nodes():
+    edges = [[5, 2], [2, 9], [0, 1]]
+    targets = all_pairs([9, 2, 5, 7], edges, known=[[9, 5]])
+    asked = {
+        tuple(sorted(pair)): bool(true) for pair, true in zip(targets.units.tolist(), targets.truth, strict=True)
+    }
+    assert asked == {(2, 9): True, (2, 5): True, (7, 9): False, (2, 7): False, (5, 7): False}
+    even = balanced_pairs(jax.random.key(0), [9, 2, 5, 7], edges, known=[[9, 5]])
+    assert even.truth.tolist() == [True, True, False, False]
+    again = balanced_pairs(jax.random.key(0), [9, 2, 5, 7], edges, known=[[9, 5]])
+    np.testing.assert_array_equal(even.units, again.units)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": [1.0, 2.0]}, "scores must be one a target"),
+        ({"scores": [np.nan, 1.0, 2.0]}, "scores of any must be numbers, got NaN for 1 targets"),
+        ({"truth": [True] * 3}, "targets must be true and false ones, got 3 of 3 true"),
+        ({"units": [[0], [1], [1]]}, "at least three units"),
+        ({"density": 0.0}, "density must be"),
+        ({"confidence": 1.0}, "confidence must be"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(change, message):
+    given = {"scores": [1.0, np.inf, 0.0], "truth": [True, False, True], "units": [[0], [1], [2]], **change}
+    targets = Targets(np.array(given.pop("units")), np.array(given.pop("truth")))
+    with pytest.raises(ValueError, match=message):
+        evaluate("any", given.pop("scores"), targets, **given)
+
+
+def test_nodes_and_edges_of_another_form_are_refused():
+    for nodes, edges, message in (
+        ([0, 0], [[0, 1]], "nodes must be distinct"),
+        ([0.5, 1.0], [[0, 1]], "nodes must be at least two integers"),
+        ([0, 1], [[0, 1, 2]], r"edges must be integers \[m, 2\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            all_pairs(nodes, edges)
+    with pytest.raises(ValueError, match="as many pairs without an edge as with one, got 0 and 3"):
+        balanced_pairs(jax.random.key(0), [0, 1, 2], [[0, 1], [0, 2], [1, 2]])
