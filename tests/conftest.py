@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import jax
+import jax.monitoring
 import pytest
 from jaxtyping import config as jaxtyping_config
 
@@ -46,11 +47,22 @@ def no_key_is_used_twice() -> Iterator[None]:
 
 
 class _Memory:
-    """Compiled programs of a finished file, tests or doctests, would fill the memory of a worker by and by."""
+    """Compiled programs of a finished file, tests or doctests, would fill the memory of a worker by and by.
+
+    So would those of a long file: 500 programs take about half a gigabyte.
+    """
+
+    def __init__(self) -> None:
+        self.compiled = 0
+        jax.monitoring.register_event_duration_secs_listener(self.count)
+
+    def count(self, event: str, duration: float, **_: object) -> None:
+        self.compiled += event == "/jax/core/compile/backend_compile_duration"
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        if nextitem is None or nextitem.path != item.path:
+        if nextitem is None or nextitem.path != item.path or self.compiled > 500:
+            self.compiled = 0
             jax.clear_caches()
             gc.collect()
 

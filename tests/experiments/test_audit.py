@@ -77,7 +77,6 @@ def test_an_edge_is_enumerated():
 TWINS = {
     "overspent": (lambda e: broken.Overspent(1.05 * e), "loses 1.05"),
     "draws more than it says": (broken.HonestDensityOnly, "does not draw what its density says"),
-    "swapped": (broken.SwappedBranch, "does not draw what its density says"),
     "released": (broken.ReleasedSquareWave, "is seen to lose"),
     "a spike": (lambda e: broken.SharedSpike(e, mass=1e-3), "draws reports that lose more"),
     "a window": (lambda e: broken.QuietWindow(e, width=1e-2), "does not treat all records alike"),

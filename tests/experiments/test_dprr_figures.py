@@ -189,7 +189,7 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
 
 def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     # Programs of each size and mechanism take minutes to compile: here the reports are the lists themselves.
-    monkeypatch.setattr(scaling, "_reports", lambda key, whole, made: whole.graph)
+    monkeypatch.setattr(scaling, "_reports", lambda key, whole, made: whole)
     monkeypatch.setattr(scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0))
     monkeypatch.setattr(scaling.graph_training, "_predict_compiled", lambda *_: None)
     once = dprr.Config(**{**vars(config), "parts": ("scaling",), "mechanisms": ("dprr", "rr", "sizes")})
