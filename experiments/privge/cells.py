@@ -27,7 +27,7 @@ STRUCTURE = "structure-only:"
 NON_PRIVATE, LABEL_PROPAGATION = "non-private", "label-propagation"
 
 MEMORY = 16e9
-"""Bytes that an embedding may take: crocodile's, whose users report all of 13 183 coordinates, takes 8.6e9 at most."""
+"""Bytes that an embedding may take: where crocodile's users report all of 13 183 coordinates it takes 8.6e9."""
 
 EMBEDDINGS = ("raw", "standardized")
 """How an embedding is preprocessed before it is trained on, each a row of its own; of equals the first is shown."""

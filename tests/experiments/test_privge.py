@@ -416,7 +416,7 @@ def test_a_report_of_a_run_under_way_is_one_of_what_is_there():
 
 
 def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():
-    """LaplaceVector reports all coordinates: crocodile's take more than the library allows where nothing is said."""
+    """LaplaceVector reports all coordinates: crocodile's take more than the library's default."""
     needed = {}
     for task, name in COMMITTED:
         entry = REGISTRY[name]
