@@ -51,6 +51,7 @@ __all__ = [
     "r_hat",
     "random_dendrogram",
     "run",
+    "run_alternating",
     "sensitivity",
     "state_of",
     "step",
@@ -359,6 +360,22 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> S
     """
     advance = lambda state, key: (step(key, state, edges, scales)[0], None)
     return jax.lax.scan(advance, state, jax.random.split(key, sweeps))[0]
+
+
+@partial(jax.jit, static_argnames="sweeps")
+def run_alternating(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
+    """The same with two sweeps in turn, the first at the scale of public edges alone, the second of private ones.
+
+    Neither law is its stationary law, which nobody knows: HeteroRR eq. 12-14, for comparison.
+    """
+    each = jnp.asarray(scales, jnp.float32) * jnp.eye(2)
+
+    def advance(state: State, keys: PRNGKeys) -> tuple[State, None]:
+        for turn in (0, 1):
+            state = step(keys[turn], state, edges, each[turn])[0]
+        return state, None
+
+    return jax.lax.scan(advance, state, jax.random.split(key, (sweeps, 2)))[0]
 
 
 @partial(jax.jit, static_argnames="sweeps")
