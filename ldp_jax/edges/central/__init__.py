@@ -5,6 +5,7 @@ edge is private, ``ldp_jax.edges.privatize_graph(key, graph, mechanism)`` is the
 """
 
 from ldp_jax.edges.central import connections, hrg
+from ldp_jax.edges.central.binned_pairs import BinnedPairs
 from ldp_jax.edges.central.edge_rand import EdgeRand
 from ldp_jax.edges.central.edge_rr import EdgeRR, PrivHRG
 from ldp_jax.edges.central.lap_graph import LapGraph
@@ -13,6 +14,7 @@ from ldp_jax.edges.central.release import CentralMechanism, release
 from ldp_jax.edges.central.split import EdgeSplit, split_edges
 
 __all__ = [
+    "BinnedPairs",
     "CentralMechanism",
     "EdgeRR",
     "EdgeRand",

@@ -295,7 +295,7 @@ def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, 
     Returns:
       The next state, and how many moves there were.
     """
-    tree, lca, count = state
+    tree, lca, count = jax.tree.map(jnp.asarray, state)
     n, internal = _leaves(tree), _leaves(tree) - 1
     scales = jnp.asarray(scales, jnp.float32)
     word = _random.words(key, (internal,), 3)

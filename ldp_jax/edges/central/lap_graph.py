@@ -1,7 +1,5 @@
 """LapGraph: Laplace noise on every pair, of which the largest are released."""
 
-from typing import Any
-
 import jax
 import numpy as np
 from jaxtyping import Int
@@ -89,21 +87,22 @@ class LapGraph(CentralMechanism):
         score = np.concatenate([score, ceiling * local_laplace._uniforms(among_key, int(least[0]))])
         chosen = np.argsort(score, kind="stable")[: total[0]]
         kept = pairs.private[chosen[chosen < true]]
-        return pairs.ids(np.concatenate([kept, other_pairs(false_key, int((chosen >= true).sum()), pairs)]))
+        edges = np.sort(np.concatenate([pairs.public, pairs.private]))
+        return pairs.ids(
+            np.concatenate([kept, other_pairs(false_key, int((chosen >= true).sum()), len(pairs.nodes), edges)])
+        )
 
 
-def other_pairs(key: PRNGKey, wanted: int, pairs: Any, besides: Any = ()) -> np.ndarray:
-    """Distinct pairs that are no edge, public or private, all sets alike; int64 codes [wanted].
+def other_pairs(key: PRNGKey, wanted: int, places: int, known: np.ndarray) -> np.ndarray:
+    """Distinct pairs of places that are not among the known ones, all sets of them alike; int64 codes [wanted].
 
     Args:
       key: a typed threefry key.
-      wanted: how many.
-      pairs: what is known of the graph.
-      besides: codes of further pairs that are not wanted either, distinct from the edges.
+      wanted: how many; so many there must be.
+      places: how many places there are.
+      known: codes of pairs, sorted.
     """
-    known = np.sort(np.concatenate([pairs.public, pairs.private, np.asarray(besides, np.int64)]))
-    size = np.array([len(pairs.nodes)])
-    return local_laplace._false_pairs(key, np.array([wanted]), size, known, np.array([len(known)]))
+    return local_laplace._false_pairs(key, np.array([wanted]), np.array([places]), known, np.array([len(known)]))
 
 
 def two_budgets(epsilon: float, share: float) -> tuple[float, float]:

@@ -64,8 +64,8 @@ class CentralMechanism(abc.ABC):
             )
         n = len(users.group)
         private = users.private[users.senders] & users.private[users.receivers]
-        parts = (graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private))
-        found = self.sample_pairs(key, EdgeSplit(*parts, users.private), memory).astype(np.int32)
+        public, hidden = (graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private))
+        found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(np.int32)
         return Reports(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
 
 

@@ -91,8 +91,8 @@ class EdgeSplit:
                 "private_nodes must hold both ends of every private edge; edges are private, so no more is said "
                 "here"
             )
-        codes = [pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known]
-        if len(np.intersect1d(*codes)):
+        public, private = (pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known)
+        if np.isin(private, public).any():
             raise ValueError(
                 "public and private must have no edge in common; edges are private, so no more is said here"
             )
