@@ -31,10 +31,10 @@ NAMED = 2**22
 class BinnedPairs(CentralMechanism):
     r"""Rank all pairs by a public score, count private edges in bins of ranks, release as many pairs of each bin.
 
-    Law: the N pairs that may be private edges are ranked by their scores. A bin ends at rank N, the one before it at
-    N / 2, N / 4, and so on; the first begins at 0. Pairs without a score are a bin of their own, the last. In each
-    bin the private edges are counted with noise of scale :math:`1/\epsilon`, counts are made consistent with their
-    sum and rounded at random, and so many distinct pairs are drawn from the bin, all sets alike.
+    Law: the N pairs that may be private edges are ranked by their scores. Bins end at the ranks N, N / 2, N / 4 and
+    so on, and the first begins at 0; pairs without a score are a bin of their own, the last. In each bin the
+    private edges are counted with noise of scale :math:`1/\epsilon`, counts are made consistent with their sum and
+    rounded at random, and so many distinct pairs are drawn from the bin, all sets alike.
 
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
 
@@ -71,8 +71,8 @@ class BinnedPairs(CentralMechanism):
             _validate.one_of(tuple(SCORES), score=self.score)
         elif not callable(self.score):
             raise ValueError(
-                f"score must be one of {', '.join(SCORES)}, or a function that is given the public graph alone, got "
-                f"{type(self.score).__name__}: nobody could say whether it was computed from private edges"
+                f"score must be one of {', '.join(SCORES)}, or a function that is given the public graph alone, "
+                f"got {type(self.score).__name__}: nobody could say whether it was computed from private edges"
             )
 
     def guarantee(self) -> Guarantee:
@@ -88,8 +88,8 @@ class BinnedPairs(CentralMechanism):
           split: whose public edges alone are looked at.
 
         Returns:
-          Codes of pairs (:class:`~ldp_jax.edges.central.split.Pairs`), best first, and the size of each bin, in that
-          order; where other pairs remain, the last bin is theirs.
+          Codes of pairs (:class:`~ldp_jax.edges.central.split.Pairs`), best first, and the size of each bin, so
+          ordered; where other pairs remain, the last bin is theirs.
 
         Raises:
           ValueError: for a score that names other than distinct pairs of nodes, or a number that is not finite.
@@ -117,7 +117,7 @@ class BinnedPairs(CentralMechanism):
         counts = consistent(noisy_counts(count_key, true, float(self.epsilon), self.noise), sizes)
         check_memory(float(counts.sum()), memory)
         wanted = whole(local_laplace._uniforms(round_key, 1)[0] % 1.0, counts, sizes)
-        named = len(sizes) - (sizes.sum() > len(codes))
+        named = len(sizes) - int(pairs.candidates > len(codes))
         owner = np.repeat(np.arange(named), sizes[:named])
         order = np.lexsort((local_laplace._uniforms(chosen_key, len(codes)), owner))
         chosen = codes[order[local_laplace._ordinal(owner[order], named) < wanted[owner[order]]]]

@@ -56,7 +56,7 @@ class EdgeRand(CentralMechanism):
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
         """The pairs that are told to be edges."""
         pairs = split.pairs()
-        if len(pairs.nodes) < 2:
+        if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
         users = Population.of(graphs.from_edges(pairs.places(pairs.private), len(pairs.nodes), pairs_in="rows"))
         one, other, _ = RandomizedResponse(self.epsilon, reporting="half").sample_graph(key, users, memory)

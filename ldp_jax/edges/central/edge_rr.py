@@ -151,7 +151,7 @@ class EdgeRR(CentralMechanism):
 
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
         """Pairs sampled by the noisy connection probabilities of a dendrogram."""
-        if split.private_nodes.sum() < 2:
+        if split.pairs().candidates == 0:
             return np.zeros((0, 2), np.int64)
         chain_key, count_key, pairs_key = jax.random.split(key, 3)
         state = self.dendrogram(chain_key, split)
