@@ -347,9 +347,15 @@ def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, 
     return State(tree, lca, count), Moves(active.sum(), accepted.sum())
 
 
-@partial(jax.jit, static_argnames="sweeps")
+@jax.jit
+def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
+    """A sweep for each key, at its own scales [sweeps, 2]."""
+    advance = lambda state, turn: (step(turn[0], state, edges, turn[1])[0], None)
+    return jax.lax.scan(advance, state, (keys, scales))[0]
+
+
 def run(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
-    """The state after a number of sweeps; sweep i draws from ``jax.random.split(key, sweeps)[i]``.
+    """The state after a number of sweeps; sweep i draws from ``jax.random.split(key, sweeps)[i]``. Compiled.
 
     Args:
       key: a typed threefry key.
@@ -358,24 +364,17 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> S
       scales: float32 [2], of public and of private edges.
       sweeps: how many; a static number, about n / 8 moves each.
     """
-    advance = lambda state, key: (step(key, state, edges, scales)[0], None)
-    return jax.lax.scan(advance, state, jax.random.split(key, sweeps))[0]
+    each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
+    return _sweeps(jax.random.split(key, sweeps), state, edges, each)
 
 
-@partial(jax.jit, static_argnames="sweeps")
 def run_alternating(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
     """The same with two sweeps in turn, the first at the scale of public edges alone, the second of private ones.
 
     Neither law is its stationary law, which nobody knows: HeteroRR eq. 12-14, for comparison.
     """
-    each = jnp.asarray(scales, jnp.float32) * jnp.eye(2)
-
-    def advance(state: State, keys: PRNGKeys) -> tuple[State, None]:
-        for turn in (0, 1):
-            state = step(keys[turn], state, edges, each[turn])[0]
-        return state, None
-
-    return jax.lax.scan(advance, state, jax.random.split(key, (sweeps, 2)))[0]
+    each = jnp.tile(jnp.asarray(scales, jnp.float32) * jnp.eye(2), (sweeps, 1))
+    return _sweeps(jax.random.split(key, 2 * sweeps), state, edges, each)
 
 
 @partial(jax.jit, static_argnames="sweeps")
