@@ -99,8 +99,8 @@ class BinnedPairs(CentralMechanism):
         codes, values = _checked(named, score, split)
         order = np.argsort(-values, kind="stable")
         codes = codes[order]
-        ends = np.unique(pairs.candidates // 2 ** np.arange(self.bins - 1))
-        ends = np.unique(np.minimum(ends, len(codes)))
+        halved = pairs.candidates >> np.arange(min(self.bins - 1, 63))
+        ends = np.unique(np.minimum(halved, len(codes)))
         sizes = np.diff(ends[ends > 0], prepend=0)
         rest = pairs.candidates - len(codes)
         return codes, np.append(sizes, rest) if rest else sizes

@@ -2,7 +2,6 @@
 
 import itertools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -81,8 +80,3 @@ def law(log_density):
     """Shares that are proportional to an exponential."""
     weight = np.exp(log_density - log_density.max())
     return weight / weight.sum()
-
-
-def many(draw, key, count):
-    """``draw`` under ``vmap`` over as many keys."""
-    return jax.vmap(draw)(jax.random.split(key, count))

@@ -20,7 +20,8 @@ def state():
     """A random dendrogram with 60 public and 60 private edges."""
     low, high = np.random.default_rng(0).permutation(np.stack(np.triu_indices(N, 1), 1))[:120].T
     pairs = np.stack([low, high], 1)
-    return hrg.init(jax.random.key(0), N, hrg.Edges.of(pairs[:60], pairs[60:]))
+    with jax.debug_key_reuse(True):  # as in the tests: one program for both
+        return hrg.init(jax.random.key(0), N, hrg.Edges.of(pairs[:60], pairs[60:]))
 
 
 def free_pairs(state):
@@ -82,14 +83,30 @@ def by_recursion(tree, epsilon, thresholds):
     return found
 
 
+def path():
+    """A caterpillar, whose depth of 23 is the largest of 24 leaves: node r has the leaf r and the node r + 1."""
+    children = np.stack([np.append(np.arange(1, N - 1), 2 * N - 2), np.arange(N - 1, 2 * N - 2)], 1).ravel()
+    slot = np.zeros(2 * N - 1, np.int32)
+    slot[children] = np.arange(2 * N - 2)
+    size = np.append(np.arange(N, 1, -1), np.ones(N, int))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.int32), hrg.Dendrogram(children, slot, size))
+
+
+ancestors = jax.jit(hrg.lowest_common_ancestors)
+
+
+def test_the_deepest_dendrogram_is_no_exception():
+    """In a path the lower of two leaves is joined by its parent; leaves lie from the last to the first."""
+    low, high = np.triu_indices(N, 1)
+    for ends in ((low, high), (high, low)):
+        np.testing.assert_array_equal(ancestors(path(), np.stack(ends)), np.minimum(low, N - 2))
+    np.testing.assert_array_equal(hrg.positions(path())[N - 1 :], np.arange(N - 1, -1, -1))
+
+
 @pytest.mark.parametrize("thresholds", [(0.05, 0.01), (0.3, 0.02), (1e-9, 1e-9), (9.0, 9.0)])
 def test_groups_are_those_of_the_recursion(thresholds):
     """A tree of least depth, and a path of depth 23: caterpillars are as deep as dendrograms get."""
-    children = np.stack([np.append(np.arange(1, N - 1), 2 * N - 2), np.arange(N - 1, 2 * N - 2)], 1).ravel()
-    slot = np.zeros(2 * N - 1, int)
-    slot[children] = np.arange(2 * N - 2)
-    path = hrg.Dendrogram(children, slot, np.append(np.arange(N, 1, -1), np.ones(N, int)))
-    for tree in (path, hrg.random_dendrogram(jax.random.key(1), N)):
+    for tree in (path(), hrg.random_dendrogram(jax.random.key(1), N)):
         for epsilon in (0.1, 1.0, 5.0):
             found = connections.regions(tree, epsilon, thresholds)
             np.testing.assert_array_equal(found, by_recursion(tree, epsilon, thresholds))
@@ -213,10 +230,9 @@ def test_pairs_are_sampled_with_the_probability_of_the_node_that_joins_them(stat
     pair, 120 draws, a share that is off by 0.43 would be found; of the root's 128 pairs, 15 360 draws, 0.011.
     """
     probability = np.resize([0.02, 0.3, 0.7, 1.0, 0.0], N - 1)
-    lca = jax.jit(hrg.lowest_common_ancestors)
     low, high = np.triu_indices(N, 1)
     joined = np.zeros((N, N), int)
-    joined[low, high] = np.asarray(lca(state.tree, np.stack([low, high])))
+    joined[low, high] = np.asarray(ancestors(state.tree, np.stack([low, high])))
     count = np.zeros((N, N), int)
     for key in jax.random.split(jax.random.key(5), 120):
         pairs = connections.sample(key, state.tree, probability)
@@ -264,7 +280,7 @@ def test_parameters_are_checked(untyped):
 
 
 def test_a_weight_that_no_chain_reaches_warns():
-    with pytest.warns(UserWarning, match="a chain does not reach"):
+    with pytest.warns(UserWarning, match="a chain is far from"):
         EdgeRR(1.0, 1.0, public_weight=1.0)
     EdgeRR(1.0, 1.0, public_weight=0.99)
     EdgeRR.as_published(1.0, 1.0)

@@ -63,10 +63,11 @@ def advance(key, state, edges, scales):
 def long_chain():
     """One chain on 150 nodes and 900 edges at five moments, about 10 000 moves apart, and its edges and moves."""
     edges = random_edges(150, 900, 0)
-    states, moves = [hrg.init(jax.random.key(0), 150, edges)], []
-    for key in jax.random.split(jax.random.key(1), 4):
-        state, made = advance(key, states[-1], edges, jnp.array([0.3, 1.0]))
-        states, moves = [*states, state], [*moves, made]
+    with jax.debug_key_reuse(True):  # as in the tests: one program for both
+        states, moves = [hrg.init(jax.random.key(0), 150, edges)], []
+        for key in jax.random.split(jax.random.key(1), 4):
+            state, made = advance(key, states[-1], edges, jnp.array([0.3, 1.0]))
+            states, moves = [*states, state], [*moves, made]
     return edges, states, moves
 
 
@@ -129,16 +130,17 @@ def drawn():
     edges = hrg.Edges.of(PUBLIC, PRIVATE)
     edges = hrg.Edges(edges.ends[:, :9], edges.kind[:9])  # no padding, which would be most of the work
 
-    def chain(key):
+    def chain(key, edges, scales):
         first, rest = jax.random.split(key)
 
         def block(state, key):
-            state = hrg.run(key, state, edges, SCALES, 2)
+            state = hrg.run(key, state, edges, scales, 2)
             return state, dendrograms.name_of(state.tree)
 
         return jax.lax.scan(block, hrg.init(first, 6, edges), jax.random.split(rest, 112))[1]
 
-    found = jax.jit(lambda key: dendrograms.many(chain, key, 16_384))(jax.random.key(4))
+    chains = jax.jit(jax.vmap(chain, (0, None, None)))
+    found = chains(jax.random.split(jax.random.key(4), 16_384), edges, SCALES)
     return np.asarray(found)[:, 16:].ravel()  # the first 32 sweeps forget where they began
 
 

@@ -127,6 +127,7 @@ def test_bins_hold_every_pair_once_and_halve(score):
     np.testing.assert_array_equal(np.bincount(place[free], minlength=len(sizes)), sizes)
     assert sizes.sum() == split.pairs().candidates == len(free)
     assert 2 <= len(sizes) <= 6
+    assert BinnedPairs(1.0, score=score, bins=1000).ranked(split)[1].min() > 0
     ends = np.cumsum(sizes)
     halved = split.pairs().candidates // 2 ** np.arange(5)
     assert set(ends[:-2]) <= set(halved)
