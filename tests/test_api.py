@@ -18,6 +18,11 @@ NESTED = [
     "deployment.collector",
     "deployment.device",
     "deployment.wire",
+    "edges.central",
+    "edges.central.connections",
+    "edges.central.hrg",
+    "edges.central.release",
+    "edges.central.split",
     "features.distribution",
 ]
 

@@ -1,5 +1,6 @@
 """What one user does to her neighbour list, and the same for a whole graph at once."""
 
+from ldp_jax.edges import central
 from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.dprr import DPRR
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList
@@ -25,6 +26,7 @@ __all__ = [
     "RandomizedResponse",
     "Reporting",
     "Reports",
+    "central",
     "privatize_graph",
     "public_part",
 ]

@@ -34,7 +34,7 @@ CASES = {
 }
 NOT_MECHANISMS = {
     "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyGraph", "OneUsersView",
-    "Population", "Reporting", "Reports", "privatize_graph", "public_part",
+    "Population", "Reporting", "Reports", "central", "privatize_graph", "public_part",
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
 every_case = pytest.mark.parametrize("name", CASES)

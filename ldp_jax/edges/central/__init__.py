@@ -1,0 +1,33 @@
+"""Edges under a trusted curator: he holds the graph, and edge-level central privacy is what leaves his hands.
+
+``release(key, split, mechanism)`` is the whole API; an :class:`EdgeSplit` says which edges are public. Where every
+edge is private, ``ldp_jax.edges.privatize_graph(key, graph, mechanism)`` is the same.
+"""
+
+from ldp_jax.edges.central import connections, hrg
+from ldp_jax.edges.central.binned_pairs import BinnedPairs
+from ldp_jax.edges.central.edge_rand import EdgeRand
+from ldp_jax.edges.central.edge_rr import EdgeRR, PrivHRG
+from ldp_jax.edges.central.lap_graph import LapGraph
+from ldp_jax.edges.central.public_hrg import PublicHRG
+from ldp_jax.edges.central.release import CentralMechanism, release
+from ldp_jax.edges.central.split import EdgeSplit, split_edges
+
+__all__ = [
+    "BinnedPairs",
+    "CentralMechanism",
+    "EdgeRR",
+    "EdgeRand",
+    "EdgeSplit",
+    "LapGraph",
+    "PrivHRG",
+    "PublicHRG",
+    "connections",
+    "hrg",
+    "release",
+    "split_edges",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

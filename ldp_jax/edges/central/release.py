@@ -1,0 +1,125 @@
+"""What a trusted curator releases of a graph: one function for all mechanisms of this package."""
+
+import abc
+
+import numpy as np
+from jaxtyping import Int
+
+from ldp_jax import _validate, graphs
+from ldp_jax.edges.central.split import EdgeSplit
+from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.whole_graph import NoisyGraph
+from ldp_jax.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
+from ldp_jax.types import PRNGKey
+
+__all__ = ["ADJACENCY", "CentralMechanism", "per_private_edge", "release"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+ADJACENCY = "two graphs of the same nodes and public edges that differ in one private edge"
+"""What the guarantees of this package compare."""
+
+MEMORY = 8e9
+"""Bytes of released pairs above which a dense release is refused unless the caller allows more."""
+
+
+class CentralMechanism(abc.ABC):
+    """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
+
+    A subclass is a pytree; it gives the released pairs and the guarantee. :func:`release` takes public edges too;
+    :func:`ldp_jax.edges.privatize_graph` takes a graph of which every edge is private, but for those of users who
+    are public.
+    """
+
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """Per private edge."""
+
+    @abc.abstractmethod
+    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+        """The released pairs, of private nodes, of which none is a public edge; integers [k, 2], each pair once.
+
+        Args:
+          key: a typed threefry key.
+          split: the edges.
+          memory: bytes of released pairs to allow.
+
+        Raises:
+          ValueError: for more than ``memory`` allows.
+        """
+
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+        """The released pairs where every edge of two private users is private, and no other.
+
+        Raises:
+          ValueError: for a set of several graphs, or more than ``memory`` allows.
+        """
+        if users.group.max(initial=0) > 0:
+            raise ValueError(
+                f"{type(self).__name__} takes one graph, got a set of {int(users.group.max()) + 1}: release each "
+                "graph, from a key of its own"
+            )
+        n = len(users.group)
+        private = users.private[users.senders] & users.private[users.receivers]
+        public, hidden = (graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private))
+        found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(np.int32)
+        return Reports(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
+
+
+def release(key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY) -> NoisyGraph:
+    """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
+
+    What is private here: the curator holds the whole graph, and the guarantee is about the returned value alone.
+    Running time, memory, and the shapes and number of compiled programs follow the private edges and the draws;
+    keep them as you keep the graph. No exception says more of private edges than the release does.
+
+    Args:
+      key: a typed threefry key.
+      split: which edges are public and which are private.
+      mechanism: of :mod:`ldp_jax.edges.central`.
+      memory: bytes of released pairs to allow.
+
+    Returns:
+      An undirected graph; no degrees, which are NaN; and the guarantee, per private edge, which names public edges
+      and private nodes as not protected.
+
+    Raises:
+      ValueError: for a key that is not threefry, or a release above ``memory``.
+
+    >>> import jax
+    >>> from ldp_jax.edges.central import EdgeRand
+    >>> split = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
+    >>> noisy = release(jax.random.key(0), split, EdgeRand(2.0))
+    >>> [0, 1] in graphs.to_edges(noisy.graph).tolist()
+    True
+    >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
+    protected: private edges; NOT protected: public edges, private nodes, number of nodes
+      epsilon 2 per edge-central (...)
+    """
+    _validate.threefry(key)
+    spent = PipelineGuarantee.of(
+        [mechanism.guarantee()],
+        protected=("private edges",),
+        unprotected=("public edges", "private nodes", "number of nodes"),
+    )
+    pairs = mechanism.sample_pairs(key, split, memory)
+    edges = np.concatenate([graphs.to_edges(split.public), pairs])
+    noisy = graphs.from_edges(edges.astype(np.int32), split.num_nodes, pairs_in="rows")
+    return NoisyGraph(noisy, np.full(split.num_nodes, np.nan, np.float32), spent)
+
+
+def per_private_edge(epsilon: float, reason: str, status: Status = "proved") -> Guarantee:
+    """A guarantee for one private edge."""
+    return Guarantee(epsilon, unit=EDGE_CENTRAL, adjacency=ADJACENCY, status=status, reason=reason)
+
+
+def check_memory(pairs: float, memory: float) -> None:
+    """Refuse a release of more pairs, at 16 bytes each, than is allowed; ``pairs`` is part of what is released."""
+    if 16.0 * pairs > memory:
+        raise ValueError(
+            f"the released pairs take {16e-9 * pairs:.3g} GB (memory allows {memory / 1e9:.3g}): use a larger "
+            "epsilon, or raise memory"
+        )
