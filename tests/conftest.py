@@ -33,17 +33,13 @@ def _programs() -> Path:
     return Path(made)
 
 
+# For the whole process: what a fixture of a file compiled would be compiled again in a test under another setting.
+jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", str(_programs()))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)
 hypothesis.settings.load_profile("ci")
-
-
-@pytest.fixture(autouse=True)
-def no_key_is_used_twice() -> Iterator[None]:
-    with jax.debug_key_reuse(True):
-        yield
 
 
 class _Memory:

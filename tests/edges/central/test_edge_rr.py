@@ -20,8 +20,7 @@ def state():
     """A random dendrogram with 60 public and 60 private edges."""
     low, high = np.random.default_rng(0).permutation(np.stack(np.triu_indices(N, 1), 1))[:120].T
     pairs = np.stack([low, high], 1)
-    with jax.debug_key_reuse(True):  # as in the tests: one program for both
-        return hrg.init(jax.random.key(0), N, hrg.Edges.of(pairs[:60], pairs[60:]))
+    return hrg.init(jax.random.key(0), N, hrg.Edges.of(pairs[:60], pairs[60:]))
 
 
 def free_pairs(state):

@@ -63,11 +63,10 @@ def advance(key, state, edges, scales):
 def long_chain():
     """One chain on 150 nodes and 900 edges at five moments, about 10 000 moves apart, and its edges and moves."""
     edges = random_edges(150, 900, 0)
-    with jax.debug_key_reuse(True):  # as in the tests: one program for both
-        states, moves = [hrg.init(jax.random.key(0), 150, edges)], []
-        for key in jax.random.split(jax.random.key(1), 4):
-            state, made = advance(key, states[-1], edges, jnp.array([0.3, 1.0]))
-            states, moves = [*states, state], [*moves, made]
+    states, moves = [hrg.init(jax.random.key(0), 150, edges)], []
+    for key in jax.random.split(jax.random.key(1), 4):
+        state, made = advance(key, states[-1], edges, jnp.array([0.3, 1.0]))
+        states, moves = [*states, state], [*moves, made]
     return edges, states, moves
 
 
