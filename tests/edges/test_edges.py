@@ -58,8 +58,18 @@ def dense(n=N, edges=EDGES):
     return matrix
 
 
+@jax.jit
+def bit_rates(m, noisy, owned):
+    return m.bit_rates(noisy, owned)
+
+
+@jax.jit
+def degree_log_density(m, noisy, degree, owned):
+    return m.degree_log_density(noisy, degree, owned)
+
+
 def rates(m, noisy, owned):
-    return tuple(np.asarray(rate) for rate in m.bit_rates(noisy, owned))
+    return tuple(np.asarray(rate) for rate in bit_rates(m, noisy, owned))
 
 
 # --- Integers and counts ---------------------------------------------------------------------------------------
@@ -107,6 +117,11 @@ def test_halves_are_a_partition(size):
         np.testing.assert_array_equal(both, 1 - np.eye(size, dtype=int))
 
 
+@jax.jit
+def draws(m, keys, neighbours):
+    return jax.vmap(lambda key: m.privatize(key, neighbours, 0))(keys)
+
+
 # --- One law ------------------------------------------------------------------------------------------------------
 
 
@@ -137,7 +152,7 @@ def test_whole_graphs_and_single_users_have_one_law(noise):
     # One user, as a device would: her bits and degrees have the same law.
     one = DPRR(0.7, 1.1, n=N, noise=noise)
     neighbours = NeighbourList(jnp.array([1, 2, 3, N, N, N]), jnp.int32(3))
-    y = jax.vmap(lambda key: one.privatize(key, neighbours, 0))(jax.random.split(jax.random.key(1), count))
+    y = draws(one, jax.random.split(jax.random.key(1), count), neighbours)
     check_degrees(m, np.asarray(y.degree), 3)
     alone = np.zeros((count, N + 1), bool)
     np.put_along_axis(alone, np.asarray(y.neighbours.ids), True, 1)
@@ -257,7 +272,7 @@ def owner_of(i, j):
 def laws_of(m, counted, places):
     """log p(d*) of each degree, and both rates, at the places that a degree of ``counted`` pairs can take."""
     noisy = np.array([place for place in places if place <= counted])
-    laws = [np.asarray(m.degree_log_density(noisy, degree, counted)) for degree in range(counted + 1)]
+    laws = [np.asarray(degree_log_density(m, noisy, degree, counted)) for degree in range(counted + 1)]
     return laws, rates(m, noisy, counted)
 
 
