@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import as_records
 from ldp_jax.features import Sampled
 from ldp_jax.mechanism import check_budget, privacy_loss
-from ldp_jax.mechanism import privatize as _privatize
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
 from ldp_jax.verification._blocks import in_blocks
@@ -105,16 +105,15 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
     if mechanism.domain().users:
         return _lists.draws(key, mechanism, x, 0, n)
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf), (n, *np.shape(leaf))), x)
+    many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), x)
     return privatize_stacked(key, mechanism, many)
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
-    """The reports of stacked records of any kind, as :func:`ldp_jax.mechanism.privatize` draws them."""
-    if not isinstance(x, tuple):
-        return _privatize(key, mechanism, x)
-    check_budget(mechanism)
+    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.mechanism.privatize` does."""
     _validate.threefry(key)
+    check_budget(mechanism)
+    x = x if isinstance(x, tuple) else np.asarray(as_records(x))
     return report_each(jax.random.key_data(jax.random.split(key, len(jax.tree.leaves(x)[0]))), mechanism, x)
 
 
