@@ -111,22 +111,22 @@ class Interval(Records, Reports):
         """The breaks of stacked records; they themselves where none are declared."""
         if self.breaks is None:
             return records
-        return jnp.ravel(jax.vmap(self.breaks)(records))
+        return np.ravel(jax.vmap(self.breaks)(records))
 
     def _reach(self, breaks: Any) -> tuple[Any, Any]:
         """The ends; a point well beyond the outermost break where there is none."""
-        far = 1.0 + 2.0 * jnp.abs(breaks).max()
-        lower, upper = jnp.asarray(self.lower), jnp.asarray(self.upper)
-        return jnp.where(jnp.isinf(lower), -far, lower), jnp.where(jnp.isinf(upper), far, upper)
+        far = 1.0 + 2.0 * np.abs(breaks).max()
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
 
     def critical_reports(self, records: Any) -> Any:
         """Both sides of every break of every record, the ends, and a point between any two neighbours of these."""
-        breaks = self.breaks_of(records)
+        breaks = np.asarray(self.breaks_of(records))
         lower, upper = self._reach(breaks)
-        nudge = 1e-12 * jnp.maximum(1.0, jnp.abs(breaks))
-        points = jnp.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
-        points = jnp.unique(jnp.clip(points, lower, upper))
-        return jnp.concatenate([points, (points[1:] + points[:-1]) / 2])
+        nudge = 1e-12 * np.maximum(1.0, np.abs(breaks))
+        points = np.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
+        points = np.unique(np.clip(points, lower, upper))
+        return np.concatenate([points, (points[1:] + points[:-1]) / 2])
 
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
         """Uniform between the least and the largest."""
@@ -134,24 +134,24 @@ class Interval(Records, Reports):
 
     def far(self, known: Any) -> Any | None:
         """Ten and a thousand times as far as the farthest, on the sides without an end."""
-        reach = float(jnp.abs(known).max())
+        reach = float(np.abs(known).max())
         sides = [sign for sign, end in ((-1.0, self.lower), (1.0, self.upper)) if infinite(end)]
-        return reach * jnp.array([sign * times for sign in sides for times in (10.0, 1e3)]) if sides else None
+        return reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)]) if sides else None
 
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
         """Gauss-Legendre between breaks; where there is no end, panels that double until nothing is left."""
-        cuts = self.breaks_of(records)
+        cuts = np.asarray(self.breaks_of(records))
         lower, upper = self._reach(cuts)
         tails = []
         for sign, end, start in ((-1.0, self.lower, lower), (1.0, self.upper, upper)):
             if infinite(end):
-                count, logs = 1, lambda at: float(jnp.squeeze(jnp.asarray(log_density(jnp.reshape(at, 1)))))
+                count, logs = 1, lambda at: float(np.squeeze(log_density(np.reshape(at, 1))))
                 while logs(start + sign * 2.0**count) - logs(start) > -50.0:
                     count += 1
-                tails.append(start + sign * (2.0 ** jnp.arange(0, count + 1) - 1))
-        edges = jnp.unique(jnp.concatenate([jnp.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
-        fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * jnp.linspace(0, 1, panels + 1)
-        left, half = fine[:, :-1].ravel(), jnp.diff(fine, axis=1).ravel() / 2
+                tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
+        edges = np.unique(np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
+        fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * np.linspace(0, 1, panels + 1)
+        left, half = fine[:, :-1].ravel(), np.diff(fine, axis=1).ravel() / 2
         at, weight = np.polynomial.legendre.leggauss(order)
         return (left[:, None] + half[:, None] * (1 + at)).ravel(), (half[:, None] * weight).ravel()
 
@@ -273,8 +273,8 @@ class Mixture(Reports):
         return any(part.continuous for part in self.parts)
 
     def _by_part(self, found: list[Any]) -> tuple[Any, Any]:
-        branches = [jnp.full(len(value), branch) for branch, value in enumerate(found)]
-        return jnp.concatenate(branches), jnp.concatenate(found)
+        branches = [np.full(len(value), branch) for branch, value in enumerate(found)]
+        return np.concatenate(branches), np.concatenate(found)
 
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
         """Which have a branch that there is, and a value of its part."""
@@ -304,7 +304,7 @@ class Mixture(Reports):
         found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
         if all(each is None for each in found):
             return None
-        return self._by_part([jnp.zeros(0) if each is None else each for each in found])
+        return self._by_part([np.zeros(0) if each is None else each for each in found])
 
     def _log_of(self, place: int, log_density: Log) -> Log:
         """The log density of values of one branch."""
@@ -321,7 +321,7 @@ class Mixture(Reports):
             part.quadrature(records, self._log_of(place, log_density), panels=panels, order=order)
             for place, part in enumerate(self.parts)
         ]
-        return self._by_part([value for value, _ in rules]), jnp.concatenate([weight for _, weight in rules])
+        return self._by_part([value for value, _ in rules]), np.concatenate([weight for _, weight in rules])
 
     def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
         """The cells of all parts."""

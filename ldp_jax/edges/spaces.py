@@ -107,7 +107,8 @@ class Lists(Records):
             found.append(x.copy())
             found[1][rows, flipped] ^= True
         nodes = np.arange(self.n)
-        return [NeighbourList(np.sort(np.where(b, nodes, self.n), 1).astype(np.int32), b.sum(1)) for b in found]
+        ids = [np.sort(np.where(b, nodes, self.n), 1).astype(np.int32) for b in found]
+        return [NeighbourList(each, b.sum(1, dtype=np.int32)) for each, b in zip(ids, found, strict=True)]
 
     def grid(self, count: int) -> NeighbourList:
         """Lists of equally spaced degrees, of the first other nodes."""

@@ -13,6 +13,7 @@ from ldp_jax.domains import NotApplicable, Records
 from ldp_jax.features import Discrete, Sampled
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification.empirical import privatize_stacked
+from ldp_jax.verification.exact import logs_of
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -127,7 +128,8 @@ def _tail_scale(mechanism: Any, codomain: Any, ends: Any) -> float:
     scale = 1.0
     for branch, infinite in enumerate(ends):
         if any(infinite):
-            log = lambda v, branch=branch: float(_log(mechanism, branch, jnp.array([v]), jnp.float64(0.0))[0])
+            at = lambda v, branch=branch: (np.array([branch]), np.array([v])) if len(ends) > 1 else np.array([v])
+            log = lambda v, at=at: float(logs_of(mechanism, at(v), np.float64(0.0))[0])
             while log(scale) > log(0.0) - 1:
                 scale *= 2
             while log(scale / 2) < log(0.0) - 1:

@@ -1,18 +1,19 @@
 """Mechanisms that take whose list it is: the loss per bit of every user, and whether her law is what is drawn."""
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import statistics
+from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.statistics import Fit
 
 _MOST_NODES = 64  # of which all degrees and critical reports are enumerated
@@ -30,10 +31,22 @@ class ListLoss(NamedTuple):
     searched: float
 
 
-@partial(jax.jit, static_argnames="n")
-def draws(key: PRNGKey, m: Any, x: NeighbourList, own: Any, n: int) -> Any:
+@jax.jit
+def _reports(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
+    keys = jax.random.wrap_key_data(words)
+    return jax.vmap(lambda key, x, own: m.privatize(key, x, own))(keys, x, own)
+
+
+def report_each(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
+    """The report of each of stacked lists, by a key and an owner each; the keys as the words that they hold."""
+    return in_blocks(lambda rows: _reports(rows[0], m, *rows[1:]), (words, x, own))
+
+
+def draws(key: PRNGKey, m: Any, x: NeighbourList, own: int, n: int) -> Any:
     """n reports of one list, a key of its own each."""
-    return jax.vmap(lambda one: m.privatize(one, x, own))(jax.random.split(key, n))
+    _validate.threefry(key)
+    many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), (x, np.int32(own)))
+    return report_each(jax.random.key_data(jax.random.split(key, n)), m, *many)
 
 
 @jax.jit
@@ -67,7 +80,7 @@ def supremum(m: Any) -> ListLoss:
     triples = [_critical(m), _searched(m)]
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)
-        losses = [np.asarray(_losses(wide, *triple)) for triple in triples]
+        losses = [in_blocks(lambda rows: _losses(wide, *rows), triple) for triple in triples]
     largest = [float(part.max()) for part in losses]
     which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
     y, x, other, _ = jax.tree.map(lambda leaf: leaf[int(losses[which].argmax())], triples[which])
@@ -89,11 +102,11 @@ def _searched(m: Any) -> Any:
     """Random lists of random users that differ in a random bit, with reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     own, *lists = m.domain().neighbours_of_all(rng, _SEARCH)
+    own = own.astype(np.int32)
     keys = jax.random.split(jax.random.key(0), _SEARCH)
-    drawn = jax.jit(jax.vmap(lambda m, key, x, own: m.privatize(key, x, own), in_axes=(None, 0, 0, 0)))
     y = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64) if np.asarray(leaf).dtype == np.float32 else np.asarray(leaf),
-        drawn(m, keys, lists[0], own),
+        report_each(jax.random.key_data(keys), m, lists[0], own),
     )
     return y, *lists, own
 
@@ -124,7 +137,7 @@ def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, signific
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)
-        mass, cell = codomain.cells(x, lambda y: np.asarray(_logs(wide, y, x, own)))
+        mass, cell = codomain.cells(x, lambda y: in_blocks(lambda rows: _logs(wide, rows, x, own), y))
     if abs(mass.sum() - 1) > _TOTAL:
         return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
     return statistics.g_test(np.bincount(cell(y), minlength=mass.size), mass, significance=significance)

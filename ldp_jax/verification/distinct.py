@@ -67,13 +67,11 @@ _MOST = 4096  # reports, the most frequent, whose mass is asked
 
 def _mass(mechanism: Any, codomain: Any, y: Any, x: Any) -> np.ndarray:
     """The most that a report may weigh."""
-    short = _MOST - len(jax.tree.leaves(y)[0])  # one shape, one compiled program
-    padded = jax.tree.map(lambda leaf: np.concatenate([leaf, np.repeat(leaf[:1], short, 0)]), y)
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
     nudges = (-2, 0, 2) if codomain.continuous else (0,)
-    beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, padded) for by in nudges]
+    beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges]
     x = jax.tree.map(jnp.asarray, x)
-    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)[: _MOST - short]
+    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
     volume, atom = codomain.volume(y)
     return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
 

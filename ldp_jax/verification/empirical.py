@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax.domains import as_records
 from ldp_jax.features import Sampled
 from ldp_jax.mechanism import check_budget, privacy_loss
-from ldp_jax.mechanism import privatize as _privatize
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
+from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.exact import logs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -84,7 +85,7 @@ def _possible(mechanism: Any, codomain: Any, y: Any, x: Any) -> bool:
     """Whether every report is in the codomain and, where reports are finite, has a mass that is not 0."""
     if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
         return False
-    return codomain.continuous or bool(np.isfinite(np.asarray(logs_of(mechanism, y, jnp.asarray(x)))).all())
+    return codomain.continuous or bool(np.isfinite(logs_of(mechanism, y, jnp.asarray(x))).all())
 
 
 def typical_record(mechanism: Any) -> Any:
@@ -104,20 +105,28 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
     if mechanism.domain().users:
         return _lists.draws(key, mechanism, x, 0, n)
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf), (n, *np.shape(leaf))), x)
+    many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), x)
     return privatize_stacked(key, mechanism, many)
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
-    """The reports of stacked records of any kind, as :func:`ldp_jax.mechanism.privatize` draws them."""
-    if not isinstance(x, tuple):
-        return _privatize(key, mechanism, x)
+    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.mechanism.privatize` does."""
+    _validate.threefry(key)
     check_budget(mechanism)
-    return _reports(jax.random.split(key, len(jax.tree.leaves(x)[0])), mechanism, x)
+    x = x if isinstance(x, tuple) else np.asarray(as_records(x))
+    return report_each(jax.random.key_data(jax.random.split(key, len(jax.tree.leaves(x)[0]))), mechanism, x)
+
+
+def report_each(words: Any, mechanism: Any, x: Any) -> Any:
+    """The report of each of stacked records, by a key each; the keys as the words that they hold."""
+    if mechanism.domain().users:
+        return _lists.report_each(words, mechanism, x, np.zeros(len(words), np.int32))
+    return in_blocks(lambda rows: _reports(rows[0], mechanism, rows[1]), (words, x))
 
 
 @jax.jit
-def _reports(keys: Any, mechanism: Any, x: Any) -> Any:
+def _reports(words: Any, mechanism: Any, x: Any) -> Any:
+    keys = jax.random.wrap_key_data(words)
     return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
 
 
@@ -127,7 +136,7 @@ def _reports(keys: Any, mechanism: Any, x: Any) -> Any:
 def _wide_law(mechanism: Any, x: Any) -> Callable[[Any], np.ndarray]:
     """log p of stacked reports about ``x`` in float64; to be called with x64 enabled."""
     x = jax.tree.map(_wide, x)
-    return lambda y: np.asarray(logs_of(mechanism, jax.tree.map(_wide, y), x))
+    return lambda y: logs_of(mechanism, jax.tree.map(_wide, y), x)
 
 
 def _wide(leaf: Any) -> np.ndarray:

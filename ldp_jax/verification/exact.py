@@ -20,6 +20,7 @@ from ldp_jax.domains import NotApplicable, Records, Reports
 from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
 from ldp_jax.mechanism import HasInverse, HasWords, privacy_loss
 from ldp_jax.verification import _lists
+from ldp_jax.verification._blocks import in_blocks
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -148,11 +149,11 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
         records = domain.critical_records()
         first = jax.tree.map(lambda leaf: leaf[0], records)
         reports, weights = codomain.quadrature(records, lambda y: logs_of(wide, y, first))
-        logs = jax.vmap(lambda x: jax.vmap(lambda y: wide.log_density(y, x))(reports))(records)
-        density = np.asarray(jnp.exp(logs)) * np.asarray(weights)
-        count = len(density)
+        count = _count(records)
+        each = [jax.tree.map(lambda leaf, i=i: leaf[i], records) for i in range(count)]
+        density = np.exp(np.stack([logs_of(wide, reports, x) for x in each])) * np.asarray(weights)
         at = [np.repeat(np.arange(count), count), np.tile(np.arange(count), count)]
-        pairs = (jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf)[i], records) for i in at)
+        pairs = (jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], records) for i in at)
         adjacent = np.asarray(domain.adjacent(*pairs)).reshape(count, count)
     excess = (
         np.where(adjacent[i], np.maximum(row - np.exp(epsilon) * density, 0).sum(1), 0.0).max()
@@ -258,9 +259,8 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
         return _audit_counts(*(_word_counts(mechanism, record) for record in (x, x_other)))
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
-    push = jax.jit(lambda m, u, record: m.from_uniform(u, record))
     (ours, mine), (theirs, others) = (
-        np.unique(np.asarray(push(mechanism, u, jnp.float32(record))), return_counts=True)
+        np.unique(np.asarray(_from_uniform(mechanism, u, jnp.float32(record))), return_counts=True)
         for record in (x, x_other)
     )
     shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
@@ -285,12 +285,11 @@ def _word_counts(mechanism: Any, x: float) -> list[int]:
     """How many of the 2^64 words give each of a few reports, in their order: the report rises with the word."""
     codomain = mechanism.codomain()
     values = np.sort(np.asarray(codomain.values, np.float32))
-    push = jax.jit(lambda m, words, record: m.from_word64(words, record))
     low, high = [0] * len(values), [2**64] * len(values)  # the first word whose report is above the value
     for _ in range(65):  # 2^64 + 1 places
         middle = [min((a + b) // 2, 2**64 - 1) for a, b in zip(low, high, strict=True)]
         words = np.array([[w >> 32 for w in middle], [w & 0xFFFFFFFF for w in middle]], np.uint32)
-        above = np.asarray(push(mechanism, words, jnp.float32(x))) > values
+        above = np.asarray(_from_word64(mechanism, words, jnp.float32(x))) > values
         steps = list(zip(low, middle, high, above, strict=True))
         low = [m + 1 if a < b and not up else a for a, m, b, up in steps]
         high = [m if a < b and up else b for a, m, b, up in steps]
@@ -299,9 +298,23 @@ def _word_counts(mechanism: Any, x: float) -> list[int]:
 
 
 @jax.jit
-def logs_of(mechanism: Any, y: Any, x: Any) -> Any:
-    """log p of stacked reports about one record."""
+def _from_uniform(mechanism: Any, u: Any, x: Any) -> Any:
+    return mechanism.from_uniform(u, x)
+
+
+@jax.jit
+def _from_word64(mechanism: Any, words: Any, x: Any) -> Any:
+    return mechanism.from_word64(words, x)
+
+
+@jax.jit
+def _logs(mechanism: Any, y: Any, x: Any) -> Any:
     return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
+
+
+def logs_of(mechanism: Any, y: Any, x: Any) -> np.ndarray:
+    """log p of stacked reports about one record."""
+    return in_blocks(lambda rows: _logs(mechanism, rows, x), y)
 
 
 def spaces(mechanism: Any) -> tuple[Records, Reports]:
@@ -389,6 +402,11 @@ def _losses(mechanism: Any, x: Any, other: Any, y: Any) -> Any:
     return jax.vmap(lambda y, x, other: privacy_loss(mechanism, y, x, other))(y, x, other)
 
 
+@jax.jit
+def _drawn(mechanism: Any, keys: Any, x: Any) -> Any:
+    return jax.vmap(mechanism.privatize)(keys, x)
+
+
 def _count(stacked: Any) -> int:
     return len(jax.tree.leaves(stacked)[0])
 
@@ -417,7 +435,7 @@ def _of_columns(mechanism: Any, records: Any, reports: Any) -> Supremum:
 
 def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     """The largest loss among triples of equal length, of adjacent records."""
-    losses = np.asarray(_losses(mechanism, x, other, y))
+    losses = in_blocks(lambda rows: _losses(mechanism, *rows), (x, other, y))
     losses = np.where(mechanism.domain().adjacent(x, other), losses, -np.inf)
     best = int(losses.argmax())
     return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
@@ -425,9 +443,9 @@ def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
 
 def _largest(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     """The largest loss among all triples."""
-    axes = jnp.meshgrid(*(jnp.arange(_count(each)) for each in (x, other, y)), indexing="ij")
+    axes = np.meshgrid(*(np.arange(_count(each)) for each in (x, other, y)), indexing="ij")
     picked = [
-        jax.tree.map(lambda leaf, at=axis: jnp.asarray(leaf)[at], each)
+        jax.tree.map(lambda leaf, at=axis: np.asarray(leaf)[at], each)
         for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)
     ]
     return _witness(mechanism, *picked)
@@ -437,15 +455,15 @@ def _random_search(mechanism: Any, reports: Any) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain = mechanism.codomain()
-    x, other = (jax.tree.map(jnp.asarray, each) for each in mechanism.domain().neighbours(rng, _SEARCH))
+    x, other = mechanism.domain().neighbours(rng, _SEARCH)
     y = codomain.search(rng, reports, _SEARCH)
     if not codomain.continuous or len(codomain.branches) > 1:
         return _witness(mechanism, x, other, y)
     if isinstance(mechanism, HasInverse):
-        drawn = mechanism.from_uniform(jnp.asarray(rng.uniform(0.0, 1.0, _SEARCH)), x)
+        drawn = _from_uniform(mechanism, rng.uniform(0.0, 1.0, _SEARCH), x)
     else:
         keys = jax.random.split(jax.random.key(0), _SEARCH)
-        drawn = jax.vmap(mechanism.privatize)(keys, x)
-    both = lambda a, b: jnp.concatenate([a, jnp.asarray(b, a.dtype)])
-    twice = lambda records: jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), records)
+        drawn = _drawn(mechanism, keys, x)
+    both = lambda a, b: np.concatenate([a, np.asarray(b, a.dtype)])
+    twice = lambda records: jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), records)
     return _witness(mechanism, twice(x), twice(other), jax.tree.map(both, y, drawn))

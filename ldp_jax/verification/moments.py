@@ -12,6 +12,7 @@ from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.features import Sampled, SparseReport
 from ldp_jax.types import PRNGKey
+from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.empirical import draws, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import Fit
@@ -86,9 +87,13 @@ def _product(lines: list[Law]) -> Law:
 
 
 @jax.jit
-def estimates(mechanism: Any, y: Any) -> Any:
-    """The server's estimates of stacked reports."""
+def _estimates(mechanism: Any, y: Any) -> Any:
     return jax.vmap(mechanism.estimate)(y)
+
+
+def estimates(mechanism: Any, y: Any) -> np.ndarray:
+    """The server's estimates of stacked reports."""
+    return in_blocks(lambda rows: _estimates(mechanism, rows), y)
 
 
 @jax.jit

@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.types import PRNGKey
-from ldp_jax.verification.empirical import typical_record
+from ldp_jax.verification.empirical import report_each, typical_record
 from ldp_jax.verification.statistics import Fit
 
 FUSED = 2e-5
@@ -92,11 +92,12 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
     True
     """
     _validate.integer_in(64, calls=calls)
-    x = jax.tree.map(jnp.asarray, mechanism.domain().centre())
+    x = mechanism.domain().centre()
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     flips = np.concatenate([np.zeros((1, 2), np.uint32), *(np.eye(2, dtype=np.uint32) << b for b in range(32))])
     flipped = (data[None] ^ flips[:, None]).reshape(-1, 2)
-    reports = _reports(mechanism, jax.random.wrap_key_data(jnp.asarray(flipped)), x)
+    many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(flipped), *np.shape(leaf))), x)
+    reports = report_each(flipped, mechanism, many)
     changed = np.zeros((len(flips) - 1, calls), bool)
     varied = np.zeros(calls - 1, bool)
     for leaf in jax.tree.leaves(reports):
@@ -110,8 +111,3 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
         )
     dropped = int((~changed.any(1)).sum())
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
-
-
-@jax.jit
-def _reports(mechanism: Any, keys: Any, x: Any) -> Any:
-    return jax.vmap(lambda key: mechanism.privatize(key, x))(keys)

@@ -16,6 +16,7 @@ from ldp_jax.types import Array
 
 NODES = 4
 _FAR = 1e3
+_BLOCK = 32  # noisy degrees
 
 
 class RelationshipLoss(NamedTuple):
@@ -138,6 +139,7 @@ def _loss(m: Any, owned: int, degree: int, bit: bool) -> tuple[float, float]:
 def _list_ratio(m: Any, owned: int, degree: int, bit: bool) -> np.ndarray:
     """log of (edge there) over (not there), at every critical noisy degree, with the bit sent and not sent."""
     noisy = critical_degrees(m.degrees(owned))
+    noisy = np.resize(noisy, -(len(noisy) // -_BLOCK) * _BLOCK)  # repeated: of one shape, whatever is owned
     log = lambda d: np.asarray(_degree_log(m, noisy, np.float64(d), np.float64(owned))) + np.zeros(len(noisy))
     with np.errstate(invalid="ignore"):
         ratio = log(degree + 1) - log(degree)

@@ -3,17 +3,12 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.types import PRNGKey
+from ldp_jax.verification.empirical import report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
-
-
-@jax.jit
-def _draw_each(mechanism: Any, keys: Any, x: Any) -> Any:
-    return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
 
 
 def is_total(mechanism: Any, key: PRNGKey) -> Fit:
@@ -37,11 +32,8 @@ def is_total(mechanism: Any, key: PRNGKey) -> Fit:
     domain, codomain = spaces(mechanism)
     bad, good = domain.outside()
     n = len(jax.tree.leaves(bad)[0])
-    data = jax.random.key_data(jax.random.split(key, n))
-    reports, meant = (
-        jax.tree.map(np.asarray, _draw_each(mechanism, jax.random.wrap_key_data(jnp.asarray(data)), x))
-        for x in (bad, good)
-    )
+    words = jax.random.key_data(jax.random.split(key, n))
+    reports, meant = (report_each(words, mechanism, x) for x in (bad, good))
     wrong = ~np.asarray(codomain.contains(reports, rounding=2))
     for one, other in zip(jax.tree.leaves(reports), jax.tree.leaves(meant), strict=True):
         same = (one == other) | ((one != one) & (other != other))  # NaN stands for what is not sent

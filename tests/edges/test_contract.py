@@ -13,7 +13,7 @@ from ldp_jax import mechanism as protocol
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
 from ldp_jax.mechanism import mechanism
-from ldp_jax.verification import _lists
+from ldp_jax.verification import _lists, exact, moments
 
 N = 6
 PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)
@@ -73,7 +73,7 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name):
     keys = [jax.random.split(jax.random.key(0), 3) for _ in range(2)]
     own = np.array([0, 0, 5])
     eager = [m.privatize(keys[0][i], jax.tree.map(lambda leaf, i=i: leaf[i], lists), own[i]) for i in range(3)]
-    many = jax.jit(jax.vmap(lambda m, *user: m.privatize(*user), in_axes=(None, 0, 0, 0)))(m, keys[1], lists, own)
+    many = _lists.report_each(jax.random.key_data(keys[1]), m, lists, own)  # the program that verification asks
     for i in range(3):
         jax.tree.map(
             lambda one, all_, i=i: np.testing.assert_allclose(one, all_[i], rtol=1e-5, atol=1e-5), eager[i], many
@@ -85,9 +85,13 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name):
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
     m, x = CASES[name](epsilon), listed([1, 2], N)
     y = _lists.draws(jax.random.key(1), m, x, 0, 100)
-    logs = jax.vmap(lambda report: m.log_density(report, x))(y)
-    assert np.isfinite(logs).all()
-    assert np.isfinite(jax.vmap(m.estimate)(y)).all()
+    assert np.isfinite(exact.logs_of(m, y, x)).all()
+    assert np.isfinite(moments.estimates(m, y)).all()
+
+
+@jax.jit
+def mass_times_estimate(m, y, x, own):
+    return jnp.exp(m.log_density(y, x, own)) * m.estimate(y, own)
 
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
@@ -99,9 +103,8 @@ def test_randomised_responses_estimate_is_unbiased(reporting):
             nodes = [0, 2, 3, 4, 5][:degree]
             x = listed(nodes, N)
             total = 0.0
-            for bits in itertools.product([False, True], repeat=N - 1):
-                y = ListReport(np.float64(np.nan), to_list(jnp.array([bits[0], False, *bits[1:]])))
-                total += float(jnp.exp(rr.log_density(y, x, 1)) * rr.estimate(y, 1))
+            for sent in itertools.chain.from_iterable(itertools.combinations((0, 2, 3, 4, 5), k) for k in range(N)):
+                total += float(mass_times_estimate(rr, ListReport(np.float64(np.nan), listed(sent, N)), x, 1))
             true = nodes if reporting == "full" else [node for node in nodes if node in (0, 3, 5)]
             assert total == pytest.approx(len(true), abs=1e-9)
 
@@ -122,7 +125,8 @@ def test_estimates_of_the_degree():
 @pytest.mark.parametrize(
     ("name", "epsilon", "n"),
     [
-        *itertools.product(CASES, [1.0], [2, N, 24]),
+        *itertools.product(CASES, [1.0], [2, N]),
+        *itertools.product(USUAL, [1.0], [24]),
         *itertools.product(USUAL, [0.01, 0.1, 4.0], [N]),
         *itertools.product(CASES, [16.0], [N]),
     ],
@@ -155,7 +159,7 @@ def test_reports_follow_their_density(name, epsilon):
 @every_case
 def test_draws_show_most_of_the_claim_and_never_more(name):
     made = CASES[name](1.0)
-    bound = verification.epsilon_lower_bound(made, jax.random.key(3), 400_000)
+    bound = verification.epsilon_lower_bound(made, jax.random.key(3), 200_000)
     assert 0.9 < bound.epsilon <= made.guarantee().epsilon
 
 
@@ -259,9 +263,9 @@ def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match="2 to 64 nodes, got n = 65"):
         verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65))
     with pytest.raises(ValueError, match="too many to count: test a smaller n"):
-        verification.matches_density(DPRR(0.5, 0.5, n=12), jax.random.key(0))
+        verification.matches_density(DPRR(0.5, 0.5, n=12), jax.random.key(0), trials=1000)
     with pytest.raises(ValueError, match="too many to count: test a smaller n"):
-        verification.matches_density(LocalLap(0.5, 0.5, n=20), jax.random.key(0))
+        verification.matches_density(LocalLap(0.5, 0.5, n=20), jax.random.key(0), trials=1000)
     x = listed([1], N)
     with pytest.raises(ValueError, match="the same list"):
         verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), jax.random.key(0), x=x, x_other=x)

@@ -97,6 +97,17 @@ def force(monkeypatch, path):
     return rounds
 
 
+@jax.jit
+def logs_of(m, reports, records, own):
+    """log p of stacked reports about each of stacked lists."""
+    return jax.vmap(lambda x: jax.vmap(lambda y: m.log_density(y, x, own))(reports))(records)
+
+
+@jax.jit
+def draws(m, keys, neighbours, own):
+    return jax.vmap(lambda key: m.privatize(key, neighbours, own))(keys)
+
+
 # --- One law ------------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +195,7 @@ def test_reports_follow_their_density():
     """100 000 reports of one user: KS of her degree and values, 0.017; NaN where she owns nothing."""
     m = LocalLap(0.7, 2.0, n=N)
     neighbours = NeighbourList(jnp.array([0, 1, 5, 5, 5]), jnp.int32(2))
-    y = jax.vmap(lambda key: m.privatize(key, neighbours, 2))(jax.random.split(jax.random.key(5), 100_000))
+    y = draws(m, jax.random.split(jax.random.key(5), 100_000), neighbours, 2)
     # User 2 owns the pairs with 1 (odd sum, the higher place) and 4 (even sum, the lower place).
     np.testing.assert_array_equal(np.isnan(y.values[0]), [True, False, True, True, False])
     stats.assert_ks(np.asarray(y.degree), scipy_stats.laplace(2, 1 / 0.7).cdf)
@@ -197,7 +208,8 @@ def test_reports_follow_their_density():
         scipy_stats.laplace(m, 1 / e).logpdf(v[:9]) for v, m, e in zip(z, (0, 0, 0), (0.7, 2, 2), strict=True)
     )
     reports = LapReport(y.degree[:9], y.values[:9])
-    np.testing.assert_allclose(jax.vmap(lambda r: m.log_density(r, neighbours, 2))(reports), expected, rtol=1e-4)
+    padded = jax.tree.map(lambda leaf: leaf[None], neighbours)
+    np.testing.assert_allclose(logs_of(m, reports, padded, 2)[0], expected, rtol=1e-4)
 
 
 def test_noise_has_a_long_tail():
@@ -351,9 +363,7 @@ def test_reports_lose_what_the_guarantee_says(reporting):
             values = np.full((len(grid), 4), np.nan)
             values[:, owned] = np.array(grid)[:, 1:]
             reports = LapReport(jnp.array([g[0] for g in grid]), jnp.asarray(values))
-            logs = np.array(
-                jax.vmap(lambda x: jax.vmap(lambda y: m.log_density(y, x, own))(reports))(padded)  # noqa: B023
-            )
+            logs = np.array(logs_of(m, reports, padded, own))
             assert np.isfinite(logs).all()
             for a, b in itertools.combinations(range(len(records)), 2):
                 changed = set(records[a]) ^ set(records[b])
