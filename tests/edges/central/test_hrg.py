@@ -139,7 +139,8 @@ def drawn():
         return jax.lax.scan(block, hrg.init(first, 6, edges), jax.random.split(rest, 112))[1]
 
     chains = jax.jit(jax.vmap(chain, (0, None, None)))
-    found = chains(jax.random.split(jax.random.key(4), 16_384), edges, SCALES)
+    with jax.debug_key_reuse(False):  # which takes keys of a scan under vmap for used ones
+        found = chains(jax.random.split(jax.random.key(4), 16_384), edges, SCALES)
     return np.asarray(found)[:, 16:].ravel()  # the first 32 sweeps forget where they began
 
 
