@@ -74,7 +74,7 @@ class Config:
     report, the worst variance, the mass of float32 reports that one record can give and another cannot, and what an
     edge costs by enumeration. At epsilon 17 and 30: what the probabilities that are drawn really lose.
     Exits with 1 when a claim fails, or when the defect of a
-    published form is not seen. Writes audit.csv, audit.md and audit.png; about eleven CPU minutes.
+    published form is not seen. Writes audit.csv, audit.md and audit.png; about nine CPU minutes.
     """
 
     mechanism: str | None = None
