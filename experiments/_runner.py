@@ -6,6 +6,7 @@ row is written twice: what a kill left of one is cut off before the next is appe
 runs may write to one folder.
 """
 
+import abc
 import csv
 import dataclasses
 import functools
@@ -62,7 +63,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(abc.ABC):
     """One computation; its fields and the name of a metric identify a row.
 
     An experiment derives its own, with further fields where these do not tell two of its computations apart.
@@ -88,9 +89,9 @@ class Cell:
     config: str
 
     @property
+    @abc.abstractmethod
     def last_metric(self) -> str:
         """The metric that is computed last: with its row the cell is complete."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.task} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
+from ldp_jax import verification
 from ldp_jax._pytree import mechanism
 from ldp_jax.domains import Finite, Interval
 from ldp_jax.features import Duchi, Laplace, MultiBit, Piecewise, SquareWave, distribution
@@ -31,7 +32,9 @@ class Tilted(Numeric):
     """Density (1 + t x y) / 2 on [-1, 1]: smooth, without breaks."""
 
     def from_uniform(self, u, x):
-        raise NotImplementedError
+        tilt = jnp.tanh(jnp.asarray(self.epsilon) / 2) * x  # the root of t x y^2 + 2 y + 2 - t x = 4 u
+        rest = 2 - tilt - 4 * u
+        return -rest / (1 + jnp.sqrt(1 - tilt * rest))
 
     def log_density(self, y, x):
         return jnp.log((1 + jnp.tanh(jnp.asarray(self.epsilon) / 2) * x * y) / 2)
@@ -55,6 +58,10 @@ class Tilted(Numeric):
 class ThreeValues(Tilted):
     """Mass (1 + t x v) / 3 on v in (1, -1, 0)."""
 
+    def from_uniform(self, u, x):
+        tilt = jnp.tanh(jnp.asarray(self.epsilon) / 2) * x
+        return jnp.where(3 * u < 1 - tilt, -1.0, jnp.where(3 * u < 2 - tilt, 0.0, 1.0))
+
     def log_density(self, y, x):
         return jnp.log((1 + jnp.tanh(jnp.asarray(self.epsilon) / 2) * x * y) / 3)
 
@@ -63,6 +70,16 @@ class ThreeValues(Tilted):
 
 
 ThreeValues = mechanism(ThreeValues)
+
+
+def test_laws_of_this_file_are_drawn_as_they_are_declared():
+    """KS test of 200 000 draws: 0.012 of the distribution function; 9 999 uniforms: 1e-3 of a mass."""
+    x = np.float32(0.5)
+    assert verification.matches_density(Tilted(2.0), jax.random.key(7), x).fits
+    three = ThreeValues(2.0)
+    drawn = np.asarray(three.from_uniform((np.arange(9999) + 0.5) / 9999, x))
+    for value in three.codomain().values:
+        assert (drawn == value).mean() == pytest.approx(float(jnp.exp(three.log_density(value, x))), abs=1e-3)
 
 
 # --- transition -----------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def linkteller(
         neighbourhood had divided it by. None leaves it as it is.
       outputs: what the attacker sees: ``logits``, or their ``softmax`` or ``sigmoid``.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
-      at_once: nodes whose derivatives are pushed together; 1 is about fastest on a CPU.
+      at_once: nodes whose derivatives are pushed together; more take more memory.
 
     Returns:
       Scores and metrics. What they owe to the records alone, :func:`ldp_jax.attacks.feature_similarity` says.

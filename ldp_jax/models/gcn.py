@@ -22,7 +22,7 @@ class NodeInputs(NamedTuple):
 
     Attributes:
       graph: a ``jraph.GraphsTuple`` of one graph, traced or not, its edges in any order, or the
-        :class:`ldp_jax.propagation.Operator` of it, which is laid out once and up to four times faster.
+        :class:`ldp_jax.propagation.Operator` of it, which is sorted and laid out once.
       x: float [n, d], a record for each node.
       scale: float [n], what each row of ``x`` is multiplied by; None for 1. The derivative of the outputs in
         ``scale[u]`` is their change along x_u, and costs no product with d columns.

@@ -24,8 +24,8 @@ SWEEPS = 8000
 """About 1 000 n moves: a sweep makes n / 8."""
 
 PUBLIC_WEIGHT = 0.05
-"""Of the likelihood of public edges. On PPI's first graph, 1 558 nodes, three chains at this scale have met after
-1 000 n moves (R-hat 1.07, after 2 000 n 1.02). At 0.25 they have not (1.4), at 1 the likelihood still rises."""
+"""Of the likelihood of public edges. The larger, the better the fit to them, and the longer a chain takes to forget
+where it began: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say how long."""
 
 
 @mechanism
@@ -60,7 +60,7 @@ class EdgeRR(CentralMechanism):
     Args:
       epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
       epsilon_edges: :math:`\epsilon_2`, in (0, 100].
-      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain does not reach its law then.
+      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach its law then.
       sweeps: of the chain, a static number that is fixed beforehand.
       thresholds: :math:`\tau_1, \tau_2`, public.
       noise: ``laplace`` or ``geometric``.
@@ -199,7 +199,7 @@ def check_chain(public_weight: Scalar, sweeps: int, *, warn: bool) -> None:
     largest_weight = np.max(np.asarray(public_weight)) if _validate.concrete(public_weight) else 0.0
     if warn and largest_weight >= 1.0:
         warnings.warn(
-            f"public_weight {largest_weight:g} makes a law that a chain is far from after 1 000 n moves: what is "
+            f"public_weight {largest_weight:g} makes a law that a chain of this length need not reach: what is "
             f"released depends on where it began; the default is {PUBLIC_WEIGHT:g}",
             stacklevel=5,
         )

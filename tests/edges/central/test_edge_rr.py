@@ -279,7 +279,7 @@ def test_parameters_are_checked(untyped):
 
 
 def test_a_weight_that_no_chain_reaches_warns():
-    with pytest.warns(UserWarning, match="a chain is far from"):
+    with pytest.warns(UserWarning, match="a chain of this length need not reach"):
         EdgeRR(1.0, 1.0, public_weight=1.0)
     EdgeRR(1.0, 1.0, public_weight=0.99)
     EdgeRR.as_published(1.0, 1.0)
