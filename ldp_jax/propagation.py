@@ -102,7 +102,9 @@ class Operator:
         return values if isinstance(self.neighbours, Segments) else self.neighbours.by_node(values)
 
 
-def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False) -> Operator:
+def operator(
+    graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False, places: int | None = None
+) -> Operator:
     """Check a graph on the host and lay it out for repeated products; do it once.
 
     Args:
@@ -112,12 +114,17 @@ def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: b
         as many nodes and edges, so that one program serves many of them. ``auto`` is ``ell``.
       allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
         the noisy graphs of which every user reports her whole list: P averages over the neighbours she reported.
+      places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
+        then serves graphs whose numbers of edges differ, such as noisy ones.
 
     Raises:
-      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, or an edge without its
-        reverse unless ``allow_directed``.
+      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, an edge without its
+        reverse unless ``allow_directed``, or ``places`` that are too few, or of another layout.
     """
     _validate.one_of(("auto", "segment", "ell"), layout=layout)
+    if places is not None:
+        _validate.integer_in(len(graph.senders), places=places)
+        _validate.one_of(("segment",), layout=layout)
     if allow_directed and not graphs.is_symmetric(graph):
         n = graphs.num_nodes(graph)
         ends = np.asarray(graph.senders), np.asarray(graph.receivers)
@@ -131,6 +138,8 @@ def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: b
     # jnp.asarray would compile a program for each shape that is brought to the device.
     degree = jax.device_put(np.bincount(receivers, minlength=n).astype(np.float32))
     if directed or layout == "segment":
+        padding = (0, 0 if places is None else places - len(senders))
+        senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
         return Operator(degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed)
     return Operator(degree, aggregation.tables(senders, receivers, n))
 
@@ -513,3 +522,11 @@ def ppr_rows(op_or_graph: Any, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
+
+
+def kprop(op, x, steps):
+    import numpy as np
+    for _ in range(steps):
+        d = jnp.maximum(op.degree, 1.0)[:, None]
+        x = jax.lax.rsqrt(d) * op.neighbours.sum(jax.lax.rsqrt(d) * x)
+    return x
