@@ -522,11 +522,3 @@ def ppr_rows(op_or_graph: Any, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
-
-
-def kprop(op, x, steps):
-    import numpy as np
-    for _ in range(steps):
-        d = jnp.maximum(op.degree, 1.0)[:, None]
-        x = jax.lax.rsqrt(d) * op.neighbours.sum(jax.lax.rsqrt(d) * x)
-    return x
