@@ -1,4 +1,4 @@
-"""What several papers' experiments share: a data set's fingerprint, a baseline of labels alone, standard columns."""
+"""What several papers' experiments share: fingerprints of data, a baseline of labels alone, standard columns."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def fingerprint(data: datasets.Dataset) -> str:
 
 
 class LabelPropagation(NamedTuple):
-    """PageRank of the training labels: its scores, and the alpha and r that validation chose, the first of equals."""
+    """PageRank of the training labels: its scores, and the first alpha and r that do best in validation."""
 
     test: float
     validation: float

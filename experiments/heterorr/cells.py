@@ -111,9 +111,7 @@ def load(name: str) -> datasets.Dataset:
 def prepare(settings: Settings, seed: int) -> Bench:
     """Split, public users and keys of a seed."""
     data = load(settings.dataset)
-    split_key, public_key, *keys = jax.random.split(
-        jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7
-    )
+    split_key, public_key, *keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7)
     split = splits.node_split(split_key, data.num_nodes)
     parts = tuple(training.Examples(part, data.y[part].astype(np.int32)) for part in split)
     public = np.zeros(data.num_nodes, bool)
@@ -254,21 +252,16 @@ def objective_of(bench: Bench) -> training.Objective:
     return training.on_graph(training.node_labels if bench.labels else training.node_classification)
 
 
-def inputs(op: Any, x: Any, steps: int, preprocessing: str) -> NodeInputs:
-    """What a row is trained on: x after so many steps of propagation, raw or standardised."""
-    propagated = propagation.kprop(op, x, steps) if steps else x
-    return NodeInputs(op, propagated if preprocessing == "raw" else standardized(propagated))
-
-
 def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
     settings = bench.settings
     best = Score(float("nan"), -np.inf, "", ())
-    for count in steps:
-        for preprocessing in ("raw", "standardised"):
+    propagated = (x,) if tuple(steps) == (0,) else propagation.kprop_many(op, x, steps)
+    for count, rows in zip(steps, propagated, strict=True):
+        for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
             fitted = training.fit(
                 jax.random.clone(bench.fit_key), model_of(bench), objective_of(bench),
-                inputs(op, x, count, preprocessing), *bench.parts,
+                NodeInputs(op, made), *bench.parts,
                 optimizer=training.adam(settings.learning_rate, settings.weight_decay),
                 epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
             )  # fmt: skip

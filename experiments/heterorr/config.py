@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Literal
 
 from experiments._runner import DEFAULT_OUT, UsageError, check_positive
-from experiments.heterorr.settings import EDGE_MECHANISMS, EPSILONS, FEATURE_MECHANISMS, RHOS, SENSITIVE, Level, Settings
+from experiments.heterorr.settings import (
+    EDGE_MECHANISMS,
+    EPSILONS,
+    FEATURE_MECHANISMS,
+    RHOS,
+    SENSITIVE,
+    Level,
+    Settings,
+)
 
 Part = Literal["features", "edges", "both", "attacks", "mixing", "inversion", "scores"]
 PARTS: tuple[Part, ...] = ("features", "edges", "both", "attacks", "mixing", "inversion", "scores")
@@ -37,7 +45,7 @@ class Config:
     attack_epsilons: tuple[float, ...] = (0.1, 0.5, 1.0)
     """per private edge, in the attacks"""
     rhos: tuple[float, ...] = RHOS
-    """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the budgets, if one is given)"""
+    """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that is given)"""
     seeds: int = 5
     """how many, from 0: each a split, noise and training of its own"""
     attacked: int = 600

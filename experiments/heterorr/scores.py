@@ -33,13 +33,20 @@ class Embedding(NamedTuple):
 
 
 def embed(
-    key: Any, x: np.ndarray, y: np.ndarray, public: np.ndarray, *, width: int, sensitive: tuple[int, ...], gamma: float
+    key: Any,
+    x: np.ndarray,
+    y: np.ndarray,
+    public: np.ndarray,
+    *,
+    width: int,
+    sensitive: tuple[int, ...],
+    gamma: float,
 ) -> Embedding:
     """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
 
-    Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was trained
-    on the public users, sensitivity what the embedding changes by where their sensitive columns are masked; where
-    none is known to be sensitive, all coordinates are equally so.
+    Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was
+    trained on the public users, sensitivity what the embedding changes by where their sensitive columns are masked;
+    where none is known to be sensitive, all coordinates are equally so.
 
     Args:
       key: a typed threefry key.
@@ -85,7 +92,8 @@ def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
     held = max(1, len(z) // _HELD)
     objective = training.node_labels if labels else training.node_classification
     parts = [
-        training.Examples(np.arange(len(z))[part], y[part].astype(np.int32)) for part in (slice(held, None), slice(held))
+        training.Examples(np.arange(len(z))[part], y[part].astype(np.int32))
+        for part in (slice(held, None), slice(held))
     ]
     model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
     fitted = training.fit(
