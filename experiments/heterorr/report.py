@@ -9,7 +9,7 @@ from scipy import stats
 
 from experiments._report import legend_below, markdown, panels, signed
 from experiments._runner import write_atomically
-from experiments.heterorr import accuracy
+from experiments.heterorr import accuracy, attacks
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.labels import COLOURS, LABELS
 from experiments.heterorr.published import CLAIMS
@@ -51,8 +51,8 @@ out. Labels are public in every row. The data sets of the paper are not public (
 here (PPI): `facebook100_caltech36`, attributes and friendships of students, stands in for both.
 
 * **Features.** Every edge is public. A tenth of all users, drawn among the training nodes, have public records:
-  their principal components are the embedding (16 coordinates, the paper's is ResNet-50's), their largest values its
-  bounds, and a perceptron trained on them gives the importance of eq. 6; their masked gender the sensitivity of
+  their principal components are the embedding (16 coordinates, the paper's is ResNet-50's), their largest values
+  its bounds, and a perceptron trained on them gives the importance of eq. 6; their masked gender the sensitivity of
   eq. 5. All other records are private. Every row, private or not, propagates what it has by 0, 2, 4, 8 or 16 steps
   of LPGNN's KProp, raw or standardised, whichever is best in validation.
 * **structure-only** is the same mechanism on one public record for all private users; **features-only** the same
@@ -297,3 +297,103 @@ def _figure_10(frame: pd.DataFrame) -> Any:
     axes[0].set_xlabel("epsilon of a record, and of a private edge")
     legend_below(figure, axes[0], 2)
     return figure
+
+
+# --- README ----------------------------------------------------------------------------------------------------
+
+
+def readme_section(out: Path) -> str:
+    """What the README says: accuracy at epsilon 1 beside what is public, and who finds private edges."""
+    frame = accuracy.results_in(out).read().fillna({"edges": ""})
+    told = attacks.results_in(out).read()
+    (dataset,) = frame.dataset.unique()
+    features, edges = (_values(frame[frame.level == level]) for level in ("features", "edges"))
+    rho = frame.rho.max()
+    public = best_public(features)
+    alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
+    rows = []
+    beyond = []
+    for (name, epsilon, _, _), series in features.items():
+        if not 0 < epsilon < np.inf or name.startswith((STRUCTURE, FEATURES)):
+            continue
+        beyond.append(_less(series, public))
+        if epsilon == 1.0:
+            gain = _less(series, features[STRUCTURE + name, 1.0, 0.0, ""])
+            rows.append([_name(name), str(mean_interval(series)), signed(gain), signed(beyond[-1]), "", "", ""])
+    of_edges = []
+    auc = told[told.metric == attacks.METRICS[-1]].groupby(["mechanism", "epsilon", "attack"]).value.mean()
+    counts = frame[(frame.level == "edges") & (frame.rho == rho)].pivot_table(
+        index=["mechanism", "epsilon"], columns="metric", values="value"
+    )
+    for (name, epsilon, of, _), series in edges.items():
+        if of != rho or not 0 < epsilon < np.inf:
+            continue
+        of_edges.append(_less(series, alone))
+        if epsilon == 1.0:
+            found = counts.loc[(name, 1.0)]
+            shown = f"{found[TRUE]:.0f} of {found[RELEASED]:.0f}"
+            leak = auc.get((name, 1.0, attacks.LINKTELLER))
+            cells = ["", signed(of_edges[-1]), shown, "" if leak is None else f"{leak:.2f}"]
+            rows.append([_name(name), str(mean_interval(series)), "", *cells])
+    headers = [
+        "epsilon 1", "accuracy (%)", "less structure-only twin", "less public knowledge", "less public edges alone",
+        "true of released private edges", "AUC of LinkTeller",
+    ]  # fmt: skip
+    known = {
+        name: mean_interval(features[name, epsilon, 0.0, ""])
+        for name, epsilon in (
+            (RECORDS, np.inf),
+            (NON_PRIVATE, np.inf),
+            (PUBLIC_RECORDS, 0.0),
+            (LABEL_PROPAGATION, 0.0),
+        )
+    }
+    guess = mean_interval(edges[LINK_PREDICTION, 0.0, rho, ""])
+    return _README.format(
+        dataset=dataset,
+        rho=rho,
+        seeds=frame.seed.nunique(),
+        above=_above(beyond),
+        features=len(beyond),
+        edges_above=_above(of_edges),
+        edges=len(of_edges),
+        whole=known[RECORDS],
+        embedded=known[NON_PRIVATE],
+        public=known[PUBLIC_RECORDS],
+        labels=known[LABEL_PROPAGATION],
+        all_edges=mean_interval(edges[NON_PRIVATE, np.inf, rho, ""]),
+        alone=mean_interval(alone),
+        guess=guess,
+        true=auc[NON_PRIVATE, np.inf, attacks.LINKTELLER],
+        model=auc[PUBLIC_EDGES, 0.0, attacks.LINKTELLER],
+        nobody=auc["public knowledge", 0.0, attacks.BESIDE],
+        table=markdown(headers, rows),
+    )
+
+
+def _above(gains: list[ConfidenceInterval | None]) -> int:
+    return sum(gain is not None and gain.mean > gain.half_width for gain in gains)
+
+
+_README = """\
+HeteroRR's question on `{dataset}` (the paper's data are not public): a GCN of private features (every edge
+public), and of private edges (every feature public, a share {rho:g} of the edges private under a trusted curator);
+{seeds} seeds, intervals of 95 %.
+
+* **Features.** Non-private records give {whole}, their public embedding {embedded}; the records of a public tenth of
+  the users, and nothing of the others, {public}; label propagation {labels}. Of {features} private rows, eight
+  mechanisms at five budgets, {above} have an interval above the better of the last two.
+* **Edges.** All edges give {all_edges}; the public ones alone {alone}, with public link prediction {guess}. Of {edges}
+  private rows at rho {rho:g}, {edges_above} have an interval above the public edges alone.
+* **Leakage.** LinkTeller finds private edges of a model of all edges with an AUC of {true:.2f}, of a model that has never
+  seen one with {model:.2f}; common public neighbours, without any model, with {nobody:.2f}. What is published as leakage is
+  what the public edges tell.
+
+{table}
+
+![Private edges against epsilon, beside public edges alone and all edges](experiments/results/heterorr_figure7.png)
+
+All rows, twins and other budgets: [heterorr.md](experiments/results/heterorr.md); attacks:
+[heterorr_attacks.md](experiments/results/heterorr_attacks.md); how chains of hierarchical random graphs mix:
+[heterorr_mixing.md](experiments/results/heterorr_mixing.md). `python -m experiments heterorr` computes them.
+"""
