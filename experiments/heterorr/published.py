@@ -30,5 +30,7 @@ CLAIMS = (
     Claim("EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)", "edges", "edgerr", "lap-graph"),
 )
 
-LINKTELLER = (0.91, 0.52, 0.54)
-"""AUC without protection, and its range under EdgeRR at epsilon 0.1 to 1: 500 nodes, as many non-edges as edges."""
+NO_PROTECTION, WITH_EDGERR = 0.91, (0.52, 0.54)
+"""LinkTeller's AUC (500 nodes, as many non-edges as edges): without protection, and its range under EdgeRR at
+epsilon 0.1 to 1.
+"""

@@ -302,10 +302,15 @@ def _figure_10(frame: pd.DataFrame) -> Any:
 # --- README ----------------------------------------------------------------------------------------------------
 
 
-def readme_section(out: Path) -> str:
-    """What the README says: accuracy at epsilon 1 beside what is public, and who finds private edges."""
+def readme_sections(out: Path) -> dict[str, str]:
+    """What the README says: accuracy at epsilon 1 beside what is public, and who finds private edges.
+
+    Nothing where a folder's rows are not those of the committed plan.
+    """
     frame = accuracy.results_in(out).read().fillna({"edges": ""})
     told = attacks.results_in(out).read()
+    if frame.empty or told.empty or set(frame.level) != set(accuracy.LEVELS):
+        return {}
     (dataset,) = frame.dataset.unique()
     features, edges = (_values(frame[frame.level == level]) for level in ("features", "edges"))
     rho = frame.rho.max()
@@ -349,7 +354,7 @@ def readme_section(out: Path) -> str:
         )
     }
     guess = mean_interval(edges[LINK_PREDICTION, 0.0, rho, ""])
-    return _README.format(
+    section = _README.format(
         dataset=dataset,
         rho=rho,
         seeds=frame.seed.nunique(),
@@ -369,6 +374,7 @@ def readme_section(out: Path) -> str:
         nobody=auc["public knowledge", 0.0, attacks.BESIDE],
         table=markdown(headers, rows),
     )
+    return {"heterorr": section}
 
 
 def _above(gains: list[ConfidenceInterval | None]) -> int:
@@ -380,14 +386,15 @@ HeteroRR's question on `{dataset}` (the paper's data are not public): a GCN of p
 public), and of private edges (every feature public, a share {rho:g} of the edges private under a trusted curator);
 {seeds} seeds, intervals of 95 %.
 
-* **Features.** Non-private records give {whole}, their public embedding {embedded}; the records of a public tenth of
-  the users, and nothing of the others, {public}; label propagation {labels}. Of {features} private rows, eight
-  mechanisms at five budgets, {above} have an interval above the better of the last two.
-* **Edges.** All edges give {all_edges}; the public ones alone {alone}, with public link prediction {guess}. Of {edges}
-  private rows at rho {rho:g}, {edges_above} have an interval above the public edges alone.
-* **Leakage.** LinkTeller finds private edges of a model of all edges with an AUC of {true:.2f}, of a model that has never
-  seen one with {model:.2f}; common public neighbours, without any model, with {nobody:.2f}. What is published as leakage is
-  what the public edges tell.
+* **Features.** Non-private records give {whole}, their public embedding {embedded}; the records of a
+  public tenth of the users, and nothing of the others, {public}; label propagation {labels}. Of
+  {features} private rows (eight mechanisms, five budgets) {above} have an interval above the better of these two.
+* **Edges.** All edges give {all_edges}; the public ones alone {alone}, with public link
+  prediction {guess}. Of {edges} private rows at rho {rho:g} {edges_above} have an interval above the public
+  edges.
+* **Leakage.** LinkTeller finds private edges of a model of all edges with an AUC of {true:.2f}, and with
+  {model:.2f} by a model that has never seen one; common public neighbours find them with {nobody:.2f}, without
+  any model.
 
 {table}
 
