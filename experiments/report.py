@@ -20,8 +20,7 @@ class Config:
     out: Path = DEFAULT_OUT
     """where the CSVs are and the report goes"""
     readme: Path | None = None
-    """a Markdown file whose sections between <!-- results -->, <!-- benchmarks --> and <!-- heterorr --> are written
-    anew as well"""
+    """a Markdown file whose sections <!-- results -->, <!-- benchmarks -->, <!-- heterorr --> are written anew"""
 
 
 def main(config: Config) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments._runner import console
-from experiments.heterorr import accuracy, attacks, mixing, report, shares
+from experiments.heterorr import accuracy, attacks, counts, mixing, report, shares
 from experiments.heterorr.config import Config
 
 __all__ = ["COMMITTED", "Config", "main", "write_report"]
@@ -15,6 +15,7 @@ COMMITTED = (Config(),)
 _PARTS: dict[str, Callable[[Config], None]] = {
     "scores": shares.main,
     "attacks": attacks.main,
+    "counts": counts.main,
     "mixing": mixing.main,
 }
 
@@ -32,4 +33,4 @@ def main(config: Config) -> None:
 
 def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
-    return [*report.write(out), *shares.write(out), *attacks.write(out), *mixing.write(out)]
+    return [*report.write(out), *shares.write(out), *attacks.write(out), *counts.write(out), *mixing.write(out)]

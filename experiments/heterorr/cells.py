@@ -192,10 +192,7 @@ def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
     graph, _ = releases.released_edges(
         jax.random.clone(bench.edge_key), split, name, epsilon, rho, bench.settings.sweeps
     )
-    pairs = split.pairs()
-    found = pairs.codes(graphs.to_edges(graph))
-    guessed = found[~np.isin(found, pairs.codes(graphs.to_edges(split.public)))]
-    return Seen(graph, len(guessed), int(np.isin(guessed, pairs.private).sum()))
+    return Seen(graph, *releases.count(split, graph))
 
 
 def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:

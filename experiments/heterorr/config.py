@@ -15,8 +15,8 @@ from experiments.heterorr.settings import (
     Settings,
 )
 
-Part = Literal["features", "edges", "both", "attacks", "mixing", "inversion", "scores"]
-PARTS: tuple[Part, ...] = ("features", "edges", "both", "attacks", "mixing", "inversion", "scores")
+Part = Literal["features", "edges", "both", "attacks", "counts", "mixing", "inversion", "scores"]
+PARTS: tuple[Part, ...] = ("features", "edges", "both", "attacks", "counts", "mixing", "inversion", "scores")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Config:
     features-only rows, what the public users or the public edges give alone, and rows without privacy.
 
     Parts: features, edges and both are Figures 6, 7 and 10-11; attacks is the table of LinkTeller beside attackers
-    with public knowledge alone; mixing shows how chains of hierarchical random graphs forget where they began;
-    inversion is Figure 8 on scikit-learn's digits; scores is Figure 3.
+    with public knowledge alone; counts says how many private edges a release of PPI's first graph holds; mixing
+    shows how chains of hierarchical random graphs forget where they began; inversion is Figure 8 on scikit-learn's
+    digits; scores is Figure 3.
     """
 
     parts: tuple[Part, ...] = PARTS

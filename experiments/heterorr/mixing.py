@@ -52,9 +52,16 @@ def results_in(out: Path) -> Results:
 
 
 @lru_cache(maxsize=1)
-def _edges(dataset: str) -> tuple[int, np.ndarray]:
-    """Nodes that have an edge, and the edges between them; of a set of graphs, the first."""
-    data = datasets.load(dataset)
+def connected(dataset: str) -> tuple[int, np.ndarray]:
+    """Nodes that have an edge, and the edges between them; of a set of graphs, the first.
+
+    Raises:
+      UsageError: where the data set cannot be had.
+    """
+    try:
+        data = datasets.load(dataset)
+    except (OSError, datasets.DataUnavailableError) as error:
+        raise UsageError(f"--parts: {error}") from error
     edges = graphs.to_edges(data.graph)
     if data.node_graph is not None:
         edges = edges[data.node_graph[edges[:, 0]] == 0]
@@ -75,10 +82,7 @@ def main(config: Config) -> None:
     ]  # fmt: skip
 
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        try:
-            n, pairs = _edges(cell.dataset)
-        except (OSError, datasets.DataUnavailableError) as error:
-            raise UsageError(f"--parts mixing: {error}") from error
+        n, pairs = connected(cell.dataset)
         edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
         start, key = jax.random.split(jax.random.key(cell.seed))
         scales = np.array([cell.weight, 0.0], np.float32)

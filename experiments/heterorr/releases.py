@@ -137,3 +137,11 @@ def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndar
     probability = np.clip(expected / np.maximum(free, 1.0), 0.0, 1.0)
     drawn = pairs.codes(connections.sample(pairs_key, tree, probability))
     return pairs.ids(drawn[~np.isin(drawn, pairs.public)])
+
+
+def count(split: EdgeSplit, graph: Any) -> tuple[int, int]:
+    """How many pairs of a release are no public edges, and how many of these are private; every node is private."""
+    pairs = split.pairs()
+    found = pairs.codes(graphs.to_edges(graph))
+    told = found[~np.isin(found, pairs.public)]
+    return len(told), int(np.isin(told, pairs.private).sum())

@@ -11,7 +11,7 @@ import scipy.sparse
 
 from experiments import heterorr
 from experiments._runner import REFERENCE
-from experiments.heterorr import accuracy, attacks, cells, mixing, releases, report, shares
+from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, report, shares
 from experiments.heterorr.cells import Cell
 from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
@@ -200,6 +200,22 @@ def test_attacks_stand_beside_attackers_without_a_model(ran):
     assert auc["non-private", attacks.LINKTELLER] > 0.6  # a model of the true edges does give them away
     assert rows.value.between(0, 1).all()
     assert (rows[rows.mechanism == "public knowledge"].epsilon_proved == 0).all()
+
+
+def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_path):
+    edges = graphs.to_edges(datasets.synthetic(jax.random.key(0), num_nodes=60, mean_degree=8.0).graph)
+    monkeypatch.setattr(mixing, "connected", lambda _: (60, edges))
+    counts._split.cache_clear()
+    counts.main(Config(preset="smoke", seeds=1, out=tmp_path))
+    counts._split.cache_clear()
+    rows = counts.results_in(tmp_path).read().set_index(["mechanism", "epsilon", "metric"]).value
+    assert rows["public-edges", 0.0, cells.RELEASED] == 0
+    private = round(0.2 * len(edges))
+    assert rows["edge-rand", 4.0, cells.TRUE] > 0.8 * private  # each is kept with probability 0.98
+    for name in EDGE_MECHANISMS:
+        assert rows[name, 4.0, cells.TRUE] <= min(private, rows[name, 4.0, cells.RELEASED])
+    (path,) = counts.write(tmp_path)
+    assert "| public HRG at eps 0 | 0 |" in path.read_text()
 
 
 def test_mixing_counts_sweeps_and_names_graphs():
