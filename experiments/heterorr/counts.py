@@ -69,8 +69,8 @@ def main(config: Config) -> None:
             spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
             planned.append(
                 Cell(
-                    dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-                    unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
+                    dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed,
+                    epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
                 )
             )  # fmt: skip
 
