@@ -172,7 +172,7 @@ def table(frame: pd.DataFrame) -> str:
         beside = wide.xs(BESIDE, level="attack").droplevel(["mechanism", "epsilon"])[METRICS[-1]]
         order = part.drop_duplicates(["mechanism", "epsilon", "attack"])
         for mechanism, epsilon, attack in zip(order.mechanism, order.epsilon, order.attack, strict=True):
-            group = wide.loc[(mechanism, epsilon, attack)]
+            group = wide.xs((mechanism, epsilon, attack), level=("mechanism", "epsilon", "attack"))
             both = pd.concat([group[METRICS[-1]], beside], axis=1, join="inner").dropna()
             gain = mean_interval(both.iloc[:, 0] - both.iloc[:, 1]) if attack != BESIDE else None
             rows.append(

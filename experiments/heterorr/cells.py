@@ -158,7 +158,8 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
         return jnp.where(known.public[:, None], known.z, 0.0)
     made = releases.feature_mechanism(mechanism, epsilon, known.theta, bench.settings.bins)
     # The twin's record is the mean of the public users', which is 0 in these coordinates.
-    z = pipeline.PublicRecord(*known.z.shape, 0.0) if name.startswith(STRUCTURE) else jnp.asarray(known.z)
+    n, dim = known.z.shape
+    z = pipeline.PublicRecord(n, dim, 0.0) if name.startswith(STRUCTURE) else jnp.asarray(known.z)
     found = releases.released_features(jax.random.clone(bench.feature_key), z, made)
     return jnp.where(known.public[:, None], known.z, found)
 

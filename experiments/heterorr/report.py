@@ -178,7 +178,7 @@ def _claims(frame: pd.DataFrame) -> str:
             means = 100 * of_set.pivot_table(index="seed", columns=["mechanism", "epsilon"], values="value")
             if claim.mechanism not in means or claim.other not in means:
                 continue
-            mine, theirs = means[claim.mechanism].mean(axis=1), means[claim.other].mean(axis=1)
+            mine, theirs = (means[[name]].mean(axis=1) for name in (claim.mechanism, claim.other))
             tested = stats.ttest_rel(mine, theirs) if len(mine) > 1 else None
             rows.append(
                 [
@@ -216,7 +216,7 @@ def _lines(
             )  # fmt: skip
 
 
-def _level_lines(axis: Any, values: dict[tuple[Any, ...], pd.Series], names: dict[str, str], rho: float) -> None:
+def _level_lines(axis: Any, values: dict[tuple[Any, ...], pd.Series], names: dict[str, Any], rho: float) -> None:
     for (mechanism, _, of, _), series in values.items():
         if mechanism in names and of == rho:
             axis.axhline(
@@ -240,7 +240,7 @@ def _budgets(frame: pd.DataFrame) -> list[float]:
 def _figure_6(frame: pd.DataFrame) -> Any:
     values, budgets = _values(frame), _budgets(frame)
     figure, axes = panels(3, width=3.9, height=3.4)
-    known = {NON_PRIVATE: "-", RECORDS: (0, (1, 1)), PUBLIC_RECORDS: "--", LABEL_PROPAGATION: "-."}
+    known: dict[str, Any] = {NON_PRIVATE: "-", RECORDS: (0, (1, 1)), PUBLIC_RECORDS: "--", LABEL_PROPAGATION: "-."}
     titles = (("", "released features and edges"), (STRUCTURE, "structure-only"), (FEATURES, "features-only"))
     for axis, (prefix, title) in zip(axes, titles, strict=True):
         _lines(axis, values, 0.0, prefix)

@@ -91,13 +91,13 @@ def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
     labels = y.ndim == 2
     held = max(1, len(z) // _HELD)
     objective = training.node_labels if labels else training.node_classification
-    parts = [
+    train, validation = (
         training.Examples(np.arange(len(z))[part], y[part].astype(np.int32))
         for part in (slice(held, None), slice(held))
-    ]
+    )
     model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
     fitted = training.fit(
-        key, model, objective, jnp.asarray(z), *parts, parts[1], optimizer=training.adam(0.01), epochs=100,
+        key, model, objective, jnp.asarray(z), train, validation, validation, optimizer=training.adam(0.01), epochs=100,
         batch_size=len(z), patience=30,
     )  # fmt: skip
 

@@ -203,7 +203,10 @@ def test_attacks_stand_beside_attackers_without_a_model(ran):
 
 
 def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_path):
-    edges = graphs.to_edges(datasets.synthetic(jax.random.key(0), num_nodes=60, mean_degree=8.0).graph)
+    made = datasets.synthetic(
+        jax.random.key(0), num_nodes=60, num_classes=2, num_features=4, mean_degree=8.0, homophily=0.8
+    )
+    edges = graphs.to_edges(made.graph)
     monkeypatch.setattr(mixing, "connected", lambda _: (60, edges))
     counts._split.cache_clear()
     counts.main(Config(preset="smoke", seeds=1, out=tmp_path))
