@@ -161,10 +161,12 @@ def _score(scores: Array, examples: Any) -> Array:
 
 
 def _check(name: str, examples: Any, z: Any, scores: Any) -> None:
-    if isinstance(examples, Examples):
-        node_classification.check(name, examples, z, scores)
+    clean = isinstance(examples, Examples)
+    if node_classification.check is not None:
+        plain = examples if clean else Examples(examples.index, np.zeros(1, np.int32))
+        node_classification.check(name, plain, z, scores)
+    if clean:
         return
-    node_classification.check(name, Examples(examples.index, np.zeros(1, np.int32)), z, scores)
     classes = scores.shape[-1]
     if np.shape(examples.label)[-1] != classes:
         raise ValueError(
