@@ -42,6 +42,7 @@ ALLOWED = {
     "metrics": {"types", "_validate"},
     "training": {"types", "_validate", "models", "metrics"},
     "importance": {"types", "_validate"},
+    "label_training": {"types", "_validate", "features", "propagation", "models", "metrics", "training"},
     "attacks": {"types", "_validate", "graphs", "propagation", "models", "metrics", "training"},
     "pipeline": BASE | {"domains", "mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},
