@@ -12,7 +12,7 @@ from experiments.heterorr import cells
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
 from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import PAIRS, Level, Settings
+from experiments.heterorr.settings import PAIRS, PRIVATE_LABELS, Level, Settings
 from ldp_jax import datasets
 from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
 
@@ -59,6 +59,9 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
             for name in config.feature_mechanisms:
                 for prefix in ("", STRUCTURE, FEATURES):
                     yield prefix + name, epsilon, 0.0, "", 0.0
+            if "lpgnn" in config.feature_mechanisms and not labels:
+                for prefix in ("", STRUCTURE):
+                    yield prefix + PRIVATE_LABELS, epsilon, 0.0, "", 0.0
         return
     last = config.rhos[-1]
     if level == "edges":

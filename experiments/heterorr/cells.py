@@ -14,11 +14,18 @@ from experiments._common import label_propagation, standardized
 from experiments._runner import Found
 from experiments.heterorr import releases, scores
 from experiments.heterorr.releases import FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, Settings
-from ldp_jax import datasets, graphs, models, pipeline, propagation, training
+from experiments.heterorr.settings import (
+    EDGE_MECHANISMS,
+    FEATURE_MECHANISMS,
+    LABEL_STEPS,
+    PRIVATE_LABELS,
+    Settings,
+)
+from ldp_jax import datasets, graphs, label_training, models, pipeline, propagation, training
 from ldp_jax.datasets import splits
 from ldp_jax.edges import central
-from ldp_jax.guarantee import EDGE_CENTRAL, RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.mechanism import privatize
 from ldp_jax.models import NodeInputs
 
 NON_PRIVATE, RECORDS = "non-private", "non-private records"
@@ -199,23 +206,27 @@ def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
 def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     """What a cell's release promises; nothing where nothing private is used, or nothing is protected."""
     spent: list[Guarantee] = []
+    fields: list[str] = []
     if cell.level != "edges":
-        name = cell.mechanism.removeprefix(FEATURES)
-        if name in FEATURE_MECHANISMS:  # not the structure-only twin
+        twin, name = cell.mechanism.startswith(STRUCTURE), cell.mechanism.removeprefix(FEATURES)
+        if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
             spent.append(releases.feature_mechanism(name, cell.epsilon, theta, bench.settings.bins).guarantee())
+            fields.append("features")
+        if name.removeprefix(STRUCTURE) == PRIVATE_LABELS:  # the twin asks for labels, too
+            asked = releases.label_mechanism(cell.epsilon, bench.data.num_classes).guarantee()
+            spent = [asked] if twin else [spent[0] + asked]
+            fields.append("labels")
     name, epsilon = cell.of_edges
     if name in EDGE_MECHANISMS:
         spent.append(releases.edge_mechanism(name, epsilon, bench.settings.sweeps).guarantee())
+        fields.append("private edges")
     if not spent:
         return None
-    protected = {RECORD: "features", EDGE_CENTRAL: "private edges"}
-    return PipelineGuarantee.of(
-        spent,
-        protected=tuple(protected[part.unit] for part in spent),
-        unprotected=("labels", "public users" if cell.level != "edges" else "features", "public edges"),
-    )
+    known = ("features", "public edges") if cell.level == "edges" else ("public users", "public edges")
+    labels = () if "labels" in fields else ("labels",)
+    return PipelineGuarantee.of(spent, protected=tuple(fields), unprotected=(*labels, *known))
 
 
 # --- Training --------------------------------------------------------------------------------------------------
@@ -258,7 +269,7 @@ def objective_of(bench: Bench) -> training.Objective:
 def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
     settings = bench.settings
-    best = Score(float("nan"), -np.inf, "", ())
+    found = []
     propagated = (x,) if tuple(steps) == (0,) else propagation.kprop_many(op, x, steps)
     for count, rows in zip(steps, propagated, strict=True):
         for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
@@ -268,10 +279,59 @@ def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
                 optimizer=training.adam(settings.learning_rate, settings.weight_decay),
                 epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
             )  # fmt: skip
-            if float(fitted.validation) > best.validation:
-                chosen = f"{count} steps, {preprocessing}"
-                best = Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables)
-    return best
+            chosen = f"{count} steps, {preprocessing}"
+            found.append(Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables))
+    return _best(found)
+
+
+def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float) -> Score:
+    """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
+
+    Public users' labels are known; those of others who train or validate go through randomised response. The true
+    labels of the test alone are looked at, to score it.
+    """
+    settings, classes = bench.settings, bench.data.num_classes
+    mechanism = releases.label_mechanism(epsilon, classes)
+    keys = jax.random.split(jax.random.fold_in(jax.random.clone(bench.feature_key), _LABELS), 2)
+    train, validation = (
+        _noisy(mechanism, key, part, bench.public) for key, part in zip(keys, bench.parts[:2], strict=True)
+    )
+
+    def fit(rows: Any, label_steps: int, chosen: str) -> Score:
+        context, examples = label_training.drop_inputs(
+            NodeInputs(op, rows), op, train, label_steps, also=validation
+        )
+        fitted = training.fit(
+            jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
+            training.on_graph(label_training.noisy_node_classification), context, examples, validation,
+            bench.parts[2], optimizer=training.adam(settings.learning_rate, settings.weight_decay),
+            epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
+        )  # fmt: skip
+        return Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables)
+
+    rows: dict[str, Any] = {}
+    for count, each in zip(steps, propagation.kprop_many(op, x, steps), strict=True):
+        rows |= {f"{count} steps, raw": each, f"{count} steps, standardised": standardized(each)}
+    best = _best([fit(each, LABEL_STEPS[0], chosen) for chosen, each in rows.items()])
+    later = [fit(rows[best.chosen], count, f"{best.chosen}; labels {count} steps") for count in LABEL_STEPS[1:]]
+    return _best([best, *later])
+
+
+def _best(scores: Sequence[Score]) -> Score:
+    """In validation; the first of equals."""
+    return max(scores, key=lambda score: score.validation)
+
+
+_LABELS = np.uint32(0x1ABE1)
+"""The tag that is folded into a seed's key for the noise of labels."""
+
+
+def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray) -> label_training.NoisyExamples:
+    """Reports of labels; of public users the labels themselves."""
+    reports = np.asarray(privatize(key, mechanism, part.label))
+    known = public[part.index]
+    made = label_training.noisy_examples(mechanism, part.index, np.where(known, part.label, reports))
+    return made._replace(keep=jnp.where(known, 1.0, made.keep))
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
@@ -286,7 +346,11 @@ def compute(bench: Bench, cell: Cell) -> Found:
     steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
     # One graph for all rows of a level deserves the fastest layout, which is compiled for it alone.
     whole = seen.graph is bench.data.graph
-    score = train(bench, _operator(bench.settings.dataset) if whole else layout(seen.graph), x, steps)
+    op = _operator(bench.settings.dataset) if whole else layout(seen.graph)
+    if cell.mechanism.removeprefix(STRUCTURE) == PRIVATE_LABELS:
+        score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon)
+    else:
+        score = train(bench, op, x, steps)
     values = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}
     values[cell.last_metric] = round(score.test, 6)
     return Found(values, {"validation": round(score.validation, 6), "chosen": score.chosen})

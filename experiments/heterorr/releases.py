@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.heterorr.settings import PRIVATE_LABELS
 from ldp_jax import features, graphs, pipeline
 from ldp_jax.edges import central
 from ldp_jax.edges.central import EdgeSplit, connections, hrg
@@ -24,11 +25,16 @@ PER_COORDINATE = 2.5
 """epsilon of each sampled coordinate, as Wang et al. (ICDE 2019) choose their number."""
 
 
+def label_mechanism(epsilon: float, classes: int) -> features.Discrete:
+    """What protects the label of a row that spends epsilon on its record, half of it on the label."""
+    return features.GeneralizedRR(epsilon / 2, classes)
+
+
 def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -> Any:
     """A mechanism on embeddings of ``len(theta)`` coordinates.
 
     Args:
-      name: one of ``FEATURE_MECHANISMS``.
+      name: one of ``FEATURE_MECHANISMS``, or ``PRIVATE_LABELS``, whose labels take half of it.
       epsilon: of a record.
       theta: the shares of FeatureRR.
       bins: its k.
@@ -38,8 +44,8 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
         return features.FeatureRR(epsilon, bins, theta)
     if name == "featurerr-uniform":
         return features.FeatureRR(epsilon, bins, dim=dim)
-    if name == "lpgnn":
-        return features.MultiBit(epsilon, dim)
+    if name in ("lpgnn", PRIVATE_LABELS):
+        return features.MultiBit(epsilon if name == "lpgnn" else epsilon / 2, dim)
     if name == "duchi":
         return features.DuchiVector(epsilon, dim)
     k = max(1, min(dim, int(epsilon / PER_COORDINATE)))

@@ -47,14 +47,16 @@ _PREFACE = """\
 Made by `python -m experiments report` from `heterorr.csv`; configurations and guarantees are in its manifest. A GCN
 of two layers (mean aggregation, 64 wide) classifies the nodes; half of them train it, a quarter each validates and
 tests. Intervals are 95 % (Student, over seeds); differences are paired by seed, bold where their interval leaves 0
-out. Labels are public in every row. The data sets of the paper are not public (FLICKR-MIR) or lack their features
-here (PPI): `facebook100_caltech36`, attributes and friendships of students, stands in for both.
+out. Labels are public but in the rows of LPGNN that say so. The paper's data are not public (FLICKR-MIR) or lack
+their features here (PPI): `facebook100_caltech36`, attributes and friendships of students, stands in for both.
 
 * **Features.** Every edge is public. A tenth of all users, drawn among the training nodes, have public records:
   their principal components are the embedding (16 coordinates, the paper's is ResNet-50's), their largest values
   its bounds, and a perceptron trained on them gives the importance of eq. 6; their masked gender the sensitivity of
   eq. 5. All other records are private. Every row, private or not, propagates what it has by 0, 2, 4, 8 or 16 steps
   of LPGNN's KProp, raw or standardised, whichever is best in validation.
+* **LPGNN, labels private too** has half of its budget for the features and half for the label of every private user
+  who trains or validates, forward correction and Drop; its structure-only twin spends the half of the labels.
 * **structure-only** is the same mechanism on one public record for all private users; **features-only** the same
   release without any edge. **gain** is a row less its structure-only twin, **beyond public** a row less the better
   of *public records alone* (private users have the mean record, epsilon 0) and label propagation.

@@ -8,7 +8,13 @@ Level = Literal["features", "edges", "both"]
 FEATURE_MECHANISMS = (
     "featurerr", "featurerr-uniform", "lpgnn", "duchi", "piecewise", "hybrid", "three-outputs", "suboptimal",
 )  # fmt: skip
-"""Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism, four others."""
+"""Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism, five others."""
+
+PRIVATE_LABELS = "lpgnn-labels"
+"""LPGNN whole: half of the budget for the features, half for the label of who trains or validates, and Drop."""
+
+LABEL_STEPS = (0, 2, 4, 8)
+"""Of averaged labels, of which that row takes the best by its noisy validation labels."""
 
 EDGE_MECHANISMS = ("edgerr", "priv-hrg", "public-hrg", "binned-pairs", "edge-rand", "lap-graph")
 """Figure 7."""

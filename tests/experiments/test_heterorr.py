@@ -15,7 +15,7 @@ from experiments.heterorr import accuracy, attacks, cells, counts, mixing, relea
 from experiments.heterorr.cells import Cell
 from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
-from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS
+from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS
 from ldp_jax import datasets, graphs
 from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
 
@@ -44,6 +44,7 @@ def test_rows_stand_beside_what_is_public_and_say_what_is_proved(ran):
     rows = accuracy.results_in(ran.out).read().fillna({"edges": ""})
     features = rows[rows.level == "features"]
     twins = {prefix + name for name in FEW for prefix in ("", STRUCTURE, FEATURES)}
+    twins |= {PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS}
     baselines = {"non-private", "non-private records", "features-only:non-private"}
     assert set(features.mechanism) == twins | baselines | {"public records alone", "label-propagation"}
     edges = rows[rows.level == "edges"]
@@ -53,7 +54,11 @@ def test_rows_stand_beside_what_is_public_and_say_what_is_proved(ran):
     private = rows[rows.mechanism.str.removeprefix(FEATURES).isin((*FEW, "edgerr", "binned-pairs"))]
     assert (private.epsilon_proved <= private.epsilon * (1 + 1e-12)).all()
     assert (private.epsilon_proved > 0.99 * private.epsilon).all()
-    assert (rows[rows.mechanism.str.startswith(STRUCTURE) | (rows.epsilon == 0)].epsilon_proved == 0).all()
+    labelled = rows[rows.mechanism.str.endswith(PRIVATE_LABELS)].groupby("mechanism").epsilon_proved.max()
+    assert 0.999 < labelled[PRIVATE_LABELS] <= 1.0
+    assert 0.499 < labelled[STRUCTURE + PRIVATE_LABELS] <= 0.5  # the twin asks for labels too
+    public = rows.mechanism.str.startswith(STRUCTURE) & ~rows.mechanism.str.endswith(PRIVATE_LABELS)
+    assert (rows[public | (rows.epsilon == 0)].epsilon_proved == 0).all()
     assert np.isinf(rows[rows.mechanism.str.contains("non-private")].epsilon_proved).all()
     assert (rows.unit[rows.level == "edges"] == str(EDGE_CENTRAL)).all()
     assert (rows.unit[rows.level != "edges"] == str(RECORD)).all()
@@ -78,6 +83,10 @@ def test_manifest_and_report_hold_every_release(ran):
     assert "NOT protected: labels, features, public edges" in said["edges: binned-pairs, epsilon 1"]
     both = said["both: featurerr + edgerr, epsilon 1"]
     assert "per record" in both
+    assert said["features: lpgnn-labels, epsilon 1"].startswith(
+        "protected: features, labels; NOT protected: public"
+    )
+    assert said["features: structure-only:lpgnn-labels, epsilon 1"].startswith("protected: labels; NOT protected")
     assert "per edge-central" in both
     text = (ran.out / "heterorr.md").read_text()
     for name in ("public edges alone", "public HRG at eps 0", "public records alone", "FeatureRR + EdgeRR"):
@@ -116,6 +125,19 @@ def test_the_embedding_and_the_shares_come_from_public_users_alone(bench):
     labels[~one.public] = 0
     hidden = dataclasses.replace(bench["features"], data=dataclasses.replace(bench["features"].data, y=labels))
     np.testing.assert_array_equal(cells.embedding(hidden).theta, one.theta)
+
+
+def test_labels_of_public_users_are_known_and_others_randomised(bench):
+    made = bench["features"]
+    mechanism = releases.label_mechanism(0.2, made.data.num_classes)
+    noisy = cells._noisy(mechanism, jax.random.key(0), made.parts[0], made.public)
+    index = np.asarray(made.parts[0].index)
+    told = np.asarray(noisy.label).argmax(1) == np.asarray(made.parts[0].label)
+    assert told[made.public[index]].all()
+    assert (np.asarray(noisy.keep)[made.public[index]] == 1).all()
+    # 48 private users keep theirs with probability 0.36: all would with 1e-21.
+    assert not told[~made.public[index]].all()
+    assert np.asarray(noisy.keep)[~made.public[index]] == pytest.approx(np.exp(0.1) / (np.exp(0.1) + 2), abs=1e-5)
 
 
 def test_private_rows_do_depend_on_records_and_keep_public_ones(bench):
