@@ -51,7 +51,7 @@ def test_masked_images_lack_their_centre():
 
 @pytest.mark.parametrize("name", inversion.PROTECTED)
 def test_what_is_released_has_the_mechanisms_law(name):
-    """The mean estimate of each feature over all public copies, which sees an error of 0.05 in [0, 1]."""
+    """The mean estimate of each feature over all public copies, which sees an error of 0.07 in [0, 1]."""
     (_, _, public), z, _ = inversion.prepare(PCA, 0, SMALL)
     found = inversion.release(name, 100.0, PCA, 0, SMALL)
     assert found.private.shape == (len(z) - public, 16)
@@ -64,7 +64,7 @@ def test_what_is_released_has_the_mechanisms_law(name):
     gap = found.public.mean((0, 1)) - np.asarray(made.mean(x)).mean(0)
     spread = np.sqrt(np.asarray(made.variance(x)).mean(0) / (public * SMALL.copies))
     assert (np.abs(gap) < SIGMAS * spread).all()
-    assert SIGMAS * spread.max() < 0.05 * width
+    assert SIGMAS * spread.max() < 0.07 * width
     assert not (found.public[:, 0] == found.public[:, 1]).all(1).all()  # each copy has noise of its own
 
 
