@@ -414,7 +414,7 @@ def write_report(out: Path, rows: pd.DataFrame) -> str:
 
 def _lines(rows: pd.DataFrame) -> dict[Line, pd.DataFrame]:
     """The metrics of each line, [seeds, metrics], in the order of tables."""
-    names = list(Line._fields)
+    names: list[Any] = list(Line._fields)
     wide = rows.pivot_table(index=[*names, "seed"], columns="metric", values="value")
     found = {Line(*key): part.droplevel(names) for key, part in wide.groupby(level=names)}
     order = [*EMBEDDINGS, "none", *LABELS]
@@ -508,7 +508,7 @@ def plot(rows: pd.DataFrame, settings: Settings) -> Any:
         last.set_xlabel("epsilon of an embedding")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     right.legend(handles, labels, loc="lower center", ncols=3, fontsize=8)
-    right.subplots_adjust(left=0.55 / widths[1], right=0.985, top=0.94, bottom=0.17, hspace=0.12, wspace=0.08)
+    right.subplots_adjust(left=0.55 / widths[1], right=0.985, top=0.94, bottom=0.16, hspace=0.12, wspace=0.08)
     return figure
 
 
@@ -517,12 +517,15 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
     x, digit, public = load(seed, settings)
     some = [int(np.flatnonzero(digit[public:] == c)[0]) for c in range(8)]
     shown: list[tuple[str, Any]] = [("original", x[public:])]
-    asked: list[tuple[Name, float]] = [("non-private", np.inf), *(("feature-rr", budget) for budget in budgets)]
-    for name, epsilon in [*asked, ("public-mean", 0.0)]:
-        found = attack(name, epsilon, embedding, seed, settings)[0]
+    asked: list[tuple[Name, float]] = [("non-private", np.inf)]
+    asked += [("feature-rr", budget) for budget in budgets]
+    asked += [("public-mean", 0.0)]
+    for name, epsilon in asked:
+        found, who = attack(name, epsilon, embedding, seed, settings)
         budget = f", epsilon {epsilon:g}" if name == "feature-rr" else ""
+        gives_up = "takes the public mean\n" if who == "public-mean" != name else ""
         assert found.ssim is not None
-        words = f"{LABELS[name]}{budget}\nMSE {found.mse.mean:.3f}, SSIM {found.ssim.mean:.2f}"
+        words = f"{LABELS[name]}{budget}\n{gives_up}MSE {found.mse.mean:.3f}, SSIM {found.ssim.mean:.2f}"
         shown.append((words, found.x))
     axes = figure.subplots(len(shown), len(some), squeeze=False)
     for row, (words, images) in zip(axes, shown, strict=True):
@@ -555,4 +558,4 @@ def _curves(axis: Any, lines: dict[Line, pd.DataFrame], embedding: str, metric: 
     axis.set_xticks(budgets, [f"{budget:g}" for budget in budgets], fontsize=8)
     axis.minorticks_off()
     if metric != "ssim":
-        axis.set_ylim(0, None)
+        axis.set_ylim(0, {"mse": None, "accuracy": 103}[metric])
