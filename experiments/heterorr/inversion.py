@@ -296,7 +296,7 @@ def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) 
     mean, spread = z.mean((0, 1)), z.std((0, 1))
     model = models.mlp(2, settings.classifier, 10)
     fitted = _fit(key, model, (z - mean) / spread, digit, settings)
-    return lambda rows: model.apply(fitted.variables, (rows - mean) / spread, key=None, train=False)[0]
+    return lambda rows: model.apply(fitted.variables, (jnp.asarray(rows) - mean) / spread, key=None, train=False)[0]
 
 
 @lru_cache(maxsize=512)
@@ -517,9 +517,8 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
     x, digit, public = load(seed, settings)
     some = [int(np.flatnonzero(digit[public:] == c)[0]) for c in range(8)]
     shown: list[tuple[str, Any]] = [("original", x[public:])]
-    asked: list[tuple[Name, float]] = [("non-private", np.inf)]
-    asked += [("feature-rr", budget) for budget in budgets]
-    asked += [("public-mean", 0.0)]
+    private: list[tuple[Any, float]] = [("feature-rr", budget) for budget in budgets]
+    asked = [("non-private", np.inf), *private, ("public-mean", 0.0)]
     for name, epsilon in asked:
         found, who = attack(name, epsilon, embedding, seed, settings)
         budget = f", epsilon {epsilon:g}" if name == "feature-rr" else ""

@@ -108,10 +108,9 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
 
     gap = 1000 * (value.loc["feature-rr", 200.0]["mse"] - nobody["mse"])
     half = 12.706205 * gap.std(ddof=1) / np.sqrt(2)
-    line = next(x for x in text.splitlines() if x.startswith("| 16 principal components | FeatureRR | 200 |"))
-    wanted = f"{gap.mean():+.1f} ± {half:.1f}"
-    assert wanted in line
-    assert line.endswith("| 2 |")
+    shown = [x for x in text.splitlines() if x.startswith("| 16 principal components | FeatureRR | 200 |")]
+    assert f"{gap.mean():+.1f} ± {half:.1f}" in shown[-1]  # before it, where the attack starts
+    assert shown[-1].endswith("| 2 |")
     assert (tmp_path / "heterorr_inversion.png").stat().st_size > 10_000
 
     monkeypatch.setattr(inversion, "score", None)
