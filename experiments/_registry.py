@@ -21,6 +21,7 @@ from experiments.dprr import scaling as dprr_scaling
 from experiments.heterorr import accuracy as heterorr_accuracy
 from experiments.heterorr import attacks as heterorr_attacks
 from experiments.heterorr import counts as heterorr_counts
+from experiments.heterorr import inversion as heterorr_inversion
 from experiments.heterorr import mixing as heterorr_mixing
 from experiments.heterorr import shares as heterorr_shares
 from experiments.privge import accuracy as privge_accuracy
@@ -77,8 +78,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             heterorr_attacks.results_in,
             heterorr_counts.results_in,
             heterorr_mixing.results_in,
+            heterorr_inversion.results_in,
         ),
-        ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md"),
+        ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
     "audit": Experiment(audit, (lambda out: Results(out, audit.NAME),), ("audit.md",)),
     "variance": Experiment(variance, (), ("variance.md",), "seconds"),

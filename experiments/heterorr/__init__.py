@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments._runner import console
-from experiments.heterorr import accuracy, attacks, counts, mixing, report, shares
+from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, report, shares
 from experiments.heterorr.config import Config
 
 __all__ = ["COMMITTED", "Config", "main", "write_report"]
@@ -12,11 +12,22 @@ __all__ = ["COMMITTED", "Config", "main", "write_report"]
 COMMITTED = (Config(),)
 """The runs whose rows are committed."""
 
+_QUICK = inversion.Settings(draws=1, copies=2, epochs=2, attacker=16, classifier=16)
+
+
+def _invert(config: Config) -> None:
+    if config.smoke:
+        inversion.run_all(config.out, seeds=1, epsilons=(1.0,), embeddings=("pca-16",), settings=_QUICK)
+    else:
+        inversion.run_all(config.out, seeds=config.seeds)
+
+
 _PARTS: dict[str, Callable[[Config], None]] = {
     "scores": shares.main,
     "attacks": attacks.main,
     "counts": counts.main,
     "mixing": mixing.main,
+    "inversion": _invert,
 }
 
 
@@ -33,4 +44,5 @@ def main(config: Config) -> None:
 
 def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
-    return [*report.write(out), *shares.write(out), *attacks.write(out), *counts.write(out), *mixing.write(out)]
+    parts = (report, shares, attacks, counts, mixing, inversion)
+    return [path for part in parts for path in part.write(out)]

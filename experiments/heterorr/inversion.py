@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 
 from experiments import _runner
 from experiments._report import markdown, pyplot, signed
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
 from ldp_jax import attacks, features, models, training
 from ldp_jax.attacks.inversion import Reconstruction
 from ldp_jax.guarantee import RECORD
@@ -189,19 +189,17 @@ def run_all(
     epsilons: Sequence[float] = EPSILONS,
     embeddings: Sequence[Embedding] = EMBEDDINGS,
     settings: Settings = DEFAULT,
-) -> str:
-    """Compute the rows that are missing in a folder, then the figure; the tables, as Markdown."""
-    results = results_in(out)
+) -> None:
+    """Compute the rows that are missing in a folder."""
     notes = {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
     run(
         plan(seeds, epsilons, embeddings, settings),
         lambda cell, say: score(cell, settings),
-        results,
+        results_in(out),
         settings=lambda cell: settings,
         notes=lambda cell: notes,
         called="attacks",
     )
-    return write_report(out, results.read())
 
 
 # --- what is released ---------------------------------------------------------------------------------------------
@@ -400,16 +398,26 @@ _BY_ACCURACY = "accuracy there (%)", "accuracy one budget below (%)"
 _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
-def write_report(out: Path, rows: pd.DataFrame) -> str:
-    """Draw the figure of a folder's rows; their tables, as Markdown.
+def write(out: Path) -> list[Path]:
+    """The tables of a folder's rows as Markdown, and the figure where its rows are others than last time.
 
     Rows of other settings than the last ones are left out. Images are no rows: those of the first seed are computed
-    again for the figure, by the same keys, which takes seconds.
+    again for the figure, by the same keys.
     """
+    results = results_in(out)
+    rows = results.read()
+    if rows.empty:
+        return []
     rows = rows[rows.config == rows.config.iloc[-1]]
-    settings = Settings(**results_in(out).describe()["configs"][rows.config.iloc[-1]])
-    plot(rows, settings).savefig(out / f"{NAME}.png")
-    return as_markdown(rows)
+    described = results.describe()
+    path, picture = out / f"{NAME}.md", out / f"{NAME}.png"
+    text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}\n"
+    write_atomically(path, text)
+    content = config_hash(rows.drop(columns=["seconds"]).astype(str).to_dict("list"))
+    if not picture.exists() or described.get("figures", {}).get(NAME) != content:
+        plot(rows, Settings(**described["configs"][rows.config.iloc[-1]])).savefig(picture)
+        results.append([], notes={"figures": {NAME: content}})
+    return [path, picture]
 
 
 def _lines(rows: pd.DataFrame) -> dict[Line, pd.DataFrame]:
