@@ -227,10 +227,10 @@ def trained(seed, steps):
 
 
 def test_drop_is_better_than_training_on_raw_reports():
-    """By 25 points in three worlds of four; noisy validation may choose an early epoch once, and costs 3 then."""
-    gains = np.array([float(trained(seed, 4).test - trained(seed, None).test) for seed in range(4)])
-    assert np.median(gains) > 0.1, gains
-    assert gains.mean() > 0.1, gains
+    """In each of four worlds, on average by 20 points with a standard error of 5: by more than 5 for sure."""
+    gains = np.array([float(trained(seed, 2).test - trained(seed, None).test) for seed in range(4)])
+    assert gains.min() > 0.0, gains
+    assert gains.mean() > 0.05 + 3 * gains.std(ddof=1) / 2, gains
 
 
 def test_one_program_for_all_numbers_of_steps():
