@@ -44,8 +44,8 @@ rung                              smallest defect that is found                 
 :func:`epsilon_lower_bound`       4 % of epsilon at 1 (2e5 draws)                epsilon above 9 (4e5 draws)
 :func:`private_edge_supremum`     1e-9 of epsilon, in the law of a curator's     what the curator draws; more than
                                   release, on all graphs of four or five nodes   five nodes
-:func:`matches_release`           total variation 0.13 of a curator's releases   one graph of four nodes alone; counts
-                                  or dendrograms (2 000 draws)                   of a dendrogram's groups
+:func:`matches_release`           total variation 0.13 of a curator's releases   other graphs; counts of a
+                                  or dendrograms (2 000 draws)                   dendrogram's groups
 :func:`private_edge_lower_bound`  1.5 times the claim, 1 to 3, in releases of    what so small a release hides; more
                                   four nodes (4 000 draws)                       than 4.9
 ================================  =============================================  ==================================

@@ -1,8 +1,7 @@
-"""What a trusted curator's release tells of one private edge: enumerated where the law is tractable, and by draws."""
+"""What a trusted curator's release tells of one private edge: enumerated where its law is known, and by draws."""
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -12,8 +11,16 @@ from scipy.special import gammaln
 
 from ldp_jax import _validate, graphs
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges.central import BinnedPairs, CentralMechanism, EdgeRand, EdgeRR, EdgeSplit, LapGraph, PublicHRG
-from ldp_jax.edges.central import connections
+from ldp_jax.edges.central import (
+    BinnedPairs,
+    CentralMechanism,
+    EdgeRand,
+    EdgeRR,
+    EdgeSplit,
+    LapGraph,
+    PublicHRG,
+    connections,
+)
 from ldp_jax.edges.central._counts import consistent, whole
 from ldp_jax.mechanism import check_budget
 from ldp_jax.types import PRNGKey
@@ -86,7 +93,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     :class:`HasReleaseLaw`: over all graphs of four nodes, with and without public edges, all private edges and all
     sets of pairs that may be released. Of :class:`EdgeRR` and :class:`PublicHRG`: over all dendrograms of five
     nodes, in the chain's *stationary* law, together with the noisy counts of the dendrogram's groups; what is
-    released is computed from these alone. An edge's noisy counts lose :math:`\epsilon_2` each, all graphs alike: one
+    released is computed from these alone. An edge's noisy counts lose :math:`\epsilon_2` each, in all graphs: one
     count, or, in :meth:`EdgeRR.as_published`, one for each node of its group; the dendrogram is that of its own
     scales, although the alternating chain has no known law.
 
@@ -221,7 +228,8 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     # what multiplies their densities, which are the rate times the smaller of the two.
     below = np.concatenate([[u * small / 2, u / 2], [np.exp(-rate * (1 - x)) / 2, 1 - np.exp(-rate * x) / 2],
                             [1 - u / 2, 1 - u * small / 2]], 1)  # fmt: skip
-    above = np.concatenate([[1 - u * small / 2, 1 - u / 2], [1 - np.exp(-rate * (1 - x)) / 2, np.exp(-rate * x) / 2],
+    above = np.concatenate([[1 - u * small / 2, 1 - u / 2],
+                            [1 - np.exp(-rate * (1 - x)) / 2, np.exp(-rate * x) / 2],
                             [u / 2, u * small / 2]], 1)  # fmt: skip
     weight = np.concatenate([du / u, dx * rate, du / u])
     true, false, rest_true, rest_false = powers[..., None]
