@@ -101,10 +101,10 @@ def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple
     """The second table of the audit."""
     return (
         f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\nA trusted curator holds the graph, and "
-        "the budget is that of one private edge, towards everybody else. The exact supremum over all graphs of a few "
+        "the budget is that of one private edge, towards everybody else. The exact supremum over all graphs of few "
         "nodes and their private edges: of the released pairs (four nodes), or of the dendrogram in the chain's "
-        "stationary law and the noisy counts of its groups (five nodes), of which the pairs are made; in brackets "
-        "what draws of releases of four nodes alone show. *Sampler*: whether released pairs, or the dendrograms that "
-        "chains of 64 sweeps on four nodes end with, follow the law. The line in italics is the published form: the "
-        "chain's scale lacks a 2, and an edge is counted once for each node of its group."
+        "stationary law and noisy counts of its groups (five nodes), of which the pairs are made; in brackets "
+        "what draws of releases of four nodes alone show. *Sampler*: whether released pairs, or dendrograms that "
+        "chains of 64 sweeps on four nodes end with, follow the law. The line in italics is the published form: "
+        "the chain's scale lacks a 2, and an edge is counted once for each node of its group."
     )

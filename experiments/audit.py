@@ -87,8 +87,8 @@ class Config:
     report, the worst variance, the mass of float32 reports that one record can give and another cannot, and what an
     edge costs by enumeration. At epsilon 17 and 30: what the probabilities that are drawn really lose.
     Exits with 1 when a claim fails, or when the defect of a
-    published form is not seen. Mechanisms of a curator have a table of their own: what an edge costs by enumeration,
-    and what draws show. Writes audit.csv, audit.md and audit.png; about fifteen CPU minutes.
+    published form is not seen. Mechanisms of a curator have a table of their own: what an edge costs by
+    enumeration, and what draws show. Writes audit.csv, audit.md and audit.png; about fifteen CPU minutes.
     """
 
     mechanism: str | None = None
@@ -170,7 +170,7 @@ def main(config: Config) -> None:
 
 
 def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    """The rows of :data:`CENTRAL`, those that are missing computed: under settings and a confidence of their own."""
+    """The rows of :data:`CENTRAL`, what is missing computed: with settings and a confidence of their own."""
     cells = [(label, epsilon) for label in CENTRAL for epsilon in epsilons]
     settings = {"central": 1, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": len(cells)}
     frame = results.read()
