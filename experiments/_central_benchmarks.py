@@ -20,8 +20,8 @@ SHARE = 20
 
 def chain_sides() -> tuple[str, Sides, dict[str, float]]:
     """Moves on the PPI graph 0, a fifth of whose edges are private: sweeps, and one move a step of a scan."""
-    graph = datasets.load("ppi_nofeat").node_graph(0)
-    edges = graphs.to_edges(graph)
+    data = datasets.load("ppi_nofeat")
+    edges = data.edges[np.asarray(data.node_graph)[data.edges].max(1) == 0]
     named, ends = np.unique(edges, return_inverse=True)  # nodes with edges
     graph = graphs.from_edges(ends.reshape(-1, 2).astype(np.int32), len(named), pairs_in="rows")
     split = central.split_edges(jax.random.key(1), graph, 0.2)
