@@ -181,7 +181,7 @@ def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...])
         line = bar.add_task("curators", total=len(cells))
         for place, (label, epsilon) in enumerate(cells):
             if (label, epsilon) not in done:
-                key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), 2**31), place)
+                key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), 1 << 20), place)
                 made = CENTRAL[label].make(epsilon)
                 measured = _central_audit.examine(made, epsilon, key, config.releases, significance)
                 rows = [

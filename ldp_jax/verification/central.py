@@ -404,7 +404,7 @@ def private_edge_lower_bound(
     needs none: any mechanism of a curator may be given.
 
     Power: of 4 000 draws each, 1.5 times the claim is seen from epsilon 1 to 3, where a release of four nodes loses
-    it; 4.7 is the largest value that can be shown. What a dendrogram or a count tells that no release of so small a
+    it; 4.9 is the largest value that can be shown. What a dendrogram or a count tells that no release of so small a
     graph does is not seen.
 
     Args:

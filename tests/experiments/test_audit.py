@@ -36,15 +36,13 @@ def test_every_curator_is_audited():
 
 def test_curators_are_enumerated_and_published_forms_are_seen(tmp_path, monkeypatch, capsys):
     """Enumeration alone, at epsilon 1: draws are asked in the contract suite. A claim that is too small fails."""
-    monkeypatch.setattr(audit, "EPSILONS", (1.0,))
     monkeypatch.setattr(audit._central_audit, "DRAWN", ())
-    kept = {name: audit.SUBJECTS[name] for name in ("Duchi",)}
-    monkeypatch.setattr(audit, "SUBJECTS", kept)
+    monkeypatch.setattr(audit, "SUBJECTS", {"Duchi": audit.SUBJECTS["Duchi"]})
     audit.main(audit.Config(quick=True, out=tmp_path))
     text = (tmp_path / "audit_quick.md").read_text()
-    assert "| all trust a curator | EdgeRand | proved | pairs | 1 |" in text
-    assert "| all trust a curator | EdgeRR | in the limit | dendrogram and noisy counts | 0.7511 |" in text
-    assert "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts | **2.642** |" in text
+    assert "| all trust a curator | EdgeRand | proved | pairs |  | 1 |  |" in text
+    assert "| all trust a curator | EdgeRR | in the limit | dendrogram and noisy counts |  | 0.7511 |" in text
+    assert "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |" in text
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows[rows.mechanism == "EdgeRand"].unit) == {"edge-central"}
     monkeypatch.setattr(audit, "CENTRAL", {"overspent": audit.Subject("EdgeRand", broken.OverspentCurator)})
