@@ -1,5 +1,6 @@
 """Benchmarks of a curator's chain and of LinkTeller: sides that take turns, and what they are compared with."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._edge_benchmarks import Sides
 from ldp_jax import attacks, datasets, graphs, models, propagation, training
 from ldp_jax.edges import central
 from ldp_jax.edges.central import hrg
 
+Sides = dict[str, tuple[Callable[[int], Any], str]]
 SWEEPS = 2000
 SHARE = 20
 """The single moves are a twentieth as many: their seconds are given for as many moves as ours."""
@@ -89,7 +90,7 @@ def single_moves(key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, move
 def linkteller_sides(nodes: int = 500) -> tuple[str, Sides]:
     """All pairs of some nodes of blogcatalog, three convolutions: derivatives, and the paper's way."""
     data = datasets.load("blogcatalog")
-    x, labels = jnp.asarray(data.scaled_rows(0, data.num_nodes)), np.asarray(data.y)
+    x, labels = jnp.asarray(data.scaled_rows(0, data.num_nodes)), np.asarray(data.y, np.int32)
     op = propagation.operator(data.graph)
     inputs, model = models.NodeInputs(op, x), models.gcn(3, 16, data.num_classes)
     order = np.random.default_rng(0).permutation(len(x)).astype(np.int32)
