@@ -525,8 +525,8 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
     x, digit, public = load(seed, settings)
     some = [int(np.flatnonzero(digit[public:] == c)[0]) for c in range(8)]
     shown: list[tuple[str, Any]] = [("original", x[public:])]
-    private: list[tuple[Any, float]] = [("feature-rr", budget) for budget in budgets]
-    asked = [("non-private", np.inf), *private, ("public-mean", 0.0)]
+    private = [("feature-rr", budget) for budget in budgets]
+    asked: list[tuple[Any, float]] = [("non-private", np.inf), *private, ("public-mean", 0.0)]
     for name, epsilon in asked:
         found, who = attack(name, epsilon, embedding, seed, settings)
         budget = f", epsilon {epsilon:g}" if name == "feature-rr" else ""
