@@ -57,7 +57,7 @@ def single_moves(key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, move
         found = count * jnp.log(share) + (pairs - count) * jnp.log1p(-share)
         return jnp.where((count > 0) & (count < pairs), found, 0.0)
 
-    def move(state: hrg.State, key: Any) -> tuple[hrg.State, None]:
+    def move(state: Any, key: Any) -> tuple[hrg.State, None]:
         (children, slot, size), lca, count = state
         node_key, side_key, accept_key = jax.random.split(key, 3)
         r = jax.random.randint(node_key, (), 1, n - 1)

@@ -31,7 +31,7 @@ ALLOWED = {
     "mechanism": BASE | {"domains"},
     "features": BASE | {"domains", "mechanism"},
     "edges": BASE | {"domains", "mechanism", "graphs"},
-    "verification": BASE | {"domains", "mechanism", "features", "edges"},
+    "verification": BASE | {"domains", "mechanism", "features", "edges", "graphs"},
     "bounds": {"_validate", "features"},
     "graphs": {"types", "_validate"},
     "aggregation": {"types", "_pytree"},

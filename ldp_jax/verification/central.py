@@ -433,7 +433,7 @@ def private_edge_lower_bound(
     if splits is None:
         splits = _split(_PATH, NODES), _split(_PATH, NODES, [[0, 2]])
     known = [_candidates(split) for split in splits]
-    if not np.array_equal(*known) or len(known[0]) > 62:
+    if not np.array_equal(known[0], known[1]) or len(known[0]) > 62:
         raise ValueError("splits must have the same candidates, at most 62")
     drawn = [
         releases(mechanism, one, split, trials) for one, split in zip(jax.random.split(key), splits, strict=True)
