@@ -90,7 +90,7 @@ class Config:
         return self.preset == "smoke"
 
 
-def settings(config: Config, dataset: str, data: str, level: Level, width: int = 16) -> Settings:
+def settings(config: Config, dataset: str, data: str, level: Level, width: int) -> Settings:
     """Resolve a configuration for one data set and level.
 
     Args:

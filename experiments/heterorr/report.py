@@ -51,7 +51,7 @@ out. Labels are public but in the rows of LPGNN that say so. The paper's data ar
 their features here (PPI): `facebook100_caltech36`, attributes and friendships of students, stands in for both.
 
 * **Features.** Every edge is public. A tenth of all users, drawn among the training nodes, have public records:
-  their principal components are the embedding (16 coordinates, the paper's is ResNet-50's), their largest values
+  their principal components are the embedding (48 coordinates, the paper's is ResNet-50's), their largest values
   its bounds, and a perceptron trained on them gives the importance of eq. 6; their masked gender the sensitivity of
   eq. 5. All other records are private. Every row, private or not, propagates what it has by 0, 2, 4, 8 or 16 steps
   of LPGNN's KProp, raw or standardised, whichever is best in validation.
