@@ -18,7 +18,7 @@ from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
 
 NAME = "heterorr"
 WIDTH = 48
-"""Of the public embedding. Fewer coordinates cost the rows without privacy: 16 of them 8 points on caltech36."""
+"""Of the public embedding. Few coordinates would hold back the rows without privacy."""
 
 LEVELS: tuple[Level, ...] = ("features", "edges", "both")
 
