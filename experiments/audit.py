@@ -109,7 +109,7 @@ class Config:
     @property
     def releases(self) -> int:
         """Draws of a curator's release, of each of two graphs."""
-        return 1000 if self.quick else 2000
+        return 200 if self.quick else 600
 
     @property
     def reports(self) -> int:
