@@ -17,7 +17,11 @@ DRAWN = (1.0, 4.0)
 """Budgets at which releases are drawn, one after the other: below, thousands show nothing; above, they cannot."""
 
 
-def examine(made: Any, epsilon: float, key: Any, trials: int, significance: float) -> dict[str, float]:
+RELEASES = 1000
+"""Draws of a release, of each of two graphs: the fewest that a bound takes, since each is made by itself."""
+
+
+def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
     """All that is asked of one mechanism at one budget."""
     start = time.perf_counter()
     measured = {
@@ -27,11 +31,11 @@ def examine(made: Any, epsilon: float, key: Any, trials: int, significance: floa
     if epsilon in DRAWN and math.isfinite(measured["claimed"]):
         fit_key, game_key = jax.random.split(key)
         try:
-            fit = verification.matches_release(made, fit_key, trials=trials // 2, significance=significance / 2)
+            fit = verification.matches_release(made, fit_key, trials=RELEASES // 2, significance=significance / 2)
             measured["fit"] = fit.statistic / fit.threshold if fit.fits else math.inf
         except NotApplicable:
             pass
-        bound = verification.private_edge_lower_bound(made, game_key, trials, 1 - significance / 2)
+        bound = verification.private_edge_lower_bound(made, game_key, RELEASES, 1 - significance / 2)
         measured |= {"lower_bound": bound.epsilon, "lower_limit": bound.limit}
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
 

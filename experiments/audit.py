@@ -107,11 +107,6 @@ class Config:
         return 2_000_000 if epsilon < 0.5 else 400_000
 
     @property
-    def releases(self) -> int:
-        """Draws of a curator's release, of each of two graphs."""
-        return 200 if self.quick else 600
-
-    @property
     def reports(self) -> int:
         """Reports of the rungs that look at each one of them."""
         return 1 << 16 if self.quick else 1 << 18
@@ -183,7 +178,7 @@ def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...])
             if (label, epsilon) not in done:
                 key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), 1 << 20), place)
                 made = CENTRAL[label].make(epsilon)
-                measured = _central_audit.examine(made, epsilon, key, config.releases, significance)
+                measured = _central_audit.examine(made, epsilon, key, significance)
                 rows = [
                     _row(label, epsilon, metric, value, measured, settings) for metric, value in measured.items()
                 ]
