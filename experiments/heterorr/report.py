@@ -64,6 +64,8 @@ their features here (PPI): `facebook100_caltech36`, attributes and friendships o
   under a trusted curator. *public edges alone* uses none of them; *public link prediction* adds as many pairs as
   there are private edges, best by common public neighbours; *public HRG* draws them from a dendrogram of the public
   edges. These three are at epsilon 0. **released** and **true** count pairs released as private edges.
+* Three-outputs' mechanism is Duchi's at the budgets of a coordinate here, and so multi-bit's, where their numbers
+  are the same.
 * EdgeRR's and PrivHRG's epsilon holds in the limit of their chains; all others are proved."""
 
 
@@ -319,14 +321,17 @@ def readme_sections(out: Path) -> dict[str, str]:
     public = best_public(features)
     alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
     rows = []
-    beyond = []
+    beyond, gains, of_twins = [], [], []
     for (name, epsilon, _, _), series in features.items():
         if not 0 < epsilon < np.inf or name.startswith((STRUCTURE, FEATURES)):
             continue
+        twin = features[STRUCTURE + name, epsilon, 0.0, ""]
         beyond.append(_less(series, public))
+        gains.append(_less(series, twin))
+        of_twins.append(_less(twin, public))
         if epsilon == 1.0:
-            gain = _less(series, features[STRUCTURE + name, 1.0, 0.0, ""])
-            rows.append([_name(name), str(mean_interval(series)), signed(gain), signed(beyond[-1]), "", "", ""])
+            shown = signed(gains[-1]), signed(beyond[-1])
+            rows.append([_name(name), str(mean_interval(series)), *shown, "", "", ""])
     of_edges = []
     auc = told[told.metric == attacks.METRICS[-1]].groupby(["mechanism", "epsilon", "attack"]).value.mean()
     counts = frame[(frame.level == "edges") & (frame.rho == rho)].pivot_table(
@@ -362,6 +367,9 @@ def readme_sections(out: Path) -> dict[str, str]:
         seeds=frame.seed.nunique(),
         above=_above(beyond),
         features=len(beyond),
+        twins_above=_above(of_twins),
+        gains_above=_above(gains),
+        gains_below=sum(gain is not None and -gain.mean > gain.half_width for gain in gains),
         edges_above=_above(of_edges),
         edges=len(of_edges),
         whole=known[RECORDS],
@@ -390,7 +398,9 @@ public), and of private edges (every feature public, a share {rho:g} of the edge
 
 * **Features.** Non-private records give {whole}, their public embedding {embedded}; the records of a
   public tenth of the users, and nothing of the others, {public}; label propagation {labels}. Of
-  {features} private rows (eight mechanisms, five budgets) {above} have an interval above the better of these two.
+  {features} private rows (mechanisms and budgets) {above} have an interval above the better of these two, and so
+  have {twins_above} of their structure-only twins, to which all private users gave one public record: a row's gain
+  over its own twin is above 0 in {gains_above}, below in {gains_below}.
 * **Edges.** All edges give {all_edges}; the public ones alone {alone}, with public link
   prediction {guess}. Of {edges} private rows at rho {rho:g} {edges_above} have an interval above the public
   edges.
@@ -404,5 +414,7 @@ public), and of private edges (every feature public, a share {rho:g} of the edge
 
 All rows, twins and other budgets: [heterorr.md](experiments/results/heterorr.md); attacks:
 [heterorr_attacks.md](experiments/results/heterorr_attacks.md); how chains of hierarchical random graphs mix:
-[heterorr_mixing.md](experiments/results/heterorr_mixing.md). `python -m experiments heterorr` computes them.
+[heterorr_mixing.md](experiments/results/heterorr_mixing.md); images that an attacker reconstructs from private
+embeddings: [heterorr_inversion.md](experiments/results/heterorr_inversion.md). `python -m experiments heterorr`
+computes them.
 """
