@@ -13,11 +13,17 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments import audit, benchmarks, demo, dprr, privge, repeat, variance
+from experiments import audit, benchmarks, demo, dprr, heterorr, privge, repeat, variance
 from experiments._runner import REFERENCE, Results
 from experiments.dprr import accuracy as dprr_accuracy
 from experiments.dprr import degrees as dprr_degrees
 from experiments.dprr import scaling as dprr_scaling
+from experiments.heterorr import accuracy as heterorr_accuracy
+from experiments.heterorr import attacks as heterorr_attacks
+from experiments.heterorr import counts as heterorr_counts
+from experiments.heterorr import inversion as heterorr_inversion
+from experiments.heterorr import mixing as heterorr_mixing
+from experiments.heterorr import shares as heterorr_shares
 from experiments.privge import accuracy as privge_accuracy
 
 
@@ -63,6 +69,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         dprr,
         (dprr_accuracy.results_in, dprr_degrees.results_in, dprr_scaling.results_in),
         ("dprr.md", "dprr_degrees.md", "dprr_scaling.md"),
+    ),
+    "heterorr": Experiment(
+        heterorr,
+        (
+            heterorr_accuracy.results_in,
+            heterorr_shares.results_in,
+            heterorr_attacks.results_in,
+            heterorr_counts.results_in,
+            heterorr_mixing.results_in,
+            heterorr_inversion.results_in,
+        ),
+        ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
     "audit": Experiment(audit, (lambda out: Results(out, audit.NAME),), ("audit.md",)),
     "variance": Experiment(variance, (), ("variance.md",), "seconds"),

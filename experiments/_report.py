@@ -16,11 +16,11 @@ def significant(interval: ConfidenceInterval | None) -> bool:
     return interval is not None and interval.n > 1 and abs(interval.mean) > interval.half_width
 
 
-def signed(interval: ConfidenceInterval | None) -> str:
+def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
     """A difference for a table; bold where its interval leaves 0 out."""
     if interval is None:
         return ""
-    text = f"{interval.mean:+.1f}" + (f" ± {interval.half_width:.1f}" if interval.n > 1 else "")
+    text = f"{interval.mean:+.{digits}f}" + (f" ± {interval.half_width:.{digits}f}" if interval.n > 1 else "")
     return f"**{text}**" if significant(interval) else text
 
 

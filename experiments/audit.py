@@ -16,6 +16,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
+from experiments import _central_audit
 from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
 from experiments._report import legend_below, markdown, panels
 from experiments._runner import (
@@ -57,12 +58,24 @@ class Subject(NamedTuple):
 
 
 SUBJECTS = {
-    **{case.audited: Subject(case.public, case.make) for case in CASES.values() if case.audited},
+    **{
+        case.audited: Subject(case.public, case.make)
+        for case in CASES.values()
+        if case.audited and not case.central
+    },
     "PrivGE's released sampler": Subject("SquareWave", ReleasedSquareWave, sound=False),
     "Duchi, d = 4, ties twice": Subject("DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False),
     "DPRR's printed split, 3 nodes": Subject("DPRR", lambda e: edges.DPRR.as_published(e, 3, n=3), sound=False),
 }
 """The library's cases (:data:`ldp_jax.verification.cases.CASES`) in their order, and what others have published."""
+
+CENTRAL = {
+    **{case.audited: Subject(case.public, case.make) for case in CASES.values() if case.audited and case.central},
+    "EdgeRR's printed scale and counts": Subject(
+        "EdgeRR", lambda e: edges.central.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
+    ),
+}
+"""Mechanisms of a curator, which are asked otherwise, with a budget of one private edge."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +87,8 @@ class Config:
     report, the worst variance, the mass of float32 reports that one record can give and another cannot, and what an
     edge costs by enumeration. At epsilon 17 and 30: what the probabilities that are drawn really lose.
     Exits with 1 when a claim fails, or when the defect of a
-    published form is not seen. Writes audit.csv, audit.md and audit.png; about nine CPU minutes.
+    published form is not seen. Mechanisms of a curator have a table of their own: what an edge costs by
+    enumeration, and what draws show. Writes audit.csv, audit.md and audit.png; about twelve CPU minutes.
     """
 
     mechanism: str | None = None
@@ -131,8 +145,15 @@ def main(config: Config) -> None:
     frame = results.read()
     wide = table(frame[frame.config == config_hash(settings)])
     failures = verdicts(wide)
-    _print(wide)
-    write_atomically(config.out / f"{name}.md", as_markdown(wide) + "\n")
+    _print(HEADER, _lines(wide), "epsilon lost, and (shown by draws), at each budget")
+    text = as_markdown(wide)
+    if CENTRAL:
+        curators = _central_audit.table(_ask_curators(config, results, epsilons), CENTRAL)
+        failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
+        shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
+        _print(*shown, "epsilon lost for a private edge, and (shown by draws), where a curator is trusted")
+        text += "\n\n" + _central_audit.as_markdown(curators, CENTRAL, EPSILONS)
+    write_atomically(config.out / f"{name}.md", text + "\n")
     figure = plot(wide)
     figure.savefig(config.out / f"{name}.png")
     console.print(f"rows: {results.csv}\nfigure: {config.out / f'{name}.png'}", soft_wrap=True)
@@ -141,6 +162,30 @@ def main(config: Config) -> None:
     if failures:
         raise SystemExit(1)
     console.print("every claim of this library holds, and every published form that does not was seen not to")
+
+
+def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
+    """The rows of :data:`CENTRAL`, what is missing computed: with settings and a confidence of their own."""
+    cells = [(label, epsilon) for label in CENTRAL for epsilon in epsilons]
+    settings = {"central": 1, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": len(cells)}
+    frame = results.read()
+    frame = frame[frame.config == config_hash(settings)]
+    done = set(zip(frame.mechanism, frame.epsilon, strict=True))
+    significance = verification.statistics.SIGNIFICANCE / len(cells)
+    with progress() as bar:
+        line = bar.add_task("curators", total=len(cells))
+        for place, (label, epsilon) in enumerate(cells):
+            if (label, epsilon) not in done:
+                key = jax.random.fold_in(jax.random.fold_in(jax.random.key(config.seed), 1 << 20), place)
+                made = CENTRAL[label].make(epsilon)
+                measured = _central_audit.examine(made, epsilon, key, significance)
+                rows = [
+                    _row(label, epsilon, metric, value, measured, settings) for metric, value in measured.items()
+                ]
+                results.append(rows, [settings])
+            bar.advance(line)
+    frame = results.read()
+    return frame[frame.config == config_hash(settings)]
 
 
 def ask(config: Config) -> None:
@@ -278,7 +323,8 @@ def _worst_variance(made: Any) -> float:
 
 
 def _row(label: str, epsilon: float, metric: str, value: float, measured: Any, settings: Any) -> Row:
-    sound = SUBJECTS[label].sound
+    subject = SUBJECTS[label] if label in SUBJECTS else CENTRAL[label]
+    sound = subject.sound
     return {
         "dataset": "none",
         "task": NAME,
@@ -288,7 +334,7 @@ def _row(label: str, epsilon: float, metric: str, value: float, measured: Any, s
         "metric": metric,
         "value": value,
         "epsilon_proved": measured.get("supremum", measured.get("arithmetic", math.nan)) if sound else math.inf,
-        "unit": str(SUBJECTS[label].make(1.0).guarantee().unit),
+        "unit": str(subject.make(1.0).guarantee().unit),
         "seconds": measured["seconds"],
         "config": config_hash(settings),
     }
@@ -432,12 +478,11 @@ def as_markdown(wide: pd.DataFrame) -> str:
     )
 
 
-def _print(wide: pd.DataFrame) -> None:
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="epsilon lost, and (shown by draws), at each budget")
-    lines = _lines(wide)
-    kept = [place for place in range(len(HEADER)) if any(line[place] for line in lines)]
+def _print(header: list[str], lines: list[list[str]], title: str) -> None:
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
+    kept = [place for place in range(len(header)) if any(line[place] for line in lines)]
     for place in kept:
-        view.add_column(HEADER[place], justify="left" if place < 2 else "right")
+        view.add_column(header[place], justify="left" if place < 2 else "right")
     for line in lines:
         view.add_row(*(line[place].replace("*", "") for place in kept))
     console.print(view)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _edge_benchmarks, _gin_benchmark, privge
+from experiments import _central_benchmarks, _edge_benchmarks, _gin_benchmark, privge
 from experiments._report import markdown
 from experiments._runner import (
     DEFAULT_OUT,
@@ -38,7 +38,7 @@ from ldp_jax import mechanism as mechanisms
 NAME = "benchmarks"
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
-Name = Literal["perturb", "ppr", "discrete", "dprr", "gin", "figure2", "big_graph"]
+Name = Literal["perturb", "ppr", "discrete", "dprr", "central", "gin", "figure2", "big_graph"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "gin", "figure2")
+    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "central", "gin", "figure2")
     """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
@@ -65,6 +65,7 @@ def main(config: Config) -> None:
         "ppr": ppr,
         "discrete": discrete,
         "dprr": dprr,
+        "central": central,
         "gin": _gin_benchmark.gin_epochs,
         "figure2": figure2,
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
@@ -318,6 +319,21 @@ def dprr(repeats: int) -> list[dict[str, Any]]:
         }
         rows += _interleaved(f"DPRR on Barabasi-Albert, m = 3, n = {n}", sides, repeats)
     return rows
+
+
+def central(repeats: int) -> list[dict[str, Any]]:
+    """Moves of the chain over dendrograms, and LinkTeller: one run of each is minutes."""
+    title, sides, moves = _central_benchmarks.chain_sides()
+    rows = _interleaved(title, sides, repeats)
+    for row in rows:
+        if row["subject"] != "ldp_jax":
+            row["wall_s"], row["cpu_s"] = (row[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s"))
+    for subject, count in moves.items():
+        mine = [row for row in rows if row["subject"] == subject]
+        rate = count / np.median([row["cpu_s"] for row in mine])
+        for row in mine:
+            row["note"] += f"; {rate:,.0f} moves a CPU second"
+    return rows + _interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))
 
 
 def figure2(_: int) -> list[dict[str, Any]]:

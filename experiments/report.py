@@ -6,6 +6,7 @@ from pathlib import Path
 from experiments import _readme
 from experiments._registry import EXPERIMENTS
 from experiments._runner import DEFAULT_OUT, UsageError, console
+from experiments.heterorr import report as heterorr_report
 from experiments.privge import report as privge_report
 
 
@@ -19,7 +20,7 @@ class Config:
     out: Path = DEFAULT_OUT
     """where the CSVs are and the report goes"""
     readme: Path | None = None
-    """a Markdown file whose sections between <!-- results --> and <!-- benchmarks --> are written anew as well"""
+    """a Markdown file whose sections <!-- results -->, <!-- benchmarks -->, <!-- heterorr --> are written anew"""
 
 
 def main(config: Config) -> None:
@@ -42,5 +43,6 @@ def main(config: Config) -> None:
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
     if config.readme is not None:
-        _readme.write_sections(config.readme, privge_report.readme_sections(config.out))
+        sections = privge_report.readme_sections(config.out) | heterorr_report.readme_sections(config.out)
+        _readme.write_sections(config.readme, sections)
         console.print(f"written: {config.readme}", soft_wrap=True)

@@ -10,12 +10,14 @@ ways to Z:
 * :func:`ppr_push` - the paper's Algorithm 3, all residues above the threshold pushed at once;
 * :func:`ppr_dense` - a float64 solve on the host, for tests and small graphs.
 
+and :func:`kprop`, :func:`kprop_many` for the plain powers :math:`P^K X` of LPGNN.
+
 The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{-1} A` whatever r is: no edge
 weights, one division a row. A node without edges keeps z = alpha x.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -34,6 +36,8 @@ __all__ = [
     "Operator",
     "block_width",
     "chebyshev_steps",
+    "kprop",
+    "kprop_many",
     "operator",
     "ppr",
     "ppr_by_blocks",
@@ -102,7 +106,9 @@ class Operator:
         return values if isinstance(self.neighbours, Segments) else self.neighbours.by_node(values)
 
 
-def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False) -> Operator:
+def operator(
+    graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False, places: int | None = None
+) -> Operator:
     """Check a graph on the host and lay it out for repeated products; do it once.
 
     Args:
@@ -112,12 +118,17 @@ def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: b
         as many nodes and edges, so that one program serves many of them. ``auto`` is ``ell``.
       allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
         the noisy graphs of which every user reports her whole list: P averages over the neighbours she reported.
+      places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
+        then serves graphs whose numbers of edges differ, such as noisy ones.
 
     Raises:
-      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, or an edge without its
-        reverse unless ``allow_directed``.
+      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, an edge without its
+        reverse unless ``allow_directed``, or ``places`` that are too few, or of another layout.
     """
     _validate.one_of(("auto", "segment", "ell"), layout=layout)
+    if places is not None:
+        _validate.integer_in(len(graph.senders), places=places)
+        _validate.one_of(("segment",), layout=layout)
     if allow_directed and not graphs.is_symmetric(graph):
         n = graphs.num_nodes(graph)
         ends = np.asarray(graph.senders), np.asarray(graph.receivers)
@@ -131,6 +142,8 @@ def operator(graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: b
     # jnp.asarray would compile a program for each shape that is brought to the device.
     degree = jax.device_put(np.bincount(receivers, minlength=n).astype(np.float32))
     if directed or layout == "segment":
+        padding = (0, 0 if places is None else places - len(senders))
+        senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
         return Operator(degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed)
     return Operator(degree, aggregation.tables(senders, receivers, n))
 
@@ -513,3 +526,118 @@ def ppr_rows(op_or_graph: Any, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
+
+
+_EXPONENTS = {"mean": 0.0, "symmetric": 0.5}
+"""r of D^(r-1) A D^-r."""
+
+
+def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
+    """P^K x of a block of columns, for the K that ``gaps`` adds up to: [s, n, c]."""
+    degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
+
+    def onward(w: Array, gap: Array) -> tuple[Array, Array]:
+        def walk(w: Array) -> Array:
+            return jax.lax.fori_loop(0, gap, lambda _, w: op.average(w), w)
+
+        # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
+        w = walk(w) if op.directed else aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
+        return w, op.nodes(w * degree**r)
+
+    return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
+
+
+@jax.jit
+def _kprop(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
+    n, columns = x.shape
+    width = block_width()
+    if columns <= width:
+        return _powers(op, x, r, gaps)
+    padded = jnp.pad(x, ((0, 0), (0, -columns % width)))
+    blocks = jnp.moveaxis(padded.reshape(n, -1, width), 1, 0)
+    made = jax.lax.map(lambda block: _powers(op, block, r, gaps), blocks)
+    return jnp.moveaxis(made, 0, 2).reshape(len(gaps), n, -1)[..., :columns]
+
+
+def kprop(
+    op_or_graph: Any, x: Any, steps: Any, *, normalisation: Literal["mean", "symmetric"] = "symmetric"
+) -> Array:
+    r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
+
+    :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. A node's own row comes back to it by its
+    neighbours alone. One compiled program for every K, which is traced.
+
+    Args:
+      op_or_graph: an :class:`Operator`, or a graph to build one from, as for :func:`ppr`. On a directed operator D
+        counts the edges that end at a node.
+      x: [n] or [n, d] float: estimates of noisy records, or one-hot noisy labels with 0 where none is given.
+      steps: K >= 0; may be traced.
+      normalisation: ``symmetric``, which weighs an edge by 1 / sqrt(d_u d_v), or ``mean`` over the neighbours.
+
+    Returns:
+      P^K X, of the shape of x. A node without edges has the empty sum, 0, for K >= 1: its own row, with the noise
+      that its neighbours' rows have lost, would be an outlier to any model. It is linear in x and differentiable in
+      x, forward and backward (of a directed operator forward alone).
+
+    Raises:
+      ValueError: for steps that are no whole number >= 0, an unknown normalisation, a wrong number of rows, or a
+        graph that is not symmetric.
+
+    Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), the KProp layer with
+    the GCN and the mean aggregator.
+
+    >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
+    [2.0, 0.0, 2.0, 0.0]
+    """
+    made = _kprop_of(op_or_graph, x, jnp.asarray(_step(steps), jnp.int32)[None], normalisation)
+    return made[0, :, 0] if np.ndim(x) == 1 else made[0]
+
+
+def kprop_many(
+    op_or_graph: Any,
+    x: Any,
+    steps: Sequence[int] = (0, 2, 4, 8, 16),
+    *,
+    normalisation: Literal["mean", "symmetric"] = "symmetric",
+) -> Array:
+    """:func:`kprop` for each of several numbers of steps, in one pass of as many steps as the largest takes.
+
+    Args:
+      op_or_graph: see :func:`kprop`.
+      x: see :func:`kprop`.
+      steps: whole numbers >= 0, in any order; one program serves all menus of equal length.
+      normalisation: see :func:`kprop`.
+
+    Returns:
+      [s, n] or [s, n, d], in the order of ``steps``.
+
+    Raises:
+      ValueError: as :func:`kprop`, and for no steps.
+
+    >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    >>> kprop_many(path, jnp.array([1.0, 0.0, 3.0]), (2, 0, 1), normalisation="mean").tolist()
+    [[2.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 2.0, 0.0]]
+    """
+    numbers = np.array([_validate.whole(0, steps=k) for k in steps], np.int32)
+    if not len(numbers):
+        raise ValueError("steps must name at least one number of steps, got none")
+    order = np.argsort(numbers, kind="stable")
+    gaps = np.diff(numbers[order], prepend=np.int32(0))
+    made = _kprop_of(op_or_graph, x, jnp.asarray(gaps), normalisation)[np.argsort(order)]
+    return made[..., 0] if np.ndim(x) == 1 else made
+
+
+def _step(steps: Any) -> Any:
+    """One number of steps: traced, or a whole number >= 0, which may be a scalar of the device."""
+    if not _validate.concrete(steps):
+        return steps
+    return _validate.whole(0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps)
+
+
+def _kprop_of(op_or_graph: Any, x: Any, gaps: Array, normalisation: str) -> Array:
+    _validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
+    columns, _ = _as_columns(x)
+    op = _as_operator(op_or_graph, columns.shape[0])
+    _check_rows(op.num_nodes, x)
+    return _kprop(op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps)

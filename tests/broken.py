@@ -15,6 +15,7 @@ from ldp_jax import _tables
 from ldp_jax._pytree import mechanism, pytree, static
 from ldp_jax.domains import Box, Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
+from ldp_jax.edges.central import BinnedPairs, EdgeRand
 from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
@@ -25,14 +26,17 @@ from ldp_jax.mechanism import Analytic, Numeric, uniform
 __all__ = [
     "DuchiVectorWithTies",
     "FewBits",
+    "ForgetfulCoin",
     "FloatDuchi",
     "GaussianBranch",
     "HalfAKey",
+    "HalfNoise",
     "HonestDensityOnly",
     "HonestWhileTraced",
     "LeakyTable",
     "OneEndOnly",
     "Overspent",
+    "OverspentCurator",
     "ProductOfSigns",
     "QuietWindow",
     "RareShout",
@@ -341,3 +345,41 @@ class FloatDuchi(Numeric):
 
     def proof(self) -> str:
         return "none"
+
+
+@mechanism
+class OverspentCurator(EdgeRand):
+    """A curator who runs at an epsilon 5 % larger than the one that he claims, and says so in his law."""
+
+    def guarantee(self) -> Guarantee:
+        return EdgeRand(float(self.epsilon)).guarantee()
+
+    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
+        return EdgeRand(1.05 * float(self.epsilon)).sample_pairs(key, split, memory)
+
+    def release_law(self, split: Any) -> Any:
+        count = split.pairs().candidates
+        told = np.arange(1 << count)[:, None] >> np.arange(count) & 1
+        nodes, every = split.pairs(), np.stack(np.triu_indices(split.num_nodes, 1), 1)
+        codes = nodes.codes(every)
+        true = np.isin(codes[~np.isin(codes, nodes.public)], nodes.private)
+        wrong = (told != true).sum(1)
+        loss = 1.05 * float(self.epsilon)
+        return -wrong * np.logaddexp(0, loss) - (count - wrong) * np.logaddexp(0, -loss)
+
+
+@mechanism
+class ForgetfulCoin(EdgeRand):
+    """The coin in the place of a bit comes half as often as it should: with probability 1 / (e^epsilon + 1)."""
+
+    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
+        rarer = float(np.log(2 * np.exp(float(self.epsilon)) + 1))
+        return EdgeRand(rarer).sample_pairs(key, split, memory)
+
+
+@mechanism
+class HalfNoise(BinnedPairs):
+    """Counts have noise of half the scale that they should."""
+
+    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
+        return BinnedPairs(2 * float(self.epsilon)).sample_pairs(key, split, memory)

@@ -77,6 +77,10 @@ def test_laws_of_this_file_are_drawn_as_they_are_declared():
     x = np.float32(0.5)
     assert verification.matches_density(Tilted(2.0), jax.random.key(7), x).fits
     three = ThreeValues(2.0)
+    # Its codomain names its values in no order: they are put in one, or each would be searched for in vain.
+    assert verification.matches_density(three, jax.random.key(8), x).fits
+    with pytest.raises(ValueError, match="distinct numbers"):
+        Finite((1.0, 0.0, 1.0))
     drawn = np.asarray(three.from_uniform((np.arange(9999) + 0.5) / 9999, x))
     for value in three.codomain().values:
         assert (drawn == value).mean() == pytest.approx(float(jnp.exp(three.log_density(value, x))), abs=1e-3)

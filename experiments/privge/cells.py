@@ -1,19 +1,19 @@
 """One cell of PrivGE / LDP-GE: a data set, a mechanism, an epsilon, a seed; compiled programs."""
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _runner
+from experiments import _common, _runner
+from experiments._common import standardized
 from experiments._runner import Found
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings, Task
-from ldp_jax import datasets, features, graphs, metrics, models, pipeline, propagation, training
+from ldp_jax import datasets, features, graphs, models, pipeline, propagation, training
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import Budget
 from ldp_jax.ledger import Ledger
@@ -132,15 +132,6 @@ class Bench:
         return [jnp.float32(v) for v in (self.settings.alpha, self.settings.r, self.settings.tol)]
 
 
-def fingerprint(data: datasets.Dataset) -> str:
-    """Short sha256 of a data set's arrays."""
-    digest = hashlib.sha256()
-    bounds = np.array([data.lower, data.upper], np.float64)
-    for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:10]
-
-
 _BOUNDS: dict[str, tuple[float, float]] = {}
 
 
@@ -226,27 +217,6 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
     return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, memory=MEMORY, **numbers)[0]
 
 
-def standardized(z: Any) -> Any:
-    """Every column to mean 0 and standard deviation 1; a constant column to 0.
-
-    On the host in float64: XLA's float32 column sums depend on how many threads share them, which trained rows
-    then show in points.
-    """
-    host = np.asarray(z)
-    out = np.empty_like(host)
-    for start in range(0, host.shape[1], _COLUMNS):
-        block = host[:, start : start + _COLUMNS].astype(np.float64)
-        centred = block - block.mean(0)
-        deviation = np.sqrt((centred**2).mean(0))
-        constant = deviation <= 1e-6 * np.abs(block).max(0)  # float32 noise around one value is no signal
-        out[:, start : start + _COLUMNS] = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
-    return jnp.asarray(out)
-
-
-_COLUMNS = 512
-"""Columns that are standardised at a time: float64 copies stay small."""
-
-
 class Score(NamedTuple):
     """What a trained row found: its test score, and the validation score of the epoch that was kept."""
 
@@ -305,32 +275,13 @@ def label_propagation(bench: Bench) -> Found:
     Its alpha and r are the best of the grid in validation, the first of equals: column ``chosen``.
     """
     settings = bench.settings
-    grid = [(alpha, r) for alpha in settings.label_alphas for r in settings.label_rs]
-    alphas, rs = jnp.asarray(grid, jnp.float32).T
-    validation, test = _label_propagation(
-        bench.op, bench.train, bench.validation, bench.test, alphas, rs, jnp.float32(settings.tol),
-        classes=bench.data.num_classes,
+    found = _common.label_propagation(
+        bench.op, bench.train, bench.validation, bench.test, alphas=settings.label_alphas, rs=settings.label_rs,
+        tol=settings.tol, classes=bench.data.num_classes,
     )  # fmt: skip
-    best = int(np.argmax(validation))
-    alpha, r = grid[best]
-    return _found(bench, Score(float(test[best]), float(validation[best])), f"alpha {alpha:g} r {r:g}")
+    return _found(bench, Score(found.test, found.validation), f"alpha {found.alpha:g} r {found.r:g}")
 
 
 def _found(bench: Bench, score: Score, chosen: str) -> Found:
     also = {"validation": round(score.validation, 6), "chosen": chosen}
     return Found({METRIC[bench.settings.task]: round(score.test, 6)}, also)
-
-
-@partial(jax.jit, static_argnames="classes")
-def _label_propagation(
-    op: Any, train: Any, validation: Any, test: Any, alphas: Any, rs: Any, tol: Any, *, classes: int
-) -> Any:
-    """Validation and test accuracy for each alpha and r."""
-    known = jnp.zeros((op.num_nodes, classes)).at[train.index, train.label].set(1.0)
-
-    def one(pair: Any) -> Any:
-        alpha, r = pair
-        scores = propagation.ppr(op, known, alpha, r, tol)
-        return tuple(metrics.accuracy(scores[part.index], part.label) for part in (validation, test))
-
-    return jax.lax.map(one, (alphas, rs))

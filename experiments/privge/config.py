@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from experiments._common import fingerprint
 from experiments._runner import DEFAULT_OUT, UsageError, check_positive
 from experiments.privge import cells
 from experiments.privge.settings import (
@@ -110,7 +111,7 @@ def settings(config: Config, task: Task, dataset: str, todo: Plan, features: int
     node = task == "node"
     return Settings(
         dataset=dataset,
-        data=cells.fingerprint(cells.load(dataset, features)),
+        data=fingerprint(cells.load(dataset, features)),
         task=task,
         alpha=published.alpha if node else published.link_alpha,
         r=published.r if node else published.link_r,

@@ -83,10 +83,11 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
         data = read_file(mine)
         raw.check(data, str(mine))
         return data
-    if raw.blob is None:
+    digest = raw.blob or raw.sha256
+    if digest is None:
         with tempfile.TemporaryDirectory() as scratch:
             return _download(entry, raw, Path(scratch) / raw.name)
-    kept = cache_folder() / "raw" / f"{raw.blob[:12]}-{raw.name}"
+    kept = cache_folder() / "raw" / f"{digest[:12]}-{raw.name}"
     if kept.is_file():
         data = kept.read_bytes()
         try:
@@ -123,6 +124,8 @@ def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnav
     wanted = f"{entry.name}.npz"
     if entry.tu is not None:
         wanted += f", {entry.tu}.zip or {entry.tu}/{entry.tu}_A.txt with the other files of that archive"
+    elif len(entry.raw) == 1:
+        wanted += f" or {entry.name}/{entry.raw[0].name}"
     return DataUnavailableError(
         f"data set {entry.name!r} was not found: ${DATA_VARIABLE} {variable} "
         f"(let it name a folder that holds {wanted}), and {address}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ldp_jax._validate import integer_in
-from ldp_jax.datasets import _archive, _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
+from ldp_jax.datasets import _archive, _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid, ppi
 from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
@@ -25,6 +25,7 @@ _PARSERS: Mapping[str, Parser] = {
     "gnn_benchmark": gnn_benchmark.parse,
     "powerful_gnns": graph_sets.parse_powerful_gnns,
     "tu": graph_sets.parse_tu,
+    "ppi": ppi.parse,
 }
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax import _validate
 from ldp_jax.domains._line import line
 from ldp_jax.domains.space import (
     Enumerated,
@@ -191,13 +192,28 @@ class Interval(Records, Reports):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Finite(Enumerated):
-    """A finite set of numbers, in order; others are rounded to the nearest.
+    """A finite set of numbers; others are rounded to the nearest. Known ones are kept in rising order.
+
+    Raises:
+      ValueError: for no numbers, or one that is given twice or is NaN.
 
     >>> Finite(tuple(range(129)))
     Finite(0, 1, 2, ..., 128)
+    >>> Finite((1.0, -1.0)).values
+    (-1.0, 1.0)
     """
 
     values: tuple[Scalar, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.values):
+            raise ValueError("values must be at least one number, got none")
+        if not all(map(_validate.concrete, self.values)):
+            return
+        ordered = tuple(sorted(self.values))
+        if not (np.diff(np.asarray(ordered, np.float64)) > 0).all():
+            raise ValueError(f"values must be distinct numbers, got {listed(self.values)}")
+        object.__setattr__(self, "values", ordered)
 
     def __repr__(self) -> str:
         return f"Finite({listed(self.values)})"

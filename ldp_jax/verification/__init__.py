@@ -42,6 +42,12 @@ rung                              smallest defect that is found                 
                                   words of mass 1e-3 anywhere
 :func:`float_audit`               2^-22 of the mass of two records               other records
 :func:`epsilon_lower_bound`       4 % of epsilon at 1 (2e5 draws)                epsilon above 9 (4e5 draws)
+:func:`private_edge_supremum`     1e-9 of epsilon, in the law of a curator's     what the curator draws; more than
+                                  release, on all graphs of four or five nodes   five nodes
+:func:`matches_release`           total variation 0.13 of a curator's releases   other graphs; counts of a
+                                  or dendrograms (2 000 draws)                   dendrogram's groups
+:func:`private_edge_lower_bound`  1.5 times the claim, 1 to 3, in releases of    what so small a release hides; more
+                                  four nodes (4 000 draws)                       than 4.9
 ================================  =============================================  ==================================
 
 :func:`check` asks all of them that apply, compares with the claim by itself, and is true or false.
@@ -54,6 +60,13 @@ whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search o
 from ldp_jax.domains import NotApplicable
 from ldp_jax.verification.arithmetic import Arithmetic, arithmetic
 from ldp_jax.verification.bits import record_in_bits
+from ldp_jax.verification.central import (
+    HasReleaseLaw,
+    PrivateEdgeLoss,
+    matches_release,
+    private_edge_lower_bound,
+    private_edge_supremum,
+)
 from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.distinct import distinct_reports
 from ldp_jax.verification.empirical import LowerBound, epsilon_lower_bound, matches_density
@@ -78,8 +91,10 @@ __all__ = [
     "Arithmetic",
     "Fit",
     "FloatAudit",
+    "HasReleaseLaw",
     "LowerBound",
     "NotApplicable",
+    "PrivateEdgeLoss",
     "RelationshipLoss",
     "Rung",
     "Supremum",
@@ -98,7 +113,10 @@ __all__ = [
     "matches_density",
     "matches_moments",
     "matches_reference",
+    "matches_release",
     "privacy_loss_supremum",
+    "private_edge_lower_bound",
+    "private_edge_supremum",
     "record_in_bits",
     "record_windows",
     "relationship_supremum",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldp_jax import _tables, edges, features
+from ldp_jax.edges import central
 from ldp_jax.mechanism import exp
 from ldp_jax.types import Scalar
 
@@ -32,6 +33,7 @@ class Case(NamedTuple):
       audited: its label in the table of the audit; empty where the audit asks another size of the same name.
       contract: whether the contract suite asks it: its reports are few enough to be integrated.
       lists: a mechanism on neighbour lists, whose suite is its own.
+      central: of a curator who holds the graph, with a budget for one private edge; its suite is its own.
     """
 
     public: str
@@ -42,6 +44,7 @@ class Case(NamedTuple):
     audited: str = ""
     contract: bool = True
     lists: bool = False
+    central: bool = False
 
 
 def whisper(epsilon: Scalar) -> features.Discrete:
@@ -144,6 +147,15 @@ CASES: dict[str, Case] = {
         "NoisyDegree",
         lambda e: edges.NoisyDegree(e, n=6, noise="geometric"),
         lists=True,
+    ),
+    # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of so few pairs.
+    "EdgeRR": _audited("EdgeRR", "EdgeRR", lambda e: central.EdgeRR.from_epsilon(e, sweeps=64), central=True),
+    "PrivHRG": _audited("PrivHRG", "PrivHRG", lambda e: central.PrivHRG(e, sweeps=64), central=True),
+    "PublicHRG": _audited("PublicHRG", "PublicHRG", lambda e: central.PublicHRG(e, sweeps=64), central=True),
+    "BinnedPairs": _audited("BinnedPairs", "BinnedPairs", central.BinnedPairs, central=True),
+    "EdgeRand": _audited("EdgeRand", "EdgeRand", central.EdgeRand, central=True),
+    "LapGraph": _audited(
+        "LapGraph", "LapGraph", lambda e: central.LapGraph.from_epsilon(e, share=0.5), central=True
     ),
 }
 

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -284,9 +284,30 @@ def epsilon_lower_bound(
     second = second if x_other is None else given(x_other)
     keys = jax.random.split(key)
     reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
+    scores = _scores(mechanism, reports, first, second, trials // 2)
+    return play(scores, trials, confidence, delta=delta, resolution=resolution)
+
+
+def play(
+    scores: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    trials: int,
+    confidence: float,
+    *,
+    delta: float = 0.0,
+    resolution: float = 0.0,
+) -> LowerBound:
+    """The game on scores [trials] of the draws of each record; those of the second halves choose nothing.
+
+    Args:
+      scores: by their names.
+      trials: draws of each record.
+      confidence: of the bound.
+      delta: of the (epsilon, delta) guarantee that is asked about.
+      resolution: the share of their size that scores are rounded to.
+    """
     half, alpha = trials // 2, (1 - confidence) / 2
     best: tuple[float, str, float, float] = (-math.inf, "none", 0.0, 1.0)
-    for name, pair in _scores(mechanism, reports, first, second, half).items():
+    for name, pair in scores.items():
         mine, others = _rounded(*pair, resolution)
         for swapped in (False, True):
             a, b = (others, mine) if swapped else (mine, others)

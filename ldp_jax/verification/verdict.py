@@ -8,10 +8,12 @@ from typing import Any
 import jax
 
 from ldp_jax.domains import NotApplicable
+from ldp_jax.edges.central import CentralMechanism
 from ldp_jax.mechanism import check_budget
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
 from ldp_jax.verification.bits import record_in_bits
+from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
 from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.distinct import distinct_reports
 from ldp_jax.verification.empirical import epsilon_lower_bound, matches_density
@@ -34,6 +36,7 @@ NEEDED = ("law", "sampler")
 """The rungs without which nothing is shown: what the law loses, and whether it is the law that is drawn."""
 
 _WINDOWS = 65_536  # the fewest records that windows are cut of
+_RELEASES = 4000  # of a curator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +119,13 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     mechanism than its protocol (:class:`~ldp_jax.mechanism.Mechanism` and, for what is exact,
     :class:`~ldp_jax.mechanism.HasDensity` and :class:`~ldp_jax.mechanism.HasMoments`) and its spaces.
 
+    A curator's mechanism (:mod:`ldp_jax.edges.central`) is asked what its release tells of one private edge.
+
     Args:
       mechanism: parameters are one number each.
       key: a typed threefry key.
-      trials: draws of each rung that draws (65 536 records at least are cut into windows).
+      trials: draws of each rung that draws (65 536 records at least are cut into windows; of a curator's releases
+        4 000 at most).
       significance: how often an honest mechanism may be refused, by all rungs together.
 
     Returns:
@@ -135,7 +141,8 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     """
     check_budget(mechanism)
     guarantee = mechanism.guarantee()
-    asked = _questions(mechanism, guarantee, trials, significance)
+    questions = _central_questions if isinstance(mechanism, CentralMechanism) else _questions
+    asked = questions(mechanism, guarantee, trials, significance)
     keys = jax.random.split(key, len(asked))
     rungs = [_ask(mechanism, *question, key=keys[i]) for i, question in enumerate(asked)]
     return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
@@ -217,6 +224,28 @@ def _questions(m: Any, guarantee: Any, trials: int, significance: float) -> list
         ("pure", "a function of its arguments", "", fits(is_pure)),
         ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
         ("edge", "what an edge costs", "", edge),
+    ]
+
+
+def _central_questions(m: CentralMechanism, guarantee: Any, trials: int, significance: float) -> list[Any]:
+    """The same of a curator's release, whose draws are made one after the other: some thousands at most."""
+    claim, share = guarantee.epsilon, significance / 2
+
+    def law(key: Any) -> tuple[float, float, bool]:
+        found = private_edge_supremum(m).epsilon
+        return found, claim, found <= claim * (1 + SLACK)
+
+    def sampler(key: Any) -> tuple[float, float, bool]:
+        return _fit(matches_release(m, key, trials=min(trials, _RELEASES // 2), significance=share))
+
+    def game(key: Any) -> tuple[float, float, bool]:
+        found = private_edge_lower_bound(m, key, min(trials, _RELEASES), 1 - share).epsilon
+        return found, claim, found <= claim
+
+    return [
+        ("law", "the largest loss about a private edge", "", law),
+        ("sampler", "the law is what is drawn", "", sampler),
+        ("game", "what draws alone show", "", game),
     ]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets import Dataset, _archive, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
+from ldp_jax.datasets import Dataset, _archive, _format, feather, gnn_benchmark, graph_sets, musae, planetoid, ppi
 
 Files = Mapping[str, bytes]
 MAX_BYTES = 2**20
@@ -150,6 +150,39 @@ _TU = {
     "T_graph_labels.txt": b"1\n-1\n",
 }
 _TEXT = b"3\n3 1\n0 1 1\n0 2 0 2\n0 1 1\n2 0\n7 1 1\n7 1 0\n1 1\n0 0\n"
+
+
+def ppi_archive(splits: Mapping[str, tuple[Any, Any, Any, Any]]) -> bytes:
+    """An archive as PPI's, of each split's links (written in both directions, with all loops), graphs, x and y."""
+    members = {}
+    for split, (links, graph, x, y) in splits.items():
+        n = len(graph)
+        loops = np.tile(np.arange(n)[:, None], 2)
+        ends = np.concatenate([np.reshape(links, (-1, 2)), np.reshape(links, (-1, 2))[:, ::-1], loops])
+        nodes = ", ".join(['{"id": %d}'] * n) % tuple(range(n))
+        pairs = ", ".join(['{"source": %d, "target": %d}'] * len(ends)) % tuple(ends.ravel().tolist())
+        head = '{"directed": true, "multigraph": false, "graph": {}, "nodes": ['
+        members[f"{split}_graph.json"] = f'{head}{nodes}], "links": [{pairs}]}}'.encode()
+        for part, array in (("graph_id", graph), ("feats", x), ("labels", y)):
+            buffer = io.BytesIO()
+            np.save(buffer, np.asarray(array))
+            members[f"{split}_{part}.npy"] = buffer.getvalue()
+    return _zipped(members)
+
+
+PPI_X = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 0]])
+PPI_Y = np.array([[1, 0], [0, 0], [1, 1], [0, 1], [1, 0], [0, 1], [0, 0], [1, 1]])
+
+
+def ppi_files() -> dict[str, bytes]:
+    """Two training graphs, of rows 0 to 2 and 3 to 4; one of two nodes to validate; one of one node to test."""
+    x = (PPI_X - PPI_X[:5].mean(0)) / np.where(PPI_X[:5].std(0), PPI_X[:5].std(0), 1)
+    splits = {
+        "train": ([[0, 1], [2, 1], [3, 4]], [1, 1, 1, 2, 2], x[:5], PPI_Y[:5]),
+        "valid": ([[1, 0]], [3, 3], x[5:7], PPI_Y[5:7]),
+        "test": ([], [4], x[7:], PPI_Y[7:]),
+    }
+    return {"ppi.zip": ppi_archive(splits)}
 
 
 def _one(files: Files) -> bytes:
@@ -286,6 +319,21 @@ def _npz(rng: np.random.Generator, files: Files) -> Files:
     return {name: damage(rng, files[name])}
 
 
+def _members(rng: np.random.Generator, files: Files) -> Files:
+    """An archive of arrays and JSON, one of them damaged, or the directory."""
+    ((name, data),) = files.items()
+    if rng.random() < 0.2:
+        return {name: _directory(rng, data)}
+    members = _unzipped(data)
+    member = list(members)[rng.integers(len(members))]
+    if member.endswith(".json"):
+        damaged = (_json if rng.random() < 0.3 else _texts)(rng, {member: members[member]})[member]
+    else:
+        one = _zipped({member: members[member]})
+        damaged = _unzipped((_header if rng.random() < 0.5 else _values)(rng, one)).get(member, b"")
+    return {name: _zipped({**members, member: damaged})}
+
+
 def _pickles(rng: np.random.Generator, files: Files) -> Files:
     """Planetoid's files with a sparse matrix, label matrix or graph that is a whole pickle but impossible."""
     kind = rng.integers(4)
@@ -354,6 +402,9 @@ FORMATS: dict[str, Format] = {
         {"T.zip": _zipped({f"T/{name}": data for name, data in _TU.items()})},
         lambda files: _build(graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)),
         lambda rng, files: {"T.zip": _directory(rng, files["T.zip"])},
+    ),
+    "PPI": Format(
+        ppi_files(), lambda files: _build(ppi.parse(files, graphs=(2, 1, 1), max_bytes=MAX_BYTES)), _members
     ),
     "powerful-gnns": Format(
         {"P.txt": _TEXT}, lambda files: _build(graph_sets.parse_powerful_gnns(files, dataset="P")), _texts

@@ -436,7 +436,7 @@ def test_a_pickle_is_not_opened_before_its_sha256_matched(serve, monkeypatch):
 
 def test_no_address_digest_count_or_word_of_the_registry_changes_unseen():
     told = json.dumps([dataclasses.asdict(entry) for entry in REGISTRY.values()], sort_keys=True)
-    digest = "ac6fe3f9a08b6ef2beba5f15f2d1b85126a9e323c33b10522340ea112605bf6a"
+    digest = "c5847d36a161142a85d00a0a5f661d0991f68f9580b00856077f42be4be9e14c"
     assert hashlib.sha256(told.encode()).hexdigest() == digest
 
 

@@ -19,11 +19,36 @@ CONFIDENCE = 1 - 1e-6
 
 def only(monkeypatch, **subjects):
     monkeypatch.setattr(audit, "SUBJECTS", subjects)
+    monkeypatch.setattr(audit, "CENTRAL", {})
 
 
 def test_every_exported_mechanism_is_audited():
     named = {subject.public for subject in audit.SUBJECTS.values() if subject.sound}
     assert named == (set(features.__all__) - NOT_MECHANISMS) | (set(edges.__all__) - NOT_LIST_MECHANISMS)
+
+
+def test_every_curator_is_audited():
+    named = {subject.public for subject in audit.CENTRAL.values() if subject.sound}
+    assert named == set(edges.central.__all__) - {
+        "CentralMechanism", "EdgeSplit", "connections", "hrg", "release", "split_edges",
+    }  # fmt: skip
+
+
+def test_curators_are_enumerated_and_published_forms_are_seen(tmp_path, monkeypatch, capsys):
+    """Enumeration alone, at epsilon 1: draws are asked in the contract suite. A claim that is too small fails."""
+    monkeypatch.setattr(audit._central_audit, "DRAWN", ())
+    monkeypatch.setattr(audit, "SUBJECTS", {"Duchi": audit.SUBJECTS["Duchi"]})
+    audit.main(audit.Config(quick=True, out=tmp_path))
+    text = (tmp_path / "audit_quick.md").read_text()
+    assert "| all trust a curator | EdgeRand | proved | pairs |  | 1 |  |" in text
+    assert "| all trust a curator | EdgeRR | in the limit | dendrogram and noisy counts |  | 0.7511 |" in text
+    assert "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |" in text
+    rows = pd.read_csv(tmp_path / "audit_quick.csv")
+    assert set(rows[rows.mechanism == "EdgeRand"].unit) == {"edge-central"}
+    monkeypatch.setattr(audit, "CENTRAL", {"overspent": audit.Subject("EdgeRand", broken.OverspentCurator)})
+    with pytest.raises(SystemExit):
+        audit.main(audit.Config(quick=True, out=tmp_path))
+    assert "overspent at epsilon 1: loses 1.05 for an edge" in " ".join(capsys.readouterr().out.split())
 
 
 def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):

@@ -67,6 +67,12 @@ MISTAKES = {
     "dprr, no degrees": (
         "dprr --datasets communities --parts degrees --mechanisms sizes", "--mechanisms: degrees are compared of",
     ),
+    "heterorr, missing path": ("heterorr --datasets absent.npz", "--datasets absent.npz: "),
+    "heterorr, epsilon 0": ("heterorr --epsilons 0", "--epsilons must be above 0"),
+    "heterorr, no seed": ("heterorr --seeds 0", "--seeds must be above 0"),
+    "heterorr, share": ("heterorr --rhos 1", "--rhos must be shares above 0 and below 1"),
+    "heterorr, mechanism": ("heterorr --edge-mechanisms hrg", "--edge-mechanisms: no hrg; there are edgerr"),
+    "heterorr, few nodes": ("heterorr --attacked 3", "--attacked must be at least 10"),
     "repeat, missing path": ("repeat --dataset absent.npz", "--dataset absent.npz: "),
     "repeat, no seed": ("repeat --seeds 0", "--seeds must be above 0"),
     "variance, no point": ("variance --points 0", "--points must be above 0"),

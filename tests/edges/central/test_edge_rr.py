@@ -7,9 +7,8 @@ import pytest
 
 from ldp_jax.edges.central import EdgeRR, PrivHRG, PublicHRG, connections, hrg
 from ldp_jax.edges.central._counts import consistent, noisy_counts, whole
-from tests.edges.central import dendrograms
+from ldp_jax.verification import _dendrograms as dendrograms
 from tests.edges.central.data import loss_over_counts, noisy_grid, random_split
-from tests.edges.central.test_hrg import over_all_graphs
 from tests.stats import assert_g, assert_share
 
 N = 24
@@ -39,11 +38,7 @@ def test_what_a_dendrogram_tells_of_an_edge_at_epsilon_eight(make, worst):
     Without the 2 in the scale, as published, it is above the claim.
     """
     epsilon = 8.0
-    scale = float(make(epsilon, 1.0).scales(5)[1])
-    log_law = scale * over_all_graphs(5)
-    log_law = log_law - np.log(np.exp(log_law).sum(1, keepdims=True))
-    graph = np.arange(len(log_law))
-    loss = max(np.abs(log_law - log_law[graph ^ (1 << pair)]).max() for pair in range(10)) / epsilon
+    loss = dendrograms.losses(5, float(make(epsilon, 1.0).scales(5)[1])).max() / epsilon
     assert loss == pytest.approx(worst, abs=0.005)
     assert (loss <= 1.0) == (make is EdgeRR)
 
@@ -286,6 +281,10 @@ def test_a_weight_that_no_chain_reaches_warns():
 
 
 def test_all_dendrograms_are_enumerated():
-    """(2 n - 3)!! of them, all different."""
+    """(2 n - 3)!! of them, all different; as the library has them, they are trees with the same sides."""
     assert [len(dendrograms.sides(n)) for n in (2, 3, 4, 5)] == [1, 3, 15, 105]
-    dendrograms.names(dendrograms.sides(5), 5)
+    trees = dendrograms.as_trees(5)
+    np.testing.assert_array_equal(dendrograms.counts_of([int(dendrograms.name_of(trees[7]))], 5), np.eye(105)[7])
+    for tree, sides in zip(trees, dendrograms.sides(5), strict=True):
+        np.testing.assert_array_equal(tree.slot[tree.children], np.arange(8))
+        np.testing.assert_array_equal(tree.size[tree.children].reshape(-1, 2), np.bitwise_count(sides))

@@ -1,0 +1,370 @@
+"""One cell of HeteroRR: what is released of records and edges, and a GCN trained on it."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import _runner
+from experiments._common import label_propagation, standardized
+from experiments._runner import Found
+from experiments.heterorr import releases, scores
+from experiments.heterorr.releases import FEATURES, PUBLIC_EDGES, STRUCTURE
+from experiments.heterorr.settings import (
+    EDGE_MECHANISMS,
+    FEATURE_MECHANISMS,
+    LABEL_STEPS,
+    PRIVATE_LABELS,
+    Settings,
+)
+from ldp_jax import datasets, graphs, label_training, models, pipeline, propagation, training
+from ldp_jax.datasets import splits
+from ldp_jax.edges import central
+from ldp_jax.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.mechanism import privatize
+from ldp_jax.models import NodeInputs
+
+NON_PRIVATE, RECORDS = "non-private", "non-private records"
+PUBLIC_RECORDS, LABEL_PROPAGATION = "public records alone", "label-propagation"
+"""At the features level: only the public users' records are known, at epsilon 0; and no record at all."""
+
+FOUND = ("validation", "chosen")
+"""Columns that identify no row: the validation score, and the preprocessing that was chosen by it."""
+
+RELEASED, TRUE = "released private pairs", "true among them"
+"""Metrics of released edges."""
+
+_PLACES = 1024
+"""Edge lists are padded to a multiple of a quarter of the power of two below, from here on: few programs."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One training on one release.
+
+    ``mechanism`` and ``epsilon`` are those of what its level protects; at level ``both`` they are of the features,
+    and the edges have fields of their own.
+
+    Attributes:
+      level: ``features``, ``edges`` or ``both``.
+      rho: the share of edges that is private; 0 where all are public.
+      edges: at level ``both`` the mechanism on edges; else "".
+      epsilon_edges: its budget; else 0.
+    """
+
+    level: str
+    rho: float
+    edges: str
+    epsilon_edges: float
+
+    @property
+    def last_metric(self) -> str:
+        """The test score."""
+        return "micro-F1" if self.task == "labels" else "accuracy"
+
+    @property
+    def of_edges(self) -> tuple[str, float]:
+        """The mechanism on private edges and its budget."""
+        return (self.mechanism, self.epsilon) if self.level == "edges" else (self.edges, self.epsilon_edges)
+
+    def __str__(self) -> str:
+        more = f" + {self.edges}" if self.edges else ""
+        return f"{self.dataset} {self.level} {self.mechanism}{more} eps {self.epsilon:g} seed {self.seed}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bench:
+    """A data set made ready for one seed: what its cells share, so that their rows are paired.
+
+    Attributes:
+      settings: of its rows.
+      data: the data set.
+      parts: nodes of training, validation and test, with their classes or labels.
+      public: bool [n], whose records are public.
+      feature_key: of the noise of records.
+      edge_key: of the noise of edges.
+      split_key: of which edges are private.
+      score_key: of the public model and its scores.
+      fit_key: of the training.
+    """
+
+    settings: Settings
+    data: datasets.Dataset
+    parts: tuple[training.Examples, ...]
+    public: np.ndarray
+    feature_key: Any
+    edge_key: Any
+    split_key: Any
+    score_key: Any
+    fit_key: Any
+
+    @property
+    def labels(self) -> bool:
+        """Whether a node may have several labels."""
+        return self.data.y.ndim == 2
+
+
+@lru_cache(maxsize=2)
+def load(name: str) -> datasets.Dataset:
+    """A data set."""
+    return datasets.load(name)
+
+
+@lru_cache(maxsize=16)
+def prepare(settings: Settings, seed: int) -> Bench:
+    """Split, public users and keys of a seed."""
+    data = load(settings.dataset)
+    split_key, public_key, *keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7)
+    split = splits.node_split(split_key, data.num_nodes)
+    parts = tuple(training.Examples(part, data.y[part].astype(np.int32)) for part in split)
+    public = np.zeros(data.num_nodes, bool)
+    if settings.public_share:
+        count = round(settings.public_share * data.num_nodes)
+        public[np.asarray(jax.random.permutation(public_key, split.train))[:count]] = True
+    return Bench(settings, data, parts, public, *keys)
+
+
+# --- What is released ------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def embedding(bench: Bench) -> scores.Embedding:
+    """The public embedding of all records, and the shares of its coordinates."""
+    settings = bench.settings
+    return scores.embed(
+        jax.random.clone(bench.score_key), bench.data.x.toarray(), bench.data.y, bench.public,
+        width=settings.width, sensitive=settings.sensitive, gamma=settings.gamma,
+    )  # fmt: skip
+
+
+def records(bench: Bench) -> Any:
+    """The records themselves, less the public default record: an absent word or count is 0."""
+    x = bench.data.x.toarray()
+    return jnp.asarray(x if bench.data.lower == 0 else x - (bench.data.lower + bench.data.upper) / 2)
+
+
+def features(bench: Bench, name: str, epsilon: float) -> Any:
+    """What the server knows of all records: estimates of private ones, the records of public users.
+
+    Args:
+      bench: the data set made ready.
+      name: a mechanism, perhaps after ``STRUCTURE`` or ``FEATURES``, or a baseline.
+      epsilon: of a record.
+    """
+    if name == RECORDS:
+        return records(bench)
+    known = embedding(bench)
+    mechanism = name.removeprefix(STRUCTURE).removeprefix(FEATURES)
+    if mechanism == NON_PRIVATE:
+        return jnp.asarray(known.z)
+    if mechanism == PUBLIC_RECORDS:
+        return jnp.where(known.public[:, None], known.z, 0.0)
+    made = releases.feature_mechanism(mechanism, epsilon, known.theta, bench.settings.bins)
+    # The twin's record is the mean of the public users', which is 0 in these coordinates.
+    n, dim = known.z.shape
+    z = pipeline.PublicRecord(n, dim, 0.0) if name.startswith(STRUCTURE) else jnp.asarray(known.z)
+    found = releases.released_features(jax.random.clone(bench.feature_key), z, made)
+    return jnp.where(known.public[:, None], known.z, found)
+
+
+def split_of(bench: Bench, rho: float) -> central.EdgeSplit:
+    """The public and the private edges."""
+    return central.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
+
+
+class Seen(NamedTuple):
+    """The graph that everybody sees.
+
+    Attributes:
+      graph: public edges, and released pairs.
+      released: how many pairs were released as private edges; NaN where nothing was.
+      true: how many of them are.
+    """
+
+    graph: Any
+    released: float = float("nan")
+    true: float = float("nan")
+
+
+def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
+    """The graph that a cell trains on."""
+    if name.startswith(FEATURES):
+        return Seen(graphs.from_edges(np.zeros((0, 2), np.int32), bench.data.num_nodes))
+    if name == NON_PRIVATE or not rho:
+        return Seen(bench.data.graph)
+    split = split_of(bench, rho)
+    graph, _ = releases.released_edges(
+        jax.random.clone(bench.edge_key), split, name, epsilon, rho, bench.settings.sweeps
+    )
+    return Seen(graph, *releases.count(split, graph))
+
+
+def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
+    """What a cell's release promises; nothing where nothing private is used, or nothing is protected."""
+    spent: list[Guarantee] = []
+    fields: list[str] = []
+    if cell.level != "edges":
+        twin, name = cell.mechanism.startswith(STRUCTURE), cell.mechanism.removeprefix(FEATURES)
+        if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS):
+            # Only FeatureRR asks for the shares, which take seconds to find.
+            theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
+            spent.append(releases.feature_mechanism(name, cell.epsilon, theta, bench.settings.bins).guarantee())
+            fields.append("features")
+        if name.removeprefix(STRUCTURE) == PRIVATE_LABELS:  # the twin asks for labels, too
+            asked = releases.label_mechanism(cell.epsilon, bench.data.num_classes).guarantee()
+            spent = [asked] if twin else [spent[0] + asked]
+            fields.append("labels")
+    name, epsilon = cell.of_edges
+    if name in EDGE_MECHANISMS:
+        spent.append(releases.edge_mechanism(name, epsilon, bench.settings.sweeps).guarantee())
+        fields.append("private edges")
+    if not spent:
+        return None
+    known = ("features", "public edges") if cell.level == "edges" else ("public users", "public edges")
+    labels = () if "labels" in fields else ("labels",)
+    return PipelineGuarantee.of(spent, protected=tuple(fields), unprotected=(*labels, *known))
+
+
+# --- Training --------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _operator(dataset: str) -> propagation.Operator:
+    return propagation.operator(load(dataset).graph)
+
+
+def layout(graph: Any) -> propagation.Operator:
+    """A graph for training, with as many places for edges as few programs need."""
+    places, room = len(graph.senders), _PLACES
+    while room < places:
+        room *= 2
+    quarter = room // 8
+    return propagation.operator(graph, "segment", places=-(-max(places, 1) // quarter) * quarter)
+
+
+class Score(NamedTuple):
+    """A trained row: its test score, the validation score that chose it, and what it chose."""
+
+    test: float
+    validation: float
+    chosen: str
+    variables: Any
+
+
+def model_of(bench: Bench) -> models.Model:
+    """The GCN."""
+    settings = bench.settings
+    return models.gcn(settings.layers, settings.hidden, bench.data.num_classes, settings.dropout)
+
+
+def objective_of(bench: Bench) -> training.Objective:
+    """What it is trained for."""
+    return training.on_graph(training.node_labels if bench.labels else training.node_classification)
+
+
+def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
+    """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
+    settings = bench.settings
+    found = []
+    propagated = (x,) if tuple(steps) == (0,) else propagation.kprop_many(op, x, steps)
+    for count, rows in zip(steps, propagated, strict=True):
+        for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
+            fitted = training.fit(
+                jax.random.clone(bench.fit_key), model_of(bench), objective_of(bench),
+                NodeInputs(op, made), *bench.parts,
+                optimizer=training.adam(settings.learning_rate, settings.weight_decay),
+                epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
+            )  # fmt: skip
+            chosen = f"{count} steps, {preprocessing}"
+            found.append(Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables))
+    return _best(found)
+
+
+def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float) -> Score:
+    """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
+
+    Public users' labels are known; those of others who train or validate go through randomised response. The true
+    labels of the test alone are looked at, to score it.
+    """
+    settings, classes = bench.settings, bench.data.num_classes
+    mechanism = releases.label_mechanism(epsilon, classes)
+    keys = jax.random.split(jax.random.fold_in(jax.random.clone(bench.feature_key), _LABELS), 2)
+    train, validation = (
+        _noisy(mechanism, key, part, bench.public) for key, part in zip(keys, bench.parts[:2], strict=True)
+    )
+
+    def fit(rows: Any, label_steps: int, chosen: str) -> Score:
+        context, examples = label_training.drop_inputs(
+            NodeInputs(op, rows), op, train, label_steps, also=validation
+        )
+        fitted = training.fit(
+            jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
+            training.on_graph(label_training.noisy_node_classification), context, examples, validation,
+            bench.parts[2], optimizer=training.adam(settings.learning_rate, settings.weight_decay),
+            epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
+        )  # fmt: skip
+        return Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables)
+
+    rows: dict[str, Any] = {}
+    for count, each in zip(steps, propagation.kprop_many(op, x, steps), strict=True):
+        rows |= {f"{count} steps, raw": each, f"{count} steps, standardised": standardized(each)}
+    best = _best([fit(each, LABEL_STEPS[0], chosen) for chosen, each in rows.items()])
+    later = [fit(rows[best.chosen], count, f"{best.chosen}; labels {count} steps") for count in LABEL_STEPS[1:]]
+    return _best([best, *later])
+
+
+def _best(scores: Sequence[Score]) -> Score:
+    """In validation; the first of equals."""
+    return max(scores, key=lambda score: score.validation)
+
+
+_LABELS = np.uint32(0x1ABE1)
+"""The tag that is folded into a seed's key for the noise of labels."""
+
+
+def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray) -> label_training.NoisyExamples:
+    """Reports of labels; of public users the labels themselves."""
+    reports = np.asarray(privatize(key, mechanism, part.label))
+    known = public[part.index]
+    made = label_training.noisy_examples(mechanism, part.index, np.where(known, part.label, reports))
+    return made._replace(keep=jnp.where(known, 1.0, made.keep))
+
+
+def compute(bench: Bench, cell: Cell) -> Found:
+    """The rows of a cell."""
+    if cell.mechanism == LABEL_PROPAGATION:
+        return _label_propagation(bench, cell)
+    name, epsilon = cell.of_edges
+    no_edges = cell.mechanism.startswith(FEATURES)
+    seen = edges(bench, FEATURES if no_edges else name or NON_PRIVATE, epsilon, cell.rho)
+    x = records(bench) if cell.level == "edges" else features(bench, cell.mechanism, cell.epsilon)
+    # Public features are not noisy: two layers of the GCN average them enough.
+    steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
+    # One graph for all rows of a level deserves the fastest layout, which is compiled for it alone.
+    whole = seen.graph is bench.data.graph
+    op = _operator(bench.settings.dataset) if whole else layout(seen.graph)
+    if cell.mechanism.removeprefix(STRUCTURE) == PRIVATE_LABELS:
+        score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon)
+    else:
+        score = train(bench, op, x, steps)
+    values = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}
+    values[cell.last_metric] = round(score.test, 6)
+    return Found(values, {"validation": round(score.validation, 6), "chosen": score.chosen})
+
+
+def _label_propagation(bench: Bench, cell: Cell) -> Found:
+    """Of the public edges alone where some are private."""
+    seen = edges(bench, PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
+    settings = bench.settings
+    found = label_propagation(
+        propagation.operator(seen.graph), *bench.parts, alphas=settings.label_alphas, rs=settings.label_rs,
+        tol=1e-4, classes=bench.data.num_classes,
+    )  # fmt: skip
+    return Found(
+        {cell.last_metric: round(found.test, 6)},
+        {"validation": round(found.validation, 6), "chosen": f"alpha {found.alpha:g} r {found.r:g}"},
+    )

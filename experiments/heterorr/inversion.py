@@ -1,0 +1,569 @@
+"""Figure 8 of HeteroRR on digits: images from perturbed embeddings, and what the protection costs.
+
+The paper inverts a layer of ResNet-50 on photographs. Here the images are scikit-learn's 1 797 handwritten digits
+of 8 x 8 pixels, and what is released of a private image is an embedding that public images alone have made:
+principal components, or the first layer of a perceptron. The attacker knows the mechanism, and trains on public
+images whose embeddings she perturbs by it herself, as often as she likes; beside her stands one who has no
+embedding and takes the mean public image for each. A classifier that is trained on the same embeddings says what
+they are still good for.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from sklearn.datasets import load_digits
+
+from experiments import _runner
+from experiments._report import markdown, pyplot, signed
+from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
+from ldp_jax import attacks, features, models, training
+from ldp_jax.attacks.inversion import Reconstruction
+from ldp_jax.guarantee import RECORD
+from ldp_jax.importance import Public, importance, sensitivity
+from ldp_jax.mechanism import privatize
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
+
+NAME = "heterorr_inversion"
+SHAPE = (8, 8)
+Embedding = Literal["pca-16", "pca-32", "mlp-32"]
+Name = Literal["non-private", "feature-rr", "feature-rr-uniform", "multibit", "public-mean"]
+EMBEDDINGS: tuple[Embedding, ...] = get_args(Embedding)
+PROTECTED: tuple[Name, ...] = ("feature-rr", "feature-rr-uniform", "multibit")
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+"""Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about 250 here."""
+SEEDS = 5
+LABELS: dict[str, str] = {
+    "non-private": "no protection", "feature-rr": "FeatureRR", "feature-rr-uniform": "FeatureRR, equal budgets",
+    "multibit": "multi-bit", "public-mean": "public mean",
+}  # fmt: skip
+TITLES: dict[str, str] = {
+    "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
+    "none": "no embedding",
+}  # fmt: skip
+COLOURS = {"feature-rr": "#d1495b", "feature-rr-uniform": "#edae49", "multibit": "#00798c"}
+METRICS = {"mse": ("MSE (x 1000)", 1000.0), "ssim": ("SSIM (x 100)", 100.0), "accuracy": ("accuracy (%)", 100.0)}
+"""How each is shown, and by what it is multiplied for that."""
+
+_OBJECTIVE = training.node_classification._replace(
+    score=lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
+)
+"""The epoch is chosen by the loss: on few rows the accuracies of many epochs are equal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What all rows of a comparison share.
+
+    Attributes:
+      public: the share of the images that everybody may know.
+      bins: k of FeatureRR, which the paper does not say.
+      gamma: the weight of importance in theta.
+      draws: points a record of its Shapley values.
+      masked: the side of the square in an image's centre whose pixels are taken to be sensitive.
+      copies: how often each public embedding is perturbed for training: noise that is seen once is learnt by heart.
+      epochs: of each training, over all copies; a tenth of them chooses the epoch.
+      attacker: width of the hidden layers of an attacker who trains a perceptron of three.
+      classifier: width of the classifiers' hidden layer.
+    """
+
+    public: float = 0.4
+    bins: int = 4
+    gamma: float = 0.5
+    draws: int = 32
+    masked: int = 4
+    copies: int = 16
+    epochs: int = 8
+    attacker: int = 128
+    classifier: int = 64
+
+
+DEFAULT = Settings()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One attack, and one classifier, on what one mechanism releases.
+
+    Attributes:
+      embedding: what is made of an image before it is perturbed; ``none`` for the attacker who has none.
+    """
+
+    embedding: str
+
+    @property
+    def last_metric(self) -> str:
+        """What the classifier reaches."""
+        return "accuracy"
+
+    def __str__(self) -> str:
+        return f"{self.embedding} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
+
+
+ALSO = ("attacker", "largest_share")
+"""Who attacked, and of FeatureRR the largest theta of a feature: 20 over it is the largest epsilon."""
+
+
+class Images(NamedTuple):
+    """Pixels in [0, 1], float32 [n, 64], and digits, int32 [n]; the first ``public`` of them are public."""
+
+    x: np.ndarray
+    digit: np.ndarray
+    public: int
+
+
+class Bench(NamedTuple):
+    """One embedding of one seed, made of public images alone.
+
+    Attributes:
+      images: of the seed.
+      z: float32 [n, d'] in [0, 1], by the range of the public embeddings; clipped.
+      theta: float64 [d'], shares of the budget.
+    """
+
+    images: Images
+    z: np.ndarray
+    theta: np.ndarray
+
+
+class Release(NamedTuple):
+    """What is known of images by the embeddings that a mechanism has perturbed, as estimates.
+
+    Attributes:
+      private: float32 [n, d'], released once.
+      public: float32 [m, copies, d'], perturbed by whoever wants to learn from them.
+    """
+
+    private: np.ndarray
+    public: np.ndarray
+
+
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, NAME, Cell, ALSO)
+
+
+def plan(
+    seeds: int = SEEDS,
+    epsilons: Sequence[float] = EPSILONS,
+    embeddings: Sequence[Embedding] = EMBEDDINGS,
+    settings: Settings = DEFAULT,
+) -> list[Cell]:
+    """All cells, seed by seed. Each claims what its mechanism does, which is asked: public models are trained here.
+
+    Raises:
+      UsageError: for a budget that FeatureRR refuses: at most 20 a feature.
+    """
+
+    def cell(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> Cell:
+        return Cell(
+            dataset="digits", task="inversion", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved,
+            unit=str(RECORD), config=config_hash(settings), embedding=embedding,
+        )  # fmt: skip
+
+    cells = []
+    for seed in range(seeds):
+        cells.append(cell(seed, "none", "public-mean", 0.0, 0.0))
+        for embedding in embeddings:
+            cells.append(cell(seed, embedding, "non-private", np.inf, np.inf))
+            for epsilon in epsilons:
+                for name in PROTECTED:
+                    try:
+                        made = make_mechanism(name, epsilon, embedding, seed, settings)
+                    except ValueError as error:
+                        raise UsageError(f"--epsilons {epsilon:g}: {error}") from error
+                    cells.append(cell(seed, embedding, name, float(epsilon), made.guarantee().epsilon))
+    return cells
+
+
+def run_all(
+    out: Path,
+    *,
+    seeds: int = SEEDS,
+    epsilons: Sequence[float] = EPSILONS,
+    embeddings: Sequence[Embedding] = EMBEDDINGS,
+    settings: Settings = DEFAULT,
+) -> None:
+    """Compute the rows that are missing in a folder."""
+    notes = {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
+    run(
+        plan(seeds, epsilons, embeddings, settings),
+        lambda cell, say: score(cell, settings),
+        results_in(out),
+        settings=lambda cell: settings,
+        notes=lambda cell: notes,
+        called="attacks",
+    )
+
+
+# --- what is released ---------------------------------------------------------------------------------------------
+
+
+def _key(seed: int, purpose: str) -> Any:
+    """A key of its own for each purpose; rows of a seed share them all, and are paired."""
+    purposes = ("split", "embedding", "scores", "noise", "choice", "attack", "classifier")
+    return jax.random.fold_in(jax.random.key(seed), purposes.index(purpose))
+
+
+@lru_cache(maxsize=8)
+def load(seed: int, settings: Settings) -> Images:
+    """The digits in the order of a seed."""
+    given: Any = load_digits()
+    order = np.asarray(jax.random.permutation(_key(seed, "split"), len(given.data)))
+    x, digit = (given.data[order] / 16).astype(np.float32), given.target[order].astype(np.int32)
+    return Images(x, digit, round(settings.public * len(order)))
+
+
+@lru_cache(maxsize=32)
+def prepare(embedding: Embedding, seed: int, settings: Settings) -> Bench:
+    """Embed all images, and share a budget among the features, by public images alone."""
+    images = load(seed, settings)
+    shown, digit = images.x[: images.public], images.digit[: images.public]
+    kind, width = embedding.split("-")
+    if kind == "pca":
+        embed = _components(shown, int(width))
+    else:
+        embed = _layer(_key(seed, "embedding"), shown, digit, int(width), settings)
+    lower, upper = embed(shown).min(0), embed(shown).max(0)
+
+    def normalised(x: Any) -> np.ndarray:
+        return np.clip((embed(np.asarray(x)) - lower) / (upper - lower), 0.0, 1.0).astype(np.float32)
+
+    z = normalised(images.x)
+    source = "the public split of the digits"
+    known = Public(z[: images.public], source)
+    fit_key, draw_key = jax.random.split(_key(seed, "scores"))
+    model = Public(_classifier(fit_key, _copies(known.value, settings), digit, settings), source)
+    alpha = importance(draw_key, model, known, known, draws=settings.draws)
+    pixels, masked = (Public(x, source) for x in (shown, mask(shown, settings.masked)))
+    beta = sensitivity(Public(normalised, source), pixels, masked)
+    return Bench(images, z, features.importance_weights(alpha, beta, settings.gamma))
+
+
+def _components(x: np.ndarray, width: int) -> Callable:
+    """Principal components of public images."""
+    centre = x.mean(0)
+    axes = np.linalg.svd(x - centre, full_matrices=False)[2][:width]
+    return lambda rows: (rows - centre) @ axes.T
+
+
+def _layer(key: Any, x: np.ndarray, digit: np.ndarray, width: int, settings: Settings) -> Callable:
+    """The first hidden layer of a perceptron that tells public images apart: the half that varies most on them."""
+    fitted = _fit(key, models.mlp(3, 2 * width, 10), _copies(x, settings), digit, settings)
+    first = fitted.variables["params"]["Dense_0"]
+    kernel, bias = (np.asarray(first[name]) for name in ("kernel", "bias"))
+    # Some units are 0 for every image: a share of the budget would be spent on nothing.
+    kept = np.sort(np.argsort(np.maximum(x @ kernel + bias, 0.0).std(0))[-width:])
+    return lambda rows: np.maximum(rows @ kernel[:, kept] + bias[kept], 0.0)
+
+
+def mask(x: np.ndarray, side: int) -> np.ndarray:
+    """Images [n, 64] whose centre is blank, a square of so many pixels a side."""
+    made = x.reshape(-1, *SHAPE).copy()
+    rows, columns = (slice((length - side) // 2, (length + side) // 2) for length in SHAPE)
+    made[:, rows, columns] = 0.0
+    return made.reshape(x.shape)
+
+
+def _copies(rows: np.ndarray, settings: Settings) -> np.ndarray:
+    """Each row as often as it is to be perturbed: [n, copies, ...]."""
+    return np.repeat(rows[:, None], settings.copies, 1)
+
+
+def _fit(key: Any, model: models.Model, z: np.ndarray, digit: np.ndarray, settings: Settings) -> training.Fitted:
+    """Tell the digits of rows apart, each given in several copies [m, copies, d']."""
+    order_key, fit_key = jax.random.split(key)
+    label = np.repeat(digit, z.shape[1])
+    order = np.asarray(jax.random.permutation(order_key, len(label))).astype(np.int32)
+    held = max(1, len(order) // 10)
+    train, validation = (training.Examples(part, label[part]) for part in (order[held:], order[:held]))
+    return training.fit(
+        fit_key, model, _OBJECTIVE, jnp.asarray(z.reshape(len(label), -1)), train, validation, validation,
+        optimizer=training.adam(1e-3), epochs=settings.epochs, batch_size=64,
+    )  # fmt: skip
+
+
+def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) -> Callable:
+    """A perceptron on standardised columns, trained on public [m, copies, d']: rows [b, d'] to [b, 10]."""
+    mean, spread = z.mean((0, 1)), z.std((0, 1))
+    model = models.mlp(2, settings.classifier, 10)
+    fitted = _fit(key, model, (z - mean) / spread, digit, settings)
+    return lambda rows: model.apply(fitted.variables, (jnp.asarray(rows) - mean) / spread, key=None, train=False)[0]
+
+
+@lru_cache(maxsize=512)
+def make_mechanism(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Any:
+    """One of ``PROTECTED`` at the budget of a whole embedding."""
+    theta = prepare(embedding, seed, settings).theta
+    if name == "feature-rr":
+        return features.FeatureRR(epsilon, settings.bins, theta)
+    if name == "feature-rr-uniform":
+        return features.FeatureRR(epsilon, settings.bins, dim=len(theta))
+    if name == "multibit":
+        return features.MultiBit(epsilon, len(theta))
+    raise ValueError(f"mechanism must be one of {', '.join(PROTECTED)}; got {name!r}")
+
+
+def release(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Release:
+    """Perturb the private embeddings, each once, and the public ones, each in copies; all independently."""
+    (_, _, public), z, _ = prepare(embedding, seed, settings)
+    private, copies = z[public:], _copies(z[:public], settings)
+    if name == "non-private":
+        return Release(private, copies)
+    made = make_mechanism(name, epsilon, embedding, seed, settings)
+    domain = made.domain()
+    rows = np.concatenate([private, copies.reshape(-1, z.shape[1])])
+    reports = privatize(_key(seed, "noise"), made, domain.lower + rows * (domain.upper - domain.lower))
+    found = np.asarray(jax.vmap(made.estimate)(reports))
+    return Release(found[: len(private)], found[len(private) :].reshape(copies.shape))
+
+
+# --- what comes of it ---------------------------------------------------------------------------------------------
+
+
+def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Settings) -> tuple[Reconstruction, str]:
+    """The private images of a seed as the attacker of a row reconstructs them, and who she is.
+
+    She trains a linear map and a perceptron on three quarters of the public images, and takes what is closest on
+    the last quarter: one of these, trained on all public images, or their mean.
+    """
+    x, _, public = load(seed, settings)
+    nobody = attacks.public_mean(x[public:], public_x=x[:public], shape=SHAPE)
+    if name == "public-mean":
+        return nobody, name
+    z = release(name, epsilon, embedding, seed, settings)  # pyrefly: ignore
+    attackers: dict[str, dict[str, Any]] = {
+        "linear": {"layers": 1, "learning_rate": 1e-2},
+        "perceptron": {"layers": 3, "hidden": settings.attacker},
+    }
+
+    def invert(who: str, purpose: str, asked: np.ndarray, true: np.ndarray, known: int) -> Reconstruction:
+        return attacks.inversion(
+            _key(seed, purpose), asked, true, public_z=z.public[:known].reshape(-1, asked.shape[1]),
+            public_x=np.repeat(x[:known], settings.copies, 0), shape=SHAPE, epochs=settings.epochs,
+            **attackers[who],
+        )  # fmt: skip
+
+    most = public - public // 4
+    held = x[most:public]
+    errors = {who: invert(who, "choice", z.public[most:, 0], held, most).mse.mean for who in attackers}
+    errors["public-mean"] = attacks.public_mean(held, public_x=x[:most]).mse.mean
+    chosen = min(errors, key=errors.__getitem__)
+    if chosen == "public-mean":
+        return nobody, chosen
+    return invert(chosen, "attack", z.private, x[public:], public), chosen
+
+
+def score(cell: Cell, settings: Settings) -> Found:
+    """How close the attacker comes, and how many digits a classifier tells by the same release."""
+    _, digit, public = load(cell.seed, settings)
+    name: Any = cell.mechanism
+    found, who = attack(name, cell.epsilon, cell.embedding, cell.seed, settings)
+    also: dict[str, Any] = {"attacker": who}
+    if name == "public-mean":
+        told = np.bincount(digit[:public], minlength=10).argmax()  # without an embedding: the most frequent digit
+    else:
+        embedding: Any = cell.embedding
+        z = release(name, cell.epsilon, embedding, cell.seed, settings)
+        classify = _classifier(_key(cell.seed, "classifier"), z.public, digit[:public], settings)
+        told = np.asarray(classify(z.private)).argmax(1)
+        if name.startswith("feature-rr"):
+            theta = prepare(embedding, cell.seed, settings).theta
+            largest = theta.max() if name == "feature-rr" else 1 / len(theta)
+            also["largest_share"] = round(float(largest), 6)
+    assert found.ssim is not None
+    values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (told == digit[public:]).mean()}
+    return Found({metric: round(float(value), 6) for metric, value in values.items()}, also)
+
+
+# --- what is said of it -------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """What one line of a table is about."""
+
+    embedding: str
+    mechanism: str
+    epsilon: float
+
+
+_NOBODY = Line("none", "public-mean", 0.0)
+_BY_ACCURACY = "accuracy there (%)", "accuracy one budget below (%)"
+_BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
+
+
+def write(out: Path) -> list[Path]:
+    """The tables of a folder's rows as Markdown, and the figure where its rows are others than last time.
+
+    Rows of other settings than the last ones are left out. Images are no rows: those of the first seed are computed
+    again for the figure, by the same keys.
+    """
+    results = results_in(out)
+    rows = results.read()
+    if rows.empty:
+        return []
+    rows = rows[rows.config == rows.config.iloc[-1]]
+    described = results.describe()
+    path, picture = out / f"{NAME}.md", out / f"{NAME}.png"
+    text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}\n"
+    write_atomically(path, text)
+    content = config_hash(rows.drop(columns=["seconds"]).astype(str).to_dict("list"))
+    if not picture.exists() or described.get("figures", {}).get(NAME) != content:
+        plot(rows, Settings(**described["configs"][rows.config.iloc[-1]])).savefig(picture)
+        results.append([], notes={"figures": {NAME: content}})
+    return [path, picture]
+
+
+def _lines(rows: pd.DataFrame) -> dict[Line, pd.DataFrame]:
+    """The metrics of each line, [seeds, metrics], in the order of tables."""
+    names: list[Any] = list(Line._fields)
+    wide = rows.pivot_table(index=[*names, "seed"], columns="metric", values="value")
+    found = {Line(*key): part.droplevel(names) for key, part in wide.groupby(level=names)}
+    order = [*EMBEDDINGS, "none", *LABELS]
+
+    def rank(line: Line) -> tuple[int, int, float]:
+        return order.index(line.embedding), order.index(line.mechanism), line.epsilon
+
+    return {line: found[line] for line in sorted(found, key=rank)}
+
+
+def _interval(values: pd.DataFrame, metric: str) -> ConfidenceInterval:
+    return mean_interval(METRICS[metric][1] * values[metric])
+
+
+def _paired(values: pd.DataFrame, others: pd.DataFrame | None, metric: str) -> ConfidenceInterval | None:
+    """A difference, by seed."""
+    if others is None:
+        return None
+    gap = (values - others)[metric].dropna()
+    return mean_interval(METRICS[metric][1] * gap) if len(gap) else None
+
+
+def as_markdown(rows: pd.DataFrame) -> str:
+    """From which budget on the attack works, all lines, and what theta changes."""
+    lines = _lines(rows)
+    heads = [words for words, _ in METRICS.values()]
+    table, gains = [], []
+    for line, values in lines.items():
+        shown = [
+            TITLES[line.embedding],
+            LABELS[line.mechanism],
+            f"{line.epsilon:g}" if line.mechanism in PROTECTED else "",
+        ]
+        beside = None if line == _NOBODY else lines.get(_NOBODY)
+        gaps = [signed(_paired(values, beside, metric)) for metric in _BESIDE.values()]
+        table.append([*shown, *(str(_interval(values, metric)) for metric in METRICS), *gaps, str(len(values))])
+        if line.mechanism == "feature-rr":
+            other = lines.get(line._replace(mechanism="feature-rr-uniform"))
+            gains.append([shown[0], shown[2], *(signed(_paired(values, other, metric)) for metric in METRICS)])
+    compared = dict.fromkeys((line.embedding, line.mechanism) for line in lines if line.mechanism in PROTECTED)
+    starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in compared]
+    return "\n\n".join(
+        [
+            "From which budget on is the attack closer than the public mean, in squared error? The interval of the "
+            "difference is below 0 there and at every larger budget.",
+            markdown(["embedding", "mechanism", "from epsilon", *_BY_ACCURACY], starts),
+            "Pixels are in [0, 1]. Intervals are Student's, at 95 %, over seeds, each with a public split, noise "
+            "and training of its own; differences are paired by seed, and bold where their interval leaves 0 out. "
+            "An attacker who does no better on public images than their mean takes the mean: a difference of 0. A "
+            "budget at which she finds nothing is no proof that nobody can: that is what epsilon says. FeatureRR "
+            "has 4 bins, with which its classifier did better than with 16 on the first seed.",
+            markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
+            "FeatureRR less itself with equal budgets for all features: what the shares theta change.",
+            markdown(["embedding", "epsilon", *heads], gains),
+        ]
+    )
+
+
+def _start(lines: dict[Line, pd.DataFrame], embedding: str, name: str) -> list[str]:
+    """The smallest budget from which on the attack beats the public mean; the accuracies there and just below."""
+    mine = [line for line in lines if (line.embedding, line.mechanism) == (embedding, name)]
+    first = len(mine)
+    for line in reversed(mine):
+        gap = _paired(lines[line], lines.get(_NOBODY), "mse")
+        if gap is None or not gap.mean + gap.half_width < 0:
+            break
+        first -= 1
+    said = [str(_interval(lines[line], "accuracy")) for line in mine]
+    there = [f"{mine[first].epsilon:g}", said[first]] if first < len(mine) else ["none", ""]
+    return [*there, said[first - 1] if first else ""]
+
+
+# --- the figure ---------------------------------------------------------------------------------------------------
+
+
+def plot(rows: pd.DataFrame, settings: Settings) -> Any:
+    """Left: eight private images and what is reconstructed of them; right: leakage and use, by epsilon."""
+    lines = _lines(rows)
+    embeddings = [name for name in EMBEDDINGS if any(line.embedding == name for line in lines)]
+    widths = 6.2, 0.6 + 2.6 * len(embeddings)
+    figure = pyplot().figure(figsize=(sum(widths), 6.4))
+    left, right = figure.subfigures(1, 2, width_ratios=widths)
+    budgets = sorted({line.epsilon for line in lines if line.mechanism == "feature-rr"}, reverse=True)
+    _images(left, embeddings[-1], int(rows.seed.min()), budgets[:5], settings)
+    axes = right.subplots(len(METRICS), len(embeddings), sharex=True, sharey="row", squeeze=False)
+    for row, metric in zip(axes, METRICS, strict=True):
+        for axis, embedding in zip(row, embeddings, strict=True):
+            _curves(axis, lines, embedding, metric)
+        row[0].set_ylabel(METRICS[metric][0])
+    for first, last, embedding in zip(axes[0], axes[-1], embeddings, strict=True):
+        first.set_title(TITLES[embedding], fontsize=10)
+        last.set_xlabel("epsilon of an embedding")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    right.legend(handles, labels, loc="lower center", ncols=3, fontsize=8)
+    right.subplots_adjust(left=0.55 / widths[1], right=0.985, top=0.94, bottom=0.16, hspace=0.12, wspace=0.08)
+    return figure
+
+
+def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[float], settings: Settings) -> None:
+    """One row a release: the first private image of each of eight digits."""
+    x, digit, public = load(seed, settings)
+    some = [int(np.flatnonzero(digit[public:] == c)[0]) for c in range(8)]
+    shown: list[tuple[str, Any]] = [("original", x[public:])]
+    private = [("feature-rr", budget) for budget in budgets]
+    asked: list[tuple[Any, float]] = [("non-private", np.inf), *private, ("public-mean", 0.0)]
+    for name, epsilon in asked:
+        found, who = attack(name, epsilon, embedding, seed, settings)
+        budget = f", epsilon {epsilon:g}" if name == "feature-rr" else ""
+        gives_up = "takes the public mean\n" if who == "public-mean" != name else ""
+        assert found.ssim is not None
+        words = f"{LABELS[name]}{budget}\n{gives_up}MSE {found.mse.mean:.3f}, SSIM {found.ssim.mean:.2f}"
+        shown.append((words, found.x))
+    axes = figure.subplots(len(shown), len(some), squeeze=False)
+    for row, (words, images) in zip(axes, shown, strict=True):
+        for axis, place in zip(row, some, strict=True):
+            axis.imshow(images[place].reshape(SHAPE), cmap="gray_r", vmin=0.0, vmax=1.0)
+            axis.set(xticks=[], yticks=[])
+            axis.grid(False)
+            axis.spines[:].set_visible(True)
+            axis.spines[:].set(color="#bbbbbb", lw=0.6)
+        row[0].set_ylabel(words, rotation=0, ha="right", va="center", fontsize=8, labelpad=6)
+    figure.suptitle(f"private images, reconstructed from {TITLES[embedding]}", fontsize=10, x=0.62, y=0.985)
+    figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
+
+
+def _curves(axis: Any, lines: dict[Line, pd.DataFrame], embedding: str, metric: str) -> None:
+    for name in PROTECTED:
+        mine = [line for line in lines if (line.embedding, line.mechanism) == (embedding, name)]
+        found = [_interval(lines[line], metric) for line in mine]
+        axis.errorbar(
+            [line.epsilon for line in mine], [one.mean for one in found],
+            np.nan_to_num([one.half_width for one in found]),
+            color=COLOURS[name], lw=1.4, marker="o", ms=3, capsize=2, label=LABELS[name],
+        )  # fmt: skip
+    for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
+        if line in lines:
+            level = _interval(lines[line], metric).mean
+            axis.axhline(level, color="black", ls=style, lw=1.0, label=LABELS[line.mechanism])
+    budgets = sorted({line.epsilon for line in lines if line.mechanism in PROTECTED})
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(budgets, [f"{budget:g}" for budget in budgets], fontsize=8)
+    axis.minorticks_off()
+    if metric != "ssim":
+        axis.set_ylim(0, {"mse": None, "accuracy": 103}[metric])

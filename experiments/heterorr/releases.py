@@ -1,0 +1,153 @@
+"""What is released of records and of edges: the mechanisms of Figures 6 and 7 by the names of their rows."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.heterorr.settings import PRIVATE_LABELS
+from ldp_jax import features, graphs, pipeline
+from ldp_jax.edges import central
+from ldp_jax.edges.central import EdgeSplit, connections, hrg
+from ldp_jax.guarantee import PipelineGuarantee
+
+STRUCTURE, FEATURES = "structure-only:", "features-only:"
+"""Before the name of a mechanism: one public record for all private users; no edge is used."""
+
+PUBLIC_EDGES, LINK_PREDICTION, HRG_0 = "public-edges", "public-link-prediction", "public-hrg-0"
+EPSILON_0 = (PUBLIC_EDGES, LINK_PREDICTION, HRG_0)
+"""Rows of edges that use no private one: the public edges alone; and as many pairs as there are private edges, the
+best by common public neighbours or drawn from a dendrogram of the public edges.
+"""
+
+PER_COORDINATE = 2.5
+"""epsilon of each sampled coordinate, as Wang et al. (ICDE 2019) choose their number."""
+
+
+def label_mechanism(epsilon: float, classes: int) -> features.Discrete:
+    """What protects the label of a row that spends epsilon on its record, half of it on the label."""
+    return features.GeneralizedRR(epsilon / 2, classes)
+
+
+def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -> Any:
+    """A mechanism on embeddings of ``len(theta)`` coordinates.
+
+    Args:
+      name: one of ``FEATURE_MECHANISMS``, or ``PRIVATE_LABELS``, whose labels take half of it.
+      epsilon: of a record.
+      theta: the shares of FeatureRR.
+      bins: its k.
+    """
+    dim = len(theta)
+    if name == "featurerr":
+        return features.FeatureRR(epsilon, bins, theta)
+    if name == "featurerr-uniform":
+        return features.FeatureRR(epsilon, bins, dim=dim)
+    if name in ("lpgnn", PRIVATE_LABELS):
+        return features.MultiBit(epsilon if name == "lpgnn" else epsilon / 2, dim)
+    if name == "duchi":
+        return features.DuchiVector(epsilon, dim)
+    k = max(1, min(dim, int(epsilon / PER_COORDINATE)))
+    inner = {
+        "piecewise": features.Piecewise,
+        "hybrid": features.Hybrid,
+        "three-outputs": features.ThreeOutputs,
+        "suboptimal": features.SuboptimalPiecewise,
+    }[name]
+    return features.Sampled(inner(epsilon / k), dim, k)
+
+
+def released_features(key: Any, z: Any, mechanism: Any) -> Any:
+    """The server's estimates of embeddings, float32 [n, d] in the scale of [-1, 1].
+
+    Args:
+      key: a typed threefry key.
+      z: float [n, d] in [-1, 1], or a ``pipeline.PublicRecord``.
+      mechanism: of :func:`feature_mechanism`.
+    """
+    box = mechanism.domain()
+    half = (box.upper - box.lower) / 2
+    if not isinstance(z, pipeline.PublicRecord):
+        z = box.lower + (z + 1.0) * half
+    return (_estimates(mechanism, pipeline.perturb(key, z, mechanism)) - box.lower) / half - 1.0
+
+
+@jax.jit
+def _estimates(mechanism: Any, reports: Any) -> Any:
+    return jax.vmap(mechanism.estimate)(reports)
+
+
+def edge_mechanism(name: str, epsilon: float, sweeps: int) -> central.CentralMechanism:
+    """A mechanism on private edges.
+
+    Args:
+      name: one of ``EDGE_MECHANISMS``.
+      epsilon: per private edge, in total.
+      sweeps: of those that have a chain.
+    """
+    made = {
+        "edgerr": partial(central.EdgeRR.from_epsilon, sweeps=sweeps),
+        "priv-hrg": partial(central.PrivHRG, sweeps=sweeps),
+        "public-hrg": partial(central.PublicHRG, sweeps=sweeps),
+        "binned-pairs": central.BinnedPairs,
+        "edge-rand": central.EdgeRand,
+        "lap-graph": central.LapGraph.from_epsilon,
+    }[name]
+    return made(epsilon)
+
+
+def released_edges(
+    key: Any, split: EdgeSplit, name: str, epsilon: float, rho: float, sweeps: int
+) -> tuple[Any, PipelineGuarantee | None]:
+    """The graph that everybody sees, and what it cost; nothing for rows that use no private edge.
+
+    Args:
+      key: a typed threefry key.
+      split: the edges.
+      name: one of ``EDGE_MECHANISMS`` or of ``EPSILON_0``.
+      epsilon: per private edge.
+      rho: the share of private edges, a public number.
+      sweeps: of the chains.
+    """
+    if name not in EPSILON_0:
+        noisy = central.release(key, split, edge_mechanism(name, epsilon, sweeps))
+        return noisy.graph, noisy.guarantee
+    if name == PUBLIC_EDGES:
+        return split.public, None
+    public = graphs.to_edges(split.public)
+    wanted = round(rho / (1 - rho) * len(public))
+    guessed = _best_pairs(split, wanted) if name == LINK_PREDICTION else _public_hrg(key, split, wanted, sweeps)
+    edges = np.concatenate([public, guessed]).astype(np.int32)
+    return graphs.from_edges(edges, split.num_nodes, pairs_in="rows"), None
+
+
+def _best_pairs(split: EdgeSplit, wanted: int) -> np.ndarray:
+    """The pairs that the score of BinnedPairs ranks first."""
+    pairs = split.pairs()
+    codes, _ = central.BinnedPairs(1.0).ranked(split)
+    return pairs.ids(codes[:wanted])
+
+
+def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndarray:
+    """Pairs drawn from a dendrogram of the public edges, whose own counts stand for those of private edges."""
+    tree_key, pairs_key = jax.random.split(key)
+    pairs = split.pairs()
+    tree = central.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
+    public = pairs.places(pairs.public)
+    state = hrg.state_of(tree, hrg.Edges.of(public, np.zeros((0, 2), np.int64)))
+    count = np.asarray(state.count[0], np.float64)
+    sides = np.asarray(tree.size, np.float64)[np.asarray(tree.children)].reshape(-1, 2)
+    free = sides.prod(1) - count
+    expected = wanted * count / max(count.sum(), 1.0)
+    probability = np.clip(expected / np.maximum(free, 1.0), 0.0, 1.0)
+    drawn = pairs.codes(connections.sample(pairs_key, tree, probability))
+    return pairs.ids(drawn[~np.isin(drawn, pairs.public)])
+
+
+def count(split: EdgeSplit, graph: Any) -> tuple[int, int]:
+    """How many pairs of a release are no public edges, and how many of these are private; every node is private."""
+    pairs = split.pairs()
+    found = pairs.codes(graphs.to_edges(graph))
+    told = found[~np.isin(found, pairs.public)]
+    return len(told), int(np.isin(told, pairs.private).sum())

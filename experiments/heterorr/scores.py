@@ -1,0 +1,108 @@
+"""The public split: an embedding of records, and FeatureRR's shares of the budget (Figure 3)."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import features, importance, models, training
+from ldp_jax.importance import Public
+
+DRAWS = 128
+_HELD = 10
+"""One of so many public users chooses the epoch of the public model."""
+
+
+class Embedding(NamedTuple):
+    """Records in the coordinates that public users' records span, and what is known of each coordinate.
+
+    Attributes:
+      z: float32 [n, d] in [-1, 1], clipped there: the bounds are those of the public users.
+      public: bool [n], whose records everybody knows.
+      alpha: importance of each coordinate, float64 [d], eq. 6.
+      beta: its sensitivity, float64 [d], eq. 5.
+      theta: its share of the budget, float64 [d], eq. 7.
+    """
+
+    z: np.ndarray
+    public: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    theta: np.ndarray
+
+
+def embed(
+    key: Any,
+    x: np.ndarray,
+    y: np.ndarray,
+    public: np.ndarray,
+    *,
+    width: int,
+    sensitive: tuple[int, ...],
+    gamma: float,
+) -> Embedding:
+    """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
+
+    Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was
+    trained on the public users, sensitivity what the embedding changes by where their sensitive columns are masked;
+    where none is known to be sensitive, all coordinates are equally so.
+
+    Args:
+      key: a typed threefry key.
+      x: float [n, columns], all records.
+      y: int [n] classes, or [n, k] labels; of public users alone it is looked at.
+      public: bool [n].
+      width: d, at most the number of public users and of columns.
+      sensitive: columns.
+      gamma: of eq. 7.
+    """
+    known = x[public].astype(np.float64)
+    centre = known.mean(0)
+    _, _, axes = np.linalg.svd(known - centre, full_matrices=False)
+    axes = axes[:width].T
+    scale = np.abs((known - centre) @ axes).max(0)
+    axes = axes / np.where(scale > 0, scale, 1.0)
+
+    def project(rows: Any) -> Any:
+        return (np.asarray(rows, np.float64) - centre) @ axes
+
+    z = np.clip(project(x), -1, 1).astype(np.float32)
+    source = f"{len(known)} public users"
+    panel = Public(z[public], source)
+    model_key, draw_key = jax.random.split(key)
+    model = Public(_public_model(model_key, z[public], y[public]), f"a perceptron trained on {source}")
+    alpha = importance.importance(draw_key, model, panel, panel, draws=DRAWS)
+    if sensitive:
+        masked = known.copy()
+        masked[:, list(sensitive)] = 0.0
+        beta = importance.sensitivity(
+            Public(project, f"principal components of {source}"), Public(known, source), Public(masked, source)
+        )
+        weighed = np.asarray(beta)
+    else:
+        weighed = np.full(width, 1.0 / width)
+    theta = features.importance_weights(alpha, weighed, gamma)
+    return Embedding(z, public, np.asarray(alpha), weighed, theta)
+
+
+def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
+    """A perceptron of the public users' classes or labels, as a function of rows; a part of them stops it."""
+    labels = y.ndim == 2
+    held = max(1, len(z) // _HELD)
+    objective = training.node_labels if labels else training.node_classification
+    train, validation = (
+        training.Examples(np.arange(len(z))[part], y[part].astype(np.int32))
+        for part in (slice(held, None), slice(held))
+    )
+    model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
+    fitted = training.fit(
+        key, model, objective, jnp.asarray(z), train, validation, validation, optimizer=training.adam(0.01),
+        epochs=100, batch_size=len(z), patience=30,
+    )  # fmt: skip
+
+    def function(rows: Any) -> Any:
+        outputs, _ = model.apply(fitted.variables, rows, key=None, train=False)
+        return jax.nn.sigmoid(outputs) if labels else jax.nn.softmax(outputs)
+
+    return function

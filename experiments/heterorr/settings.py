@@ -1,0 +1,79 @@
+"""The settings of HeteroRR's experiments, and what of its plan is run here."""
+
+import dataclasses
+from typing import Literal
+
+Level = Literal["features", "edges", "both"]
+
+FEATURE_MECHANISMS = (
+    "featurerr", "featurerr-uniform", "lpgnn", "duchi", "piecewise", "hybrid", "three-outputs", "suboptimal",
+)  # fmt: skip
+"""Figure 6: FeatureRR with the shares of eq. 7 and with equal ones, LPGNN's multi-bit mechanism, five others."""
+
+PRIVATE_LABELS = "lpgnn-labels"
+"""LPGNN whole: half of the budget for the features, half for the label of who trains or validates, and Drop."""
+
+LABEL_STEPS = (0, 2, 4, 8)
+"""Of averaged labels, of which that row takes the best by its noisy validation labels."""
+
+EDGE_MECHANISMS = ("edgerr", "priv-hrg", "public-hrg", "binned-pairs", "edge-rand", "lap-graph")
+"""Figure 7."""
+
+PAIRS = (("featurerr", "edgerr"), ("lpgnn", "binned-pairs"))
+"""Figures 10 and 11: the paper's two mechanisms, and two that are proved and did better on their own levels."""
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
+RHOS = (0.05, 0.1, 0.2)
+
+SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
+"""Columns of a data set's records that are masked for the sensitivity scores: the two of gender."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
+
+    Attributes:
+      dataset: name, or path of a user's file.
+      data: short sha256 of the arrays that were loaded.
+      level: what is protected: the records' features, a part of the edges, or both.
+      public_share: share of all nodes, drawn among the training nodes, whose records everybody knows: the public
+        split that the embedding and the scores come from. 0 where features are public anyway.
+      width: coordinates of the public embedding of a record; 0 where features are public.
+      bins: FeatureRR's k.
+      gamma: weight of the importance in eq. 7.
+      sensitive: columns of the records that are masked for the sensitivity; none: equal sensitivities.
+      steps: of feature propagation (LPGNN's KProp), of which each row takes the best in validation.
+      layers: of the GCN.
+      hidden: their width.
+      dropout: share of hidden values dropped in training.
+      learning_rate: of Adam.
+      weight_decay: L2, added to the gradient.
+      epochs: at most so many, each one step on all training nodes; the best of them by validation is kept.
+      patience: training stops after as many epochs without a better validation score.
+      sweeps: of the chain of hierarchical random graphs; a sweep is about n / 8 moves.
+      label_alphas: decay factors that label propagation chooses from by validation.
+      label_rs: convolution coefficients that it chooses from.
+      base_seed: seed s of a run is folded into this one.
+    """
+
+    dataset: str
+    data: str
+    level: Level
+    public_share: float
+    width: int
+    sensitive: tuple[int, ...]
+    sweeps: int
+    steps: tuple[int, ...]
+    epochs: int
+    patience: int
+    bins: int = 10
+    gamma: float = 0.5
+    layers: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+    learning_rate: float = 0.01
+    weight_decay: float = 5e-4
+    label_alphas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+    label_rs: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    base_seed: int = 2022

@@ -1,0 +1,158 @@
+"""All dendrograms of a few nodes, their exact law, and what an edge changes of it: by brute force.
+
+It is written a second time and otherwise than the chain: subsets of nodes as bit masks, likelihoods in float64 by
+their definition.
+"""
+
+import itertools
+from functools import cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.edges.central import hrg
+from ldp_jax.types import Array
+
+
+def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
+    """Every rooted binary tree over some nodes, each as the set of (one side, other side), as bit masks."""
+    if len(nodes) == 1:
+        return [frozenset()]
+    mask = lambda some: sum(1 << node for node in some)
+    first, rest, found = nodes[0], nodes[1:], []
+    for count in range(len(rest)):
+        for more in itertools.combinations(rest, count):
+            left, right = (first, *more), tuple(node for node in rest if node not in more)
+            found += [
+                one | other | {(mask(left), mask(right))} for one in _clusters(left) for other in _clusters(right)
+            ]
+    return found
+
+
+@cache
+def sides(n: int) -> Int[np.ndarray, "trees internal 2"]:
+    """The two sides of each internal node of all (2 n - 3)!! dendrograms, as bit masks; the root is the first."""
+    above = lambda node: (-(node[0] | node[1]).bit_count(), node)
+    made = np.array([sorted(tree, key=above) for tree in _clusters(tuple(range(n)))])
+    made.flags.writeable = False
+    return made
+
+
+def pairs_of(n: int) -> Int[np.ndarray, "pairs 2"]:
+    """All pairs of n nodes, the lower one first."""
+    return np.stack(np.triu_indices(n, 1), 1)
+
+
+def joins(trees: Any, pairs: Any) -> np.ndarray:
+    """Whether each internal node of each dendrogram joins each pair; bool [trees, n - 1, pairs]."""
+    first, second = np.moveaxis(1 << np.asarray(pairs, np.int64).reshape(-1, 2), 1, 0)
+    one, other = trees[..., 0, None], trees[..., 1, None]
+    return ((one & first > 0) & (other & second > 0)) | ((one & second > 0) & (other & first > 0))
+
+
+def log_likelihoods(trees: Any, edges: Any) -> Float[np.ndarray, " trees"]:
+    """L of each dendrogram, eq. 11, by its definition."""
+    return _likelihoods(trees, joins(trees, edges).sum(-1))
+
+
+def over_all_graphs(n: int, pairs: Any = None) -> Float[np.ndarray, "graphs trees"]:
+    """L of every graph of some pairs, by its bits, and every dendrogram over n nodes; by default all pairs."""
+    pairs = pairs_of(n) if pairs is None else np.asarray(pairs)
+    return _likelihoods(sides(n), np.einsum("gp,trp->gtr", bits_of(len(pairs)), joins(sides(n), pairs).astype(int)))
+
+
+def bits_of(count: int) -> Int[np.ndarray, "sets count"]:
+    """All sets of ``count`` pairs, set i by the bits of i."""
+    return np.arange(1 << count)[:, None] >> np.arange(count) & 1
+
+
+def _likelihoods(trees: Any, found: np.ndarray) -> np.ndarray:
+    """The sum over internal nodes of N chi(e / N), of so many edges each."""
+    pairs = np.bitwise_count(trees).prod(-1, dtype=np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = found / pairs
+        each = np.nan_to_num(found * np.log(share)) + np.nan_to_num((pairs - found) * np.log1p(-share))
+    return each.sum(-1)
+
+
+def law(log_density: Any) -> np.ndarray:
+    """Shares that are proportional to an exponential, along the last axis."""
+    weight = np.exp(log_density - np.max(log_density, -1, keepdims=True))
+    return weight / weight.sum(-1, keepdims=True)
+
+
+def log_law(log_density: Any) -> np.ndarray:
+    """Their logarithms."""
+    largest = np.max(log_density, -1, keepdims=True)
+    return log_density - largest - np.log(np.exp(log_density - largest).sum(-1, keepdims=True))
+
+
+def losses(n: int, scale: float, base: Any = 0.0, pairs: Any = None) -> Float[np.ndarray, "graphs pairs trees"]:
+    r"""What each dendrogram of the law :math:`\propto \exp(s L + b)` tells of each edge, at each graph without it.
+
+    Args:
+      n: nodes.
+      scale: s.
+      base: b, a number for each dendrogram; of what is public.
+      pairs: those that may be edges; by default all.
+
+    Returns:
+      \|log ratio\|; 0 for graphs that have the edge already.
+    """
+    count = n * (n - 1) // 2 if pairs is None else len(pairs)
+    log = log_law(scale * over_all_graphs(n, pairs) + base)
+    graph, pair = np.arange(len(log))[:, None], 1 << np.arange(count)
+    return np.where((graph & pair == 0)[..., None], np.abs(log[graph | pair] - log[graph]), 0.0)
+
+
+def as_trees(n: int) -> list[hrg.Dendrogram]:
+    """The same dendrograms as the library has them; internal node r of each is that of :func:`sides`."""
+    return [_as_tree(tree, n) for tree in sides(n)]
+
+
+def _as_tree(tree: np.ndarray, n: int) -> hrg.Dendrogram:
+    masks = np.concatenate([tree[:, 0] | tree[:, 1], 1 << np.arange(n)])
+    node = np.zeros(1 << n, np.int32)
+    node[masks] = np.arange(2 * n - 1)
+    children = node[tree].ravel()
+    slot = np.zeros(2 * n - 1, np.int32)
+    slot[children] = np.arange(2 * n - 2)
+    return hrg.Dendrogram(children, slot, np.bitwise_count(masks).astype(np.int32))
+
+
+# --- Which dendrogram a chain has drawn ------------------------------------------------------------------------
+
+
+def _weights(n: int) -> np.ndarray:
+    return np.random.default_rng(n).integers(0, 2**32, 2**n, dtype=np.uint32)
+
+
+def _names(n: int) -> np.ndarray:
+    """A number for each dendrogram: the sum of its clusters' numbers."""
+    return _weights(n)[sides(n)[..., 0] | sides(n)[..., 1]].sum(-1, dtype=np.uint32)
+
+
+def name_of(tree: hrg.Dendrogram) -> Array:
+    """The same number, of a dendrogram of the library; traceable."""
+    n = (tree.slot.shape[-1] + 1) // 2
+    mask = jnp.concatenate([jnp.zeros(n - 1, jnp.int32), 1 << jnp.arange(n)])
+    for _ in range(n - 1):
+        inner = mask[tree.children].reshape(-1, 2)
+        mask = jnp.concatenate([inner[:, 0] | inner[:, 1], mask[n - 1 :]])
+    return jnp.asarray(_weights(n))[mask[: n - 1]].sum(dtype=jnp.uint32)
+
+
+def counts_of(drawn: Any, n: int) -> Int[np.ndarray, " trees"]:
+    """How often each dendrogram of :func:`sides` is among drawn numbers.
+
+    Raises:
+      ValueError: for a number that is no dendrogram's.
+    """
+    known = _names(n)
+    order = np.argsort(known)
+    at = np.minimum(np.searchsorted(known[order], drawn), len(known) - 1)
+    if (known[order][at] != drawn).any():
+        raise ValueError(f"what was drawn must be dendrograms over {n} nodes, got other trees")
+    return np.bincount(order[at], minlength=len(known))

@@ -1,0 +1,302 @@
+"""HeteroRR: rows beside what is public, which must not know anything private."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from experiments import heterorr
+from experiments._runner import REFERENCE
+from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, report, shares
+from experiments.heterorr.cells import Cell
+from experiments.heterorr.config import Config
+from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
+from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS
+from ldp_jax import datasets, graphs
+from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
+
+FEW = ("featurerr", "lpgnn")
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("heterorr")
+    config = Config(
+        parts=("features", "edges", "both", "attacks", "scores"), datasets=(str(graph_file),), preset="smoke",
+        epsilons=(1.0,), attack_epsilons=(1.0,), rhos=(0.1, 0.2), seeds=2, attacked=40, out=out,
+        feature_mechanisms=FEW, edge_mechanisms=("edgerr", "binned-pairs"),
+    )  # fmt: skip
+    heterorr.main(config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def bench(ran):
+    (dataset,) = ran.datasets
+    return {level: cells.prepare(accuracy.resolved(ran, dataset, level), 0) for level in accuracy.LEVELS}
+
+
+def test_rows_stand_beside_what_is_public_and_say_what_is_proved(ran):
+    rows = accuracy.results_in(ran.out).read().fillna({"edges": ""})
+    features = rows[rows.level == "features"]
+    twins = {prefix + name for name in FEW for prefix in ("", STRUCTURE, FEATURES)}
+    twins |= {PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS}
+    baselines = {"non-private", "non-private records", "features-only:non-private"}
+    assert set(features.mechanism) == twins | baselines | {"public records alone", "label-propagation"}
+    edges = rows[rows.level == "edges"]
+    known = {"non-private", "features-only:non-private", "label-propagation", *EPSILON_0}
+    assert set(edges.mechanism) == {"edgerr", "binned-pairs"} | known
+    assert set(edges.rho) == {0.1, 0.2}
+    private = rows[rows.mechanism.str.removeprefix(FEATURES).isin((*FEW, "edgerr", "binned-pairs"))]
+    assert (private.epsilon_proved <= private.epsilon * (1 + 1e-12)).all()
+    assert (private.epsilon_proved > 0.99 * private.epsilon).all()
+    labelled = rows[rows.mechanism.str.endswith(PRIVATE_LABELS)].groupby("mechanism").epsilon_proved.max()
+    assert 0.999 < labelled[PRIVATE_LABELS] <= 1.0
+    assert 0.499 < labelled[STRUCTURE + PRIVATE_LABELS] <= 0.5  # the twin asks for labels too
+    public = rows.mechanism.str.startswith(STRUCTURE) & ~rows.mechanism.str.endswith(PRIVATE_LABELS)
+    assert (rows[public | (rows.epsilon == 0)].epsilon_proved == 0).all()
+    assert np.isinf(rows[rows.mechanism.str.contains("non-private")].epsilon_proved).all()
+    assert (rows.unit[rows.level == "edges"] == str(EDGE_CENTRAL)).all()
+    assert (rows.unit[rows.level != "edges"] == str(RECORD)).all()
+    counts = rows[rows.metric.isin((cells.RELEASED, cells.TRUE))].pivot_table(
+        index=["level", "mechanism", "edges", "rho", "seed"], columns="metric", values="value"
+    )
+    assert (counts[cells.TRUE] <= counts[cells.RELEASED]).all()
+    assert rows[rows.metric == "accuracy"].value.between(0, 1).all()
+    assert rows[rows.metric == "accuracy"].chosen.str.len().gt(0).all()
+
+
+def test_a_second_run_computes_nothing(ran, monkeypatch):
+    monkeypatch.setattr(cells, "compute", lambda *_: pytest.fail("computed a row that was there"))
+    monkeypatch.setattr(attacks, "attack", lambda *_: pytest.fail("computed an attack that was there"))
+    heterorr.main(ran)
+
+
+def test_manifest_and_report_hold_every_release(ran):
+    manifest = accuracy.results_in(ran.out).describe()
+    said = manifest["guarantees"]
+    assert "in the limit" in said["edges: edgerr, epsilon 1"]
+    assert "NOT protected: labels, features, public edges" in said["edges: binned-pairs, epsilon 1"]
+    both = said["both: featurerr + edgerr, epsilon 1"]
+    assert "per record" in both
+    assert said["features: lpgnn-labels, epsilon 1"].startswith(
+        "protected: features, labels; NOT protected: public"
+    )
+    assert said["features: structure-only:lpgnn-labels, epsilon 1"].startswith("protected: labels; NOT protected")
+    assert "per edge-central" in both
+    text = (ran.out / "heterorr.md").read_text()
+    for name in ("public edges alone", "public HRG at eps 0", "public records alone", "FeatureRR + EdgeRR"):
+        assert f"| {name} |" in text or f"| {name} " in text
+    for figure in ("figure3", "figure6", "figure7", "figure10", "attacks"):
+        assert (ran.out / f"heterorr_{figure}.png").stat().st_size > 10_000
+
+
+def with_other_private_records(bench):
+    """The same users, all private ones with other records."""
+    x = bench.data.x.toarray()
+    x[~bench.public] = 1.0 - x[~bench.public]
+    return dataclasses.replace(bench, data=dataclasses.replace(bench.data, x=scipy.sparse.csr_array(x)))
+
+
+@pytest.mark.parametrize("name", [STRUCTURE + "lpgnn", STRUCTURE + "featurerr", "public records alone"])
+def test_rows_of_public_knowledge_know_no_private_record(bench, name):
+    one, other = (
+        np.asarray(cells.features(each, name, 1.0))
+        for each in (bench["features"], with_other_private_records(bench["features"]))
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_the_embedding_and_the_shares_come_from_public_users_alone(bench):
+    one, other = (
+        cells.embedding(each) for each in (bench["features"], with_other_private_records(bench["features"]))
+    )
+    for name in ("alpha", "beta", "theta"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(one.z[one.public], other.z[one.public])
+    assert (one.z[~one.public] != other.z[~one.public]).any()  # of private users the records do matter
+    assert one.public.sum() == 12
+    assert set(np.flatnonzero(one.public)) <= set(np.asarray(bench["features"].parts[0].index))
+    labels = bench["features"].data.y.copy()
+    labels[~one.public] = 0
+    hidden = dataclasses.replace(bench["features"], data=dataclasses.replace(bench["features"].data, y=labels))
+    np.testing.assert_array_equal(cells.embedding(hidden).theta, one.theta)
+
+
+def test_labels_of_public_users_are_known_and_others_randomised(bench):
+    made = bench["features"]
+    mechanism = releases.label_mechanism(0.2, made.data.num_classes)
+    noisy = cells._noisy(mechanism, jax.random.key(0), made.parts[0], made.public)
+    index = np.asarray(made.parts[0].index)
+    told = np.asarray(noisy.label).argmax(1) == np.asarray(made.parts[0].label)
+    assert told[made.public[index]].all()
+    assert (np.asarray(noisy.keep)[made.public[index]] == 1).all()
+    # 48 private users keep theirs with probability 0.36: all would with 1e-21.
+    assert not told[~made.public[index]].all()
+    assert np.asarray(noisy.keep)[~made.public[index]] == pytest.approx(np.exp(0.1) / (np.exp(0.1) + 2), abs=1e-5)
+
+
+def test_private_rows_do_depend_on_records_and_keep_public_ones(bench):
+    one, other = (
+        np.asarray(cells.features(each, "lpgnn", 1.0))
+        for each in (bench["features"], with_other_private_records(bench["features"]))
+    )
+    assert (one != other).any()
+    known = cells.embedding(bench["features"])
+    np.testing.assert_array_equal(one[known.public], known.z[known.public])
+
+
+@pytest.mark.parametrize("name", EPSILON_0)
+def test_rows_at_epsilon_0_know_no_private_edge(bench, name):
+    split = cells.split_of(bench["edges"], 0.2)
+    emptied = type(split)(split.public, graphs.from_edges(np.zeros((0, 2), np.int32), split.num_nodes))
+    one, other = (
+        graphs.to_edges(
+            releases.released_edges(jax.random.clone(bench["edges"].edge_key), each, name, 0.0, 0.2, 20)[0]
+        )
+        for each in (split, emptied)
+    )
+    np.testing.assert_array_equal(one, other)
+    public = len(graphs.to_edges(split.public))
+    wanted = round(0.25 * public)
+    added = len(one) - public
+    assert added == {"public-edges": 0, "public-link-prediction": wanted}.get(name, added)
+    if name == "public-hrg-0":  # a sum of independent draws: five standard deviations below, and never many more
+        assert 0 < added < wanted + 5 * np.sqrt(wanted)
+
+
+def test_features_only_rows_know_no_edge(bench):
+    seen = cells.edges(bench["edges"], FEATURES + "non-private", np.inf, 0.2)
+    assert len(seen.graph.senders) == 0
+    assert cells.layout(seen.graph).num_nodes == 120
+
+
+def test_every_mechanism_keeps_its_budget_at_every_epsilon():
+    theta = np.arange(1.0, 17.0)
+    for epsilon in (0.1, 4.0, 6.0):
+        for name in FEATURE_MECHANISMS:
+            made = releases.feature_mechanism(name, epsilon, theta / theta.sum(), 10)
+            assert made.guarantee().epsilon <= epsilon * (1 + 1e-6)
+            assert made.guarantee().epsilon > 0.99 * epsilon
+        for name in EDGE_MECHANISMS:
+            assert releases.edge_mechanism(name, epsilon, 10).guarantee().epsilon == pytest.approx(epsilon)
+
+
+def test_released_features_are_on_the_scale_of_the_embedding():
+    z = jnp.asarray(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4))
+    made = releases.feature_mechanism("featurerr", 70.0, np.full(4, 0.25), 10)
+    found = np.asarray(releases.released_features(jax.random.key(0), z, made))
+    # At 17.5 a coordinate a bin is off by one with probability e^-1.9 or so; a bin is 0.2 wide.
+    assert np.abs(found - np.asarray(z)).mean() < 0.2
+
+
+def test_layouts_of_graphs_share_few_shapes():
+    def places(m):
+        edges = [[i, j] for i in range(60) for j in range(i)][:m]
+        return cells.layout(graphs.from_edges(edges, 60)).num_places
+
+    assert places(0) == places(3) == 128
+    assert {places(m) for m in range(450, 515, 8)} == {1024, 1280}
+
+
+def test_best_public_is_the_best_mean_at_epsilon_0():
+    seeds = pd.Series([1.0, 2.0])
+    values = {
+        ("a", 0.0, 0.0, ""): seeds,
+        ("b", 0.0, 0.0, ""): seeds + 1,
+        ("c", 1.0, 0.0, ""): seeds + 5,
+    }
+    assert report.best_public(values) is values["b", 0.0, 0.0, ""]
+
+
+def test_attacks_stand_beside_attackers_without_a_model(ran):
+    rows = attacks.results_in(ran.out).read()
+    assert set(rows.attack) == {attacks.LINKTELLER, *attacks.KNOWN}
+    told = rows[rows.attack == attacks.LINKTELLER]
+    assert set(told.mechanism) == {"public-edges", "non-private", "edgerr", "binned-pairs"}
+    auc = rows[rows.metric == "AUC"].groupby(["mechanism", "attack"]).value.mean()
+    assert auc["non-private", attacks.LINKTELLER] > 0.6  # a model of the true edges does give them away
+    assert rows.value.between(0, 1).all()
+    assert (rows[rows.mechanism == "public knowledge"].epsilon_proved == 0).all()
+
+
+def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_path):
+    made = datasets.synthetic(
+        jax.random.key(0), num_nodes=60, num_classes=2, num_features=4, mean_degree=8.0, homophily=0.8
+    )
+    edges = graphs.to_edges(made.graph)
+    monkeypatch.setattr(mixing, "connected", lambda _: (60, edges))
+    counts._split.cache_clear()
+    counts.main(Config(preset="smoke", seeds=1, out=tmp_path))
+    counts._split.cache_clear()
+    rows = counts.results_in(tmp_path).read().set_index(["mechanism", "epsilon", "metric"]).value
+    assert rows["public-edges", 0.0, cells.RELEASED] == 0
+    private = round(0.2 * len(edges))
+    assert rows["edge-rand", 4.0, cells.TRUE] > 0.8 * private  # each is kept with probability 0.98
+    for name in EDGE_MECHANISMS:
+        assert rows[name, 4.0, cells.TRUE] <= min(private, rows[name, 4.0, cells.RELEASED])
+    (path,) = counts.write(tmp_path)
+    assert "| public HRG at eps 0 | 0 |" in path.read_text()
+
+
+def test_mixing_counts_sweeps_and_names_graphs():
+    frame = pd.DataFrame(
+        [
+            ("g", 0.25, seed, f"log-likelihood after {sweeps} sweeps", float(seed + sweeps))
+            for seed in range(2) for sweeps in (1000, 200)
+        ],
+        columns=["dataset", "weight", "seed", "metric", "value"],
+    )  # fmt: skip
+    (chains,) = mixing.traces(frame).values()
+    assert chains.index.tolist() == [200, 1000]
+    assert chains[1].tolist() == [201.0, 1001.0]
+
+
+def test_scores_of_coordinates_are_shares(ran):
+    rows = shares.results_in(ran.out).read()
+    totals = rows.groupby(["seed", "metric"]).value.sum()
+    np.testing.assert_allclose(totals, 1.0, atol=1e-9)
+
+
+def test_labels_train_micro_f1(tmp_path):
+    made = np.random.default_rng(0)
+    edges = np.unique(np.sort(made.integers(0, 40, (120, 2)), 1), axis=0)
+    edges = edges[edges[:, 0] < edges[:, 1]]
+    x = scipy.sparse.csr_array((made.random((40, 6)) < 0.4).astype(np.float32))
+    y = (made.random((40, 3)) < 0.5).astype(np.int8)
+    data = datasets.Dataset("labels", graphs.from_edges(edges, 40), x, y, 0.0, 1.0)
+    path = tmp_path / "labels.npz"
+    datasets.save(data, path)
+    config = Config(
+        parts=("features",), datasets=(str(path),), preset="smoke", epsilons=(1.0,), seeds=1,
+        feature_mechanisms=("lpgnn",), out=tmp_path,
+    )  # fmt: skip
+    accuracy.main(config)
+    rows = accuracy.results_in(tmp_path).read()
+    assert set(rows.metric) == {"micro-F1"}
+    assert set(rows.task) == {"labels"}
+    assert "label-propagation" not in set(rows.mechanism)
+
+
+def test_committed_rows_are_whole():
+    """What README and report are made of: every mechanism at every budget, five seeds."""
+    rows = accuracy.results_in(REFERENCE).read().fillna({"edges": ""})
+    assert (REFERENCE / "heterorr.md").exists()
+    planned = {cell: None for level in accuracy.LEVELS for cell in accuracy.variants(Config(), level, False)}
+    found = set(zip(rows.mechanism, rows.epsilon, rows.rho, rows.edges, rows.epsilon_edges, strict=True))
+    assert set(planned) <= found
+    assert rows.groupby(["level", "mechanism", "epsilon", "rho", "edges"]).seed.nunique().min() >= 5
+
+
+def test_a_cell_is_named_by_what_it_releases():
+    cell = Cell(
+        dataset="d", task="node", mechanism="featurerr", epsilon=1.0, seed=3, epsilon_proved=1.0, unit="u",
+        config="c", level="both", rho=0.2, edges="edgerr", epsilon_edges=1.0,
+    )  # fmt: skip
+    assert str(cell) == "d both featurerr + edgerr eps 1 seed 3"
+    assert cell.of_edges == ("edgerr", 1.0)
+    assert dataclasses.replace(cell, level="edges", mechanism="lap-graph").of_edges == ("lap-graph", 1.0)
