@@ -177,7 +177,7 @@ class Results:
         text = _whole_lines(self.csv.read_bytes()) if self.csv.exists() else b""
         if not text:
             return pd.DataFrame(columns=list(self.columns))
-        frame = pd.read_csv(io.BytesIO(text))
+        frame = pd.read_csv(io.BytesIO(text), dtype={"config": str})  # a digest may be all digits
         self._check_header(tuple(frame.columns))
         return frame
 
