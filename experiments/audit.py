@@ -167,7 +167,7 @@ def main(config: Config) -> None:
 def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
     """The rows of :data:`CENTRAL`, what is missing computed: with settings and a confidence of their own."""
     cells = [(label, epsilon) for label in CENTRAL for epsilon in epsilons]
-    settings = {"central": 1, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": len(cells)}
+    settings = {"central": 2, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": len(cells)}
     frame = results.read()
     frame = frame[frame.config == config_hash(settings)]
     done = set(zip(frame.mechanism, frame.epsilon, strict=True))
