@@ -4,8 +4,8 @@ NumPy and Python's integers alone. A magnitude is drawn by comparing a number W 
 its sign is a bit of its own: P(z = k) = P(z = -k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96.
 
 The law is P(z) proportional to e^(-epsilon |z|), cut where a report ends. From one magnitude to the next a mass
-falls by e^-epsilon and is rounded up, so that no ratio is above e^epsilon; where nothing is left to fall it stays, a
-few times 2^-97 as far as reports reach, and the last mass is all of what is beyond it.
+falls by e^-epsilon and is rounded up, so that no ratio is above e^epsilon; where nothing is left to fall it stays,
+a few times 2^-97 as far as reports reach, and the last mass is all of what is beyond it.
 """
 
 import functools

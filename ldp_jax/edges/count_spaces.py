@@ -42,7 +42,7 @@ class CountReports(Reports):
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[np.ndarray]:
         """Reports where the loss between two lists that differ in one bit may be largest.
 
-        A drawn report of ``x`` with each of its numbers at both ends, and near the counts that either list may have.
+        A drawn report of ``x`` with each of its numbers at both ends, and near the counts that a list may have.
         """
         sent = np.asarray(draw(), np.float64)
         most = max(len(nodes_of(x)), len(nodes_of(other)))

@@ -27,14 +27,14 @@ MAX_EPSILON = 40.0
 class NeighbourCounts:
     r"""Report how many neighbours are in each of K public groups, each count with noise, and none of them.
 
-    Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent whole
-    noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
+    Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent
+    whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
     ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
 
     Guarantee: epsilon per bit of a list, whatever K is: a bit is in one count and moves it by one. So nothing is
-    divided over the groups. A whole list of d neighbours costs d epsilon. Per edge 2 epsilon, because both ends count
-    it, and epsilon in ``half`` (:meth:`relationship`). Groups are public: from private lists they would cost what
-    they were made with.
+    divided over the groups. A whole list of d neighbours costs d epsilon. Per edge 2 epsilon, because both ends
+    count it, and epsilon in ``half`` (:meth:`relationship`). Groups are public: from private lists they would cost
+    what they were made with.
 
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
     noise) for each count, however many nodes a group has. The sum of a group's debiased bits of
@@ -57,6 +57,7 @@ class NeighbourCounts:
       noise: ``geometric`` or ``laplace``.
       reporting: ``full`` or ``half``.
 
+    >>> import jax
     >>> m = NeighbourCounts(1.0, num_groups=2, n=5)
     >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0, m.relationship("half").epsilon <= 1.0
     ('exact', True, True)
@@ -121,7 +122,7 @@ class NeighbourCounts:
         return jnp.minimum(counts, self.most)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0, groups: Any = None) -> Array:
-        """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` over users.
+        """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` it.
 
         Args:
           key: a typed threefry key.
@@ -219,9 +220,9 @@ class NeighbourCounts:
         """epsilon per bit of a list; exact of whole noise, whose loss is computed from its integers."""
         if self.noise == "laplace":
             return per_bit(
-                self.epsilon, "a bit moves one count by one, and each has Laplace noise of scale 1 / epsilon"
+                self.epsilon, "a bit moves one count by one; each has Laplace noise of scale 1 / epsilon"
             )
-        made = per_bit(self._noise.loss(), "a bit moves one count by one, and each has whole noise of its own")
+        made = per_bit(self._noise.loss(), "a bit moves one count by one; each has whole noise of its own")
         return dataclasses.replace(made, arithmetic="exact")
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:

@@ -34,8 +34,9 @@ class Ownership(NamedTuple):
 def ownership(confidence: Any, silent: Any = None) -> Ownership:
     """Each pair is reported once: by the one who reports at all, or by the one of whom less is known.
 
-    Whoever reports counts all her pairs with silent users; of two who report, the pair is counted by the one with the
-    smaller ``confidence``, to whom it says more. So a relationship costs what a bit of a list costs, not twice that.
+    Whoever reports counts all her pairs with silent users; of two who report, the pair is counted by the one with
+    the smaller ``confidence``, to whom it says more. So a relationship costs what a bit of a list costs, not twice
+    that.
 
     Both arguments are public, such as a public model's largest probability for each user. From private lists they
     would cost what they were made with.
