@@ -151,16 +151,16 @@ CASES: dict[str, Case] = {
         lists=True,
     ),
     # Two groups of six nodes, and one node in none; so few counts that all reports of whole noise can be listed.
-    "NeighbourCounts": _audited(
-        "Neighbour counts",
+    "NeighbourCounts": Case(
         "NeighbourCounts",
         lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5),
+        contract=False,
         lists=True,
     ),
-    "NeighbourCounts-laplace": _audited(
-        "Neighbour counts, Laplace",
+    "NeighbourCounts-laplace": Case(
         "NeighbourCounts",
         lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, noise="laplace"),
+        contract=False,
         lists=True,
     ),
     # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of so few pairs.

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from ldp_jax import graphs, verification
+from ldp_jax._pytree import pytree
 from ldp_jax._rounding import exponential
 from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts
 from ldp_jax.edges._whole_noise import law, whole_noise
 from ldp_jax.edges.lists import listed
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.verification.cases import CASES
 from tests.stats import SIGMAS
 
 RING = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)] + [[0, 6], [1, 5], [2, 8]], 12)
@@ -186,3 +188,46 @@ def test_sets_of_graphs_are_counted_within_each():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytree
+class OneUniform(NeighbourCounts):
+    """All counts of a user have one noise: what a group loses, another gives away."""
+
+    def add_noise(self, key, counts):
+        one = super().add_noise(key, counts[..., :1])
+        return counts + (one - counts[..., :1])
+
+
+@pytree
+class HalfTheScale(NeighbourCounts):
+    """Noise of twice the budget."""
+
+    def add_noise(self, key, counts):
+        return NeighbourCounts(2 * self.epsilon, self.num_groups, most=self.most).add_noise(key, counts)
+
+
+@pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
+def test_one_verdict(name):
+    verdict = verification.check(CASES[name].make(1.0), jax.random.key(6), trials=20_000)
+    assert verdict, str(verdict)
+    asked = {rung.name for rung in verdict.rungs}
+    assert {"law", "sampler", "game", "edge"} <= asked
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
+def test_the_exact_loss_is_the_claim(epsilon):
+    m = CASES["NeighbourCounts"].make(epsilon)
+    assert m.guarantee().arithmetic == "exact"
+    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-9)
+    for reporting, times in (("full", 2), ("half", 1)):
+        claimed = m.relationship(reporting).epsilon
+        assert verification.relationship_supremum(m, reporting).epsilon == pytest.approx(claimed, rel=1e-9)
+        assert claimed == pytest.approx(times * epsilon)
+
+
+@pytest.mark.parametrize("twin", [OneUniform, HalfTheScale])
+def test_twins_are_seen(twin):
+    m = twin(1.0, 2, n=6, groups=np.array([0, 1, 0, 1, -1, 1]), most=5)
+    with jax.debug_key_reuse(False):
+        assert not verification.matches_density(m, jax.random.key(7), trials=20_000).fits
