@@ -36,7 +36,7 @@ class CountReports(Reports):
         """Which are finite, and whole numbers of the span."""
         y = np.asarray(values)
         if self.span is None:
-            return np.isfinite(y).all(1)
+            return np.asarray(np.isfinite(y).all(1))
         return ((y >= self.span[0]) & (y <= self.span[1]) & (y == np.round(y))).all(1)
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[np.ndarray]:

@@ -218,7 +218,7 @@ def _of_counts(m: NeighbourCounts) -> Arithmetic:
     for count, law in zip(counts, laws, strict=True):
         claimed = np.asarray(m.log_likelihood(np.array(list(law), np.float32), count))
         off = max(off, float(np.abs(claimed - [_log(mass) for mass in law.values()]).max()))
-    loss = math.inf if best[0] == math.inf else _tables.log_up(best[0])
+    loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
     return Arithmetic(loss, best[1], best[2], best[3], off, len(starts))
 
 
