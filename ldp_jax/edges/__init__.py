@@ -5,10 +5,13 @@ from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.dprr import DPRR
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList
 from ldp_jax.edges.local_laplace import LocalLap
+from ldp_jax.edges.neighbour_counts import NeighbourCounts
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.noisy_degree import NoisyDegree
+from ldp_jax.edges.ownership import Ownership, ownership
 from ldp_jax.edges.population import HasGraphSampler, Population, Reports
 from ldp_jax.edges.randomized_response import RandomizedResponse
+from ldp_jax.edges.whole_counts import NoisyCounts, count_neighbours, privatize_counts
 from ldp_jax.edges.whole_graph import NoisyGraph, privatize_graph, public_part
 
 __all__ = [
@@ -18,15 +21,21 @@ __all__ = [
     "LapReport",
     "ListReport",
     "LocalLap",
+    "NeighbourCounts",
     "NeighbourList",
+    "NoisyCounts",
     "NoisyDegree",
     "NoisyGraph",
     "OneUsersView",
+    "Ownership",
     "Population",
     "RandomizedResponse",
     "Reporting",
     "Reports",
     "central",
+    "count_neighbours",
+    "ownership",
+    "privatize_counts",
     "privatize_graph",
     "public_part",
 ]

@@ -79,12 +79,18 @@ def supremum(m: Any) -> ListLoss:
         )
     triples = [_critical(m), _searched(m)]
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)
+        wide = jax.tree.map(_wide, m)
         losses = [in_blocks(lambda rows: _losses(wide, *rows), triple) for triple in triples]
     largest = [float(part.max()) for part in losses]
     which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
     y, x, other, _ = jax.tree.map(lambda leaf: leaf[int(losses[which].argmax())], triples[which])
     return ListLoss(largest[which], nodes_of(x), nodes_of(other), m.codomain().plain(y), largest[1])
+
+
+def _wide(leaf: Any) -> Array:
+    """A parameter in float64; whole numbers stay."""
+    whole = np.asarray(leaf).dtype.kind in "iu"
+    return jnp.asarray(leaf) if whole else jnp.asarray(leaf, jnp.float64)
 
 
 def _critical(m: Any) -> Any:
@@ -136,7 +142,7 @@ def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, signific
     if not codomain.contains(y).all():
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), m)
+        wide = jax.tree.map(_wide, m)
         mass, cell = codomain.cells(x, lambda y: in_blocks(lambda rows: _logs(wide, rows, x, own), y))
     if abs(mass.sum() - 1) > _TOTAL:
         return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.domains import NotApplicable
+from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
 from ldp_jax.verification import _words
 from ldp_jax.verification.exact import spaces
@@ -58,7 +59,8 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     on a grid, and at the masses that the density claims; between steps 16 384 random words look for others.
     So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
     value) are asked for their branch and, where it is finite, their value; :class:`Sampled` for k times its
-    inner mechanism; tables are whole numbers already.
+    inner mechanism; tables are whole numbers already. Of noisy counts both ends of every run of words between two
+    thresholds are probed, with both signs, on counts that differ by one at both ends of what a count may be.
 
     Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
     1 - 1e-6; a smaller one only where a probe is in it.
@@ -80,6 +82,8 @@ def arithmetic(mechanism: Any) -> Arithmetic:
         return inner._replace(epsilon=mechanism.k * inner.epsilon, off=mechanism.k * inner.off)
     if isinstance(mechanism, (Discrete, RandomizedFeatures)):
         return _of_table(mechanism)
+    if isinstance(mechanism, NeighbourCounts):
+        return _of_counts(mechanism)
     _check(mechanism)
     codomain = mechanism.codomain()
     records, outcome, count = _asked(mechanism, codomain)
@@ -177,6 +181,45 @@ def _of_table(mechanism: Any) -> Arithmetic:
     inner = mechanism.inner if isinstance(mechanism, RandomizedFeatures) else mechanism
     losses = [inner.table(level).epsilon for level in np.ravel(np.asarray(inner.level)).tolist()]
     return Arithmetic(math.fsum(losses) if len(losses) > 1 else losses[0], None, None, None, 0.0, 0)
+
+
+def _of_counts(m: NeighbourCounts) -> Arithmetic:
+    """Masses of each report of a count, in words of 96 bits and a sign."""
+    if m.noise != "geometric":
+        raise NotApplicable(f"{m.noise} noise is a continuum: ask float_audit")
+    steps = [sum(int(word) << 32 * (2 - at) for at, word in enumerate(row)) for row in np.asarray(m.thresholds).T]
+    starts = sorted({0, *steps})
+    ends = [*(start - 1 for start in starts[1:]), 2**96 - 1]
+    words = np.array(
+        [[[w >> 32 * (2 - at) & (2**32 - 1) for w in part] for at in range(3)] for part in (starts, ends)]
+    )
+    counts = sorted({0, min(1, m.most), m.most - 1, m.most})
+    best = (Fraction(1), counts[0], counts[0], 0)
+    laws = []
+    for count in counts:
+        law: dict[int, Fraction] = {}
+        for sign in (0, 1):
+            low, high = (
+                np.asarray(m.from_words(np.concatenate([np.full((1, len(starts)), sign), part]), count))
+                for part in words
+            )
+            if (low != high).any():
+                raise ValueError("from_words changes between two thresholds: its words are no table")
+            for y, start, end in zip(low.tolist(), starts, ends, strict=True):
+                law[y] = law.get(y, Fraction(0)) + Fraction(end + 1 - start, 2**97)
+        laws.append(law)
+    off = 0.0
+    for a, b in itertools.permutations(range(len(counts)), 2):
+        if abs(counts[a] - counts[b]) == 1:
+            for y, mass in laws[a].items():
+                ratio = mass / laws[b][y] if laws[b].get(y) else math.inf
+                if ratio > best[0]:
+                    best = (ratio, counts[a], counts[b], y)
+    for count, law in zip(counts, laws, strict=True):
+        claimed = np.asarray(m.log_likelihood(np.array(list(law), np.float32), count))
+        off = max(off, float(np.abs(claimed - [_log(mass) for mass in law.values()]).max()))
+    loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
+    return Arithmetic(loss, best[1], best[2], best[3], off, len(starts))
 
 
 # --- Steps of the words ------------------------------------------------------------------------------------------

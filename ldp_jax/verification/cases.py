@@ -57,6 +57,8 @@ def whisper(epsilon: Scalar) -> features.Discrete:
 
 _PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)  # weights of the degrees 0 to 5
 
+_GROUPS = np.array([0, 1, 0, 1, -1, 1], np.int32)
+
 
 def _audited(label: str, public: str, make: Callable[[float], Any], **more: Any) -> Case:
     """A size that the audit alone asks."""
@@ -146,6 +148,19 @@ CASES: dict[str, Case] = {
         "Noisy degree, whole noise",
         "NoisyDegree",
         lambda e: edges.NoisyDegree(e, n=6, noise="geometric"),
+        lists=True,
+    ),
+    # Two groups of six nodes, and one node in none; so few counts that all reports of whole noise can be listed.
+    "NeighbourCounts": Case(
+        "NeighbourCounts",
+        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5),
+        contract=False,
+        lists=True,
+    ),
+    "NeighbourCounts-laplace": Case(
+        "NeighbourCounts",
+        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, noise="laplace"),
+        contract=False,
         lists=True,
     ),
     # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of so few pairs.

@@ -1,5 +1,6 @@
 """What an edge costs, by enumeration: every graph on a few nodes, every edge, every reporting, personal budgets."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges import LapReport, LocalLap, NeighbourList
+from ldp_jax.edges import LapReport, LocalLap, NeighbourCounts, NeighbourList
 from ldp_jax.edges.neighbour_lists import ListMechanism, Reporting
 from ldp_jax.edges.spaces import critical_degrees
 from ldp_jax.types import Array
@@ -57,7 +58,7 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
     1.3
     """
-    if not isinstance(mechanism, (ListMechanism, LocalLap)):
+    if not isinstance(mechanism, (ListMechanism, LocalLap, NeighbourCounts)):
         raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
     asked: Any = mechanism
     reporting = asked.reporting if reporting is None else reporting
@@ -95,6 +96,8 @@ def _user(mechanism: Any, place: int) -> Any:
     take = lambda leaf: leaf if np.ndim(leaf) == 0 else _one_of(leaf, place)
     if isinstance(mechanism, LocalLap):
         return type(mechanism)(take(mechanism.epsilon_degree), take(mechanism.epsilon_edges), n=NODES)
+    if isinstance(mechanism, NeighbourCounts):  # a bit moves one count, whatever the groups are
+        return dataclasses.replace(mechanism, n=NODES, groups=np.zeros(NODES, np.int32))
     made = mechanism.of_users(take)
     object.__setattr__(made, "n", NODES)  # a copy of our own
     return made
@@ -131,6 +134,9 @@ def _views(edge: Any, graph: Any, owners: Any, reporting: str) -> list[tuple[int
 def _loss(m: Any, owned: int, degree: int, bit: bool) -> tuple[float, float]:
     """The largest log ratio with the edge over without it, and the other way round, of one user's report."""
     with jax.enable_x64(True):
+        if isinstance(m, NeighbourCounts):
+            ratio = _count_ratio(m, degree)
+            return float(np.max(ratio)), float(np.max(-ratio))
         wide = jax.tree.map(np.float64, m)
         ratio = _lap_ratio(wide, bit) if isinstance(m, LocalLap) else _list_ratio(wide, owned, degree, bit)
     return float(np.max(ratio)), float(np.max(-ratio))
@@ -151,6 +157,16 @@ def _list_ratio(m: Any, owned: int, degree: int, bit: bool) -> np.ndarray:
         sent = np.where((keep == 0) & (add == 0), 0.0, np.log(keep) - np.log(add))
         not_sent = np.log1p(-keep) - np.log1p(-add)
     return np.concatenate([ratio + sent, ratio + not_sent])
+
+
+def _count_ratio(m: NeighbourCounts, degree: int) -> np.ndarray:
+    """log of (edge there) over (not there), of the count that it is in: of any size, as groups may be any."""
+    reports = np.array([-_FAR, *np.arange(0, NODES, 0.5), _FAR])
+    if m.noise == "geometric":
+        low, high = m.span()
+        reports = np.arange(low, high + 1.0)
+    logs = np.stack([np.asarray(m.log_likelihood(reports, np.float64(count))) for count in range(degree + 2)])
+    return np.diff(logs, axis=0)
 
 
 def _lap_ratio(m: LocalLap, bit: bool) -> np.ndarray:

@@ -33,8 +33,10 @@ CASES = {
     "NoisyDegree, half": lambda e, n=N: NoisyDegree(e, n=n, reporting="half"),
 }
 NOT_MECHANISMS = {
-    "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyGraph", "OneUsersView",
-    "Population", "Reporting", "Reports", "central", "privatize_graph", "public_part",
+    "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyCounts", "NoisyGraph",
+    "OneUsersView", "Ownership", "Population", "Reporting", "Reports", "central", "count_neighbours", "ownership",
+    "privatize_counts", "privatize_graph", "public_part",
+    "NeighbourCounts",  # which reports no graph: its suite is test_neighbour_counts.py
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
 every_case = pytest.mark.parametrize("name", CASES)

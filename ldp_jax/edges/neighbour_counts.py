@@ -1,0 +1,251 @@
+"""How many neighbours a user has in each of a few public groups, with noise: counts instead of bits."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from ldp_jax import _random, _validate
+from ldp_jax._pytree import pytree, static
+from ldp_jax.edges import _whole_noise
+from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges.count_spaces import CountReports
+from ldp_jax.edges.lists import NeighbourList, to_bits
+from ldp_jax.edges.neighbour_lists import Reporting, check_own, pairs_of, per_bit, per_edge
+from ldp_jax.edges.spaces import Lists
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.types import Array, PRNGKey
+
+MIN_EPSILON = 1e-3
+MAX_EPSILON = 40.0
+"""Budgets of whole noise: below, it would reach too far for a table; above, one step is rarer than its words."""
+
+
+@pytree
+class NeighbourCounts:
+    r"""Report how many neighbours are in each of K public groups, each count with noise, and none of them.
+
+    Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent
+    whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
+    ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
+
+    Guarantee: epsilon per bit of a list, whatever K is: a bit is in one count and moves it by one. So nothing is
+    divided over the groups. A whole list of d neighbours costs d epsilon. Per edge 2 epsilon, because both ends
+    count it, and epsilon in ``half`` (:meth:`relationship`). Groups are public: from private lists they would cost
+    what they were made with.
+
+    Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
+    noise) for each count, however many nodes a group has. The sum of a group's debiased bits of
+    :class:`~ldp_jax.edges.RandomizedResponse` has :math:`n_k\, a/(1-a)^2`: half a group's size times as much.
+
+    Numerics: whole noise is a sign and a number below 2^96 that is compared with cumulative whole numbers, so that
+    its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which
+    noise has a mass of about 2^-90. Laplace noise holds in ideal arithmetic.
+
+    Reference: the mechanism is Ghosh et al., STOC 2009; counts by group as a message are Qin et al., CCS 2017
+    (LDPGen), and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
+
+    Args:
+      epsilon: in [0.001, 40]; one concrete number.
+      num_groups: K, at least 1.
+      n: nodes of the graph, for one user's view.
+      groups: int [n] in [-1, K), public: the group of every node; for one user's view, where they may also be given
+        with each call. -1 for a node that counts nowhere.
+      most: the largest count; a larger one is taken for it. Public, at most 2^20.
+      noise: ``geometric`` or ``laplace``.
+      reporting: ``full`` or ``half``.
+
+    >>> import jax
+    >>> m = NeighbourCounts(1.0, num_groups=2, n=5)
+    >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0, m.relationship("half").epsilon <= 1.0
+    ('exact', True, True)
+    >>> mine = NeighbourList.of([1, 2, 4], n=5)
+    >>> m.privatize(jax.random.key(0), mine, groups=jnp.array([0, 0, 1, 1, -1])).shape
+    (2,)
+    """
+
+    epsilon: float = static()
+    num_groups: int = static()
+    n: int | None = static(default=None)
+    groups: Any = None
+    most: int = static(default=65_535)
+    noise: Noise = static(default="geometric")
+    reporting: Reporting = static(default="full")
+    thresholds: Any = dataclasses.field(init=False, repr=False, default=None)
+
+    reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
+
+    def __post_init__(self) -> None:
+        _validate.number(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+        _validate.integer_in(1, num_groups=self.num_groups)
+        _validate.integer_in(1, _whole_noise.MAX_REACH, most=self.most)
+        _validate.one_of(NOISES, noise=self.noise)
+        _validate.one_of(self.reportings, reporting=self.reporting)
+        if self.n is not None:
+            _validate.integer_in(1, n=self.n)
+        if self.groups is not None and _validate.concrete(self.groups):
+            if self.n is None:
+                raise ValueError("n must be given with groups: how many nodes the graph has")
+            object.__setattr__(self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups)))
+        if self.noise == "geometric":
+            object.__setattr__(self, "thresholds", jnp.asarray(self._noise.thresholds()))
+
+    @property
+    def _noise(self) -> _whole_noise.WholeNoise:
+        return _whole_noise.whole_noise(float(self.epsilon), self.most)
+
+    def span(self) -> tuple[int, int]:
+        """The smallest and the largest report of whole noise."""
+        margin = self._noise.margin
+        return -margin, self.most + margin
+
+    def stack_shape(self) -> tuple[int, ...]:
+        """() for one mechanism: its arrays are a table and public groups, not a stack."""
+        return ()
+
+    def _record(self, neighbours: Any, own: Any, groups: Any) -> Array:
+        """The true counts, int32 [K]."""
+        if self.n is None:
+            raise ValueError("n must be given for one user's view: how many nodes the graph has")
+        groups = self.groups if groups is None else groups
+        if groups is None:
+            raise ValueError("groups must be given, int [n]: the public group of every node")
+        if jnp.shape(groups) != (self.n,):
+            raise ValueError(f"groups must have shape ({self.n},), got {jnp.shape(groups)}")
+        mine, _ = pairs_of(own, self.n, self.reporting)
+        true = to_bits(NeighbourList(*neighbours), self.n) & (jnp.arange(self.n) != own) & mine
+        groups = jnp.asarray(groups)
+        known = true & (groups >= 0) & (groups < self.num_groups)
+        counts = jnp.zeros(self.num_groups, jnp.int32).at[jnp.where(known, groups, 0)].add(known.astype(jnp.int32))
+        return jnp.minimum(counts, self.most)
+
+    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0, groups: Any = None) -> Array:
+        """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` it.
+
+        Args:
+          key: a typed threefry key.
+          neighbours: her list, ids padded with n; of anything else, what is no id is dropped.
+          own: her own id, which is never counted, and says what pairs she owns.
+          groups: int [n], public; by default the mechanism's own.
+
+        Raises:
+          ValueError: where n or groups are not given, ``own`` is no node, or the key is not threefry.
+        """
+        _validate.threefry(key)
+        counts = self._record(neighbours, own, groups)
+        check_own(own, self.n or 0)
+        return self.add_noise(key, counts)
+
+    def add_noise(self, key: PRNGKey, counts: Any) -> Array:
+        """Counts of any shape with independent noise, from one key; int32, float32 of Laplace noise.
+
+        Args:
+          key: a typed threefry key.
+          counts: whole numbers; what is not in [0, ``most``] is taken for the nearest.
+        """
+        counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
+        if self.noise == "laplace":
+            return counts + _random.laplace(key, counts.shape) / jnp.float32(self.epsilon)
+        return self.from_words(_random.words(key, counts.shape, 1 + _whole_noise.WORDS), counts)
+
+    def from_words(self, word: Any, counts: Any) -> Array:
+        """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
+        word = jnp.asarray(word, jnp.uint32)
+        size = self.thresholds.shape[1]
+        place = jnp.zeros(word.shape[1:], jnp.int32)
+        step = (size + 1) // 2
+        while step:  # bisection: how many thresholds are at or below the number
+            probe = self.thresholds[:, place + step - 1]
+            place = place + jnp.where(_random.less(word[1:], probe), 0, step)
+            step //= 2
+        place = jnp.minimum(place, self._noise.reach)
+        low, high = self.span()
+        return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), low, high)
+
+    def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
+        """log p of a report given a list: a mass, a density of Laplace noise."""
+        y = jnp.asarray(y)
+        return self.log_likelihood(y, self._record(x, own, None)).sum(-1)
+
+    def log_likelihood(self, y: Any, counts: Any) -> Array:
+        """log p of each reported number given the true count; elementwise."""
+        y, counts = jnp.asarray(y), jnp.asarray(counts)
+        gap = jnp.abs(y - counts)
+        if self.noise == "laplace":
+            return jnp.log(self.epsilon / 2) - self.epsilon * gap
+        low, high = self.span()
+        inside, ends = self._log_masses()
+        possible = (y >= low) & (y <= high) & (y == jnp.round(y))
+        at = jnp.clip(jnp.where(possible, gap, 0), 0, len(inside) - 1).astype(jnp.int32)
+        return jnp.where(possible, jnp.where((y == low) | (y == high), ends[at], inside[at]), -jnp.inf)
+
+    def _log_masses(self) -> tuple[Array, Array]:
+        """log P(z = k), and log P(z >= k), for k = 0 ... reach."""
+        noise = self._noise
+        one_side = [2 * noise.masses[0], *noise.masses[1:]]
+        beyond, total = [], 0
+        for mass in reversed(one_side):
+            beyond.append(total := total + mass)
+        logs = [np.array([_whole_noise.log_mass(mass) for mass in side]) for side in (one_side, beyond[::-1])]
+        return jnp.asarray(logs[0]), jnp.asarray(logs[1])
+
+    def domain(self) -> Lists:
+        """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
+        if self.n is None:
+            raise ValueError("n must be given for one user's view: how many nodes the graph has")
+        return Lists(self.n)
+
+    def codomain(self, own: int = 0) -> CountReports:
+        """K numbers."""
+        return CountReports(self.num_groups, None if self.noise == "laplace" else self.span())
+
+    def estimate(self, y: Any, own: Any = 0) -> Array:
+        """The counts: the report itself, which is unbiased; post-processing."""
+        return jnp.asarray(y, jnp.float32)
+
+    def noise_variance(self) -> float:
+        r"""Of one count: :math:`2a/(1-a)^2`, a = e^-epsilon, or :math:`2/\epsilon^2`.
+
+        >>> round(NeighbourCounts(1.0, 1).noise_variance(), 4)
+        1.8413
+        """
+        if self.noise == "laplace":
+            return 2 / self.epsilon**2
+        a = np.exp(-self.epsilon)
+        return float(2 * a / np.expm1(-self.epsilon) ** 2)
+
+    def guarantee(self) -> Guarantee:
+        """epsilon per bit of a list; exact of whole noise, whose loss is computed from its integers."""
+        if self.noise == "laplace":
+            return per_bit(
+                self.epsilon, "a bit moves one count by one; each has Laplace noise of scale 1 / epsilon"
+            )
+        made = per_bit(self._noise.loss(), "a bit moves one count by one; each has whole noise of its own")
+        return dataclasses.replace(made, arithmetic="exact")
+
+    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
+        """2 epsilon per edge, which both ends count; epsilon in ``half``."""
+        reporting = self.reporting if reporting is None else reporting
+        _validate.one_of(self.reportings, reporting=reporting)
+        one = self.guarantee().epsilon
+        made = per_edge((one, one) if reporting == "full" else (one,), reporting)
+        return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
+
+
+def checked_groups(groups: Any, n: int, num_groups: int) -> Int[np.ndarray, " n"]:
+    """Public groups as int32 [n].
+
+    Raises:
+      ValueError: for another shape or kind, and for a group that is not in [-1, num_groups).
+    """
+    groups = np.asarray(groups)
+    if groups.shape != (n,) or groups.dtype.kind not in "iu":
+        raise ValueError(f"groups must be int [{n}], the group of every node, got {groups.dtype} {groups.shape}")
+    if groups.size and not (groups.min() >= -1 and groups.max() < num_groups):
+        raise ValueError(
+            f"groups must be in [-1, {num_groups}), got {groups.min()} to {groups.max()}: -1 is a node that counts "
+            "nowhere"
+        )
+    return groups.astype(np.int32)

@@ -1,0 +1,233 @@
+"""Counts of neighbours by public group: noise in whole numbers, the law of all users at once, who owns a pair."""
+
+import dataclasses
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import graphs, verification
+from ldp_jax._pytree import pytree
+from ldp_jax._rounding import exponential
+from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts
+from ldp_jax.edges._whole_noise import law, whole_noise
+from ldp_jax.edges.lists import listed
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.verification.cases import CASES
+from tests.stats import SIGMAS
+
+RING = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)] + [[0, 6], [1, 5], [2, 8]], 12)
+GROUPS = np.array([0, 1, 2, -1] * 3)
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.3, 1.0, 7.0, 40.0])
+def test_noise_is_whole_numbers_and_keeps_epsilon(epsilon):
+    """Of all reports of counts that differ by one; the law is the geometric one to 1e-8 of each mass."""
+    noise = whole_noise(epsilon, 6)
+    assert sum(noise.masses) == 2**96
+    assert min(noise.masses) >= 1
+    assert 0.999 * epsilon < noise.loss() <= epsilon
+    one_side = [2 * noise.masses[0], *noise.masses[1:]]
+    worst = Fraction(1)
+    for count in range(3):
+        for y in range(-noise.margin, 6 + noise.margin + 1):
+            a, b = (_mass(one_side, noise, y, c) for c in (count, count + 1))
+            worst = max(worst, Fraction(a, b), Fraction(b, a))
+    assert worst <= exponential(epsilon) * (1 + Fraction(1, 10**30))
+    a = np.exp(-epsilon)
+    z = np.arange(-noise.reach, noise.reach + 1)
+    exact = (1 - a) / (1 + a) * a ** np.abs(z)
+    near = exact > 2.0**-60
+    np.testing.assert_allclose(law(noise)[near], exact[near], rtol=1e-8)
+    assert np.abs(law(noise) - exact).sum() < 1e-13
+
+
+def _mass(one_side, noise, y, count):
+    """P(report = y) over 2^97, by summing what is clipped to an end."""
+    if y == -noise.margin or y == noise.most + noise.margin:
+        return sum(one_side[abs(y - count) :])
+    return one_side[abs(y - count)]
+
+
+def test_what_is_drawn_is_what_the_words_say():
+    """Both ends of every run of words, at 0.3 and at 40: the loss of the sampler is that of the integers."""
+    for epsilon in (0.3, 1.0, 40.0):
+        m = NeighbourCounts(epsilon, 1, most=4)
+        found = verification.arithmetic(m)
+        assert found.epsilon == m.guarantee().epsilon
+        assert found.off < 1e-4
+    broken = NeighbourCounts(1.0, 1, most=4)
+    thresholds = np.asarray(broken.thresholds).copy()
+    thresholds[0, 0] += np.uint32(2**31)  # zero is too likely
+    object.__setattr__(broken, "thresholds", jnp.asarray(thresholds))
+    assert verification.arithmetic(broken).epsilon > 1.2
+
+
+def test_one_user_and_all_users_have_one_law():
+    """Of 4 000 draws of every count: means and variances, to five standard errors; reports are independent."""
+    m = NeighbourCounts(1.0, 3, n=12, groups=GROUPS)
+    true = count_neighbours(Population.of(RING), GROUPS, 3)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    many = np.asarray(jax.vmap(lambda key: m.add_noise(key, true))(jax.random.clone(keys)))
+    for user in (0, 5):
+        mine = listed(neighbours_of(user), 12)
+        alone = jax.vmap(lambda key, mine=mine, user=user: m.privatize(key, mine, user))(jax.random.clone(keys))
+        for drawn in (np.asarray(alone), many[:, user]):
+            gap = np.abs(drawn.mean(0) - true[user])
+            assert (gap < SIGMAS * np.sqrt(m.noise_variance() / 4000)).all()
+            assert np.abs(drawn.var(0) / m.noise_variance() - 1).max() < SIGMAS * np.sqrt(6 / 4000)
+    flat = many.reshape(4000, -1) - true.ravel()
+    apart = np.corrcoef(flat.T) - np.eye(flat.shape[1])
+    assert np.abs(apart).max() < SIGMAS / np.sqrt(4000)
+
+
+def neighbours_of(user):
+    ends = graphs.to_edges(RING)
+    return sorted({int(b) for a, b in [*ends, *ends[:, ::-1]] if a == user})
+
+
+def test_half_reporting_counts_each_pair_once():
+    whole = count_neighbours(Population.of(RING), np.zeros(12, int), 1)
+    assert whole.sum() == 2 * len(graphs.to_edges(RING))
+    m = NeighbourCounts(40.0, 1, reporting="half")
+    noisy = privatize_counts(jax.random.key(1), RING, m, np.zeros(12, int))
+    assert noisy.counts.sum() == len(graphs.to_edges(RING))  # noise at 40 has probability 1e-16
+    assert noisy.guarantee[RELATIONSHIP].epsilon == noisy.guarantee[NEIGHBOUR_LIST].epsilon <= 40.0
+    one = dataclasses.replace(m, n=12, groups=np.zeros(12, np.int32))
+    for user in range(12):
+        mine = listed(neighbours_of(user), 12)
+        assert int(one.privatize(jax.random.key(2), mine, user)[0]) == noisy.counts[user, 0]
+
+
+def test_owners_report_each_pair_once_and_silent_ones_nothing():
+    silent = np.arange(12) % 3 == 0
+    public = ownership(np.linspace(0, 1, 12), silent)
+    ends = graphs.to_edges(RING)
+    both = public.owns(ends[:, 0], ends[:, 1]).astype(int) + public.owns(ends[:, 1], ends[:, 0])
+    assert set(both[~(silent[ends[:, 0]] & silent[ends[:, 1]])]) == {1}
+    assert both[silent[ends[:, 0]] & silent[ends[:, 1]]].sum() == 0
+    m = NeighbourCounts(40.0, 3)
+    noisy = privatize_counts(jax.random.key(3), RING, m, np.zeros(12, int), owners=public)
+    assert noisy.counts.sum() == both.sum()
+    assert (noisy.counts[silent] == 0).all()
+    assert noisy.guarantee[RELATIONSHIP].epsilon <= 40.0
+    assert privatize_counts(jax.random.key(3), RING, m, np.zeros(12, int)).guarantee[RELATIONSHIP].epsilon > 79
+    tied = ownership(np.zeros(12))
+    assert (
+        sorted(tied.owns(np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)).reshape(12, 12).sum(1))
+        == [5] * 6 + [6] * 6
+    )
+
+
+def test_ownership_is_what_the_relationship_costs():
+    """Two graphs that differ in an edge: one user's counts differ, by one."""
+    public = ownership(np.random.default_rng(0).random(12), np.arange(12) < 3)
+    edges = graphs.to_edges(RING)
+    for gone in range(len(edges)):
+        other = graphs.from_edges(np.delete(edges, gone, 0), 12)
+        a, b = (count_neighbours(Population.of(g), GROUPS % 3, 3, public.owns) for g in (RING, other))
+        assert np.abs(a - b).sum() == (0 if (edges[gone] < 3).all() else 1)
+
+
+def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
+    star = graphs.from_edges([[0, i] for i in range(1, 9)], 9)
+    groups = np.array([0] * 5 + [-1] * 4)
+    true = count_neighbours(Population.of(star), groups, 2)
+    assert true[0].tolist() == [4, 0]
+    m = NeighbourCounts(40.0, 2, most=3)
+    assert privatize_counts(jax.random.key(4), star, m, groups).counts[0].tolist() == [3, 0]
+    assert np.asarray(dataclasses.replace(m, n=9, groups=groups).privatize(
+        jax.random.key(4), listed(list(range(1, 9)), 9)
+    )).tolist() == [3, 0]  # fmt: skip
+
+
+def test_sets_of_graphs_are_counted_within_each():
+    made = graphs.GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 0])
+    noisy = privatize_counts(jax.random.key(5), made, NeighbourCounts(40.0, 1), np.zeros(5, int))
+    assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
+        (lambda: NeighbourCounts(1.0, 0), "num_groups must be"),
+        (lambda: NeighbourCounts(1.0, 2, groups=[0, 1]), "n must be given with groups"),
+        (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0, 1, 2]), "groups must be in"),
+        (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0.0, 1.0, 1.0]), "groups must be int"),
+        (lambda: NeighbourCounts(1.0, 2).privatize(jax.random.key(0), listed([1], 3)), "n must be given"),
+        (lambda: NeighbourCounts(1.0, 2, n=3).privatize(jax.random.key(0), listed([1], 3)), "groups must be given"),
+        (lambda: privatize_counts(jax.random.key(0), RING, NeighbourCounts(1.0, 2), [0, 1]), "groups must be int"),
+        (
+            lambda: privatize_counts(
+                jax.random.key(0),
+                RING,
+                NeighbourCounts(1.0, 3, reporting="half"),
+                GROUPS,
+                owners=ownership(np.ones(12)),
+            ),
+            "give one",
+        ),
+        (
+            lambda: privatize_counts(
+                jax.random.key(0),
+                RING,
+                NeighbourCounts(1.0, 3),
+                GROUPS,
+                reporters=np.ones(12, bool),
+                owners=ownership(np.ones(12), np.arange(12) < 2),
+            ),  # fmt: skip
+            "2 reporters are silent",
+        ),
+        (lambda: ownership([1.0, np.nan]), "confidence must be finite"),
+        (lambda: ownership([1.0], silent=[True]), "somebody"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytree
+class OneUniform(NeighbourCounts):
+    """All counts of a user have one noise: what a group loses, another gives away."""
+
+    def add_noise(self, key, counts):
+        one = super().add_noise(key, counts[..., :1])
+        return counts + (one - counts[..., :1])
+
+
+@pytree
+class HalfTheScale(NeighbourCounts):
+    """Noise of twice the budget."""
+
+    def add_noise(self, key, counts):
+        return NeighbourCounts(2 * self.epsilon, self.num_groups, most=self.most).add_noise(key, counts)
+
+
+@pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
+def test_one_verdict(name):
+    verdict = verification.check(CASES[name].make(1.0), jax.random.key(6), trials=20_000)
+    assert verdict, str(verdict)
+    asked = {rung.name for rung in verdict.rungs}
+    assert {"law", "sampler", "game", "edge"} <= asked
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
+def test_the_exact_loss_is_the_claim(epsilon):
+    m = CASES["NeighbourCounts"].make(epsilon)
+    assert m.guarantee().arithmetic == "exact"
+    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-9)
+    for reporting, times in (("full", 2), ("half", 1)):
+        claimed = m.relationship(reporting).epsilon
+        assert verification.relationship_supremum(m, reporting).epsilon == pytest.approx(claimed, rel=1e-9)
+        assert claimed == pytest.approx(times * epsilon)
+
+
+@pytest.mark.parametrize("twin", [OneUniform, HalfTheScale])
+def test_twins_are_seen(twin):
+    m = twin(1.0, 2, n=6, groups=np.array([0, 1, 0, 1, -1, 1]), most=5)
+    with jax.debug_key_reuse(False):
+        assert not verification.matches_density(m, jax.random.key(7), trials=20_000).fits
