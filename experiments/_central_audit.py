@@ -108,7 +108,7 @@ def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple
         "the budget is that of one private edge, towards everybody else. The exact supremum over all graphs of few "
         "nodes and their private edges: of the released pairs (four nodes), or of the dendrogram in the chain's "
         "stationary law and noisy counts of its groups (five nodes), of which the pairs are made; in brackets, "
-        "at epsilon 4, what draws of releases of four nodes alone show. *Sampler*: whether released pairs, or dendrograms that "
-        "chains of 64 sweeps on four nodes end with, follow the law. The line in italics is the published form: "
-        "the chain's scale lacks a 2, and an edge is counted once for each node of its group."
+        "at epsilon 4, what draws of releases of four nodes alone show. *Sampler*: whether released pairs, or "
+        "dendrograms that chains of 64 sweeps on four nodes end with, follow the law. The line in italics is the "
+        "published form: the chain's scale lacks a 2, and an edge is counted once for each node of its group."
     )
