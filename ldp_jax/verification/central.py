@@ -419,8 +419,8 @@ def private_edge_lower_bound(
       ValueError: for other splits, fewer trials, a key that is not threefry, and chains so long that it would take
         minutes: ask with fewer sweeps.
 
-    >>> bound = private_edge_lower_bound(LapGraph(0.5, 2.5), jax.random.key(0), 1000)
-    >>> 0.5 < bound.epsilon <= 3.0
+    >>> bound = private_edge_lower_bound(EdgeRand(4.0), jax.random.key(0), 1000)
+    >>> 1.5 < bound.epsilon <= 4.0
     True
     """
     _validate.integer_in(1000, trials=trials)
