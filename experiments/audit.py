@@ -88,7 +88,7 @@ class Config:
     edge costs by enumeration. At epsilon 17 and 30: what the probabilities that are drawn really lose.
     Exits with 1 when a claim fails, or when the defect of a
     published form is not seen. Mechanisms of a curator have a table of their own: what an edge costs by
-    enumeration, and what draws show. Writes audit.csv, audit.md and audit.png; about twelve CPU minutes.
+    enumeration, and what draws show. Writes audit.csv, audit.md and audit.png; about ten CPU minutes.
     """
 
     mechanism: str | None = None
