@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _central_benchmarks, _edge_benchmarks, _gin_benchmark, privge
+from experiments import _attention_benchmark, _central_benchmarks, _edge_benchmarks, _gin_benchmark, privge
 from experiments._report import markdown
 from experiments._runner import (
     DEFAULT_OUT,
@@ -38,7 +38,7 @@ from ldp_jax import mechanism as mechanisms
 NAME = "benchmarks"
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
-Name = Literal["perturb", "ppr", "discrete", "dprr", "central", "gin", "figure2", "big_graph"]
+Name = Literal["perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "figure2", "big_graph"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "central", "gin", "figure2")
+    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "figure2")
     """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
@@ -67,6 +67,7 @@ def main(config: Config) -> None:
         "dprr": dprr,
         "central": central,
         "gin": _gin_benchmark.gin_epochs,
+        "attention": lambda repeats: _interleaved(*_attention_benchmark.gat_sides(), repeats),
         "figure2": figure2,
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
     }

@@ -26,14 +26,26 @@ from ldp_jax.attacks.inversion import Reconstruction, ReconstructionDifference, 
 from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge
 from ldp_jax.attacks.link_stealing import Distance, link_stealing, trained_link_stealing
 from ldp_jax.attacks.linkteller import linkteller
+from ldp_jax.attacks.membership import (
+    Membership,
+    Shadows,
+    evaluate_membership,
+    lira,
+    log_odds,
+    rmia,
+    shadow_models,
+    trained_membership,
+)
 from ldp_jax.attacks.public_knowledge import common_neighbours, degree_product, feature_similarity
 
 __all__ = [
     "Attack",
     "Difference",
     "Distance",
+    "Membership",
     "Reconstruction",
     "ReconstructionDifference",
+    "Shadows",
     "Targets",
     "all_pairs",
     "attribute_inference",
@@ -41,16 +53,22 @@ __all__ = [
     "common_neighbours",
     "degree_product",
     "evaluate",
+    "evaluate_membership",
     "feature_similarity",
     "inferred_edges",
     "inversion",
     "likelihood_ratio",
     "link_stealing",
     "linkteller",
+    "lira",
+    "log_odds",
     "planted_edge",
     "public_mean",
+    "rmia",
+    "shadow_models",
     "table",
     "trained_link_stealing",
+    "trained_membership",
 ]
 
 

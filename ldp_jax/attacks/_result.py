@@ -279,18 +279,23 @@ def evaluate(
     )  # fmt: skip
 
 
-def _metrics(kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: float | None) -> np.ndarray:
+def _metrics(
+    kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: float | None, false_rates: Any = (_FALSE,)
+) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
 
     Args:
       kept: bool [rows, p], which targets count.
-      truth: bool [p].
-      ends: the last place of each run of equal scores.
+      truth: bool [p], or [rows, p] where each row has an order of its own.
+      ends: the last place of each run of equal scores; or, for orders of their own, [rows, p], that of the run
+        which each place is in.
       density: that is believed; None for the true one.
+      false_rates: the shares of false positives at which true ones are counted.
     """
     first = np.zeros((len(kept), 1))
+    counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))
     true, false = (
-        np.concatenate([first, np.cumsum(kept & side, 1, dtype=np.float64)[:, ends]], 1) for side in (truth, ~truth)
+        np.concatenate([first, c[:, ends] if ends.ndim == 1 else np.take_along_axis(c, ends, 1)], 1) for c in counts
     )
     trues, falses = true[:, -1], false[:, -1]
     rows = np.arange(len(kept))
@@ -310,7 +315,8 @@ def _metrics(kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: flo
         precision = true[:, 1:] / np.maximum(total[:, 1:], 1.0)
         average = (np.diff(true) * precision).sum(1) / trues
         found = at(total, wanted)
-        return np.stack([area, average, found / wanted, found / trues, at(false, _FALSE * falses) / trues], 1)
+        stand_out = [at(false, rate * falses) / trues for rate in false_rates]
+        return np.stack([area, average, found / wanted, found / trues, *stand_out], 1)
 
 
 def _intervals(estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: float) -> list[ConfidenceInterval]:
@@ -320,11 +326,11 @@ def _intervals(estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: f
     return [ConfidenceInterval(float(mean), float(width), n) for mean, width in zip(estimate, half, strict=True)]
 
 
-def table(attacks: Sequence[Attack], *, beside: Attack | None = None) -> str:
+def table(attacks: Sequence[Any], *, beside: Any = None) -> str:
     """Attacks as a Markdown table, one line each; with a column of what each finds beyond ``beside``.
 
     Args:
-      attacks: at least one.
+      attacks: at least one :class:`Attack`, or :class:`ldp_jax.attacks.Membership`.
       beside: an attacker with public knowledge only, asked about the same targets.
 
     Raises:

@@ -1,0 +1,347 @@
+"""Membership inference: what a model learnt by heart is found, and nothing where nothing was learnt."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sklearn.metrics
+from scipy import stats
+
+from ldp_jax import attacks, graphs, metrics
+from ldp_jax.attacks import evaluate_membership, lira, log_odds, rmia, trained_membership
+from ldp_jax.models import gcn
+from ldp_jax.propagation import operator
+from ldp_jax.training import adam, node_classification
+from tests.stats import SIGMAS
+
+N, P, D, C, MODELS = 320, 160, 48, 4, 12
+MODEL = gcn(2, 48, C)
+
+
+@cache
+def world():
+    """A sparse graph whose labels are random: what is learnt is learnt by heart. P nodes are the population."""
+    rng = np.random.default_rng(0)
+    every = np.stack(np.triu_indices(N, 1), 1)
+    graph = graphs.from_edges(rng.permutation(every)[:N], N)
+    x = jnp.asarray(rng.normal(size=(N, D)), jnp.float32)
+    return operator(graph, "segment"), x, rng.integers(0, C, N), rng.permutation(N)[:P]
+
+
+@cache
+def overfitted():
+    op, x, labels, nodes = world()
+    return attacks.shadow_models(
+        jax.random.key(0), MODEL, node_classification, op, x, labels, nodes=nodes, models=MODELS, protocol="TSTS",
+        optimizer=adam(0.02), epochs=60,
+    )  # fmt: skip
+
+
+ATTACKS = {
+    "lira": lambda outputs, labels, member: lira(log_odds(outputs, labels), member),
+    "lira, a variance a node": lambda outputs, labels, member: lira(
+        log_odds(outputs, labels), member, variance="node"
+    ),
+    "lira offline": lambda outputs, labels, member: lira(log_odds(outputs, labels), member, form="offline"),
+    "rmia": lambda outputs, labels, member: rmia(log_odds(outputs, labels), member),
+    "rmia offline": lambda outputs, labels, member: rmia(log_odds(outputs, labels), member, form="offline"),
+    "trained": lambda outputs, labels, member: trained_membership(
+        jax.random.key(1), jax.nn.softmax(outputs), member, side=log_odds(outputs, labels)[..., None], epochs=20
+    ),
+}
+LEAST = {"lira": 0.9, "lira, a variance a node": 0.85, "lira offline": 0.85, "rmia": 0.85, "rmia offline": 0.85,
+         "trained": 0.85}  # fmt: skip
+
+
+def finds_nothing(found, *, within):
+    """The test of a null: of memberships that no score depends on an AUC is 0.5, with a variance that is known."""
+    members = found.member.sum(1)
+    others = found.member.shape[1] - members
+    variance = (members + others + 1) / (12 * members * others)
+    margin = SIGMAS * np.sqrt(variance.mean() / len(members))
+    assert abs(found.auc.mean - 0.5) <= margin < within, found
+    assert found.turned_auc.mean == max(found.auc.mean, 1 - found.auc.mean)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_was_learnt_by_heart_is_found_and_memberships_shuffled_are_not(name):
+    *_, labels, nodes = world()
+    shadows = overfitted()
+    found = ATTACKS[name](shadows.outputs, labels[nodes], shadows.member)
+    half = stats.t.ppf(0.975, MODELS - 1)
+    assert found.auc.mean - stats.t.isf(1e-6, MODELS - 1) / half * found.auc.half_width > LEAST[name], found
+    assert found.precision.mean > 0.75
+    if name == "lira":
+        assert found.tpr.mean > 0.2
+    rng = np.random.default_rng(1)
+    twin = ATTACKS[name](shadows.outputs, labels[nodes], rng.permuted(shadows.member, axis=1))
+    finds_nothing(twin, within=0.07)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_of_nodes_that_no_model_was_trained_on_nothing_is_found(name):
+    """The same models asked about other nodes, of which a random half is called members: 0.6 would be seen."""
+    op, x, labels, nodes = world()
+    rest = np.setdiff1d(np.arange(N), nodes)
+    asked = jax.jit(jax.vmap(lambda made: MODEL.apply(made, (op, x), key=None, train=False)[0]))
+    outputs = np.asarray(asked(overfitted().variables))[:, rest]
+    half = np.broadcast_to(np.arange(len(rest)) < len(rest) // 2, outputs.shape[:2])
+    member = np.random.default_rng(2).permuted(half, axis=1)
+    finds_nothing(ATTACKS[name](outputs, labels[rest], member), within=0.1)
+
+
+def test_members_are_a_random_half_of_the_population():
+    nodes, shadows = world()[-1], overfitted()
+    assert (shadows.member.sum(1) == P // 2).all()
+    assert np.array_equal(shadows.nodes, nodes)
+    assert np.ptp(shadows.member.sum(0)) > 2  # drawn independently: not each node in half of the models
+
+
+# --- Protocols ---------------------------------------------------------------------------------------------------
+
+SMALL = gcn(1, 1, 2)
+
+
+@cache
+def ring():
+    """Twelve nodes in a ring, ten of which are the population, one validates, and one is in the graph alone."""
+    rng = np.random.default_rng(3)
+    graph = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)], 12)
+    return graph, rng.normal(size=(12, 3)).astype(np.float32), rng.integers(0, 2, 12)
+
+
+def small(protocol, x=None):
+    graph, rows, labels = ring()
+    return attacks.shadow_models(
+        jax.random.key(4), SMALL, node_classification, graph, rows if x is None else x, labels, models=4,
+        protocol=protocol, optimizer=adam(0.1), epochs=3, nodes=np.arange(10), share=0.4,
+        validation=[10], at_once=2,
+    )  # fmt: skip
+
+
+def averages(x, kept):
+    """What one convolution averages, with the edges of the ring that are kept."""
+    adjacency = np.eye(12) + np.roll(np.eye(12), 1, 1) * kept + np.roll(np.eye(12), -1, 1) * kept
+    return adjacency / adjacency.sum(1, keepdims=True) @ x
+
+
+@pytest.mark.parametrize("protocol", ["TSTF", "TSTS", "0-hop"])
+def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol):
+    _, x, _ = ring()
+    shadows = small(protocol)
+    assert (shadows.member.sum(1) == 4).all()
+    for model in range(4):
+        inside = np.append(shadows.member[model], [False, False])
+        kept = {"TSTF": 1.0, "TSTS": inside[:, None] == inside, "0-hop": 0.0}[protocol]
+        params = jax.tree.map(lambda leaf, model=model: np.asarray(leaf[model]), shadows.variables["params"])
+        wanted = averages(x, kept) @ params["Dense_0"]["kernel"] + params["bias_0"]
+        np.testing.assert_allclose(shadows.outputs[model], wanted[:10], atol=1e-5)
+
+
+def test_a_model_is_trained_on_the_graph_of_its_own_nodes():
+    """Another record moves the models of its node, and no other, whatever they are asked on."""
+    _, x, _ = ring()
+    first = small("TSTF")
+    for node in (0, 4, 11):
+        second = small("TSTF", np.where(np.arange(12)[:, None] == node, 5.0, x))
+        one, two = (np.asarray(s.variables["params"]["Dense_0"]["kernel"]) for s in (first, second))
+        moved = (one != two).any((1, 2))
+        np.testing.assert_array_equal(moved, first.member[:, node] if node < 10 else False)
+        np.testing.assert_array_equal(first.member, second.member)
+
+
+# --- Against loops -----------------------------------------------------------------------------------------------
+
+
+@cache
+def drawn(models=7, n=23):
+    """Confidences and memberships, some nodes in no other model and some in all."""
+    rng = np.random.default_rng(5)
+    member = rng.random((models, n)) < 0.5
+    member[:, 0], member[:, 1], member[1:, 2] = False, True, False
+    member[2, 0], member[3, 1], member[:, 3] = True, False, np.arange(models) < 2
+    return rng.normal(size=(models, n)) * 2 + 1.5 * member, member
+
+
+def sides(confidences, member, target, node):
+    others = np.arange(len(member)) != target
+    return [confidences[others & (member[:, node] == side), node] for side in (True, False)]
+
+
+@pytest.mark.parametrize("variance", ["shared", "node"])
+def test_lira_is_that_of_a_loop(variance):
+    confidences, member = drawn()
+    online, offline = (lira(confidences, member, form=form, variance=variance) for form in ("online", "offline"))
+    seen = set()
+    for target in range(len(member)):
+        every = [sides(confidences, member, target, node) for node in range(member.shape[1])]
+        shared = [
+            sum(((part[side] - part[side].mean()) ** 2).sum() for part in every if len(part[side]))
+            / sum(max(len(part[side]) - 1, 0) for part in every)
+            for side in (0, 1)
+        ]
+        for node, parts in enumerate(every):
+            least = 1 if variance == "shared" else 2
+            laws = [
+                None if len(part) < least
+                else stats.norm(part.mean(), np.sqrt(common if variance == "shared" else part.var(ddof=1)))
+                for part, common in zip(parts, shared, strict=True)
+            ]  # fmt: skip
+            value = confidences[target, node]
+            wanted = laws[0].logpdf(value) - laws[1].logpdf(value) if all(laws) else 0.0
+            assert online.scores[target, node] == pytest.approx(wanted, abs=1e-9)
+            wanted = (value - laws[1].mean()) / laws[1].std() if laws[1] else 0.0
+            assert offline.scores[target, node] == pytest.approx(wanted, abs=1e-9)
+            seen.add(tuple(law is None for law in laws))
+    assert len(seen) == 3  # the law of members alone, that of others alone, or none, is unknown
+
+
+@pytest.mark.parametrize("gamma", [1.0, 2.0])
+@pytest.mark.parametrize("some", [False, True])
+def test_rmia_is_that_of_a_loop(gamma, some):
+    confidences, member = drawn()
+    n = member.shape[1]
+    population = np.arange(n) % 3 > 0 if some else np.ones(n, bool)
+    p = 1 / (1 + np.exp(-confidences))
+    for form in ("online", "offline"):
+        found = rmia(confidences, member, form=form, gamma=gamma, population=population if some else None)
+        for target in range(len(member)):
+            ratio = np.empty(n)
+            for node in range(n):
+                inside, outside = (part.mean() if len(part) else None for part in sides(p, member, target, node))
+                inside, outside = outside if inside is None else inside, inside if outside is None else outside
+                usual = (inside + outside) / 2 if form == "online" else (1.3 * outside + 0.7) / 2
+                ratio[node] = p[target, node] / usual
+            for node in range(n):
+                rivals = ratio[population & (np.arange(n) != node)]
+                assert found.scores[target, node] == pytest.approx((ratio[node] >= gamma * rivals).mean())
+
+
+def test_metrics_are_those_of_each_target_ties_and_all():
+    rng = np.random.default_rng(6)
+    member = rng.random((5, 2400)) < 0.4
+    for decimals in (8, 0):
+        scores = np.round(rng.normal(size=member.shape) + member, decimals)
+        found = evaluate_membership("any", scores, member)
+        pairs = list(zip(member, scores, strict=True))
+        curves = [sklearn.metrics.roc_curve(*pair, drop_intermediate=False) for pair in pairs]
+        for got, wanted in (
+            (found.auc, [sklearn.metrics.roc_auc_score(*pair) for pair in pairs]),
+            (found.average_precision, [sklearn.metrics.average_precision_score(*pair) for pair in pairs]),
+            (found.tpr, [np.interp(0.01, *curve[:2]) for curve in curves]),
+            (found.strict_tpr, [np.interp(0.001, *curve[:2]) for curve in curves]),
+        ):
+            assert got == pytest.approx(metrics.mean_interval(wanted))
+        assert found.precision == pytest.approx(found.recall)
+    top = np.argsort(-scores + 1e-6 * rng.random(scores.shape), 1)[:, :240]
+    tenth = evaluate_membership("any", scores, member, density=0.1)
+    assert tenth.precision.mean == pytest.approx(np.take_along_axis(member, top, 1).mean(), abs=0.02)
+    assert tenth.recall.mean < tenth.precision.mean
+    few = evaluate_membership("any", scores[:, :900], member[:, :900])
+    assert few.strict_tpr is None
+
+
+def test_two_attacks_are_compared_target_by_target():
+    rng = np.random.default_rng(7)
+    member = rng.random((9, 400)) < 0.5
+    noise, hardness = rng.normal(size=member.shape), rng.normal(size=(9, 1)) * member
+    one = evaluate_membership("one", noise + hardness + 0.5 * member, member)
+    two = evaluate_membership("two", noise + hardness + 0.8 * member, member)
+    gain = two.minus(one)
+    assert gain.auc.mean == pytest.approx(two.auc.mean - one.auc.mean)
+    assert gain.auc.mean - gain.auc.half_width > 0
+    assert gain.auc.half_width < 0.5 * one.auc.half_width
+    assert str(one).startswith(f"one: AUC {one.auc.mean:.3f} ± ")
+    assert str(one).endswith("; 9 targets of 400 nodes")
+    assert attacks.table([two], beside=one).count("|") == 24
+    with pytest.raises(ValueError, match="one must be asked about the members of two"):
+        two.minus(evaluate_membership("one", noise, ~member))
+
+
+# --- Side information --------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_of_a_node_says_how_to_read_its_answers():
+    """Members are answered surely at the top of a hierarchy, unsurely at its foot: alone, that tells nothing."""
+    rng = np.random.default_rng(8)
+    member, top = rng.random((MODELS, P)) < 0.5, rng.random(P) < 0.5
+    logits = rng.normal(size=(MODELS, P, C))
+    logits[..., 0] += np.where(member == top, 5.0, -1.0)
+    for side in (top, rng.permutation(top)):
+        found = trained_membership(
+            jax.random.key(9), jax.nn.softmax(logits), member, side=1.0 * side[:, None], epochs=20
+        )
+        if side is top:
+            assert found.auc.mean > 0.9
+        else:
+            finds_nothing(found, within=0.07)
+    assert found.name == "trained membership with side information"
+
+
+# --- Confidences and bad input -----------------------------------------------------------------------------------
+
+
+def test_log_odds_of_logits_and_of_probabilities_are_the_same():
+    rng = np.random.default_rng(10)
+    logits, labels = 3 * rng.normal(size=(2, 5, 3)), rng.integers(0, 3, 5)
+    p = np.take_along_axis(np.asarray(jax.nn.softmax(logits)), labels[None, :, None], -1)[..., 0]
+    np.testing.assert_allclose(log_odds(logits, labels), np.log(p / (1 - p)), rtol=1e-4)
+    of_softmax = log_odds(jax.nn.softmax(logits), labels, outputs="softmax")
+    np.testing.assert_allclose(of_softmax, log_odds(logits, labels), rtol=1e-4)
+    assert log_odds([[1e4, -1e4]], [0]) == pytest.approx(2e4)
+    assert log_odds([[1.0, 0.0]], [1], outputs="softmax") == pytest.approx(-24 * np.log(2))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_does_not_fit_is_refused():
+    confidences, member = drawn()
+    p = np.stack([confidences, -confidences], -1)
+    key = jax.random.key(0)
+    for call, message in (
+        (lambda: lira(confidences[:, :-1], member), r"confidences must be finite numbers \[7, 23\]"),
+        (lambda: lira(np.where(member, np.inf, 0.0), member), "confidences must be finite"),
+        (lambda: lira(confidences, 1 * member), "member must be bool"),
+        (lambda: lira(confidences, np.ones_like(member)), "member must have nodes that each target was trained on"),
+        (lambda: lira(confidences[:2], member[:2]), "member must be of at least 3 models, got 2"),
+        (lambda: lira(confidences, member, form="on"), "form must be one of online, offline"),
+        (lambda: lira(confidences, member, variance="no"), "variance must be one of"),
+        (lambda: rmia(confidences, member, gamma=0.5), "gamma must be"),
+        (lambda: rmia(confidences, member, offline_a=2.0), "offline_a must be"),
+        (lambda: rmia(confidences, member, population=np.zeros(23, bool)), "population must be bool"),
+        (lambda: evaluate_membership("any", confidences[0], member), "scores must be float"),
+        (lambda: evaluate_membership("any", confidences * np.nan, member), "scores of any must be numbers"),
+        (lambda: trained_membership(key, p[:, :-1], member), "posteriors must be finite numbers"),
+        (lambda: trained_membership(key, p, member, side=np.zeros((22, 1))), "side must be finite numbers"),
+        (lambda: trained_membership(key, p, member, shadows=7), "shadows must be"),
+        (lambda: log_odds([[0.5, 0.5]], [2]), r"labels must be in \[0, 2\)"),
+        (lambda: log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers must be probabilities"),
+        (lambda: log_odds([0.5, 1.5], [1]), "answers must be finite numbers"),
+        (lambda: log_odds([[0.5, 1.5]], [0.0]), "labels must be integers"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_training_that_does_not_fit_is_refused():
+    graph, x, labels = ring()
+    given = {"graph": graph, "x": x, "labels": labels, "models": 4, "protocol": "TSTF", "nodes": np.arange(10)}
+    for change, message in (
+        ({"graph": operator(graph)}, "graph must be an operator of layout segment"),
+        ({"x": x[:-1]}, "x and labels must have a row for each of 12 nodes, got 11 and 12"),
+        ({"nodes": [0, 0]}, r"nodes must be distinct integers in \[0, 12\)"),
+        ({"share": 0.01}, "share must leave members and others, got 0 of 10"),
+        ({"validation": [9, 10]}, "validation must have no node of the population"),
+        ({"validation": [12]}, "validation must be distinct"),
+        ({"models": 1}, "models must be"),
+        ({"protocol": "full"}, "protocol must be one of TSTF, TSTS, 0-hop"),
+        ({"labels": labels + 1}, "label of train must be"),
+    ):
+        settings = {**given, **change}
+        with pytest.raises(ValueError, match=message):
+            attacks.shadow_models(
+                jax.random.key(0), SMALL, node_classification, settings.pop("graph"), settings.pop("x"),
+                settings.pop("labels"), optimizer=adam(0.1), epochs=1, **settings,
+            )  # fmt: skip
