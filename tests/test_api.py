@@ -24,6 +24,9 @@ NESTED = [
     "edges.central.release",
     "edges.central.split",
     "features.distribution",
+    "hyperbolic.lorentz",
+    "hyperbolic.poincare",
+    "hyperbolic.wrapped_normal",
 ]
 
 
