@@ -351,7 +351,8 @@ def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Floa
     Reference: Ganea et al. 2018, eq. 13 (from the origin); Ungar 2005.
     """
     x, y = _points(c, x=x, y=y)
-    return _transport(*_one_type(x, y, as_points("v", v)), c)
+    x, y, v = _one_type(x, y, as_points("v", v))
+    return _transport(x, y, v, c)
 
 
 def _transport(x: Array, y: Array, v: Array, c: Any) -> Array:

@@ -97,35 +97,28 @@ def test_far_from_the_origin():
         np.testing.assert_allclose(call("exp_0", v[-1] * 1e20, c), call("exp_0", v[-1] * 1e10, c), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name", ["distance", "norm", "exp_map", "log_map", "exp_0", "log_0", "to_ball", "from_ball"]
-)
+@pytest.mark.parametrize("name", ["distance", "exp_map", "log_map", "log_0"])
 def test_of_finite_gradient_everywhere(name):
     c = 0.5
     at = np.float32([[0, 0], [1e-30, 0], [1e-15, 0], [0.3, 0.4], [20.0, -2.0], [-40.0, 3.0]])
-    args = 2 if name in ("distance", "exp_map", "log_map") else 1
+    args = 1 if name == "log_0" else 2
     first, second = (index.reshape(-1) for index in np.meshgrid(*[np.arange(len(at))] * 2))
 
     def run(a, b):
-        if name in ("exp_0", "from_ball"):
-            return getattr(lorentz, name)(a / 1e7 if name == "from_ball" else a, c)
         X = lorentz.exp_0(a, c)
         other = lorentz._from_origin(X, b, c) if name == "exp_map" else lorentz.exp_0(b, c)
         return getattr(lorentz, name)(*(X, other)[:args], c)
 
     small = np.minimum(at, 4.0) if name == "exp_map" else at
-    value, slope = jax.jit(lambda a, b: (jax.vmap(run)(a, b), jax.vmap(jax.jacrev(run, (0, 1)))(a, b)))(
-        small[first], small[second]
-    )
+    weighed = lambda a, b: ((out := run(a, b)) * np.sqrt(np.arange(1, 1 + out.size)).reshape(out.shape)).sum()
+    value, slope = jax.jit(jax.vmap(jax.value_and_grad(weighed, (0, 1))))(small[first], small[second])
     assert all(np.isfinite(part).all() for part in jax.tree.leaves((value, slope)))
 
 
 def test_the_logarithm_is_the_identity_to_first_order():
     at = np.float32([0.3, -0.4])
     run = lambda v: lorentz._log_at_origin(lorentz.exp_0(at), lorentz._exp_map(lorentz.exp_0(at), v, 1.0), 1.0)
-    again = lambda v: lorentz.log_0(lorentz.exp_0(v))
-    found = jax.jit(lambda at: (jax.jacfwd(run)(0 * at), jax.jacfwd(again)(at)))(at)
-    np.testing.assert_allclose(found, np.broadcast_to(np.eye(2), (2, 2, 2)), atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(run))(0 * at), np.eye(2), atol=1e-6)
 
 
 POINT = np.array([np.sqrt(1.25), 0.5, 0.0])

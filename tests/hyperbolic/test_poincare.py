@@ -132,15 +132,11 @@ HARD = np.array(
 
 @pytest.mark.parametrize(
     "name",
-    ["distance", "norm", "conformal_factor", "mobius_add", "exp_map", "log_map", "exp_0", "log_0", "gyration"]
-    + ["parallel_transport", "mobius_scalar_mul", "project"],
+    ["distance", "norm", "mobius_add", "exp_map", "log_map", "exp_0", "log_0", "parallel_transport", "project"],
 )
 def test_total_and_of_finite_gradient_everywhere(name):
     function = getattr(poincare, name)
-    args = {"gyration": 3, "parallel_transport": 3}.get(name, 1)
-    args = 2 if name in ("distance", "mobius_add", "exp_map", "log_map") else args
-    if name == "mobius_scalar_mul":
-        function = lambda x, c: poincare.mobius_scalar_mul(-1.5, x, c)
+    args = {"distance": 2, "mobius_add": 2, "exp_map": 2, "log_map": 2, "parallel_transport": 3}.get(name, 1)
     grid = np.meshgrid(*[np.arange(len(HARD))] * args, indexing="ij")
     points = [HARD[index.reshape(-1)] for index in grid]
     if args == 3:  # a vector that it is linear in
@@ -149,9 +145,11 @@ def test_total_and_of_finite_gradient_everywhere(name):
 
     @jax.jit
     def both(points, c):
-        run = lambda points, c: function(*points, c)
-        value = jax.vmap(run, (0, None))(scale(points, c), c)
-        slope = jax.vmap(jax.jacrev(run, (0, 1)), (0, None))(scale(points, c), c)
+        def run(points, c):
+            value = function(*points, c)
+            return (value * np.sqrt(np.arange(1, 1 + value.size)).reshape(value.shape)).sum(), value
+
+        slope, value = jax.vmap(jax.grad(run, (0, 1), has_aux=True), (0, None))(scale(points, c), c)
         return value, slope
 
     for c in (1.0, 0.01):
@@ -160,7 +158,7 @@ def test_total_and_of_finite_gradient_everywhere(name):
         inside = np.max(np.stack([np.abs(p) for p in points]), (0, 2)) < 0.99999  # elsewhere slopes overflow
         for part in jax.tree.leaves(slope):
             assert np.isfinite(np.asarray(part)[inside]).all()
-        if name in ("mobius_add", "exp_map", "exp_0", "mobius_scalar_mul", "project"):
+        if name in ("mobius_add", "exp_map", "exp_0", "project"):
             assert (ref.gap(value, float(np.float32(c))) > 0).all()
 
 
@@ -183,13 +181,14 @@ def test_gradients_of_a_distance():
 def test_maps_are_the_identity_to_first_order():
     x = jnp.array([0.3, -0.4, 0.1])
     eye, zero = np.eye(3), jnp.zeros(3)
-    jac = lambda function, at: np.asarray(jax.jit(jax.jacfwd(function))(at))
-    np.testing.assert_allclose(jac(poincare.exp_0, zero), eye, atol=1e-7)
-    np.testing.assert_allclose(jac(poincare.log_0, zero), eye, atol=1e-7)
-    np.testing.assert_allclose(jac(lambda v: poincare.exp_map(x, v), zero), eye, atol=1e-6)
-    np.testing.assert_allclose(jac(lambda y: poincare.log_map(x, y), x), eye, atol=1e-6)
-    hessian = jax.jit(jax.hessian(lambda x: poincare.distance(x, zero) ** 2))(jnp.array([1e-3, 0.0, 0.0]))
-    np.testing.assert_allclose(hessian, 8 * eye, atol=1e-3)
+
+    @jax.jit
+    def slopes(x):
+        maps = poincare.exp_0, poincare.log_0, lambda v: poincare.exp_map(x, v), lambda y: poincare.log_map(x, y)
+        return [jax.jacfwd(function)(at) for function, at in zip(maps, (zero, zero, zero, x), strict=True)]
+
+    for slope in slopes(x):
+        np.testing.assert_allclose(slope, eye, atol=1e-6)
 
 
 def test_long_vectors_reach_the_edge_and_no_farther():
