@@ -20,7 +20,14 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _attention_benchmark, _central_benchmarks, _edge_benchmarks, _gin_benchmark, privge
+from experiments import (
+    _attention_benchmark,
+    _central_benchmarks,
+    _edge_benchmarks,
+    _gin_benchmark,
+    _hyperbolic_benchmarks,
+    privge,
+)
 from experiments._report import markdown
 from experiments._runner import (
     DEFAULT_OUT,
@@ -38,7 +45,9 @@ from ldp_jax import mechanism as mechanisms
 NAME = "benchmarks"
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
-Name = Literal["perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "figure2", "big_graph"]
+Name = Literal[
+    "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "figure2", "big_graph"
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +57,9 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    only: tuple[Name, ...] = ("perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "figure2")
+    only: tuple[Name, ...] = (
+        "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "figure2",
+    )  # fmt: skip
     """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
@@ -68,6 +79,7 @@ def main(config: Config) -> None:
         "central": central,
         "gin": _gin_benchmark.gin_epochs,
         "attention": lambda repeats: _interleaved(*_attention_benchmark.gat_sides(), repeats),
+        "hyperbolic": hyperbolic,
         "figure2": figure2,
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
     }
@@ -341,6 +353,15 @@ def _cores() -> str:
     """On how many cores this process may run: threads that wait for each other cost CPU seconds too."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return "one core" if count == 1 else f"{count} cores"
+
+
+def hyperbolic(repeats: int) -> list[dict[str, Any]]:
+    """A Poincaré embedding of a tree, by CPU seconds and by what it is worth."""
+    title, sides, mean_rank = _hyperbolic_benchmarks.embedding_sides()
+    rows = _interleaved(title, sides, min(repeats, 3))
+    for row in rows:
+        row["note"] += f"; mean rank {mean_rank(row['subject']):.0f}"
+    return rows
 
 
 def figure2(_: int) -> list[dict[str, Any]]:

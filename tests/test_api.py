@@ -24,6 +24,13 @@ NESTED = [
     "edges.central.release",
     "edges.central.split",
     "features.distribution",
+    "hyperbolic.embedding",
+    "hyperbolic.hyperbolicity",
+    "hyperbolic.lorentz",
+    "hyperbolic.optimizers",
+    "hyperbolic.poincare",
+    "hyperbolic.sensitivity",
+    "hyperbolic.wrapped_normal",
 ]
 
 

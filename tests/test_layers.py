@@ -31,6 +31,7 @@ ALLOWED = {
     "mechanism": BASE | {"domains"},
     "features": BASE | {"domains", "mechanism"},
     "edges": BASE | {"domains", "mechanism", "graphs"},
+    "hyperbolic": BASE | {"domains", "mechanism"},
     "verification": BASE | {"domains", "mechanism", "features", "edges", "graphs"},
     "bounds": {"_validate", "features"},
     "graphs": {"types", "_validate"},
@@ -56,7 +57,12 @@ COMPOSES = {  # the feature files that build on others, and which
     "lp_optimal": {"discrete", "piecewise"},
     "three_outputs": {"duchi"},
 }
-ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
+ONE_HOME = {
+    "jraph": {"graphs"},
+    "flax": {"models"},
+    "optax": {"training", "graph_training", "hyperbolic"},
+    "pooch": {"datasets"},
+}
 PURE = {"guarantee", "_rounding"}  # of the standard library alone
 
 

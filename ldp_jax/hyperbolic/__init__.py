@@ -1,0 +1,58 @@
+"""Hyperbolic geometry: two charts of one space, distributions on it, embeddings of hierarchies in it.
+
+``poincare`` and ``lorentz`` are the charts, as functions of points; ``wrapped_normal`` the distribution; ``embed``
+and ``reconstruction`` turn a relation into points and back; ``gromov_delta`` says how much of a tree a metric is.
+
+>>> import jax.numpy as jnp
+>>> from ldp_jax.hyperbolic import poincare
+>>> round(float(poincare.distance(jnp.zeros(2), jnp.array([0.5, 0.0]))), 4)
+1.0986
+"""
+
+from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
+from ldp_jax.hyperbolic.embedding import (
+    Embedding,
+    Reconstruction,
+    angle,
+    closure,
+    embed,
+    radius,
+    reconstruction,
+)
+from ldp_jax.hyperbolic.hyperbolicity import Delta, graph_delta, graph_distances, gromov_delta
+from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_gradient, riemannian_sgd
+from ldp_jax.hyperbolic.sensitivity import (
+    inter_hierarchy,
+    inter_hierarchy_of_nodes,
+    intra_hierarchy,
+    intra_hierarchy_of_nodes,
+)
+
+__all__ = [
+    "Delta",
+    "Embedding",
+    "Reconstruction",
+    "angle",
+    "apply_updates",
+    "closure",
+    "embed",
+    "graph_delta",
+    "graph_distances",
+    "gromov_delta",
+    "inter_hierarchy",
+    "inter_hierarchy_of_nodes",
+    "intra_hierarchy",
+    "intra_hierarchy_of_nodes",
+    "lorentz",
+    "poincare",
+    "radius",
+    "reconstruction",
+    "riemannian_adam",
+    "riemannian_gradient",
+    "riemannian_sgd",
+    "wrapped_normal",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,365 @@
+r"""Poincaré embeddings: a hierarchy's nodes as points of the ball, and how well they reconstruct it.
+
+A relation is a set D of ordered pairs (u, v), such as "u is a v". Its pairs are drawn together and others apart, by
+
+.. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)} e^{-d(u, s)}}
+
+at curvature -1, with N(u) random nodes that u is in no pair with. What is near the centre stands above much.
+
+Nothing of this is private: an embedding of a private relation is a function of it all.
+
+Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS 2017), eq. 1-6.
+
+>>> parent = (np.arange(1, 40) - 1) // 3
+>>> tree = np.stack([np.arange(1, 40), parent], 1)
+>>> found = embed(jax.random.key(0), tree, 40, epochs=100, batch_size=8, negatives=20)
+>>> found.points.shape, reconstruction(found.points, tree).mean_rank < 3
+((40, 2), True)
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Float
+
+from ldp_jax import _validate
+from ldp_jax.hyperbolic import poincare
+from ldp_jax.hyperbolic._numerics import gap
+from ldp_jax.hyperbolic.optimizers import LearningRate, apply_updates, riemannian_sgd
+from ldp_jax.types import Array, PRNGKey, Record, Scalar
+
+__all__ = ["Embedding", "Optimizer", "Reconstruction", "angle", "closure", "embed", "radius", "reconstruction"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+Optimizer: TypeAlias = Callable[[LearningRate], optax.GradientTransformation]
+"""What makes an optimiser of a learning rate: ``riemannian_sgd``, ``riemannian_adam``, or one's own function."""
+
+_SLOTS = 16
+"""Slots of the table of pairs for each pair: of nodes in no pair, a share of at most 1/16 is passed over too."""
+
+
+class Embedding(NamedTuple):
+    """What a training gives.
+
+    Attributes:
+      points: float32 [n, dim], in the ball of radius 1.
+      losses: float32 [burn_in + epochs], the mean loss of a pair in each epoch.
+    """
+
+    points: Float[Array, "n dim"]
+    losses: Float[Array, " epochs"]
+
+
+class Reconstruction(NamedTuple):
+    """How well distances reconstruct a relation.
+
+    Attributes:
+      mean_rank: over pairs (u, v): 1 + how many nodes in no pair with u are nearer to u than v is. 1 is best.
+      mean_average_precision: over nodes u that have pairs: the average precision of all others ranked by nearness.
+    """
+
+    mean_rank: float
+    mean_average_precision: float
+
+
+def _relation(relation: Any, num_nodes: int) -> np.ndarray:
+    pairs = np.asarray(relation)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer) or not len(pairs):
+        raise ValueError(f"relation must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
+    if pairs.min() < 0 or pairs.max() >= num_nodes:
+        raise ValueError(f"relation must be of nodes in [0, {num_nodes}), got {pairs.min()} to {pairs.max()}")
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        raise ValueError("relation must be of two different nodes each")
+    code = np.sort(pairs[:, 0].astype(np.int64) * num_nodes + pairs[:, 1])
+    if (code[1:] == code[:-1]).any():
+        raise ValueError("relation must name each pair once")
+    return pairs.astype(np.int32)
+
+
+def closure(parent: Any) -> np.ndarray:
+    """All pairs (node, one above it) of a forest.
+
+    Args:
+      parent: integers [n], the node above each; a root is its own.
+
+    Returns:
+      int32 [m, 2], by node and then upwards.
+
+    Raises:
+      ValueError: for other shapes, nodes outside [0, n), or a cycle.
+
+    >>> closure([0, 0, 1]).tolist()
+    [[1, 0], [2, 1], [2, 0]]
+    """
+    above = np.asarray(parent)
+    n = len(above) if above.ndim == 1 else 0
+    if not n or not np.issubdtype(above.dtype, np.integer) or above.min() < 0 or above.max() >= n:
+        raise ValueError(f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}")
+    node, at, found = np.arange(n), above, []
+    previous = node
+    while (some := at != previous).any():  # as often as the tree is high
+        if len(found) == n:
+            raise ValueError("parent must have no cycle")
+        node, previous, at = node[some], at[some], above[at[some]]
+        found.append(np.stack([node, previous, np.full(len(node), len(found))], 1))
+    if not found:
+        return np.zeros((0, 2), np.int32)
+    pairs = np.concatenate(found)
+    return pairs[np.lexsort((pairs[:, 2], pairs[:, 0]))][:, :2].astype(np.int32)
+
+
+def _slot(u: Any, v: Any, bits: int) -> Any:
+    """A place of a pair in the table; uint32 words, of NumPy or JAX alike."""
+    mixed = u * np.uint32(0x9E3779B1) + v * np.uint32(0x85EBCA77)
+    mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0xC2B2AE3D)
+    return mixed >> np.uint32(32 - bits)
+
+
+def _table(pairs: np.ndarray) -> np.ndarray:
+    """Whether a slot has a pair; 2^bits bools, of which the shape alone fixes a program."""
+    bits = min(max(10, math.ceil(math.log2(_SLOTS * len(pairs)))), 30)
+    table = np.zeros(2**bits, bool)
+    u, v = pairs.astype(np.uint32).T
+    table[_slot(u, v, bits)] = True
+    return table
+
+
+def _squared(x: Array, y: Array) -> Array:
+    """Squared Euclidean distances [b, k] of rows, by differences: products would lose close points."""
+    y = jax.lax.optimization_barrier(y.T)  # contiguous, for vector instructions
+    columns = [(x[:, k, None] - y[k]) ** 2 for k in range(x.shape[1])]
+    return jax.lax.optimization_barrier(sum(columns[1:], columns[0]))  # once, not again in each use
+
+
+def _gradient(
+    parts: tuple[Array, Array, Array], gaps: tuple[Array, Array, Array], apart: Array, weight: Array
+) -> tuple[Array, Array]:
+    """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s.
+
+    With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, so that no logarithm is taken of a matrix, and
+    d' = 2 / (r sqrt(1 + r^2)) times half the change of r^2 = |u - s|^2 / (gap(u) gap(s)).
+
+    Args:
+      parts: u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share.
+      gaps: theirs, [b, 1] and [k, 1].
+      apart: [b, k], 1 where s is in no pair with u.
+      weight: [b, 1].
+    """
+    (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
+    ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
+
+    def mass(squared: Array, inverse: Array) -> tuple[Array, Array]:
+        """e^-d, and the slope of d in |u - s|^2, times two."""
+        r2 = squared * inverse
+        r, root = jnp.sqrt(r2), jnp.sqrt(1.0 + r2)
+        return (r + root) ** -2, 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
+
+    near, far = ((u - v) ** 2).sum(-1, keepdims=True), _squared(u, s)
+    mass_v, slope_v = mass(near, inverse_u * inverse_v)
+    mass_s, slope_s = jax.lax.optimization_barrier(mass(far, inverse_u * inverse_s.T))
+    mass_s = mass_s * apart
+    total = mass_v + mass_s @ ones(s)
+    share = weight / total
+    pull_v = (weight - share * mass_v) * slope_v
+    pull_s = -share * mass_s * slope_s
+    # The slope in |u - s|^2 pulls u and s together; that in the gaps moves each along its ray.
+    ray_v, ray_s = pull_v * near, jax.lax.optimization_barrier(pull_s * far)
+    grad_u = (pull_v + pull_s @ ones(s) + inverse_u * (ray_v + ray_s @ ones(s))) * u - pull_v * v - pull_s @ s
+    grad_v = (pull_v + inverse_v * ray_v) * v - pull_v * u
+    grad_s = (pull_s.T @ ones(u) + inverse_s * (ray_s.T @ ones(u))) * s - pull_s.T @ u
+    return jnp.log(total / mass_v)[:, 0], jnp.concatenate([grad_u, grad_v, grad_s])
+
+
+@partial(jax.jit, static_argnames=("optimizer", "burn_in", "epochs", "batch_size", "negatives"))
+def _train(
+    key: PRNGKey,
+    points: Array,
+    pairs: Array,
+    table: Array,
+    learning_rate: Array,
+    *,
+    optimizer: Optimizer,
+    burn_in: int,
+    epochs: int,
+    batch_size: int,
+    negatives: int,
+) -> Embedding:
+    n, m = len(points), len(pairs)
+    steps = -(-m // batch_size)
+    bits = int(math.log2(len(table)))
+    rate = lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
+    method = optimizer(rate)
+    rows = lambda leaf: jnp.ndim(leaf) > 0 and len(leaf) == n
+
+    def step(carry: Any, chosen: Any) -> tuple[Any, Array]:
+        points, state, total = carry
+        key, index = chosen
+        weight = (index < m).astype(points.dtype)[:, None]  # the last batch may be short
+        pair = pairs[jnp.minimum(index, m - 1)]
+        drawn = jax.random.randint(key, (negatives,), 0, n)
+        u, v = pair.T
+        # Only rows that are touched are read and written, the sums of gradients in place too.
+        touched = jnp.concatenate([u, v, drawn])
+        old = points[touched]
+        taken = table[_slot(u.astype(jnp.uint32)[:, None], drawn.astype(jnp.uint32)[None], bits)]
+        apart = 1.0 - (taken | (u[:, None] == drawn)).astype(points.dtype)
+        cut = lambda rows: (rows[: len(u)], rows[len(u) : 2 * len(u)], rows[2 * len(u) :])
+        loss, gradient = _gradient(cut(old), cut(gap(old, 1.0)), apart, weight)
+        total = total.at[touched].add(gradient)
+        gradient = total[touched]  # a node that comes twice gets the sum, twice
+        total = total.at[touched].set(0.0)
+        mine = jax.tree.map(lambda leaf: leaf[touched] if rows(leaf) else leaf, state)
+        updates, mine = method.update(gradient, mine, old)
+        points = points.at[touched].set(apply_updates(old, updates))
+        state = jax.tree.map(lambda old, new: old.at[touched].set(new) if rows(old) else new, state, mine)
+        return (points, state, total), (loss * weight[:, 0]).sum()
+
+    def epoch(carry: Any, key: Any) -> tuple[Any, Array]:
+        order_key, key = jax.random.split(key)
+        order = jnp.argsort(jax.random.bits(order_key, (m,)))  # half the time of jax.random.permutation
+        order = jnp.concatenate([order, jnp.full(steps * batch_size - m, m, order.dtype)])
+        chosen = jax.random.split(key, steps), order.reshape(steps, batch_size)
+        carry, losses = jax.lax.scan(step, carry, chosen)
+        return carry, losses.sum() / m
+
+    carry = points, method.init(points), jnp.zeros_like(points)  # the sums are 0 between steps
+    (points, *_), losses = jax.lax.scan(epoch, carry, jax.random.split(key, burn_in + epochs))
+    return Embedding(points, losses)
+
+
+def embed(
+    key: PRNGKey,
+    relation: Any,
+    num_nodes: int,
+    dim: int = 2,
+    *,
+    optimizer: Optimizer = riemannian_sgd,
+    learning_rate: float = 0.2,
+    epochs: int = 50,
+    burn_in: int = 10,
+    batch_size: int = 64,
+    negatives: int = 50,
+) -> Embedding:
+    """Train a Poincaré embedding of a relation, in one compiled program.
+
+    Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step reads and writes
+    the rows of its batch alone. Nodes are drawn uniformly; those in a pair with u count for nothing in u's sum, nor
+    do at most a sixteenth of the others, the same throughout (pairs are looked up by a hash).
+
+    Args:
+      key: a typed threefry key.
+      relation: integers [m, 2], ordered pairs (u, v), each once; both directions of a symmetric one.
+      num_nodes: how many nodes there are.
+      dim: of the ball.
+      optimizer: makes an optimiser of a learning rate; each is a compiled program, make it once. Moments are those
+        of the rows that are touched.
+      learning_rate: after burn-in; a tenth of it before.
+      epochs: passes over the pairs after burn-in.
+      burn_in: passes before, which find a good arrangement near the origin.
+      batch_size: pairs a step. Gradients of a batch are summed for each node.
+      negatives: random nodes that a batch shares.
+
+    Raises:
+      ValueError: for pairs that are no relation on the nodes, or parameters out of range.
+    """
+    _validate.threefry(key)
+    num_nodes, dim = _validate.whole(2, 2**31 - 1, num_nodes=num_nodes), _validate.whole(1, dim=dim)
+    for name, value in (("epochs", epochs), ("burn_in", burn_in)):
+        _validate.whole(0, **{name: value})
+    _validate.whole(1, batch_size=batch_size)
+    _validate.whole(1, negatives=negatives)
+    _validate.number(0.0, open_lower=True, learning_rate=learning_rate)
+    pairs = _relation(relation, num_nodes)
+    init_key, train_key = jax.random.split(key)
+    points = jax.random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
+    return _train(
+        train_key, points, jnp.asarray(pairs), jnp.asarray(_table(pairs)), jnp.float32(learning_rate),
+        optimizer=optimizer, burn_in=burn_in, epochs=epochs, batch_size=min(batch_size, len(pairs)),
+        negatives=negatives,
+    )  # fmt: skip
+
+
+@jax.jit
+def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
+    """Of each pair (u, v) of a chunk: how many nodes are nearer to u than v, and how near v is.
+
+    At one u distances are as |x - u|^2 / gap(x): ``scaled`` is 1 / gap.
+    """
+    u, v = pairs.T
+    at = points[u]
+    far = _squared(at, points) * scaled
+    own = jnp.take_along_axis(far, v[:, None], 1)
+    closer = far < own
+    return closer.sum(1) - jnp.take_along_axis(closer, u[:, None], 1)[:, 0], own[:, 0]
+
+
+def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int = 256) -> Reconstruction:
+    """How well the distances of an embedding reconstruct a relation.
+
+    Ties count for the pair: only strictly nearer nodes are before it. Memory is ``chunk`` times the nodes.
+
+    Args:
+      points: [n, dim], in the ball.
+      relation: integers [m, 2], ordered pairs (u, v).
+      c: magnitude of the curvature.
+      chunk: pairs at once.
+
+    Raises:
+      ValueError: for points outside the ball, or pairs that are no relation on them.
+
+    Reference: Nickel & Kiela 2017, section 4.1 (reconstruction).
+    """
+    _validate.whole(1, chunk=chunk)
+    (x,) = poincare._points(c, points=points)
+    if x.ndim != 2:
+        raise ValueError(f"points must be [n, dim], got shape {x.shape}")
+    pairs = _relation(relation, len(x))
+    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+    scaled = 1.0 / gap(x, c)[:, 0]
+    padded = np.concatenate([pairs, np.repeat(pairs[-1:], -len(pairs) % chunk, 0)])
+    parts = [_nearer(x, scaled, part) for part in padded.reshape(-1, chunk, 2)]
+    closer, own = (np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2))
+    # Of the nodes before v those that are themselves in a pair with u, by sorting each u's pairs by distance.
+    order = np.lexsort((own, pairs[:, 0]))
+    u, own, closer = pairs[order, 0], own[order], closer[order].astype(np.int64)
+    place = np.arange(len(u))
+    fresh = np.r_[True, u[1:] != u[:-1]]
+    start = np.maximum.accumulate(np.where(fresh, place, 0))
+    before = np.maximum.accumulate(np.where(fresh | np.r_[True, own[1:] != own[:-1]], place, 0)) - start
+    precision = (before + 1.0) / (closer + 1.0)
+    node = np.cumsum(fresh) - 1
+    average = np.bincount(node, precision) / np.bincount(node)
+    return Reconstruction(float((closer - before + 1).mean()), float(average.mean()))
+
+
+def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
+    """Distance of each point to the origin, the hierarchy's level: the smaller, the higher.
+
+    Raises:
+      ValueError: for c <= 0 or points outside the ball, where they are concrete.
+
+    Reference: PoinDP eq. 6.
+    """
+    return poincare.norm(points, c)
+
+
+def angle(points: Record) -> Float[Array, " n"]:
+    """Direction of points of the disk [n, 2], in (-pi, pi]; 0 at the origin.
+
+    Raises:
+      ValueError: for points that are not of two dimensions.
+    """
+    x = jnp.asarray(points)
+    if x.ndim < 1 or x.shape[-1] != 2:
+        raise ValueError(f"points must be of two dimensions to have one angle, got shape {x.shape}")
+    return jnp.arctan2(x[..., 1], x[..., 0])

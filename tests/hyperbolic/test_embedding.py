@@ -1,0 +1,207 @@
+"""Poincaré embeddings: the gradient, one step against a dense one, a tree that is found, and its reconstruction."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.hyperbolic import embedding
+from ldp_jax.hyperbolic._numerics import gap
+from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam
+from tests.hyperbolic import reference as ref
+
+TREE = np.maximum((np.arange(40) - 1) // 3, 0)
+PAIRS = embedding.closure(TREE)
+
+
+def pair_losses(points, pairs, drawn, apart):
+    """The loss of each pair as the paper writes it."""
+    u, v = points[pairs[:, 0]], points[pairs[:, 1]]
+    squared = lambda x, y: ((x - y) ** 2).sum(-1) / (gap(x, 1.0) * gap(y, 1.0))[..., 0]
+    d = lambda squared: 2 * jnp.arcsinh(jnp.sqrt(squared))
+    close, far = d(squared(u, v)), d(jnp.where(apart > 0, squared(u[:, None], points[drawn][None]), 1.0))
+    return close + jnp.log(jnp.exp(-close) + (apart * jnp.exp(-far)).sum(1))
+
+
+def test_the_gradient_is_that_of_the_loss():
+    rng = np.random.default_rng(0)
+    points = jnp.asarray(ref.points(rng, (30,), 3, 5.0, 1.0))
+    pairs, drawn = np.arange(16).reshape(8, 2), np.arange(16, 28)
+    apart = (rng.random((8, 12)) < 0.8).astype(np.float32)
+    weight = np.float32([1, 1, 0, 1, 1, 1, 1, 1])[:, None]
+    rows = np.concatenate([pairs[:, 0], pairs[:, 1], drawn])
+    cut = lambda x: (x[:8], x[8:16], x[16:])
+    losses, found = jax.jit(embedding._gradient)(cut(points[rows]), cut(gap(points, 1.0)[rows]), apart, weight)
+
+    @jax.jit
+    @partial(jax.value_and_grad, has_aux=True)
+    def loss(x):
+        each = pair_losses(x, pairs, drawn, apart)
+        return (each * weight[:, 0]).sum(), each
+
+    (_, each), wanted = loss(points)
+    np.testing.assert_allclose(losses, each, rtol=1e-5)
+    scale = ref.length(wanted)[rows]
+    assert (ref.length(np.asarray(found) - np.asarray(wanted)[rows]) <= 1e-4 * scale).all()
+
+
+def test_a_step_is_the_dense_one_on_the_rows_it_touches():
+    """Nodes that come several times in a batch, as roots and drawn ones do, get one step with the sum.
+
+    By Adam, whose state has rows of its own: a step along a part of the sum would have another direction.
+    """
+    n, method = 60, riemannian_adam
+    start = ref.points(np.random.default_rng(1), (n,), 2, 1.0, 1.0)
+    found = embedding._train(
+        jax.random.key(3), jnp.asarray(start), jnp.asarray(PAIRS), jnp.asarray(embedding._table(PAIRS)),
+        jnp.float32(0.05), optimizer=method, burn_in=0, epochs=1, batch_size=len(PAIRS), negatives=15,
+    )  # fmt: skip
+    # The same key leads to the same nodes.
+    (epoch,) = jax.random.split(jax.random.key(3), 1)
+    _, epoch = jax.random.split(epoch)
+    drawn = np.asarray(jax.random.randint(jax.random.split(epoch, 1)[0], (15,), 0, n))
+    assert len(set(drawn)) < 15
+    related = {(int(u), int(v)) for u, v in PAIRS}
+    apart = np.array([[float((u, s) not in related and u != s) for s in drawn] for u in PAIRS[:, 0]])
+    # The hash passes over a few more: they are counted, so that the loss is the same.
+    slots = embedding._slot(
+        PAIRS[:, 0].astype(np.uint32)[:, None],
+        drawn.astype(np.uint32)[None],
+        int(np.log2(len(embedding._table(PAIRS)))),
+    )
+    apart = np.where(embedding._table(PAIRS)[slots], 0.0, apart)
+    loss, slope = jax.jit(jax.value_and_grad(lambda x: pair_losses(x, PAIRS, drawn, apart).sum()))(
+        jnp.asarray(start)
+    )
+    optimizer = method(0.05)
+
+    @jax.jit
+    def dense(slope, start):
+        updates, _ = optimizer.update(slope, optimizer.init(start), start)
+        return apply_updates(start, updates)
+
+    wanted = np.asarray(dense(slope, jnp.asarray(start)))
+    touched = np.unique(np.concatenate([PAIRS.reshape(-1), drawn]))
+    np.testing.assert_allclose(found.points[touched], wanted[touched], atol=2e-5)
+    rest = np.setdiff1d(np.arange(n), touched)
+    assert len(rest)
+    np.testing.assert_array_equal(found.points[rest], start[rest])
+    assert float(found.losses[0]) == pytest.approx(float(loss) / len(PAIRS), rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    """A tree of 40 nodes in the disk."""
+    return embedding.embed(jax.random.key(0), PAIRS, 40, epochs=200, batch_size=8, negatives=20)
+
+
+def test_a_tree_is_found(tree):
+    result = embedding.reconstruction(tree.points, PAIRS)
+    assert result.mean_rank < 1.5  # 13 at the start: a sampler of wrong nodes, or a wrong sign, does not get there
+    assert result.mean_average_precision > 0.8
+    depth = np.array([(PAIRS[:, 0] == node).sum() for node in range(40)])
+    level = [np.asarray(embedding.radius(tree.points))[depth == k].mean() for k in range(4)]
+    assert (np.diff(level) > 1).all(), level
+    assert tree.losses.shape == (210,)
+    assert np.isfinite(tree.losses).all()
+    assert tree.losses[-1] < 0.5 * tree.losses[0]
+    # Children of one node are nearer in direction than those of others.
+    angle = np.asarray(embedding.angle(tree.points))
+    branch = angle[1:4]
+    leaves = np.flatnonzero(TREE > 3)
+    top = TREE[TREE[leaves]] - 1
+    away = np.abs(np.angle(np.exp(1j * (angle[leaves][:, None] - branch))))
+    assert (away.argmin(1) == top).mean() > 0.6  # a third by chance
+
+
+def test_one_program_for_relations_of_one_size(tree):
+    before = embedding._train._cache_size()
+    other = np.stack([PAIRS[:, 0], (PAIRS[:, 1] + 1) % 40], 1)
+    other = other[other[:, 0] != other[:, 1]]
+    padded = np.concatenate([other, [[0, k] for k in range(30, 30 + len(PAIRS) - len(other))]]).astype(int)
+    again = embedding.embed(
+        jax.random.key(1), padded, 40, epochs=200, batch_size=8, negatives=20, learning_rate=0.1
+    )
+    assert embedding._train._cache_size() == before
+    assert not np.array_equal(again.points, tree.points)
+
+
+def test_reconstruction_against_a_loop():
+    rng = np.random.default_rng(4)
+    n, c = 40, 2.0
+    points = ref.points(rng, (n,), 3, 3.0, c)
+    pairs = np.argwhere((rng.random((n, n)) < 0.1) & ~np.eye(n, dtype=bool))
+    pairs = pairs[rng.permutation(len(pairs))]
+    d = np.stack([ref.close_distance(points[k], points, c) for k in range(n)])
+    ranks, precisions = [], {}
+    for u, v in pairs:
+        mine = pairs[pairs[:, 0] == u, 1]
+        others = np.setdiff1d(np.arange(n), [*mine, u])
+        ranks.append(1 + (d[u, others] < d[u, v]).sum())
+        all_others = np.setdiff1d(np.arange(n), [u])
+        precisions.setdefault(u, []).append((d[u, mine] <= d[u, v]).sum() / (d[u, all_others] <= d[u, v]).sum())
+    found = embedding.reconstruction(points, pairs, c, chunk=16)
+    assert found.mean_rank == pytest.approx(np.mean(ranks), rel=1e-6)
+    precision = np.mean([np.mean(one) for one in precisions.values()])
+    assert found.mean_average_precision == pytest.approx(precision, rel=1e-6)
+    assert embedding.reconstruction(points, pairs, c, chunk=64) == pytest.approx(found)
+
+
+def test_the_table_misses_no_pair_and_takes_few_others():
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, 5000, (20_000, 2)), axis=0).astype(np.int32)
+    table = embedding._table(pairs)
+    bits = int(np.log2(len(table)))
+    place = lambda some: embedding._slot(*some.astype(np.uint32).T, bits)
+    assert table[place(pairs)].all()
+    others = rng.integers(5000, 2**31, (20_000, 2))
+    assert table[place(others)].mean() < 1 / 16
+
+
+def test_closure_goes_up_to_the_root():
+    assert len(PAIRS) == sum(len(set(up(node))) for node in range(40))
+    for node in range(40):
+        assert PAIRS[PAIRS[:, 0] == node, 1].tolist() == up(node)
+    assert embedding.closure([0, 1]).shape == (0, 2)
+
+
+def up(node):
+    found = []
+    while node:
+        node = int(TREE[node])
+        found.append(node)
+    return found
+
+
+EMBED = lambda pairs, n=4, **more: embedding.embed(jax.random.key(0), np.asarray(pairs), n, **more)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: EMBED([[0, 4]]), r"relation must be of nodes in \[0, 4\)"),
+        (lambda: EMBED([[0, 0]]), "relation must be of two different nodes"),
+        (lambda: EMBED([[0, 1], [0, 1]]), "relation must name each pair once"),
+        (lambda: EMBED([[0.5, 1.0]]), r"relation must be integers \[m, 2\]"),
+        (lambda: EMBED(np.zeros((0, 2), int)), "relation must be integers"),
+        (lambda: EMBED([[0, 1]], n=1), "num_nodes must be a whole number"),
+        (lambda: EMBED([[0, 1]], dim=0), "dim must be a whole number"),
+        (lambda: EMBED([[0, 1]], epochs=-1), "epochs must be a whole number"),
+        (lambda: EMBED([[0, 1]], burn_in=-1), "burn_in must be a whole number"),
+        (lambda: EMBED([[0, 1]], batch_size=0), "batch_size must be a whole number"),
+        (lambda: EMBED([[0, 1]], negatives=0), "negatives must be a whole number"),
+        (lambda: EMBED([[0, 1]], learning_rate=0.0), "learning_rate must be finite and > 0"),
+        (lambda: embedding.embed(0, np.array([[0, 1]]), 2), "key must be a typed key"),
+        (lambda: embedding.reconstruction(np.eye(2), [[0, 1]]), "points must be within the ball"),
+        (lambda: embedding.reconstruction(np.zeros(2), [[0, 1]]), r"points must be \[n, dim\]"),
+        (lambda: embedding.reconstruction(np.zeros((2, 2)), [[0, 2]]), "relation must be of nodes"),
+        (lambda: embedding.angle(np.zeros((3, 3))), "points must be of two dimensions"),
+        (lambda: embedding.closure([1, 0]), "parent must have no cycle"),
+        (lambda: embedding.closure([0, 2]), r"parent must be integers \[n\]"),
+    ],
+)
+def test_bad_input(call, words, untyped):
+    with pytest.raises(ValueError, match=words):
+        call()

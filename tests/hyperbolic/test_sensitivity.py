@@ -1,0 +1,60 @@
+"""The paper's local sensitivities against loops over pairs of nodes."""
+
+import numpy as np
+import pytest
+
+from ldp_jax.hyperbolic import sensitivity
+from tests.hyperbolic import reference as ref
+
+C = 0.5
+POINTS = ref.points(np.random.default_rng(0), (37,), 3, 4.0, C)
+
+
+def test_the_radius():
+    radius = ref.norm(POINTS, C)
+    pairs = np.abs(radius[:, None] - radius)
+    np.testing.assert_allclose(sensitivity.inter_hierarchy_of_nodes(POINTS, C), pairs.max(1), rtol=1e-5)
+    assert float(sensitivity.inter_hierarchy(POINTS, C)) == pytest.approx(pairs.max(), rel=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [1, 10, 37, 1024])
+def test_the_direction(chunk):
+    unit = ref.wide(POINTS) / ref.length(POINTS)
+    pairs = np.abs(unit @ unit.T)
+    np.fill_diagonal(pairs, 0)
+    found = sensitivity.intra_hierarchy_of_nodes(POINTS, chunk=chunk)
+    np.testing.assert_allclose(found, pairs.max(1), rtol=1e-5)
+    assert float(sensitivity.intra_hierarchy(POINTS, chunk=chunk)) == pytest.approx(pairs.max(), rel=1e-5)
+
+
+def test_opposite_directions_are_as_correlated_and_the_origin_has_none():
+    points = np.float32([[0, 0], [0.5, 0], [-0.1, 0], [0, 0.3]])
+    np.testing.assert_allclose(sensitivity.intra_hierarchy_of_nodes(points), [0, 1, 1, 0], atol=1e-7)
+
+
+def test_they_are_local():
+    """One node of the data moves both: no constant bounds noise that is calibrated to them."""
+    points = np.float32([[0.1, 0.0], [0.0, 0.1], [0.1, 0.01]])
+    moved = points.copy()
+    moved[2] = [0.99, 0.98 * 0.1]
+    assert float(sensitivity.inter_hierarchy(moved)) > 100 * float(sensitivity.inter_hierarchy(points))
+    moved[2] = [-0.1, -0.1]
+    assert float(sensitivity.intra_hierarchy(moved)) < 0.8 < float(sensitivity.intra_hierarchy(points))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sensitivity.inter_hierarchy(POINTS[:1]), r"points must be \[n, dim\] with n >= 2"),
+        (lambda: sensitivity.intra_hierarchy(POINTS[0]), r"points must be \[n, dim\] with n >= 2"),
+        (
+            lambda: sensitivity.inter_hierarchy(POINTS * 9),
+            "x must be within the ball",
+        ),
+        (lambda: sensitivity.inter_hierarchy(POINTS, 0.0), "c must be finite and > 0"),
+        (lambda: sensitivity.intra_hierarchy(POINTS, chunk=0), "chunk must be a whole number"),
+    ],
+)
+def test_bad_input(call, words, untyped):
+    with pytest.raises(ValueError, match=words):
+        call()
