@@ -24,6 +24,15 @@ NESTED = [
     "edges.central.release",
     "edges.central.split",
     "features.distribution",
+    "panel.counts",
+    "panel.design",
+    "panel.groups",
+    "panel.guard",
+    "panel.pilot",
+    "panel.piloted",
+    "panel.rows",
+    "panel.self_training",
+    "panel.stack",
 ]
 
 

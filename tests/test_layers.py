@@ -44,6 +44,7 @@ ALLOWED = {
     "importance": {"types", "_validate"},
     "label_training": {"types", "_validate", "features", "propagation", "models", "metrics", "training"},
     "attacks": {"types", "_validate", "graphs", "propagation", "models", "metrics", "training"},
+    "panel": {"types", "_pytree", "_validate", "_random"},
     "pipeline": BASE | {"domains", "mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},
 }
@@ -56,7 +57,12 @@ COMPOSES = {  # the feature files that build on others, and which
     "lp_optimal": {"discrete", "piecewise"},
     "three_outputs": {"duchi"},
 }
-ONE_HOME = {"jraph": {"graphs"}, "flax": {"models"}, "optax": {"training", "graph_training"}, "pooch": {"datasets"}}
+ONE_HOME = {
+    "jraph": {"graphs"},
+    "flax": {"models"},
+    "optax": {"training", "graph_training", "panel"},
+    "pooch": {"datasets"},
+}
 PURE = {"guarantee", "_rounding"}  # of the standard library alone
 
 
