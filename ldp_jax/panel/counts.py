@@ -88,12 +88,12 @@ def geometric_noise(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Ar
     """Independent two-sided geometric noise, P(z) proportional to e^(-epsilon |z|); int32."""
     _validate.threefry(key)
     _validate.positive(epsilon=epsilon)
-    return draw_noise(key, jnp.asarray(epsilon, jnp.float32), shape)
+    return _noise(key, jnp.asarray(epsilon, jnp.float32), shape)
 
 
-@partial(jax.jit, static_argnames="shape")
-def draw_noise(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
-    """See :func:`geometric_noise`; traced."""
+# Above this level LLVM unrolls the generator of random words: three times the time to compile, for the same bits.
+@partial(jax.jit, static_argnames="shape", compiler_options={"xla_backend_optimization_level": 2})
+def _noise(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
     return _random.geometric(key, epsilon, shape).astype(jnp.int32)
 
 
@@ -114,11 +114,11 @@ def table_size(reports: Any, means: Any, epsilon: float) -> int:
     Beyond every report and every mean, as far as noise reaches; on the host, from concrete values.
 
     >>> table_size(np.array([[40, -3]]), np.array([1.0, 20.0]), 1.0)
-    64
+    256
     """
     _validate.positive(epsilon=epsilon)
     reach = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
-    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, 64.0), 4) - 1e-9)
+    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, 256.0), 4) - 1e-9)
 
 
 def log_likelihood(

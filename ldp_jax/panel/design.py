@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 
 from ldp_jax import _validate
 from ldp_jax.panel._law import LEAST, law_of, log_likelihoods, log_pmf_table
-from ldp_jax.panel.counts import draw_noise
 from ldp_jax.panel.groups import MERGES, merge
 from ldp_jax.types import Array, PRNGKey, Scalar
 
@@ -70,20 +69,24 @@ def design(
     classes = log_q.shape[1]
     columns = np.stack([merge(name, classes).column for name in MERGES])
     law = law_of(dispersion, size)
-    asked = jnp.ones(len(log_q)) if asked is None else jnp.asarray(asked, jnp.float32)
+    who_key, key = jax.random.split(key)
+    fine = means.shape[-1]
+    # Drawn here, since random words take longer to compile than all the rest.
+    u = jax.random.uniform(key, (users, 3 * fine + 2))
+    among = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
+    who = among[np.asarray(jax.random.randint(who_key, (users,), 0, len(among)))]
     gains, right, without = _scores(
-        key, log_q, asked, means, weights, law, jnp.asarray(epsilon, jnp.float32), columns, size=size, users=users
+        u, log_q[who], means, weights, law, jnp.asarray(epsilon, jnp.float32), columns, size=size
     )
     gain = dict(zip(MERGES, np.asarray(gains).tolist(), strict=True))
     accuracy = dict(zip(MERGES, np.asarray(right).tolist(), strict=True))
     return Design(max(gain, key=lambda name: gain[name]), gain, accuracy, float(without))
 
 
-@partial(jax.jit, static_argnames=("size", "users"))
+@partial(jax.jit, static_argnames="size")
 def _scores(
-    key: PRNGKey,
-    log_q: Array,
-    asked: Array,
+    u: Array,
+    q: Array,
     means: Array,
     weights: Array,
     law: Any,
@@ -91,15 +94,17 @@ def _scores(
     columns: Int[Array, "merges fine"],
     *,
     size: int,
-    users: int,
 ) -> tuple[Array, Array, Array]:
-    who_key, class_key, rate_key, count_key, noise_key = jax.random.split(key, 5)
-    q = log_q[jax.random.choice(who_key, len(log_q), (users,), p=asked / asked.sum())]
-    y = jax.random.categorical(class_key, q)
-    rate = jax.random.categorical(rate_key, jnp.log(weights), shape=(users,))
-    counts = _draw(count_key, jnp.exp(log_pmf_table(law, jnp.maximum(means, LEAST), size)).cumsum(0), y, rate)
-    noise = draw_noise(noise_key, epsilon, counts.shape)
-    fine = counts.shape[1]
+    fine = means.shape[-1]
+    y = (jnp.exp(q).cumsum(-1)[:, :-1] < u[:, :1]).sum(-1)
+    rate = (weights.cumsum()[:-1] < u[:, 1:2]).sum(-1)
+    # A scan: a cumulative sum of XLA on CPUs takes seconds to compile.
+    mass = jnp.exp(log_pmf_table(law, jnp.maximum(means, LEAST), size))
+    _, below = jax.lax.scan(lambda total, part: (total + part,) * 2, jnp.zeros_like(means), mass)
+    counts = _draw(u[:, 2 : fine + 2], below, y, rate)
+    # Two-sided noise is the difference of two one-sided ones.
+    one, other = jnp.split(jnp.floor(-jnp.log1p(-u[:, fine + 2 :]) / epsilon), 2, axis=1)
+    noise = (one - other).astype(jnp.int32)
 
     def score(column: Array) -> tuple[Array, Array]:
         place = jnp.where(column < 0, fine, column)
@@ -116,11 +121,9 @@ def _scores(
     return gains, right, (q.argmax(-1) == y).mean()
 
 
-def _draw(key: PRNGKey, below: Array, y: Array, rate: Array) -> Array:
+def _draw(u: Array, below: Array, y: Array, rate: Array) -> Array:
     """Counts by bisection of their distribution functions [size, C, L, groups]; int32 [users, groups]."""
-    size, groups = below.shape[0], below.shape[-1]
-    u = jax.random.uniform(key, (len(y), groups))
-    column = jnp.arange(groups)
+    size, column = below.shape[0], jnp.arange(below.shape[-1])
 
     def halve(_: Any, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds

@@ -51,6 +51,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
+"""Folds by default: the fewer where features have many entries."""
+
+
 class Question(NamedTuple):
     """What the server broadcasts in one round, and whom it asks. All of it is public.
 
@@ -108,7 +112,7 @@ def piloted_counts(
     *,
     num_classes: int,
     log_q: Float[Array, "n classes"] | None = None,
-    num_folds: int = 5,
+    num_folds: int | None = None,
     guarded: bool = True,
 ) -> PilotedCounts:
     """Ask a pilot, then everybody else, and say what class each user is of.
@@ -123,7 +127,8 @@ def piloted_counts(
       num_classes: C.
       log_q: a public posterior from elsewhere in place of the features' logistic regression; it must not depend on
         the labels of the labelled users that it is about.
-      num_folds: F of the logistic regressions; time goes with it.
+      num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
+        have more than 10^5 entries.
       guarded: whether the guard may weaken evidence. Without it s is 1.
 
     Returns:
@@ -136,6 +141,8 @@ def piloted_counts(
     """
     _validate.threefry(key)
     labels = _check(labels, rows, log_q, epsilon, num_classes)
+    if num_folds is None:
+        num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
     fold_key, pilot_key, first_key, design_key, second_key = jax.random.split(key, 5)
     known, unlabelled = label_evidence(labels, num_classes), labels < 0
 
@@ -177,9 +184,9 @@ def piloted_counts(
     trusted = believed(log_q)
     evident = trusted.log_likelihood if guarded else own
     log_f = log_q
-    if rows is not None:
+    if rows is not None and (float(trusted.strength) > 0.0 or not guarded):  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
-        trust = jnp.clip(stack(jnp.stack([log_q, evident], -1), held_out, (1.0, 1.0))[1], 0.0, 1.0)
+        trust = jnp.clip(stack(jnp.stack([log_q, log_q, evident], -1), held_out)[2], 0.0, 1.0)
         taught = jnp.where(unlabelled[:, None], trust * evident, known)
         begin = blank(rows, num_classes, num_folds) if start is None else start
         log_f = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f

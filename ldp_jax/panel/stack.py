@@ -29,7 +29,7 @@ def stack(
     towards: Any = (0.0, 1.0, 1.0),
     *,
     ridge: float = 20.0,
-    steps: int = 30,
+    steps: int = 15,
 ) -> Float[Array, " j"]:
     r"""Step 10 of piloted counts: weights of a conditional logit, one for each score, the same for all classes.
 

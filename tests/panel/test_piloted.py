@@ -76,6 +76,9 @@ def test_lists_of_others_are_not_believed(data):
     )
     assert found.strength < 0.1
     assert abs(right(found.log_posterior, y, labels) - right(found.log_q, y, labels)) < 0.03
+    if found.strength == 0.0:  # features alone are left
+        np.testing.assert_array_equal(found.log_f, found.log_q)
+        assert not np.asarray(found.log_likelihood).any()
 
 
 def test_without_features_labels_have_to_do(data):

@@ -30,10 +30,10 @@ def test_the_gradient_is_zero_where_the_weights_are():
 
 
 def test_many_labels_find_the_weights_and_few_keep_them():
-    z, y = scores(20_000)
-    np.testing.assert_allclose(stack(z, y), [0.0, 2.0, 1.0], atol=0.08)
+    z, y = scores(6000)
+    np.testing.assert_allclose(stack(z, y), [0.0, 2.0, 1.0], atol=0.2)
     few = stack(z, jnp.where(jnp.arange(len(y)) < 5, y, -1))
-    np.testing.assert_allclose(few, [0.0, 1.0, 1.0], atol=0.15)
+    np.testing.assert_allclose(few, [0.0, 1.0, 1.0], atol=0.3)
     assert stack(z, jnp.full(len(y), -1)).tolist() == [0.0, 1.0, 1.0]
 
 
