@@ -31,6 +31,15 @@ NESTED = [
     "hyperbolic.poincare",
     "hyperbolic.sensitivity",
     "hyperbolic.wrapped_normal",
+    "panel.counts",
+    "panel.design",
+    "panel.groups",
+    "panel.guard",
+    "panel.pilot",
+    "panel.piloted",
+    "panel.rows",
+    "panel.self_training",
+    "panel.stack",
 ]
 
 

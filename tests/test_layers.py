@@ -45,6 +45,7 @@ ALLOWED = {
     "importance": {"types", "_validate"},
     "label_training": {"types", "_validate", "features", "propagation", "models", "metrics", "training"},
     "attacks": {"types", "_validate", "graphs", "propagation", "models", "metrics", "training"},
+    "panel": {"types", "_pytree", "_validate", "_random"},
     "pipeline": BASE | {"domains", "mechanism", "edges", "graphs", "propagation"},
     "datasets": {"_validate", "graphs"},
 }
@@ -60,7 +61,7 @@ COMPOSES = {  # the feature files that build on others, and which
 ONE_HOME = {
     "jraph": {"graphs"},
     "flax": {"models"},
-    "optax": {"training", "graph_training", "hyperbolic"},
+    "optax": {"training", "graph_training", "hyperbolic", "panel"},
     "pooch": {"datasets"},
 }
 PURE = {"guarantee", "_rounding"}  # of the standard library alone

@@ -1,0 +1,133 @@
+"""Piloted counts from question to posterior: on planted blocks, on shuffled lists, and on what must be refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.panel import feature_rows, geometric_noise, neighbour_counts, piloted_counts
+from tests.panel.planted import blocks, some_labels
+
+EPSILON, CLASSES, FOLDS = 1.0, 3, 4
+
+
+def users(graph, order=None):
+    """Noisy counts of everybody; every question that was asked."""
+    asked = []
+
+    def noisy_counts(key, question):
+        asked.append(question)
+        counts = neighbour_counts(graph, question.groups, question.num_groups)
+        counts = counts if order is None else counts[order]
+        reports = counts + geometric_noise(key, EPSILON, counts.shape)
+        # Rows of others must not be read: these would turn every class over.
+        return jnp.where(question.reporters[:, None], reports, 1000)
+
+    return noisy_counts, asked
+
+
+@pytest.fixture(scope="module")
+def data():
+    graph, y, x = blocks(n=600, clarity=0.6)
+    return graph, y, feature_rows(x), some_labels(y, 0.25)
+
+
+def right(log_p, y, labels):
+    return (np.asarray(log_p).argmax(1) == y)[labels < 0].mean()
+
+
+def test_counts_say_what_features_do_not(data):
+    graph, y, rows, labels = data
+    noisy_counts, asked = users(graph)
+    found = piloted_counts(
+        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+    )
+    assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.15
+    assert found.strength > 0.6
+    np.testing.assert_allclose(np.exp(found.log_posterior).sum(1), 1.0, rtol=1e-5)
+    # Nobody is asked twice, everybody once, and the groups are public.
+    first, second = asked
+    assert not (first.reporters & second.reporters).any()
+    assert (first.reporters | second.reporters).all()
+    np.testing.assert_array_equal(first.reporters, found.pilot)
+    assert first.num_groups == 3 * CLASSES
+    assert second.num_groups in (CLASSES, 2 * CLASSES, 3 * CLASSES)
+
+
+def test_the_same_key_is_the_same_answer_and_groups_do_not_depend_on_later_lists(data):
+    graph, _, rows, labels = data
+    answers = []
+    for order in (None, None, np.random.default_rng(0).permutation(600)):
+        noisy_counts, asked = users(graph, order)
+        found = piloted_counts(
+            jax.random.key(3), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+        )
+        answers.append((found, asked))
+    np.testing.assert_array_equal(answers[0][0].log_posterior, answers[1][0].log_posterior)
+    for field in ("groups", "reporters"):  # of the first round: lists have no part in it
+        np.testing.assert_array_equal(getattr(answers[0][1][0], field), getattr(answers[2][1][0], field))
+
+
+def test_lists_of_others_are_not_believed(data):
+    graph, y, rows, labels = data
+    noisy_counts, _ = users(graph, np.random.default_rng(1).permutation(600))
+    found = piloted_counts(
+        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+    )
+    assert found.strength < 0.1
+    assert abs(right(found.log_posterior, y, labels) - right(found.log_q, y, labels)) < 0.03
+    if found.strength == 0.0:  # features alone are left
+        np.testing.assert_array_equal(found.log_f, found.log_q)
+        assert not np.asarray(found.log_likelihood).any()
+
+
+def test_without_features_labels_have_to_do(data):
+    graph, y, _, labels = data
+    noisy_counts, asked = users(graph)
+    found = piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES)
+    assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.15
+    assert set(np.asarray(asked[1].groups)[labels >= 0].tolist()) == set(range(CLASSES))
+    assert found.by_labels  # constant features cannot test a report
+    np.testing.assert_array_equal(found.log_f, found.log_q)
+
+
+def test_a_public_classifier_from_elsewhere_may_take_the_features_place(data):
+    graph, y, _, labels = data
+    noisy_counts, _ = users(graph)
+    log_q = jnp.asarray(np.log(0.5 * np.eye(CLASSES)[y] + 0.5 / CLASSES), jnp.float32)
+    found = piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES, log_q=log_q)
+    np.testing.assert_allclose(found.log_q, log_q, atol=1e-6)
+
+
+def refuse(key, question):
+    raise AssertionError("asked, although the arguments are wrong")
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
+    _, y, rows, labels = data
+    key = jax.random.key(0)
+    for given, message in (
+        (np.where(labels == 2, -1, labels), "labels must have a member of each of 3 classes, got none of class 2"),
+        (np.where(labels == 2, 3, labels), r"labels must be in \[0, 3\), or -1"),
+        (y, "labels must be -1 for the users whose class is asked for"),
+        (labels.astype(float), "labels must be integers"),
+        (labels[:-1], "rows must be of 599 users"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            piloted_counts(key, refuse, rows, given, EPSILON, num_classes=CLASSES)
+    for epsilon in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            piloted_counts(key, refuse, rows, labels, epsilon, num_classes=CLASSES)
+    with pytest.raises(ValueError, match="log_q must have shape"):
+        piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=jnp.zeros((600, 2)))
+    with pytest.raises(ValueError, match="num_folds must be a whole number"):
+        piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, num_folds=1)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_answers_of_another_shape_are_refused(data):
+    _, _, _, labels = data
+    for answer in (jnp.zeros((600, 2), int), jnp.zeros((600, 9))):
+        with pytest.raises(ValueError, match="noisy_counts must answer with whole numbers of shape"):
+            piloted_counts(jax.random.key(0), lambda *_, a=answer: a, None, labels, EPSILON, num_classes=CLASSES)
