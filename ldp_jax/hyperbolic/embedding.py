@@ -208,7 +208,7 @@ def _train(
         pair = pairs[jnp.minimum(index, m - 1)]
         drawn = jax.random.randint(key, (negatives,), 0, n)
         u, v = pair.T
-        # Only rows that are touched are read and written, the sums of gradients in place too.
+        # Only with rows that are touched.
         touched = jnp.concatenate([u, v, drawn])
         old = points[touched]
         taken = table[_slot(u.astype(jnp.uint32)[:, None], drawn.astype(jnp.uint32)[None], bits)]
@@ -252,9 +252,11 @@ def embed(
 ) -> Embedding:
     """Train a Poincaré embedding of a relation, in one compiled program.
 
-    Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step reads and writes
-    the rows of its batch alone. Nodes are drawn uniformly; those in a pair with u count for nothing in u's sum, nor
-    do at most a sixteenth of the others, the same throughout (pairs are looked up by a hash).
+    Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step computes with the
+    rows of its batch alone, though on a CPU the arrays of all points are copied beside it (0.2 ms a step at 10^4
+    nodes of 10 dimensions, all included, 10 ms at 10^6). Nodes are drawn uniformly; those in a pair with u count
+    for nothing in u's sum, nor do at most a sixteenth of the others, the same throughout (pairs are looked up by a
+    hash).
 
     Args:
       key: a typed threefry key.
