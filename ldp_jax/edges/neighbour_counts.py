@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
@@ -78,7 +79,8 @@ class NeighbourCounts:
     reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
 
     def __post_init__(self) -> None:
-        _validate.number(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+        # Static: one spelling of a budget, so that it is hashable and no second program.
+        object.__setattr__(self, "epsilon", _validate.number(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon))
         _validate.integer_in(1, num_groups=self.num_groups)
         _validate.integer_in(1, _whole_noise.MAX_REACH, most=self.most)
         _validate.one_of(NOISES, noise=self.noise)
@@ -116,6 +118,8 @@ class NeighbourCounts:
             raise ValueError(f"groups must have shape ({self.n},), got {jnp.shape(groups)}")
         mine, _ = pairs_of(own, self.n, self.reporting)
         true = to_bits(NeighbourList(*neighbours), self.n) & (jnp.arange(self.n) != own) & mine
+        if _validate.concrete(groups):
+            groups = checked_groups(groups, self.n, self.num_groups)
         groups = jnp.asarray(groups)
         known = true & (groups >= 0) & (groups < self.num_groups)
         counts = jnp.zeros(self.num_groups, jnp.int32).at[jnp.where(known, groups, 0)].add(known.astype(jnp.int32))
@@ -128,10 +132,11 @@ class NeighbourCounts:
           key: a typed threefry key.
           neighbours: her list, ids padded with n; of anything else, what is no id is dropped.
           own: her own id, which is never counted, and says what pairs she owns.
-          groups: int [n], public; by default the mechanism's own.
+          groups: int [n], public; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
 
         Raises:
-          ValueError: where n or groups are not given, ``own`` is no node, or the key is not threefry.
+          ValueError: where n or groups are not given, a concrete group is not in [-1, K), ``own`` is no node, or
+            the key is not threefry.
         """
         _validate.threefry(key)
         counts = self._record(neighbours, own, groups)
@@ -145,6 +150,8 @@ class NeighbourCounts:
           key: a typed threefry key.
           counts: whole numbers; what is not in [0, ``most``] is taken for the nearest.
         """
+        if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
+            counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
         if self.noise == "laplace":
             return counts + _random.laplace(key, counts.shape) / jnp.float32(self.epsilon)

@@ -253,10 +253,9 @@ def embed(
     """Train a Poincaré embedding of a relation, in one compiled program.
 
     Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step computes with the
-    rows of its batch alone, though on a CPU the arrays of all points are copied beside it (0.2 ms a step at 10^4
-    nodes of 10 dimensions, all included, 10 ms at 10^6). Nodes are drawn uniformly; those in a pair with u count
-    for nothing in u's sum, nor do at most a sixteenth of the others, the same throughout (pairs are looked up by a
-    hash).
+    rows of its batch alone, though on a CPU the arrays of all points are copied beside it. Nodes are drawn
+    uniformly; those in a pair with u count for nothing in u's sum, nor do at most a sixteenth of the others, the
+    same throughout (pairs are looked up by a hash).
 
     Args:
       key: a typed threefry key.

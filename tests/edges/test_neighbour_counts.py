@@ -149,10 +149,23 @@ def test_sets_of_graphs_are_counted_within_each():
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
 
 
+def test_counts_of_any_size_are_taken_for_the_nearest():
+    """Numbers of the host beyond 32 bits would wrap in a JAX array."""
+    m = NeighbourCounts(40.0, 1, most=7)
+    counts = np.array([2**40, -(2**40), 3, 2**31 + 1])
+    assert np.asarray(m.add_noise(jax.random.key(8), counts)).tolist() == [7, 0, 3, 7]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
+        (
+            lambda: NeighbourCounts(1.0, 2, n=3).privatize(
+                jax.random.key(0), listed([1], 3), groups=np.array([0, 1, 2])
+            ),
+            "groups must be in",
+        ),
         (lambda: NeighbourCounts(1.0, 0), "num_groups must be"),
         (lambda: NeighbourCounts(1.0, 2, groups=[0, 1]), "n must be given with groups"),
         (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0, 1, 2]), "groups must be in"),
