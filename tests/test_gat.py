@@ -13,6 +13,8 @@ from ldp_jax.models import NodeInputs, _attention, gat
 from ldp_jax.propagation import operator
 from tests.stats import assert_share
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, D, HEADS, WIDTH, OUT = 40, 5, 3, 4, 2
 MODEL = gat(2, HEADS, WIDTH, OUT)
 RATE = 0.375

@@ -6,12 +6,17 @@ draws are counted. A new space is one file with a subclass of
 :class:`Records`, of :class:`Reports`, of both, or of :class:`Enumerated` where its members can be listed.
 """
 
+from ldp_jax.domains.balls import Ball, Disc, Vectors
 from ldp_jax.domains.numbers import Finite, Interval, Mixture
 from ldp_jax.domains.space import Enumerated, NotApplicable, Records, Reports, as_records, clip
-from ldp_jax.domains.vectors import Box, Product, Subset
+from ldp_jax.domains.spheres import Sphere, Turned
+from ldp_jax.domains.vectors import Box, ByCoordinate, Product, SparseReport, Subset
 
 __all__ = [
+    "Ball",
     "Box",
+    "ByCoordinate",
+    "Disc",
     "Enumerated",
     "Finite",
     "Interval",
@@ -20,7 +25,11 @@ __all__ = [
     "Product",
     "Records",
     "Reports",
+    "SparseReport",
+    "Sphere",
     "Subset",
+    "Turned",
+    "Vectors",
     "as_records",
     "clip",
 ]

@@ -180,6 +180,11 @@ class Reports(abc.ABC):
         return False
 
     @property
+    def independent(self) -> bool:
+        """Whether reports are vectors whose numbers are independent given the record: see :meth:`between`."""
+        return False
+
+    @property
     def branches(self) -> "tuple[Reports, ...]":
         """Of reports that are one number: the lines and sets that it may come from; () for others."""
         return ()
@@ -211,6 +216,13 @@ class Reports(abc.ABC):
           panels: between two places where a density may jump or bend.
           order: Gauss-Legendre points of a panel.
         """
+
+    def between(self, log_density: Log, other: Log) -> tuple[Any, Any]:
+        """Stacked reports and weights [n] that integrate max(0, p - a q), for any a, of the laws of two records.
+
+        Of :attr:`independent` reports alone.
+        """
+        raise NotApplicable(f"reports must be vectors of independent numbers, got {self}")
 
     @abc.abstractmethod
     def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:

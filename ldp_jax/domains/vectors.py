@@ -1,9 +1,10 @@
 """Spaces of vectors: boxes of records, products of finite sets, and sampled coordinates."""
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -73,7 +74,31 @@ class Box(Records):
 
 
 @dataclasses.dataclass(frozen=True)
-class Product(Reports):
+class ByCoordinate(Reports):
+    """Reports that hold values of some or all coordinates of a vector; abstract.
+
+    Attributes:
+      dim: how many coordinates there are.
+    """
+
+    dim: int
+
+    @property
+    @abc.abstractmethod
+    def sent(self) -> int:
+        """How many coordinates a report holds."""
+
+    @abc.abstractmethod
+    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+        """The coordinates of stacked reports [n, sent], and their values."""
+
+    @abc.abstractmethod
+    def of_entries(self, indices: np.ndarray, values: Any) -> Any:
+        """The stacked reports of coordinates [n, sent] in order, and their values: what :meth:`entries` reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Product(ByCoordinate):
     """Vectors of ``dim`` values, each from ``inner``."""
 
     dim: int
@@ -87,6 +112,10 @@ class Product(Reports):
     def entries(self, y: Any) -> tuple[np.ndarray, Any]:
         """The coordinates of stacked reports [n, sent], and their values."""
         return np.broadcast_to(np.arange(self.dim), np.shape(y)), y
+
+    def of_entries(self, indices: np.ndarray, values: Any) -> Any:
+        """The values."""
+        return values
 
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of values of ``inner``."""
@@ -123,12 +152,24 @@ class Product(Reports):
         ), lambda y: np.searchsorted(values, np.asarray(y, np.float64)) @ base
 
 
+class SparseReport(NamedTuple):
+    """What a user sends: k coordinates and their values; O(k), whatever the dimension.
+
+    Attributes:
+      indices: int32 [k], sorted and distinct.
+      values: the inner mechanism's reports, [k] (a tuple of such where its report is a tuple).
+    """
+
+    indices: Any
+    values: Any
+
+
 @dataclasses.dataclass(frozen=True)
-class Subset(Reports):
-    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``.
+class Subset(ByCoordinate):
+    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`.
 
     What the values of a set of coordinates weigh depends on each coordinate's own record, so that verification asks
-    the mechanism for its law of one coordinate (``inner``) and puts these together.
+    the mechanism for its law of one (:class:`~ldp_jax.mechanism.HasCoordinates`) and puts these together.
     """
 
     dim: int
@@ -149,6 +190,10 @@ class Subset(Reports):
         """The coordinates of stacked reports [n, sent], and their values."""
         return np.asarray(y.indices), y.values
 
+    def of_entries(self, indices: np.ndarray, values: Any) -> SparseReport:
+        """Stacked coordinates [n, k] in order, and their values."""
+        return SparseReport(np.asarray(indices, np.int32), values)
+
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
         """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
         at = np.asarray(values.indices)
@@ -156,7 +201,7 @@ class Subset(Reports):
         return np.asarray(ordered & self.inner.contains(values.values, rounding=rounding).all(-1))
 
     def _ask_inner(self) -> Any:
-        raise NotApplicable(f"mechanism must report one number, or sample coordinates by the law of one: {self}")
+        raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), the law of one: {self}")
 
     def critical_reports(self, records: Any) -> Any:
         """Not of the space alone."""

@@ -2,6 +2,9 @@
 
 ``poincare`` and ``lorentz`` are the charts, as functions of points; ``wrapped_normal`` the distribution; ``embed``
 and ``reconstruction`` turn a relation into points and back; ``gromov_delta`` says how much of a tree a metric is.
+:class:`HyperbolicGaussian` and :class:`RadialAngularGaussian` are local mechanisms on hyperbolic vectors,
+:class:`HyperbolicExponential` one on points of the plane, without a delta; :class:`PaperHyperbolicGaussian` is a
+published one that has no guarantee.
 
 >>> import jax.numpy as jnp
 >>> from ldp_jax.hyperbolic import poincare
@@ -19,8 +22,11 @@ from ldp_jax.hyperbolic.embedding import (
     radius,
     reconstruction,
 )
+from ldp_jax.hyperbolic.exponential import HyperbolicExponential
+from ldp_jax.hyperbolic.gaussian import HyperbolicGaussian, RadialAngularGaussian
 from ldp_jax.hyperbolic.hyperbolicity import Delta, graph_delta, graph_distances, gromov_delta
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_gradient, riemannian_sgd
+from ldp_jax.hyperbolic.published import PaperHyperbolicGaussian
 from ldp_jax.hyperbolic.sensitivity import (
     inter_hierarchy,
     inter_hierarchy_of_nodes,
@@ -31,6 +37,10 @@ from ldp_jax.hyperbolic.sensitivity import (
 __all__ = [
     "Delta",
     "Embedding",
+    "HyperbolicExponential",
+    "HyperbolicGaussian",
+    "PaperHyperbolicGaussian",
+    "RadialAngularGaussian",
     "Reconstruction",
     "angle",
     "apply_updates",

@@ -202,11 +202,8 @@ def _train(
     rows = lambda leaf: jnp.ndim(leaf) > 0 and len(leaf) == n
 
     def step(carry: Any, chosen: Any) -> tuple[Any, Array]:
-        points, state, total = carry
-        key, index = chosen
-        weight = (index < m).astype(points.dtype)[:, None]  # the last batch may be short
-        pair = pairs[jnp.minimum(index, m - 1)]
-        drawn = jax.random.randint(key, (negatives,), 0, n)
+        points, state, places = carry
+        pair, weight, drawn = chosen
         u, v = pair.T
         # Only with rows that are touched.
         touched = jnp.concatenate([u, v, drawn])
@@ -215,24 +212,28 @@ def _train(
         apart = 1.0 - (taken | (u[:, None] == drawn)).astype(points.dtype)
         cut = lambda rows: (rows[: len(u)], rows[len(u) : 2 * len(u)], rows[2 * len(u) :])
         loss, gradient = _gradient(cut(old), cut(gap(old, 1.0)), apart, weight)
-        total = total.at[touched].add(gradient)
-        gradient = total[touched]  # a node that comes twice gets the sum, twice
-        total = total.at[touched].set(0.0)
+        # A node that comes twice gets the sum, twice: all its rows are summed at the place of one of them.
+        places = places.at[touched].set(jnp.arange(len(touched), dtype=places.dtype))
+        place = places[touched]
+        gradient = jnp.zeros_like(gradient).at[place].add(gradient)[place]
         mine = jax.tree.map(lambda leaf: leaf[touched] if rows(leaf) else leaf, state)
         updates, mine = method.update(gradient, mine, old)
         points = points.at[touched].set(apply_updates(old, updates))
         state = jax.tree.map(lambda old, new: old.at[touched].set(new) if rows(old) else new, state, mine)
-        return (points, state, total), (loss * weight[:, 0]).sum()
+        return (points, state, places), (loss * weight[:, 0]).sum()
 
     def epoch(carry: Any, key: Any) -> tuple[Any, Array]:
         order_key, key = jax.random.split(key)
         order = jnp.argsort(jax.random.bits(order_key, (m,)))  # half the time of jax.random.permutation
         order = jnp.concatenate([order, jnp.full(steps * batch_size - m, m, order.dtype)])
-        chosen = jax.random.split(key, steps), order.reshape(steps, batch_size)
-        carry, losses = jax.lax.scan(step, carry, chosen)
+        order = order.reshape(steps, batch_size)
+        weight = (order < m).astype(points.dtype)[..., None]  # the last batch may be short
+        # All of an epoch's draws at once: a step has no time to spare for the generator.
+        drawn = jax.vmap(lambda key: jax.random.randint(key, (negatives,), 0, n))(jax.random.split(key, steps))
+        carry, losses = jax.lax.scan(step, carry, (pairs[jnp.minimum(order, m - 1)], weight, drawn))
         return carry, losses.sum() / m
 
-    carry = points, method.init(points), jnp.zeros_like(points)  # the sums are 0 between steps
+    carry = points, method.init(points), jnp.zeros(n, jnp.int32)
     (points, *_), losses = jax.lax.scan(epoch, carry, jax.random.split(key, burn_in + epochs))
     return Embedding(points, losses)
 
@@ -253,9 +254,9 @@ def embed(
     """Train a Poincaré embedding of a relation, in one compiled program.
 
     Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step computes with the
-    rows of its batch alone, though on a CPU the arrays of all points are copied beside it. Nodes are drawn
-    uniformly; those in a pair with u count for nothing in u's sum, nor do at most a sixteenth of the others, the
-    same throughout (pairs are looked up by a hash).
+    rows of its batch alone, and nothing that it moves is as long as there are nodes. These are drawn uniformly;
+    those in a pair with u count for nothing in u's sum, nor do at most a sixteenth of the others, the same
+    throughout (pairs are looked up by a hash).
 
     Args:
       key: a typed threefry key.

@@ -13,22 +13,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int32
 
 from ldp_jax.aggregation import Segments, Tables, linear
-from ldp_jax.types import Array
+from ldp_jax.models._dropout import STEPS, threefry
+from ldp_jax.types import Array, PRNGKey
 
 _SLOPE = 0.2
 """Of LeakyReLU below 0."""
 
 _CACHED = 2**16
 """Numbers of the vectors of edges that a CPU works off at a time: 256 KB."""
-
-_STEPS = 2**16
-"""A share that is dropped is a multiple of 1 / _STEPS."""
 
 _AT_ONCE = 4
 """Heads that a block of threefry, 64 bits, is enough for."""
@@ -40,7 +37,7 @@ def attend(
     sender: Float[Array, "n heads"],
     h: Float[Array, "n heads width"],
     *,
-    key: Any = None,
+    key: PRNGKey | None = None,
     rate: float = 0.0,
 ) -> Float[Array, "n heads width"]:
     """Weighted means of the rows of ``h`` over each node and the senders of the edges into it.
@@ -56,9 +53,11 @@ def attend(
         alone, not on the layout.
       rate: the share of weights that is dropped, rounded to 16 bits; the others grow by as much.
     """
-    dropped = 0 if key is None else round(rate * _STEPS)
+    dropped = 0 if key is None else round(rate * STEPS)
     words = None
-    if dropped:  # all that the key is used for: what it gives is asked for again where a weight is
+    if (
+        key is not None and dropped
+    ):  # all that the key is used for: what it gives is asked for again where a weight is
         words = jax.random.key_data(jax.random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
     if isinstance(neighbours, Segments):
         edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
@@ -70,9 +69,9 @@ def attend(
 class _Edges(NamedTuple):
     """Edges sorted by receiver; one whose sender or receiver is n is padding."""
 
-    senders: Any  # int32 [m]
-    receivers: Any  # int32 [m]
-    names: Any  # int32 [n], what dropout knows the nodes by
+    senders: Int32[Array, " m"]
+    receivers: Int32[Array, " m"]
+    names: Int32[Array, " n"]  # what dropout knows the nodes by
 
 
 def _of_tables(tables: Tables) -> _Edges:
@@ -131,24 +130,24 @@ def _slope(scores: Array) -> Array:
     return jnp.where(scores > 0, 1.0, _SLOPE)
 
 
-def _kept(words: Any, dropped: int, receivers: Array, senders: Array, heads: int) -> Any:
+def _kept(words: Array | None, dropped: int, receivers: Array, senders: Array, heads: int) -> Array | float:
     """What weights of edges are multiplied by: 0 or 1 / (1 - rate); float32 [m, heads], or 1 without dropout."""
     if words is None:
         return 1.0
-    ends = jnp.concatenate([receivers, senders]).astype(jnp.uint32)
+    ends = receivers.astype(jnp.uint32), senders.astype(jnp.uint32)
     bits = []
     for part in words:
-        both = jax.extend.random.threefry_2x32(part, ends).reshape(2, -1)
-        bits += [both & (_STEPS - 1), both >> 16]
+        both = jnp.stack(threefry(part, *ends))
+        bits += [both & (STEPS - 1), both >> 16]
     one = jnp.concatenate(bits)[:heads] >= dropped
-    return jnp.where(one, _STEPS / (_STEPS - dropped), 0.0).astype(jnp.float32).T
+    return jnp.where(one, STEPS / (STEPS - dropped), 0.0).astype(jnp.float32).T
 
 
-def _kept_of(edges: _Edges, words: Any, dropped: int, block: _Block, heads: int) -> Any:
+def _kept_of(edges: _Edges, words: Array | None, dropped: int, block: _Block, heads: int) -> Array | float:
     return _kept(words, dropped, _at(edges.names, block.receivers), _at(edges.names, block.senders), heads)
 
 
-def _outputs(dropped: int, edges: _Edges, words: Any, a: Array, b: Array, h: Array) -> tuple[Array, Array]:
+def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> tuple[Array, Array]:
     """The weighted means, and the logarithm of what the weights of each node were divided by."""
     heads, width = h.shape[1:]
     own = a + b
@@ -175,12 +174,12 @@ def _outputs(dropped: int, edges: _Edges, words: Any, a: Array, b: Array, h: Arr
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _attend(dropped: int, edges: _Edges, words: Any, a: Array, b: Array, h: Array) -> Array:
+def _attend(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> Array:
     return _outputs(dropped, edges, words, a, b, h)[0]
 
 
 @_attend.defjvp
-def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> Any:
+def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     r"""With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by.
 
     .. math:: \dot y_i = \sum_j p_{ij} (k_{ij} (\dot h_j + \dot e_{ij} h_j) - \dot e_{ij} y_i), \quad

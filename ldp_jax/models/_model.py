@@ -1,9 +1,14 @@
 """The one interface between models and everything else."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import flax.linen as nn
+
+from ldp_jax.types import PRNGKey
+
+Variables: TypeAlias = Mapping[str, Any]
+"""What a model has learnt under ``params``, and what else it keeps, by name; pytrees of arrays."""
 
 
 class Model(NamedTuple):
@@ -18,18 +23,18 @@ class Model(NamedTuple):
     package are cached.
     """
 
-    init: Callable[..., Any]
-    apply: Callable[..., Any]
+    init: Callable[[PRNGKey, Any], Variables]
+    apply: Callable[..., tuple[Any, Variables]]
 
 
 def from_linen(module: nn.Module) -> Model:
     """Wrap a linen module whose ``__call__(inputs, train)`` returns its outputs."""
 
-    def init(key: Any, inputs: Any) -> Any:
+    def init(key: PRNGKey, inputs: Any) -> Variables:
         return module.init({"params": key}, inputs, train=False)
 
-    def apply(variables: Any, inputs: Any, *, key: Any, train: bool) -> Any:
-        rngs = {"dropout": key} if train else {}
+    def apply(variables: Variables, inputs: Any, *, key: PRNGKey | None, train: bool) -> tuple[Any, Variables]:
+        rngs = {"dropout": key} if train and key is not None else {}
         outputs, changed = module.apply(variables, inputs, train=train, rngs=rngs, mutable=["batch_stats"])
         return outputs, {**variables, **changed}
 

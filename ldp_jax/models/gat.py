@@ -4,11 +4,13 @@ from functools import lru_cache
 from typing import Any
 
 import flax.linen as nn
+import jax.numpy as jnp
 
 from ldp_jax import _validate
 from ldp_jax.models._attention import attend
+from ldp_jax.models._dropout import Dropout
 from ldp_jax.models._model import Model, from_linen
-from ldp_jax.models.gcn import NodeInputs, _operator
+from ldp_jax.models.gcn import NodeInputs, operator_of
 from ldp_jax.types import Array
 
 _GLOROT = nn.initializers.glorot_uniform()
@@ -25,15 +27,13 @@ class _GAT(nn.Module):
     attention_dropout: float
 
     @nn.compact
-    def __call__(self, inputs: Any, train: bool) -> Array:
-        graph, h, scale = NodeInputs(*inputs)
-        op = _operator(graph, len(h))
-        if op.num_nodes != len(h):
-            raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got shape {h.shape}")
+    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+        graph, x, scale = NodeInputs(*inputs)
+        op, h = operator_of(graph, len(x)), jnp.asarray(x)
         for layer in range(self.layers):
             last = layer == self.layers - 1
             heads, width = (self.output_heads, self.outputs) if last else (self.heads, self.hidden)
-            h = nn.Dropout(self.dropout, deterministic=not train)(h)
+            h = Dropout(self.dropout)(h, train)
             h = nn.Dense(heads * width, use_bias=False, kernel_init=_GLOROT)(h)
             if layer == 0 and scale is not None:
                 h = h * scale[:, None]

@@ -6,13 +6,15 @@ from typing import Any, Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
 
 from ldp_jax import _validate
 from ldp_jax.aggregation import Segments
 from ldp_jax.graphs import degree
 from ldp_jax.models._model import Model, from_linen
 from ldp_jax.propagation import Operator
-from ldp_jax.types import Array
+from ldp_jax.types import Array, Graph
 
 Normalisation = Literal["mean", "symmetric"]
 
@@ -28,19 +30,34 @@ class NodeInputs(NamedTuple):
         ``scale[u]`` is their change along x_u, and costs no product with d columns.
     """
 
-    graph: Any
-    x: Any
-    scale: Any = None
+    graph: Graph | Operator
+    x: Float[Array | np.ndarray, "n d"]
+    scale: Float[Array | np.ndarray, " n"] | None = None
 
 
-def _operator(graph: Any, num_nodes: int) -> Operator:
-    if isinstance(graph, Operator):
-        return graph
-    receivers = jnp.asarray(graph.receivers)
-    order = jnp.argsort(receivers, stable=True)
-    return Operator(
-        degree(receivers, num_nodes), Segments(jnp.asarray(graph.senders)[order], receivers[order]), directed=True
-    )
+def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
+    """What sums over neighbours, of any graph that a model may be given.
+
+    Raises:
+      ValueError: where it is not of ``num_nodes`` nodes.
+    """
+    if not isinstance(graph, Operator):
+        receivers = jnp.asarray(graph.receivers)
+        order = jnp.argsort(receivers, stable=True)
+        edges = Segments(jnp.asarray(graph.senders)[order], receivers[order])
+        graph = Operator(degree(receivers, num_nodes), edges, directed=True)
+    if graph.num_nodes != num_nodes:
+        raise ValueError(f"x must have a row for each of {graph.num_nodes} nodes, got {num_nodes} rows")
+    return graph
+
+
+def average(op: Operator, h: Array, normalisation: str) -> Array:
+    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``; or the symmetric form of it."""
+    around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
+    if normalisation == "mean":
+        return (op.neighbours.sum(h) + h) / around
+    inverse = jax.lax.rsqrt(around)
+    return inverse * (op.neighbours.sum(inverse * h) + inverse * h)
 
 
 class _GCN(nn.Module):
@@ -51,11 +68,9 @@ class _GCN(nn.Module):
     normalisation: str
 
     @nn.compact
-    def __call__(self, inputs: Any, train: bool) -> Array:
-        graph, h, scale = NodeInputs(*inputs)
-        op = _operator(graph, len(h))
-        if op.num_nodes != len(h):
-            raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got shape {h.shape}")
+    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+        graph, x, scale = NodeInputs(*inputs)
+        op, h = operator_of(graph, len(x)), jnp.asarray(x)
         for layer in range(self.layers):
             if layer:
                 h = nn.Dropout(self.dropout, deterministic=not train)(nn.relu(h))
@@ -64,15 +79,8 @@ class _GCN(nn.Module):
             h = nn.Dense(width, use_bias=False)(h)
             if layer == 0 and scale is not None:
                 h = h * scale[:, None]
-            h = self._average(op, h) + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
+            h = average(op, h, self.normalisation) + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
         return h
-
-    def _average(self, op: Operator, h: Array) -> Array:
-        around = op.degree[:, None] + 1.0
-        if self.normalisation == "mean":
-            return (op.neighbours.sum(h) + h) / around
-        inverse = jax.lax.rsqrt(around)
-        return inverse * (op.neighbours.sum(inverse * h) + inverse * h)
 
 
 @lru_cache

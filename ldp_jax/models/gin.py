@@ -1,7 +1,6 @@
 """The graph isomorphism network, for classes of graphs."""
 
 from functools import lru_cache
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -26,7 +25,9 @@ def _normalised(rows: Array, weight: Array, scale: Array, bias: Array) -> tuple[
     return _normalised_forward(rows, weight, scale, bias)[0]
 
 
-def _normalised_forward(rows: Array, weight: Array, scale: Array, bias: Array) -> Any:
+def _normalised_forward(
+    rows: Array, weight: Array, scale: Array, bias: Array
+) -> tuple[tuple[Array, Array, Array], tuple[Array, ...]]:
     mean = (rows * weight[:, None]).sum(0)
     variance = ((rows - mean) ** 2 * weight[:, None]).sum(0)
     inverse = jax.lax.rsqrt(variance + _EPSILON)
@@ -34,7 +35,7 @@ def _normalised_forward(rows: Array, weight: Array, scale: Array, bias: Array) -
     return (jnp.maximum(normal * scale + bias, 0.0), mean, variance), (rows, weight, mean, inverse, scale, bias)
 
 
-def _normalised_backward(saved: Any, cotangents: Any) -> Any:
+def _normalised_backward(saved: tuple[Array, ...], cotangents: tuple[Array, ...]) -> tuple[Array | None, ...]:
     rows, weight, mean, inverse, scale, bias = saved
     normal = (rows - mean) * inverse
     cotangent = jnp.where(normal * scale + bias > 0.0, cotangents[0], 0.0)

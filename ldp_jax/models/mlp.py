@@ -1,6 +1,7 @@
 """A multi-layer perceptron on rows."""
 
 from functools import lru_cache
+from typing import Any
 
 import flax.linen as nn
 
@@ -45,6 +46,19 @@ def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
     _validate.integer_in(1, outputs=outputs)
     _validate.in_range(0.0, 0.999, dropout=dropout)
     return from_linen(_MLP(layers, hidden, outputs, dropout))
+
+
+def dense_layers(variables: Any) -> tuple[tuple[Array, Array], ...]:
+    """The kernel [in, out] and the bias [out] of each layer of an :func:`mlp`, in order: to run it elsewhere.
+
+    >>> import jax, jax.numpy as jnp
+    >>> variables = mlp(2, 8, 3).init(jax.random.key(0), jnp.zeros((5, 4)))
+    >>> [kernel.shape for kernel, _ in dense_layers(variables)]
+    [(4, 8), (8, 3)]
+    """
+    layers = variables["params"]
+    named = (layers[f"Dense_{place}"] for place in range(len(layers)))
+    return tuple((layer["kernel"], layer["bias"]) for layer in named)
 
 
 def linear(outputs: int) -> Model:

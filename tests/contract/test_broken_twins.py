@@ -59,6 +59,11 @@ def test_reused_key_outside_a_mechanism_is_seen():
     Laplace(1.0).privatize(key, 0.5)
     with pytest.raises(jax.errors.KeyReuseError):
         Laplace(1.0).privatize(key, 0.5)
+    captured = jax.random.key(1)
+    draw = jax.jit(lambda: jax.random.uniform(captured))
+    draw()
+    with pytest.raises(jax.errors.KeyReuseError):
+        draw()
 
 
 def test_unclipped_input_is_seen_in_reports_and_in_the_density():

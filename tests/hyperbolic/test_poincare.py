@@ -92,8 +92,16 @@ def test_identities(seed, c):
     ends = call("mobius_add", a, x, c), call("mobius_add", a, y, c)
     slack = ref.rounding(ends[0], c) + ref.rounding(ends[1], c)
     assert (np.abs(call("distance", *ends, c) - d) <= slack + 1e-6 * d).all()  # a translation is an isometry
-    # x + y = gyr[x, y](y + x)
+    # x + y = gyr[x, y](y + x), and a + (x + y) = (a + x) + gyr[a, x] y
     assert_near(call("gyration", x, y, call("mobius_add", y, x, c), c), moved, c, extra=ref.rounding(moved, c))
+    turned = call("gyration", a, x, y, c)
+    np.testing.assert_allclose(ref.length(turned), ref.length(y), rtol=2e-6)
+    whole, bracketed = call("mobius_add", a, moved, c), call("mobius_add", ends[0], turned, c)
+    assert_near(bracketed, whole, c, extra=ref.rounding(moved, c) + ref.rounding(ends[0], c) + ref.rounding(y, c))
+    # r x is r times as far from the origin, on the same line
+    shrunk = call("mobius_scalar_mul", 0.6, x, c)
+    np.testing.assert_allclose(call("norm", shrunk, c), 0.6 * call("norm", x, c), rtol=5e-6)
+    assert_near(call("mobius_add", shrunk, call("mobius_scalar_mul", 0.4, x, c), c), x, c, extra=ref.rounding(x, c))
     u, v = call("log_map", x, y, c), call("log_map", x, a, c)
     for size, first in ((1.0, u), (1.0, v)):  # transport keeps lengths in the metric, and angles
         carried = call("parallel_transport", x, y, first, c)
@@ -120,6 +128,11 @@ def test_curvature_to_zero_is_euclid():
     np.testing.assert_allclose(call("log_map", x, y, c), y - x, atol=3e-7)
     np.testing.assert_allclose(call("parallel_transport", x, y, x, c), x, atol=3e-7)
     np.testing.assert_allclose(call("mobius_scalar_mul", 3.0, x, c), 3 * x, rtol=1e-6)
+    np.testing.assert_allclose(call("mobius_matvec", FLAT, x, c), x @ FLAT.T, atol=1e-6)
+    np.testing.assert_allclose(call("gyration", x, y, x, c), x, atol=3e-7)
+    np.testing.assert_allclose(call("conformal_factor", x, c), 2.0, rtol=1e-6)
+    for name in ("exp_0", "log_0"):
+        np.testing.assert_allclose(call(name, x, c), x, rtol=1e-6)
 
 
 # The origin, what underflows when squared, the middle, the last point of project, one beyond it and two outside.
@@ -130,13 +143,19 @@ HARD = np.array(
 )
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["distance", "norm", "mobius_add", "exp_map", "log_map", "exp_0", "log_0", "parallel_transport", "project"],
-)
+FLAT = np.float32([[0.0, 1.0, -2.0], [0.0, 0.5, 3.0]])
+"""A matrix that takes some of them to the origin."""
+OF_POINTS = {
+    "mobius_scalar_mul": lambda x, c: poincare.mobius_scalar_mul(-1.7, x, c),
+    "mobius_matvec": lambda x, c: poincare.mobius_matvec(FLAT, x, c),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in poincare.__all__ if name != "REACH"])
 def test_total_and_of_finite_gradient_everywhere(name):
-    function = getattr(poincare, name)
-    args = {"distance": 2, "mobius_add": 2, "exp_map": 2, "log_map": 2, "parallel_transport": 3}.get(name, 1)
+    function = OF_POINTS.get(name, getattr(poincare, name))
+    pairs = {"distance": 2, "mobius_add": 2, "exp_map": 2, "log_map": 2}
+    args = {**pairs, "parallel_transport": 3, "gyration": 3}.get(name, 1)
     grid = np.meshgrid(*[np.arange(len(HARD))] * args, indexing="ij")
     points = [HARD[index.reshape(-1)] for index in grid]
     if args == 3:  # a vector that it is linear in
@@ -155,10 +174,11 @@ def test_total_and_of_finite_gradient_everywhere(name):
     for c in (1.0, 0.01):
         value, slope = both(points, c)
         assert np.isfinite(value).all()
-        inside = np.max(np.stack([np.abs(p) for p in points]), (0, 2)) < 0.99999  # elsewhere slopes overflow
+        inside = np.max(np.stack([np.abs(p) for p in points[:2]]), (0, 2)) < 0.99999  # elsewhere slopes overflow
+        assert inside.sum() >= 5
         for part in jax.tree.leaves(slope):
             assert np.isfinite(np.asarray(part)[inside]).all()
-        if name in ("mobius_add", "exp_map", "exp_0", "project"):
+        if name in ("mobius_add", "mobius_scalar_mul", "mobius_matvec", "exp_map", "exp_0", "project"):
             assert (ref.gap(value, float(np.float32(c))) > 0).all()
 
 
@@ -229,6 +249,10 @@ POINT, OUTSIDE = np.array([0.1, 0.2]), np.array([0.8, 0.7])
         (lambda: poincare.gyration(POINT, OUTSIDE, POINT), "y must be within"),
         (lambda: poincare.parallel_transport(OUTSIDE, POINT, POINT), "x must be within"),
         (lambda: poincare.mobius_matvec(np.eye(3), POINT), r"m must be a matrix \[k, 2\]"),
+        (lambda: poincare.mobius_matvec(np.eye(2), OUTSIDE), "x must be within"),
+        (lambda: poincare.mobius_scalar_mul(0.5, OUTSIDE), "x must be within"),
+        (lambda: poincare.conformal_factor(OUTSIDE), "x must be within"),
+        (lambda: poincare.log_map(POINT, OUTSIDE), "y must be within"),
         (lambda: poincare.project(POINT, 0.0), "c must be finite and > 0"),
         (lambda: poincare.exp_0(POINT, -1.0), "c must be finite and > 0"),
         (lambda: poincare.conformal_factor(POINT, np.nan), "c must be finite and > 0"),
@@ -240,6 +264,16 @@ POINT, OUTSIDE = np.array([0.1, 0.2]), np.array([0.8, 0.7])
 def test_bad_input(call, words, untyped):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("c", [0.0, -1.0, np.nan, np.inf])
+def test_curvatures_that_are_none_are_refused_by_all(c, untyped):
+    first = {"mobius_scalar_mul": (2.0,), "mobius_matvec": (np.eye(2),)}
+    more = {"distance": 2, "mobius_add": 2, "exp_map": 2, "log_map": 2, "parallel_transport": 3, "gyration": 3}
+    for name in COMPILED:
+        args = (*first.get(name, ()), *[POINT] * more.get(name, 1))
+        with pytest.raises(ValueError, match="c must be finite and > 0"):
+            getattr(poincare, name)(*args, c)
 
 
 def test_an_outside_point_is_no_error_under_jit():

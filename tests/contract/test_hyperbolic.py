@@ -1,0 +1,127 @@
+"""What every mechanism on hyperbolic vectors and points must satisfy, at budgets of 1 and 16."""
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax import hyperbolic, verification
+from ldp_jax import mechanism as protocol
+from ldp_jax.verification.cases import CASES, EPSILONS
+from tests.contract import checks
+
+HYPERBOLIC = {name: case for name, case in CASES.items() if case.hyperbolic}
+WITHOUT_GUARANTEE = {"PaperHyperbolicGaussian"}  # to be measured: tests/hyperbolic/test_published.py
+every_case = pytest.mark.parametrize("name", HYPERBOLIC)
+
+
+def records(m):
+    """Six inside the domain, the ends among them."""
+    domain = m.domain()
+    return np.stack(
+        [*domain.extremes(), domain.typical(), domain.centre(), *domain.sample(np.random.default_rng(0), 2)]
+    )
+
+
+def test_every_public_mechanism_is_in_this_suite():
+    public = {name for name in hyperbolic.__all__ if hasattr(getattr(hyperbolic, name), "privatize")}
+    missing = public - WITHOUT_GUARANTEE - {case.public for case in HYPERBOLIC.values()}
+    assert not missing, f"exported from ldp_jax.hyperbolic without a case of the suite: {sorted(missing)}"
+
+
+@every_case
+def test_protocol(name):
+    m = HYPERBOLIC[name].make(1.0)
+    assert isinstance(m, protocol.Mechanism)
+    assert isinstance(m, protocol.HasDensity)
+    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
+        assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+    g = m.guarantee()
+    assert 0.999 < g.epsilon <= 1.0
+    assert (g.status, g.arithmetic, str(g.unit)) == ("proved", "ideal", "record")
+    assert g.reason
+    assert g.adjacency.startswith("any two")
+    assert m == HYPERBOLIC[name].make(1.0)
+    assert m != HYPERBOLIC[name].make(2.0)
+    assert type(jax.tree.map(lambda _: None, m)) is type(m)
+    with pytest.raises(ValueError, match="epsilon must be"):
+        HYPERBOLIC[name].make(HYPERBOLIC[name].largest * 1.05)
+
+
+@every_case
+def test_every_rung_that_applies_holds(name):
+    verdict = verification.check(HYPERBOLIC[name].make(1.0), jax.random.key(0), trials=20_000)
+    assert verdict, str(verdict)
+    asked = {rung.name for rung in verdict.rungs if rung.holds}
+    assert {"total", "mass", "law", "sampler", "game", "distinct", "pure", "key"} <= asked
+
+
+@every_case
+def test_the_law_keeps_the_claim_and_is_drawn(name):
+    """The claim is the budget, and the loss of the law is the claim: delta to 1 %, epsilon to 1e-6 of itself."""
+    epsilon = EPSILONS[-1]
+    m = HYPERBOLIC[name].make(epsilon)
+    claim = m.guarantee()
+    assert 0.999 * epsilon < claim.epsilon <= epsilon
+    if claim.delta:
+        assert verification.hockey_stick(m, claim.epsilon) == pytest.approx(claim.delta, rel=0.01)
+    else:
+        found = verification.privacy_loss_supremum(m)
+        assert epsilon * (1 - 1e-6) < found.epsilon <= epsilon * (1 + 1e-9)
+        assert found.searched <= found.epsilon
+    fit = verification.matches_density(m, jax.random.key(1), records(m)[4], trials=20_000)
+    assert fit.fits, str(fit)
+
+
+@pytest.mark.usefixtures("untyped")
+@every_case
+def test_numbers_of_the_host_of_any_size_are_records(name):
+    """Every flag trapped: an exception would say what a record is."""
+    m = HYPERBOLIC[name].make(1.0)
+    with np.errstate(all="raise"):
+        for x in ([10**400, -(10**400)], [True, float("nan")], np.array([1e300, -1e-310]), np.array([7, -3])):
+            assert np.isfinite(np.asarray(m.privatize(jax.random.key(4), x))).all()
+    for key in (jax.random.key(0, impl="rbg"), jax.random.PRNGKey(0), 0):
+        with pytest.raises(ValueError, match="key must be a"):
+            m.privatize(key, np.zeros(2, np.float32))
+    for shape in ((3,), (2, 2), ()):
+        with pytest.raises(ValueError, match="x must be one"):
+            m.privatize(jax.random.key(0), np.zeros(shape, np.float32))
+
+
+@every_case
+def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
+    m = HYPERBOLIC[name].make(1.0)
+    bad, good = m.domain().outside()
+    y = checks.draw_each(m, jax.random.split(jax.random.key(1), len(bad)), good)
+    outside, inside = (checks.pairwise(m, y, x) for x in (bad, good))
+    assert np.isfinite(outside).all()
+    np.testing.assert_array_equal(outside, inside)
+
+
+@every_case
+def test_public_budgets_are_one_program(name):
+    """A budget a node, by ``vmap`` over a stack; each gets what its budget alone gives."""
+    m = HYPERBOLIC[name].make(np.float32(EPSILONS))
+    assert {np.shape(leaf) for leaf in jax.tree.leaves(m)} == {(4,)}
+    assert 15.99 < m.guarantee().epsilon <= 16.0
+    x = records(HYPERBOLIC[name].make(1.0))[1:5]
+
+    @jax.jit
+    @jax.vmap
+    def everything(one, key, v):
+        y = one.privatize(key, v)
+        return y, one.estimate(y), one.log_density(y, v)
+
+    keys = jax.random.split(jax.random.key(5), 4)
+    together = jax.tree.map(np.asarray, everything(m, keys, x))
+    for place, epsilon in enumerate(EPSILONS):
+        single = HYPERBOLIC[name].make(epsilon)
+        alone = protocol.privatize(jax.random.key(5), single, x)[place]
+        size = max(1.0, float(np.abs(alone).max()))
+        np.testing.assert_allclose(together[0][place], alone, rtol=2e-5, atol=2e-5 * size)
+        log = single.log_density(together[0][place], x[place])
+        np.testing.assert_allclose(together[2][place], log, rtol=1e-4, atol=1e-4)
+    assert (np.linalg.norm(together[1], axis=1) < 1).all()
+    for call in (lambda: m.privatize(jax.random.key(5), x[0]), lambda: protocol.privatize(jax.random.key(5), m, x)):
+        with pytest.raises(ValueError, match="holds a stack"):
+            call()
