@@ -104,6 +104,20 @@ def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
     return bernoulli_from_words(words(key, jnp.shape(p)), p, rest)
 
 
+def below_from_words(high: Any, low: Any, bound: Any) -> Array:
+    """What ``jax.random.randint`` makes of two blocks of words: (2^32 high + low) mod bound; int32, elementwise.
+
+    As there, products are taken mod 2^32, which matters for bounds above 2^16.
+
+    >>> below_from_words(jnp.uint32([1, 0]), jnp.uint32([5, 7]), jnp.int32([10, 4])).tolist()  # 2^32 is 6 mod 10
+    [1, 3]
+    """
+    bound = jnp.asarray(bound).astype(jnp.uint32)
+    carry = jax.lax.rem(jnp.full_like(bound, 2**16), bound)
+    carry = jax.lax.rem(carry * carry, bound)
+    return jax.lax.rem(jax.lax.rem(high, bound) * carry + jax.lax.rem(low, bound), bound).astype(jnp.int32)
+
+
 def fraction(word: Any) -> Array:
     """W 2^(-32 count) of words [count, ...], rounded to float32 but for 0: small ones keep their precision.
 

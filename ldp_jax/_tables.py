@@ -339,6 +339,20 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     return masses
 
 
+def unbiased(masses: np.ndarray) -> np.ndarray:
+    """Of a square table unbiased estimates of the indicator of an input, by output: its inverse, float32.
+
+    Raises:
+      ValueError: where rows are alike to whole numbers, so that reports say nothing.
+    """
+    try:
+        return np.linalg.inv(masses.astype(np.float64) / WORDS).astype(np.float32)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            f"epsilon is too small for {masses.shape[1]} outputs: whole numbers over 2^32 say nothing then"
+        ) from None
+
+
 def _fill(row: np.ndarray, low: list[int], high: list[int]) -> np.ndarray:
     entries = [
         min(max(math.floor(WORDS * p), least), most) for p, least, most in zip(row.tolist(), low, high, strict=True)

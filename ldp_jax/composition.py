@@ -1,7 +1,8 @@
 """What several releases cost together, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
 
-Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, and :func:`per_user` for
-personal budgets. Between units only what is stated here: :func:`relationship`, :func:`whole_list`, :func:`joint`.
+Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, :func:`per_user` for
+personal budgets, and :func:`over_rounds` for data that are asked for again and again. Between units only what is
+stated here: :func:`relationship`, :func:`whole_list`, :func:`joint`.
 
 Each composition holds whether or not a release looks at the reports before it, as long as the epsilons, the
 sigmas and the number of releases are fixed beforehand and do not depend on anyone's record.
@@ -35,9 +36,11 @@ from ldp_jax.guarantee import (
 )
 
 __all__ = [
+    "ANSWERS",
     "PersonalTotals",
     "advanced",
     "joint",
+    "over_rounds",
     "parallel",
     "per_user",
     "relationship",
@@ -355,3 +358,52 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         corners = np.log(above[above > 0.0]) - log_q[above > 0.0]
         total = min(total, max(0.0, float(corners.max(initial=0.0))))
     return dataclasses.replace(guarantee, epsilon=total, delta=delta)
+
+
+ANSWERS = ("fresh", "permanent")
+"""How a user answers round after round: with noise of its own each time, or with the answer of the first round."""
+
+
+def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None) -> Guarantee:
+    """What a user spends who is asked for her record in every round.
+
+    *Fresh* answers follow the record, each with noise of its own, and each is a release: k epsilon in k rounds, or,
+    where a ``delta`` is granted, what :func:`advanced` makes of it. A *permanent* answer is drawn in the first
+    round, from the record of the first round, and is sent again in every other: one release, whatever becomes of
+    the record, which no later answer shows. Averaging over rounds gains nothing.
+
+    An answer that is drawn anew where the record has changed, and kept where it has not, has no guarantee at all:
+    of two histories, one of which changes, only one can give two different answers.
+
+    Args:
+      guarantee: of one answer.
+      rounds: k, fixed beforehand.
+      answers: one of :data:`ANSWERS`.
+      delta: of all rounds together, for fresh answers alone; by default what epsilons add up to.
+
+    Returns:
+      A guarantee for any two histories of one user's data, k records each, in every one of which they may differ.
+
+    Raises:
+      ValueError: for other words, rounds that are no whole number >= 1, a delta that permanent answers do not need
+        or that :func:`advanced` refuses, and fresh answers under METRIC.
+
+    Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3, for answers that are kept.
+
+    >>> once = Guarantee(0.5, status="proved", reason="randomised response")
+    >>> over_rounds(once, 10, answers="fresh").epsilon, over_rounds(once, 10, answers="permanent").epsilon
+    (5.0, 0.5)
+    >>> over_rounds(Guarantee(0.1), 100, answers="fresh", delta=1e-6).epsilon < 7.0
+    True
+    """
+    _validate.one_of(ANSWERS, answers=answers)
+    k = _validate.whole(1, rounds=rounds)
+    if answers == "fresh" and guarantee.unit.rate is not None:
+        raise ValueError(f"over_rounds cannot add {guarantee.unit}: a loss per unit of distance has no total")
+    histories = f"any two histories of {k} rounds, where in a round: {guarantee.adjacency}"
+    if answers == "fresh":
+        total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)
+        return dataclasses.replace(total, adjacency=histories)
+    if delta is not None:
+        raise ValueError(f"delta must be None for permanent answers, which are one release, got {delta}")
+    return dataclasses.replace(guarantee, adjacency=f"{histories}; one answer, from the first round's data")

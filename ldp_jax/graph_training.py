@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ import optax
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate, metrics, packing
-from ldp_jax.models import Model
+from ldp_jax.models import Model, Variables
 from ldp_jax.packing import BatchLayout, GraphSet, Packed
+from ldp_jax.training import Settings
 from ldp_jax.types import Array, PRNGKey
 
 __all__ = ["FittedGraphs", "Progress", "Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
@@ -29,6 +30,9 @@ def __dir__() -> list[str]:
 
 
 Progress = Callable[[int, float, float], Any]
+
+_State: TypeAlias = tuple[Variables, Any]
+"""Variables, and the optimizer's state."""
 
 
 class Scores(NamedTuple):
@@ -57,7 +61,7 @@ class FittedGraphs(NamedTuple):
       epochs_run: how many epochs ran before validation stopped them.
     """
 
-    variables: Any
+    variables: Variables
     validation: float
     test: Scores
     epoch: int
@@ -98,24 +102,24 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     accuracy = float(metrics.accuracy(outputs, labels))
     classes = outputs.shape[1]
     if classes == 2:
-        margin = outputs[:, 1] - outputs[:, 0]
-        return Scores(accuracy, _auc(margin, labels == 1))
-    share = jax.nn.softmax(outputs)
+        host = np.asarray(outputs)
+        return Scores(accuracy, _auc(host[:, 1] - host[:, 0], labels == 1))
+    share = np.asarray(jax.nn.softmax(outputs))
     present = [c for c in range(classes) if 0 < (labels == c).sum() < len(labels)]
     areas = [_auc(share[:, c], labels == c) for c in present]
     return Scores(accuracy, float(np.mean(areas)) if areas else float("nan"))
 
 
-def _auc(score: Array, positive: np.ndarray) -> float:
+def _auc(score: np.ndarray, positive: np.ndarray) -> float:
     if positive.all() or not positive.any():
         return float("nan")
-    return float(metrics.auc(score[np.flatnonzero(positive)], score[np.flatnonzero(~positive)]))
+    return float(metrics.auc(jnp.asarray(score[positive]), jnp.asarray(score[~positive])))
 
 
 # --- The compiled part -----------------------------------------------------------------------------------------
 
 
-def _predict(model: Model, variables: Any, packed: Packed) -> Array:
+def _predict(model: Model, variables: Variables, packed: Packed) -> Array:
     """Outputs of all graphs, in their order."""
     graphs = len(packed.labels) - 1
     outputs = None
@@ -137,14 +141,21 @@ _predict_compiled = jax.jit(_predict, static_argnames="model")
 
 
 @partial(jax.jit, static_argnames="model")
-def _init(key: PRNGKey, packed: Packed, *, model: Model) -> Any:
+def _init(key: PRNGKey, packed: Packed, *, model: Model) -> Variables:
     return model.init(key, packing.assemble(packed, packing.deal(packed)[0][0], packed.shapes[0]))
 
 
 @partial(jax.jit, static_argnames=("model", "optimizer"))
 def _epoch(
-    state: Any, key: PRNGKey, number: Any, train: Packed, validation: Packed, *, model: Model, optimizer: Any
-) -> Any:
+    state: _State,
+    key: PRNGKey,
+    number: Any,
+    train: Packed,
+    validation: Packed,
+    *,
+    model: Model,
+    optimizer: optax.GradientTransformation,
+) -> tuple[_State, Float[Array, ""], Float[Array, "graphs classes"]]:
     """One epoch: (variables, optimizer state) -> the same after it, the mean loss, outputs on validation."""
     deal_key, *shape_keys = jax.random.split(jax.random.fold_in(key, number), 1 + len(train.shapes))
 
@@ -183,8 +194,8 @@ def _epoch(
 class _Run(NamedTuple):
     """All that an epoch starts from, and all that a checkpoint holds."""
 
-    state: Any  # (variables, optimizer state)
-    best: Any  # variables
+    state: _State
+    best: Variables
     best_score: np.ndarray
     best_epoch: np.ndarray
     epochs_run: np.ndarray
@@ -193,7 +204,7 @@ class _Run(NamedTuple):
 
 
 def predict(
-    model: Model, variables: Any, graph_set: GraphSet, *, batch_size: int = 64, layout: BatchLayout = "auto"
+    model: Model, variables: Variables, graph_set: GraphSet, *, batch_size: int = 64, layout: BatchLayout = "auto"
 ) -> Float[Array, "graphs classes"]:
     """The outputs of a trained model for each graph, in the set's order; compiled once for the same shapes."""
     packed = packing.pack(graph_set, batch_size, shapes=1, layout=layout)
@@ -206,11 +217,8 @@ def fit_graphs(
     train: GraphSet,
     validation: GraphSet,
     test: GraphSet,
+    settings: Settings,
     *,
-    optimizer: optax.GradientTransformation,
-    epochs: int,
-    batch_size: int = 64,
-    patience: int | None = None,
     select: Literal["accuracy", "auc"] = "accuracy",
     shapes: int = 2,
     layout: BatchLayout = "auto",
@@ -225,10 +233,8 @@ def fit_graphs(
       train: graphs; see :meth:`GraphSet.subset` and :func:`ldp_jax.datasets.splits.node_split` for a random split.
       validation: graphs that choose the epoch.
       test: graphs that are looked at once, with the variables that validation chose.
-      optimizer: :func:`step_decay_adam` or any optax transformation; it is told ``epoch``. Make it once.
-      epochs: at most how many.
-      batch_size: at most how many graphs a batch has.
-      patience: stop after as many epochs without a better validation score; None trains all epochs.
+      settings: the optimizer is :func:`step_decay_adam` or any optax transformation, and is told ``epoch``; a
+        batch has at most ``batch_size`` graphs.
       select: what is validated by: ``accuracy`` or ``auc``.
       shapes: see :func:`ldp_jax.packing.pack`.
       layout: see :func:`ldp_jax.packing.pack`.
@@ -252,10 +258,8 @@ def fit_graphs(
     every epoch returns its first variables, and a validation of -inf.
     """
     _validate.threefry(key)
-    _validate.integer_in(1, epochs=epochs)
-    if patience is not None:
-        _validate.integer_in(1, patience=patience)
     _validate.one_of(("accuracy", "auc"), select=select)
+    optimizer, epochs, batch_size = settings.optimizer, settings.epochs, settings.batch_size
     packed = packing.pack(train, batch_size, shapes=shapes, layout=layout)
     packed_validation, packed_test = (
         packing.pack(part, batch_size, shapes=1, layout=layout) for part in (validation, test)
@@ -275,14 +279,14 @@ def fit_graphs(
     )
     store = None
     if checkpoint is not None:
-        settings = {
+        made_by = {
             "key": np.asarray(jax.random.key_data(key)).tolist(),
             "train": _digest(train),
             "validation": _digest(validation),
             "test": _digest(test),
             "epochs": epochs,
             "batch_size": batch_size,
-            "patience": patience,
+            "patience": settings.patience,
             "select": select,
             "shapes": shapes,
             "layout": layout,
@@ -290,11 +294,11 @@ def fit_graphs(
             "model, optimizer": _hash(_epoch.lower(run.state, number=0, **step.keywords).as_text().encode()),
             "versions": [jax.__version__, jax.lib.__version__, jax.default_backend()],
         }
-        store = _Store(Path(checkpoint), settings)
+        store = _Store(Path(checkpoint), made_by)
     try:
         if store is not None:
             run = store.load(run)
-        while not _ended(run, epochs, patience):
+        while not _ended(run, epochs, settings.patience):
             number = int(run.epochs_run)
             state, loss, found = step(run.state, number=number)
             run = _after(run, state, float(loss), getattr(scores(found, validation.labels), select))
@@ -323,7 +327,7 @@ def _ended(run: _Run, epochs: int, patience: int | None) -> bool:
     return last + 1 == epochs or (patience is not None and last - int(run.best_epoch) >= patience)
 
 
-def _after(run: _Run, state: Any, loss: float, score: float) -> _Run:
+def _after(run: _Run, state: _State, loss: float, score: float) -> _Run:
     """What a run is after one more epoch."""
     number = int(run.epochs_run)
     if score > run.best_score:  # NaN is never better

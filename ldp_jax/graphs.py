@@ -6,6 +6,7 @@ without self-loops and without repeats; ``nodes``, ``edges`` and ``globals`` are
 """
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import jraph
@@ -34,6 +35,9 @@ def __dir__() -> list[str]:
 GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
+
+_BLOCK = 2**22
+"""Edges that are looked at together: what is needed beside the edges themselves stays small."""
 
 
 def from_edges(
@@ -86,15 +90,51 @@ def from_edges(
     loops = pairs[:, 0] == pairs[:, 1]
     if loops.any():
         raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
-    low, high = pairs.min(1).astype(np.int64), pairs.max(1).astype(np.int64)
-    code = np.sort(low * num_nodes + high)
+    code = np.empty(len(pairs), np.int64)
+    for some in _blocks(len(pairs)):
+        one, other = pairs[some].T.astype(np.int64)
+        code[some] = np.minimum(one, other) * num_nodes + np.maximum(one, other)
+    code.sort()
     repeat = code[1:] == code[:-1]
     if repeat.any():
         first = int(code[1:][repeat][0])
         raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
-    both: Any = np.stack([np.concatenate([low, high]), np.concatenate([high, low])])
-    senders, receivers = both[:, np.argsort(both[1] * num_nodes + both[0], kind="stable")].astype(np.int32)
+    senders, receivers = _both_ways(code, num_nodes)
     return directed(senders, receivers, num_nodes)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(at, min(at + _BLOCK, count)) for at in range(0, count, _BLOCK))
+
+
+def _both_ways(code: np.ndarray, n: int) -> np.ndarray:
+    """Senders and receivers of both directions, sorted by receiver, then by sender; int32 [2, 2 m].
+
+    Args:
+      code: low n + high of each pair, sorted; used up.
+      n: nodes.
+    """
+    from_below, from_above = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for some in _blocks(len(code)):
+        low, high = np.divmod(code[some], n)
+        from_above += np.bincount(low, minlength=n)
+        from_below += np.bincount(high, minlength=n)
+    ends = np.empty((2, 2 * len(code)), np.int32)
+
+    def write(before: np.ndarray) -> None:
+        for some in _blocks(len(code)):
+            receiver, sender = np.divmod(code[some], n)
+            place = before[receiver] + np.arange(some.start, some.stop)
+            ends[0, place], ends[1, place] = sender, receiver
+
+    # Of a node's neighbours those below it come first; so each half is in order, and only moved apart.
+    write(from_below.cumsum())
+    for some in _blocks(len(code)):
+        low, high = np.divmod(code[some], n)
+        code[some] = high * n + low
+    code.sort()
+    write(from_above.cumsum() - from_above)
+    return ends
 
 
 def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
@@ -185,23 +225,33 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
       ValueError: naming the first edge that does not, and its graph.
     """
     n = len(node_graph)
-    outside = np.flatnonzero((senders < 0) | (senders >= n) | (receivers < 0) | (receivers >= n))
-    if len(outside):
-        ends = senders[outside[0]], receivers[outside[0]]
-        inside = [end for end in ends if 0 <= end < n]
+    ends = senders, receivers
+    outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
+    if outside is not None:
+        pair = senders[outside], receivers[outside]
+        inside = [end for end in pair if 0 <= end < n]
         where = f"graph {node_graph[inside[0]]}" if inside else "no graph of the set"
-        raise ValueError(f"edges must join nodes in [0, {n}), got {ends[0]} -> {ends[1]} in {where}")
-    across = np.flatnonzero(node_graph[senders] != node_graph[receivers])
-    if len(across):
-        s, r = senders[across[0]], receivers[across[0]]
+        raise ValueError(f"edges must join nodes in [0, {n}), got {pair[0]} -> {pair[1]} in {where}")
+    across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends)
+    if across is not None:
+        s, r = senders[across], receivers[across]
         raise ValueError(
             f"edges must stay in one graph, got {s} -> {r}, which joins graph {node_graph[s]} "
             f"and graph {node_graph[r]}"
         )
-    loops = np.flatnonzero(senders == receivers)
-    if len(loops):
-        s = senders[loops[0]]
+    loop = _first(lambda s, r: s == r, *ends)
+    if loop is not None:
+        s = senders[loop]
         raise ValueError(f"graph {node_graph[s]} must have no self-loops, got one at node {s}")
+
+
+def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
+    """Where something holds first, looked for block by block; None where it never does."""
+    for some in _blocks(len(arrays[0])):
+        found = holds(*(array[some] for array in arrays))
+        if found.any():
+            return some.start + int(found.argmax())
+    return None
 
 
 def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tuple[np.ndarray, np.ndarray, int]:
@@ -212,7 +262,8 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
       node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
 
     Returns:
-      (senders, receivers, num_nodes), sorted by receiver, then by sender.
+      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's own arrays where they
+      are so already.
 
     Raises:
       ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`. The message names
@@ -221,27 +272,43 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
     sizes = np.ravel(np.asarray(graph.n_node))
     n = int(sizes.sum())
     node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
-    senders = np.asarray(graph.senders).astype(np.int64)
-    receivers = np.asarray(graph.receivers).astype(np.int64)
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     if senders.shape != receivers.shape:
         raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
     check_edges(senders, receivers, node_graph)
-    forward = receivers * n + senders
-    if len(forward) > 1 and not (forward[1:] >= forward[:-1]).all():
-        order = np.argsort(forward, kind="stable")
-        senders, receivers, forward = senders[order], receivers[order], forward[order]
-    repeats = np.flatnonzero(forward[1:] == forward[:-1])
-    if len(repeats):
-        s, r = senders[repeats[0]], receivers[repeats[0]]
+    senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
+    one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
+    if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
+        code = _codes(receivers, senders, n)
+        code.sort()
+        receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
+        one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
+    repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
+    if repeat is not None:
+        s, r = senders[repeat], receivers[repeat]
         raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
-    backward = np.sort(senders * n + receivers)
+    upwards = senders < receivers
+    forward = _codes(receivers, senders, n, upwards)
+    backward = _codes(senders, receivers, n, ~upwards)
+    backward.sort()
     if not np.array_equal(forward, backward):
+        forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
             f"graph {node_graph[r]} must be symmetric: each directed edge with its reverse, as graphs.from_edges "
             f"builds them, got {s} -> {r} alone. For a directed graph use ppr_power."
         )
-    return senders.astype(np.int32), receivers.astype(np.int32), n
+    return senders, receivers, n
+
+
+def _codes(first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | None = None) -> np.ndarray:
+    """first n + second, of edges that are kept; int64."""
+    code, at = np.empty(len(first) if kept is None else int(kept.sum()), np.int64), 0
+    for some in _blocks(len(first)):
+        ends = (first[some], second[some]) if kept is None else (first[some][kept[some]], second[some][kept[some]])
+        code[at : at + len(ends[0])] = ends[0].astype(np.int64) * n + ends[1]
+        at += len(ends[0])
+    return code
 
 
 # --- Sets of graphs --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ldp_jax._validate import one_of
 
 __all__ = [
     "EDGE_CENTRAL",
+    "LABEL",
     "NEIGHBOUR_LIST",
     "RECORD",
     "RELATIONSHIP",
@@ -40,8 +41,8 @@ def __dir__() -> list[str]:
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
-Trust = Literal["local", "central"]
-"""Who sees the data: nobody but the user herself, or a curator whom all users trust with theirs."""
+Trust = Literal["local", "shuffled", "central"]
+"""Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data of all."""
 
 _ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
 
@@ -76,6 +77,8 @@ class Unit:
 
 RECORD = Unit("record")
 """The whole record that one user's mechanism is given; which fields that is, a pipeline's ``protected`` says."""
+LABEL = Unit("label")
+"""The label alone of one user's record; what costs it costs her record too, and a guarantee says both."""
 NEIGHBOUR_LIST = Unit("neighbour-list")
 """One bit of one user's neighbour list; a whole list of degree g costs g times as much."""
 RELATIONSHIP = Unit("relationship")
@@ -91,6 +94,7 @@ def metric(rate: float) -> Unit:
 
 WORDS = {
     RECORD: "any two records of one user",
+    LABEL: "any two records of one user that differ in the label alone",
     NEIGHBOUR_LIST: "two neighbour lists of one user that differ in one bit",
     RELATIONSHIP: "two graphs that differ in one edge",
     EDGE_CENTRAL: "two graphs that differ in one edge",
@@ -114,9 +118,10 @@ class Guarantee:
         over the integers that are sampled from.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``: nobody has shown it.
       reason: one sentence that says why the status is what it is; only ``none`` may go without.
-      trust: ``local`` where each user perturbs her own data, ``central`` where a trusted curator holds everybody's
-        and perturbs what leaves his hands. What is central is printed as such; the two never add. EDGE_CENTRAL is
-        always central, and a report about a neighbour list or a relationship never.
+      trust: ``local`` where each user perturbs her own data, ``shuffled`` where a trusted shuffler mixes such
+        reports (:func:`ldp_jax.shuffle.amplified`), ``central`` where a trusted curator holds everybody's data and
+        perturbs what leaves his hands. What is not local is printed as such; no two of them add. EDGE_CENTRAL is
+        always central, and a report about a neighbour list or a relationship always local.
 
     ``+`` is sequential composition within a unit:
 
@@ -160,7 +165,7 @@ class Guarantee:
             object.__setattr__(self, "adjacency", own_words(self.unit))
         if self.unit == EDGE_CENTRAL:
             object.__setattr__(self, "trust", "central")
-        elif self.trust == "central" and self.unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+        elif self.trust != "local" and self.unit in (NEIGHBOUR_LIST, RELATIONSHIP):
             raise ValueError(
                 f"trust must be 'local' per {self.unit}, which is about what users report themselves; what a "
                 f"curator releases of a graph is per {EDGE_CENTRAL}"
@@ -185,7 +190,8 @@ class Guarantee:
     def __str__(self) -> str:
         delta = f", delta {digits_up(self.delta)}" if self.delta else ""
         reason = f": {self.reason}" if self.reason else ""
-        trust = "towards all but a trusted curator; " if self.trust == "central" else ""
+        trusted = {"shuffled": "shuffler", "central": "curator"}.get(self.trust)
+        trust = f"towards all but a trusted {trusted}; " if trusted else ""
         return (
             f"epsilon {digits_up(self.epsilon)}{delta} per {self.unit} "
             f"({self.adjacency}; {trust}{self.arithmetic} arithmetic; {self.status}{reason})"
@@ -330,16 +336,17 @@ def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
     """The trust model that all guarantees share.
 
     Raises:
-      ValueError: where some are local and some central: of their sum nobody could say whom it protects from whom.
+      ValueError: where they differ: of their sum nobody could say whom it protects from whom.
 
     >>> one_trust([Guarantee(0.5), Guarantee(0.25)])
     'local'
     """
     found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
     if len(found) > 1:
+        kinds = " and ".join(sorted(found, key=get_args(Trust).index))
         raise ValueError(
-            "local and central guarantees do not add: one needs no trust, the other a curator who sees the data; "
-            "report both"
+            f"{kinds} guarantees do not add: local ones need no trust, shuffled ones a shuffler, central ones a "
+            "curator who sees the data; report both"
         )
     return next(iter(found), "local")
 

@@ -18,7 +18,7 @@ who was asked.
 >>> from ldp_jax.features import GeneralizedRR, MultiBit
 >>> from ldp_jax.models import NodeInputs, gcn
 >>> from ldp_jax.propagation import operator
->>> from ldp_jax.training import adam, fit, on_graph
+>>> from ldp_jax.training import Settings, adam, fit, on_graph
 >>> feature_noise, label_noise = MultiBit(2.0, dim=8, k=1), GeneralizedRR(1.0, 2)
 >>> round((feature_noise.guarantee() + label_noise.guarantee()).epsilon, 6)
 3.0
@@ -32,7 +32,7 @@ On the server, from noisy records ``x`` and reports; the true class of node 5 is
 >>> context, train = drop_inputs(NodeInputs(path, x), path, train, steps=2, also=validation)
 >>> fitted = fit(
 ...     jax.random.key(1), drop(gcn(2, 4, 2)), on_graph(noisy_node_classification), context, train, validation,
-...     Examples(np.array([5]), np.array([1])), optimizer=adam(0.01), epochs=2, batch_size=3,
+...     Examples(np.array([5]), np.array([1])), Settings(adam(0.01), epochs=2, batch_size=3),
 ... )
 >>> float(fitted.test) in (0.0, 1.0)
 True
@@ -50,6 +50,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate, metrics
+from ldp_jax._label_channel import log_reported
 from ldp_jax.features import Discrete
 from ldp_jax.models import Model
 from ldp_jax.propagation import Operator, kprop
@@ -137,18 +138,10 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
     )
 
 
-def _log_reported(scores: Array, keep: Array) -> Array:
-    """log p(y' | x) of each category: the posterior through the channel."""
-    share = jax.nn.log_softmax(scores)
-    other = ((1.0 - keep) / (scores.shape[-1] - 1))[..., None]
-    # log 0 of a channel without noise is no trouble: logaddexp passes the other term, and its gradient, on.
-    return jnp.logaddexp(jnp.log(other), jnp.log(keep[..., None] - other) + share)
-
-
 def _loss(scores: Array, examples: Any) -> Array:
     if isinstance(examples, Examples):
         return node_classification.loss(scores, examples)
-    return -(examples.label * _log_reported(scores, examples.keep)).sum(-1)
+    return -(examples.label * log_reported(jax.nn.log_softmax(scores), examples.keep)).sum(-1)
 
 
 def _score(scores: Array, examples: Any) -> Array:

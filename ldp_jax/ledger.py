@@ -14,6 +14,7 @@ from ldp_jax._rounding import add_up, digits_down, digits_up, rounded_down
 from ldp_jax.gaussian import GaussianCurve
 from ldp_jax.guarantee import (
     EDGE_CENTRAL,
+    LABEL,
     NEIGHBOUR_LIST,
     RECORD,
     RELATIONSHIP,
@@ -55,7 +56,7 @@ def _about(unit: Unit) -> set[str]:
     about: set[str] = set()
     for name in unit.name.split(" + "):  # as joint() writes it
         bits = name.startswith(f"{NEIGHBOUR_LIST} of ")  # as whole_list() writes it
-        if name in (RECORD.name, metric(1.0).name):
+        if name in (RECORD.name, LABEL.name, metric(1.0).name):
             about |= {"records"}
         elif bits or name in (NEIGHBOUR_LIST.name, RELATIONSHIP.name, EDGE_CENTRAL.name):
             about |= {_EDGES}
@@ -204,11 +205,12 @@ class Ledger:
     k Gaussian releases therefore cost less than the sum of theirs, and share one delta.
 
     A budget cannot be talked down. Units of edges (a bit of a list, a relationship, an edge of a curator's graph)
-    are not free of each other, nor are records and metric privacy of records, nor a unit of somebody's own and any
-    other; and no unit is converted into another. So where budgets are kept, a release states what it costs for each
-    of them that speaks of the same data, in one :class:`~ldp_jax.guarantee.PipelineGuarantee`; a lone guarantee of
-    a list is refused where a budget per relationship is kept. A release that uses ``edges`` in the clear is refused
-    where edges have a budget. What a release reads is believed: the fields it names, and the units it states.
+    are not free of each other, nor are records, their labels and metric privacy of records, nor a unit of
+    somebody's own and any other; and no unit is converted into another. So where budgets are kept, a release states
+    what it costs for each of them that speaks of the same data, in one
+    :class:`~ldp_jax.guarantee.PipelineGuarantee`; a lone guarantee of a list is refused where a budget per
+    relationship is kept. A release that uses ``edges`` in the clear is refused where edges have a budget. What a
+    release reads is believed: the fields it names, and the units it states.
 
     Attributes:
       budget: a number, for a record's epsilon; a :class:`~ldp_jax.guarantee.Budget`, or several, one a unit;

@@ -12,30 +12,39 @@ which formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float
 
 import abc
 import math
+from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, UInt32
 
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism as mechanism
 from ldp_jax._pytree import static as static
-from ldp_jax.domains import Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
+from ldp_jax._tables import Table
+from ldp_jax.domains import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.types import Array, PRNGKey, Record, Report, Scalar
 
 __all__ = [
     "MAX_EPSILON",
     "Analytic",
+    "CriticalPoints",
+    "HasCoordinates",
+    "HasCriticalPoints",
     "HasDensity",
     "HasInverse",
     "HasMoments",
+    "HasTable",
+    "HasWordRuns",
     "HasWords",
     "Mechanism",
     "Numeric",
     "Univariate",
+    "WordRuns",
     "Worded",
     "check_budget",
     "check_epsilon",
@@ -133,6 +142,81 @@ class HasWords(Protocol):
 
     def from_word64(self, word: Any, x: Record) -> Array:
         """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
+        ...
+
+
+class WordRuns(NamedTuple):
+    """All random words of one number, cut into runs of which each has one report, whatever the record is.
+
+    Attributes:
+      first: the first words of each run, one above the other.
+      last: the last.
+      share: of all words, by run; the sum is 1.
+      pairs: adjacent records, among which the largest loss is.
+    """
+
+    first: UInt32[np.ndarray, "words runs"]
+    last: UInt32[np.ndarray, "words runs"]
+    share: list[Fraction]
+    pairs: list[tuple[Any, Any]]
+
+
+@runtime_checkable
+class HasWordRuns(Protocol):
+    """A mechanism that adds noise from a table of more words than can be bisected, and knows the runs of it."""
+
+    def word_runs(self) -> WordRuns:
+        """The runs, of which verification asks both ends."""
+        ...
+
+    def from_words(self, word: Any, x: Any) -> Array:
+        """One number of the report under words uint32 [words, ...]; elementwise."""
+        ...
+
+    def log_likelihood(self, y: Any, x: Any) -> Array:
+        """log P of one number of the report; elementwise."""
+        ...
+
+
+@runtime_checkable
+class HasTable(Protocol):
+    """A mechanism whose reports are drawn from a table of whole numbers: its loss is a ratio of two of them."""
+
+    def table(self) -> Table:
+        """The table that is sampled."""
+        ...
+
+
+@runtime_checkable
+class HasCoordinates(Protocol):
+    """A mechanism on vectors that reports coordinates by laws of their own, independently given the record.
+
+    All coordinates, or a set that is uniform among those of one size and independent of the record: which, and with
+    what values, the codomain reads from a report.
+    """
+
+    def codomain(self) -> ByCoordinate:
+        """The reports."""
+        ...
+
+    def coordinate(self, j: int) -> "Univariate":
+        """The law of coordinate j where it is sent; the same object for coordinates that have one law."""
+        ...
+
+
+class CriticalPoints(NamedTuple):
+    """Stacked records, any two of them adjacent, and reports, among which the largest loss is."""
+
+    records: Float[np.ndarray, "records ..."]
+    reports: Float[np.ndarray, "reports ..."]
+
+
+@runtime_checkable
+class HasCriticalPoints(Protocol):
+    """A mechanism whose largest loss is known to be among fewer points than those that its spaces name."""
+
+    def critical_points(self) -> CriticalPoints:
+        """The points; why these are enough is said where they are listed."""
         ...
 
 

@@ -3,6 +3,7 @@
 :func:`fit` trains one model; :func:`fit_many` trains one a key over stacked inputs, in one program.
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ __all__ = [
     "Fitted",
     "Objective",
     "Pairs",
+    "Settings",
     "adam",
     "fit",
     "fit_many",
@@ -74,18 +76,47 @@ class Fitted(NamedTuple):
     validations: Float[Array, "*runs epochs"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a model is trained; checked when it is made.
+
+    Attributes:
+      optimizer: any optax transformation; make it once, since programs are told apart by it.
+      epochs: at most how many, at least 1.
+      batch_size: examples, or graphs, of a batch; any size.
+      patience: stop after as many epochs without a better validation score; ``None`` trains all epochs.
+
+    Raises:
+      ValueError: for numbers out of range.
+
+    >>> Settings(adam(0.01), epochs=100, batch_size=64).patience is None
+    True
+    """
+
+    optimizer: optax.GradientTransformation
+    epochs: int
+    batch_size: int
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        _validate.integer_in(1, epochs=self.epochs)
+        _validate.integer_in(1, batch_size=self.batch_size)
+        if self.patience is not None:
+            _validate.integer_in(1, patience=self.patience)
+
+
 class Examples(NamedTuple):
     """Labelled rows of the context: ``index`` int32 [n], ``label`` int32 [n]."""
 
-    index: Any
-    label: Any
+    index: Int[Array | np.ndarray, " n"]
+    label: Int[Array | np.ndarray, "n ..."]
 
 
 class Pairs(NamedTuple):
     """Node pairs: ``edge`` int32 [n, 2] are edges, ``non_edge`` int32 [n, 2] are not."""
 
-    edge: Any
-    non_edge: Any
+    edge: Int[Array | np.ndarray, "n 2"]
+    non_edge: Int[Array | np.ndarray, "n 2"]
 
 
 def _refuse_outside(name: str, values: Any, size: int, of: str) -> None:
@@ -211,11 +242,7 @@ def fit(
     train: Any,
     validation: Any,
     test: Any,
-    *,
-    optimizer: optax.GradientTransformation,
-    epochs: int,
-    batch_size: int,
-    patience: int | None = None,
+    settings: Settings,
 ) -> Fitted:
     """Train for a number of epochs, or until validation no longer gets better, and keep the best by validation.
 
@@ -230,28 +257,20 @@ def fit(
       train: examples, a pytree whose leaves have one leading axis.
       validation: examples.
       test: examples; looked at once, with the variables that validation chose.
-      optimizer: any optax transformation.
-      epochs: at most so many, at least 1; static.
-      batch_size: any size; static.
-      patience: stop after as many epochs without a better validation score; ``None`` trains all epochs.
+      settings: optimizer, epochs, batch size and patience.
 
     Compiled once for the same model, objective, optimizer and shapes, whatever the patience. A run whose validation
     score is NaN in every epoch returns its first variables, and a validation of -inf.
 
     Raises:
-      ValueError: for settings out of range, a key that is not threefry, or concrete examples that name a row the
-        context lacks or a class the model has no output for; before anything is compiled.
+      ValueError: for a key that is not threefry, or concrete examples that name a row the context lacks or a class
+        the model has no output for; before anything is compiled.
     """
     _validate.threefry(key)
-    _validate.integer_in(1, epochs=epochs)
-    _validate.integer_in(1, batch_size=batch_size)
-    if patience is not None:
-        _validate.integer_in(1, patience=patience)
     _check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
-    return _fit(
-        key, model, objective, context, train, validation, test, jnp.int32(patience or epochs),
-        optimizer=optimizer, epochs=epochs, batch_size=batch_size,
-    )  # fmt: skip
+    patience = jnp.int32(settings.patience or settings.epochs)  # traced, so that it tells no two programs apart
+    settings = dataclasses.replace(settings, patience=None)
+    return _fit(key, model, objective, context, train, validation, test, patience, settings=settings)
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
@@ -280,7 +299,7 @@ def _check_examples(
         objective.check(name, part, context, made)
 
 
-@partial(jax.jit, static_argnames=("model", "objective", "optimizer", "epochs", "batch_size"))
+@partial(jax.jit, static_argnames=("model", "objective", "settings"))
 def _fit(
     key: PRNGKey,
     model: Model,
@@ -291,12 +310,11 @@ def _fit(
     test: Any,
     patience: Array,
     *,
-    optimizer: optax.GradientTransformation,
-    epochs: int,
-    batch_size: int,
+    settings: Settings,
 ) -> Fitted:
+    optimizer, epochs = settings.optimizer, settings.epochs
     count = jax.tree.leaves(train)[0].shape[0]
-    batch_size = min(batch_size, count)
+    batch_size = min(settings.batch_size, count)
     batches = -(-count // batch_size)
     init_key, epochs_key = jax.random.split(key)
 
@@ -365,11 +383,8 @@ def fit_many(
     train: Any,
     validation: Any,
     test: Any,
+    settings: Settings,
     *,
-    optimizer: optax.GradientTransformation,
-    epochs: int,
-    batch_size: int,
-    patience: int | None = None,
     at_once: int | None = None,
     keep_variables: bool = False,
 ) -> Fitted:
@@ -383,10 +398,7 @@ def fit_many(
       train: stacked [runs, ...].
       validation: stacked [runs, ...].
       test: stacked [runs, ...].
-      optimizer: see :func:`fit`.
-      epochs: see :func:`fit`.
-      batch_size: see :func:`fit`.
-      patience: see :func:`fit`; static here.
+      settings: of all runs; another patience is another program here.
       at_once: runs that are vmapped together; 1 at a time by default, which is fastest on a CPU. On an
         accelerator take as many as fit.
       keep_variables: whether to return the trained variables, or ``()``.
@@ -402,24 +414,12 @@ def fit_many(
     parts = {"train": train, "validation": validation, "test": test}
     _check_examples(model, objective, context, parts, stacked=True)
     return _fit_many(
-        keys, model, objective, context, train, validation, test, optimizer=optimizer, epochs=epochs,
-        batch_size=batch_size, patience=patience, at_once=at_once, keep_variables=keep_variables,
+        keys, model, objective, context, train, validation, test, settings=settings, at_once=at_once,
+        keep_variables=keep_variables,
     )  # fmt: skip
 
 
-@partial(
-    jax.jit,
-    static_argnames=(
-        "model",
-        "objective",
-        "optimizer",
-        "epochs",
-        "batch_size",
-        "patience",
-        "at_once",
-        "keep_variables",
-    ),
-)
+@partial(jax.jit, static_argnames=("model", "objective", "settings", "at_once", "keep_variables"))
 def _fit_many(
     keys: PRNGKeys,
     model: Model,
@@ -429,19 +429,13 @@ def _fit_many(
     validation: Any,
     test: Any,
     *,
-    optimizer: optax.GradientTransformation,
-    epochs: int,
-    batch_size: int,
-    patience: int | None,
+    settings: Settings,
     at_once: int | None,
     keep_variables: bool,
 ) -> Fitted:
     def one(inputs: Any) -> Fitted:
         key, context, train, validation, test = inputs
-        fitted = fit(
-            key, model, objective, context, train, validation, test,
-            optimizer=optimizer, epochs=epochs, batch_size=batch_size, patience=patience,
-        )  # fmt: skip
+        fitted = fit(key, model, objective, context, train, validation, test, settings)
         return fitted if keep_variables else fitted._replace(variables=())
 
     stacked = (keys, context, train, validation, test)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ldp_jax import _validate, metrics
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.models import mlp
-from ldp_jax.training import Objective, adam, fit
+from ldp_jax.training import Objective, Settings, adam, fit
 from ldp_jax.types import Array, PRNGKey
 
 
@@ -151,7 +151,7 @@ def inversion(
     model = mlp(layers, hidden, x.shape[1])
     fitted = fit(
         fit_key, model, _RECONSTRUCTION, (), train, validation, validation,
-        optimizer=adam(learning_rate), epochs=epochs, batch_size=64,
+        Settings(adam(learning_rate), epochs, batch_size=64),
     )  # fmt: skip
     found, _ = model.apply(fitted.variables, jnp.asarray((z - mean) / spread), key=None, train=False)
     return _judge("inversion", np.asarray(found) + centre, x, public_x, shape, window)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ldp_jax import _validate
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.models import linear, mlp
-from ldp_jax.training import Objective, adam, fit
+from ldp_jax.training import Objective, Settings, adam, fit
 from ldp_jax.types import Array, PRNGKey
 
 Distance = Literal[
@@ -193,7 +193,7 @@ def trained_link_stealing(
     model = mlp(2, hidden, 1) if hidden else linear(1)
     fitted = fit(
         fit_key, model, _TOLD_APART, (), train, validation, validation,
-        optimizer=_OPTIMIZER, epochs=epochs, batch_size=256,
+        Settings(_OPTIMIZER, epochs, batch_size=256),
     )  # fmt: skip
     features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
     scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]

@@ -29,11 +29,11 @@ from ldp_jax.attacks.link_stealing import _OPTIMIZER, _TOLD_APART, _Rows
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.models import Model, NodeInputs, mlp
 from ldp_jax.propagation import Operator, operator
-from ldp_jax.training import Examples, Objective, _check_examples, fit, fit_many, on_graph
+from ldp_jax.training import Examples, Objective, Settings, _check_examples, fit, fit_many, on_graph
 from ldp_jax.types import Array, PRNGKey, PRNGKeys
 
 Form = Literal["online", "offline"]
-Protocol = Literal["TSTF", "TSTS", "0-hop"]
+MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
 
 _STRICT = 0.001
 """The smaller share of false positives at which true ones are counted, where there are enough non-members."""
@@ -431,7 +431,7 @@ def trained_membership(
     model = mlp(layers, hidden, 1)
     fitted = fit_many(
         jax.random.split(fit_key, count), model, _TOLD_APART, (), train, validation, validation,
-        optimizer=_OPTIMIZER, epochs=epochs, batch_size=256, keep_variables=True,
+        Settings(_OPTIMIZER, epochs, batch_size=256), keep_variables=True,
     )  # fmt: skip
     scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
@@ -481,7 +481,7 @@ def shadow_models(
     labels: Any,
     *,
     models: int,
-    protocol: Protocol,
+    protocol: MembershipProtocol,
     optimizer: Any,
     epochs: int,
     nodes: Any = None,
@@ -529,10 +529,7 @@ def shadow_models(
     """
     _validate.threefry(key)
     _validate.integer_in(2, models=models)
-    _validate.one_of(get_args(Protocol), protocol=protocol)
-    _validate.integer_in(1, epochs=epochs)
-    if patience is not None:
-        _validate.integer_in(1, patience=patience)
+    _validate.one_of(get_args(MembershipProtocol), protocol=protocol)
     share = _validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
     op = _segments(graph)
     n = op.num_nodes
@@ -543,6 +540,7 @@ def shadow_models(
     size = round(share * len(population))
     if not 0 < size < len(population):
         raise ValueError(f"share must leave members and others, got {size} of {len(population)} nodes")
+    settings = Settings(optimizer, epochs, batch_size or size, patience)
     held = None
     if validation is not None:
         held = _distinct("validation", validation, n)
@@ -557,8 +555,8 @@ def shadow_models(
     member = _drawn(jax.random.split(split_key, models), size=size, count=len(population))
     outputs, variables = _trained(
         jax.random.split(fit_key, models), member, op, x, labels, population, held,
-        np.int32(get_args(Protocol).index(protocol)), model=model, objective=objective, size=size,
-        optimizer=optimizer, epochs=epochs, patience=patience, batch_size=batch_size or size, at_once=at_once,
+        np.int32(get_args(MembershipProtocol).index(protocol)), model=model, objective=objective, size=size,
+        settings=settings, at_once=at_once,
     )  # fmt: skip
     return Shadows(np.asarray(outputs), np.asarray(member), population, variables)
 
@@ -606,12 +604,7 @@ def _with_edges(op: Operator, kept: Array) -> Operator:
     return dataclasses.replace(op, degree=graphs.degree(edges.receivers, n), neighbours=edges)
 
 
-@partial(
-    jax.jit,
-    static_argnames=(
-        "model", "objective", "size", "optimizer", "epochs", "patience", "batch_size", "at_once",
-    ),
-)  # fmt: skip
+@partial(jax.jit, static_argnames=("model", "objective", "size", "settings", "at_once"))
 def _trained(
     keys: PRNGKeys,
     member: Array,
@@ -625,10 +618,7 @@ def _trained(
     model: Model,
     objective: Objective,
     size: int,
-    optimizer: Any,
-    epochs: int,
-    patience: int | None,
-    batch_size: int,
+    settings: Settings,
     at_once: int | None,
 ) -> tuple[Array, Any]:
     edges: Any = op.neighbours
@@ -644,10 +634,7 @@ def _trained(
         # fit, not fit_many, which would hold x as many times as there are models.
         context = NodeInputs(_with_edges(op, sends & receives), x)
         validation = train if held is None else examples(held)
-        fitted = fit(
-            key, model, objective, context, train, validation, validation,
-            optimizer=optimizer, epochs=epochs, batch_size=batch_size, patience=patience,
-        )  # fmt: skip
+        fitted = fit(key, model, objective, context, train, validation, validation, settings)
         asked = _with_edges(op, jnp.stack([sends | True, sends == receives, sends & False])[protocol])
         outputs, _ = model.apply(fitted.variables, NodeInputs(asked, x), key=None, train=False)
         return outputs[nodes], fitted.variables

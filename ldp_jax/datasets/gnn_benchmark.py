@@ -6,7 +6,6 @@ Those files also hold pickled names; they are never touched.
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from ldp_jax.datasets._archive import MAX_BYTES, read_arrays
 from ldp_jax.datasets._arrays import checked_csr, csr_arrays, integers, simple_edges
@@ -43,6 +42,8 @@ def parse(
         )
     adjacency.eliminate_zeros()
     if largest_component:
+        from scipy.sparse.csgraph import connected_components  # slow to import, and asked by this format alone
+
         _, component = connected_components(adjacency, directed=False)
         keep = np.flatnonzero(component == np.bincount(component).argmax())
         adjacency, x, y = adjacency[keep][:, keep], x[keep], y[keep]

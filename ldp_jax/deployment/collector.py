@@ -59,8 +59,7 @@ class Rejected(NamedTuple):
             "with an output that the table has not",
             "replayed",
         )
-        reasons = "; ".join(f"{count} {why}" for count, why in zip(self, said, strict=True) if count)
-        return f"{self.total} reports refused" + (f": {reasons}" if reasons else "")
+        return wire.refused(self, said)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

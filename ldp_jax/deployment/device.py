@@ -18,6 +18,9 @@ by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j (a w
 j + 1 up to 2^32 gives w mod (j + 1); others are skipped) and add t to the set, or j where t is in it already. (The
 derivation of words is as old as the library: a device that is updated draws what it drew before.)
 
+A device that holds a neighbour list has a session of another kind for it, with words, a budget and a memory of its
+own: :mod:`ldp_jax.deployment.lists`.
+
 **What is guaranteed.** Each (table, user, round, field) is one release, at the loss of the table's own integers:
 exact, because the probabilities are integers over 2^32, towards anyone who cannot tell keyed BLAKE2b from uniform
 words. Releases add up (:meth:`Session.spent`), and the session refuses whatever would exceed its budget, before it
@@ -42,6 +45,7 @@ to :meth:`Session.from_bytes` as ``at_least``: then memory with fewer releases i
 two sessions that go on from one copy at the same time, or an old copy that has meanwhile made as many releases.
 """
 
+import abc
 import dataclasses
 import functools
 import hmac
@@ -53,7 +57,7 @@ import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from hashlib import blake2b
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, ClassVar, NoReturn, SupportsIndex
 
 import numpy as np
 
@@ -61,9 +65,9 @@ from ldp_jax._rounding import log_up, rounded_down, rounded_up
 from ldp_jax._tables import WORDS, Table
 from ldp_jax._validate import whole
 from ldp_jax.deployment import wire
-from ldp_jax.guarantee import RECORD, Budget, Guarantee
+from ldp_jax.guarantee import RECORD, Budget, Guarantee, Unit
 
-__all__ = ["BudgetError", "Device", "Number", "ReplayError", "Session", "guarantee"]
+__all__ = ["BudgetError", "Device", "Memory", "Number", "ReplayError", "Session", "guarantee"]
 
 
 def __dir__() -> list[str]:
@@ -74,12 +78,13 @@ Number = int | float | np.integer | np.floating
 
 _WORDS = b"ldp_jax 1 words."
 _SAMPLE = b"ldp_jax 1 sample"
+_COUNTS = b"ldp_jax 1 counts"
 _NAME = b"ldp_jax 1 device"
 _MEMORY = b"ldp_jax 2 memory"
 _SHARED = b"ldp_jax 2 shared"
-_FORMAT = b"ldp-session 2\n"
 _OLD_FORMAT = b'{"format":"ldp-session 1"'
 _PER_HASH = 8  # fields whose words come from one hash
+_COUNTS_PER_HASH = 4
 _FAR = 1e9  # records beyond are as far out as those at it, for any table
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 
@@ -187,11 +192,184 @@ class Device:
             chosen.add(last if at in chosen else at)
         return sorted(chosen) if k < dim else list(range(dim))
 
+    def count_words(self, question: bytes, num_groups: int, *, user: int, round: int) -> np.ndarray:
+        """The random words of a report on neighbours, as :mod:`ldp_jax.deployment.lists` derives them.
+
+        Args:
+          question: its digest, 32 bytes.
+          num_groups: K.
+          user: in [0, 2^64).
+          round: in [0, 2^32).
+
+        Returns:
+          uint32 [4, K]: of each count a sign, and a number below 2^96, most significant word first. They stay here.
+        """
+        start = _COUNTS + question + struct.pack("<QI", user, round)
+        blocks = range(-(-num_groups // _COUNTS_PER_HASH))
+        stream = b"".join([self._hash(start + number.to_bytes(4, "little")) for number in blocks])
+        return np.frombuffer(stream, "<u4").reshape(-1, 4)[:num_groups].T.astype(np.uint32)
+
     def _hash(self, message: bytes) -> bytes:
         return blake2b(message, key=self.secret).digest()
 
 
-class Session:
+class Memory(abc.ABC):
+    """What one device has released, at what loss, and what its budget has left: what both kinds of session share.
+
+    Safe to share between threads. A subclass says what is released: :class:`Session` and
+    :class:`~ldp_jax.deployment.lists.ListSession` do, and have the arguments documented there.
+    """
+
+    _format: ClassVar[bytes]  # what a stored memory begins with
+    _unit: ClassVar[Unit]  # what the budget is about
+    _of: ClassVar[str]  # what has a loss: a table, a question
+    _each: ClassVar[str]  # what costs it once
+    _adjacency: ClassVar[str]  # of whose histories a guarantee is
+    _masses: ClassVar[int]  # masses are below it
+
+    @abc.abstractmethod
+    def _held(self, row: list[Any]) -> Any:
+        """What a memory's row holds of one release, checked."""
+
+    @abc.abstractmethod
+    def _row(self, held: Any) -> list[Any]:
+        """The reverse of :meth:`_held`, for JSON."""
+
+    @abc.abstractmethod
+    def _many(self, held: Any) -> int:
+        """How many times the loss was paid."""
+
+    def __init__(self, device: Device, *, budget: Any, key: bytes | None = None) -> None:
+        self._device = device
+        self._budget = _checked_budget(budget, self._unit)
+        self._key = None if key is None else wire.entropy("key", key)
+        if key is not None and hmac.compare_digest(key, device.secret):
+            raise ValueError("key is the device's secret, which undoes the noise: share device.shared_key")
+        self._losses: dict[bytes, Fraction] = {}  # by the digest of what was used: a ratio of masses
+        self._released: dict[tuple[bytes, int, int], Any] = {}  # by digest, user and round
+        self._counter = 0
+        self._spent = Fraction(0)
+        self._lock = threading.Lock()
+
+    @property
+    def device(self) -> Device:
+        """Whose reports these are."""
+        return self._device
+
+    @property
+    def budget(self) -> float:
+        """The largest epsilon that all releases together may lose."""
+        return self._budget
+
+    @property
+    def remaining(self) -> float:
+        """What the budget has left, rounded down."""
+        left = Fraction(self._budget) - self._spent
+        return rounded_down(left)
+
+    @property
+    def counter(self) -> int:
+        """How many releases were ever made: it grows with each. Kept elsewhere, it finds rolled-back memory."""
+        return self._counter
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._device!r}, {self._counter} releases)"
+
+    def spent(self, user: SupportsIndex | None = None) -> Guarantee:
+        """What releases cost together (sequential composition over all of them), rounded up.
+
+        Args:
+          user: of one user or pseudonym; None for all of the device, which is what the budget bounds.
+
+        Raises:
+          ValueError: if user is not an integer in [0, 2^64).
+        """
+        who = None if user is None else wire.checked_user(user)
+        with self._lock:
+            releases = [
+                (key[0], self._many(held)) for key, held in self._released.items() if who is None or key[1] == who
+            ]
+            total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
+        whose = "one device" if who is None else "one user"
+        return Guarantee(
+            rounded_up(total),
+            unit=self._unit,
+            adjacency=f"{self._adjacency.format(whose)}; releases: {sum(n for _, n in releases)}",
+            arithmetic="exact",
+            status="proved",
+            reason=_REASON,
+        )
+
+    def to_bytes(self) -> bytes:
+        """The memory, to be stored before reports are sent. It holds neither the secret nor any record."""
+        with self._lock:
+            memory = {
+                "budget": self._budget,
+                "losses": [[digest.hex(), *loss.as_integer_ratio()] for digest, loss in self._losses.items()],
+                "released": [
+                    [digest.hex(), user, round, *self._row(held)]
+                    for (digest, user, round), held in self._released.items()
+                ],
+            }
+        return _sealed(self._device, self._format, json.dumps(memory, separators=(",", ":")).encode())
+
+    def _restore(self, data: bytes, at_least: SupportsIndex) -> None:
+        """Take up what :meth:`to_bytes` wrote; ``from_bytes`` of a subclass says what is refused."""
+        known = whole(0, 2**64 - 1, at_least=at_least)
+        body = _opened(self._device, self._format, data)
+        try:
+            memory = json.loads(body)
+            self._budget = _checked_budget(memory["budget"], self._unit)
+            self._fill(memory["losses"], memory["released"])
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ValueError(f"no session's memory: {error}") from error
+        if self.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
+            raise ValueError("no session's memory: it is not written as to_bytes() writes it")
+        if self.counter < known:
+            raise ValueError(
+                f"rolled back: this memory knows of {self.counter} releases where at least {known} were made"
+            )
+
+    def _fill(self, losses: Any, released: Any) -> None:
+        """Take up what a memory holds."""
+        for digest, high, low in losses:
+            name, most = bytes.fromhex(digest), self._masses - 1
+            loss = Fraction(whole(1, most, mass=high), whole(1, most, mass=low))
+            if len(name) != 32 or name in self._losses or loss < 1:
+                raise ValueError(f"a {self._of} twice, or a loss that none has")
+            self._losses[name] = loss
+        for digest, user, round, *row in released:
+            key = (bytes.fromhex(digest), wire.checked_user(user), wire.checked_round(round))
+            if key[0] not in self._losses or key in self._released:
+                raise ValueError(f"a release of no known {self._of}, or twice the same")
+            held = self._released[key] = self._held(row)
+            self._pay(self._losses[key[0]], self._many(held))
+
+    def _check_budget(self, loss: Fraction, times: int) -> None:
+        """Refuse what the device would not pay for; under the lock.
+
+        Args:
+          loss: a ratio of the masses that are sampled from; nothing that they say of themselves.
+          times: how often it is paid.
+        """
+        epsilon = _epsilon(loss)
+        if epsilon > self._budget:
+            raise BudgetError(
+                f"refused, whatever it is called: this {self._of} loses epsilon {epsilon} a {self._each}, and the "
+                f"device accepts {self._budget} in all"
+            )
+        if self._spent + _cost(loss, times) > Fraction(self._budget):
+            raise BudgetError(
+                f"{times} {self._each}s at epsilon {epsilon} each do not fit: the device accepts {self._budget} in "
+                f"all and has {self.remaining} left"
+            )
+
+    def _pay(self, loss: Fraction, times: int) -> None:
+        self._counter += times
+        self._spent += _cost(loss, times)
+
+
+class Session(Memory):
     """Reports of one device, the memory of what has been released, and its budget: the only way to report.
 
     The memory holds outputs, never records: nothing that the server has not been sent. Every check depends on
@@ -235,41 +413,24 @@ class Session:
     ldp_jax.deployment.device.BudgetError: 1 fields at epsilon 1.0986122886681098 each do not fit: ...
     """
 
-    def __init__(self, device: Device, *, budget: Any, key: bytes | None = None) -> None:
-        self._device = device
-        self._budget = _checked_budget(budget)
-        self._key = None if key is None else wire.entropy("key", key)
-        if key is not None and hmac.compare_digest(key, device.secret):
-            raise ValueError("key is the device's secret, which undoes the noise: share device.shared_key")
-        self._losses: dict[bytes, Fraction] = {}  # of the tables that were used, by digest: a ratio of masses
-        self._released: dict[tuple[bytes, int, int], dict[int, int]] = {}
-        self._counter = 0
-        self._spent = Fraction(0)
-        self._lock = threading.Lock()
+    _format = b"ldp-session 2\n"
+    _unit = RECORD
+    _of, _each = "table", "field"
+    _adjacency = "any two histories of {}"
+    _masses = WORDS
 
-    @property
-    def device(self) -> Device:
-        """Whose reports these are."""
-        return self._device
+    def _held(self, row: list[Any]) -> dict[int, int]:
+        fields, outputs = row
+        held = {wire.checked_field(f): whole(0, 2**16 - 1, output=y) for f, y in zip(fields, outputs, strict=True)}
+        if not held or len(held) != len(fields):
+            raise ValueError("a release of nothing, or a field twice")
+        return held
 
-    @property
-    def budget(self) -> float:
-        """The largest epsilon that all releases together may lose."""
-        return self._budget
+    def _row(self, held: dict[int, int]) -> list[Any]:
+        return [list(held), list(held.values())]
 
-    @property
-    def remaining(self) -> float:
-        """What the budget has left, rounded down."""
-        left = Fraction(self._budget) - self._spent
-        return rounded_down(left)
-
-    @property
-    def counter(self) -> int:
-        """How many fields were ever released: it grows with each. Kept elsewhere, it finds rolled-back memory."""
-        return self._counter
-
-    def __repr__(self) -> str:
-        return f"Session({self._device!r}, {self._counter} releases)"
+    def _many(self, held: dict[int, int]) -> int:
+        return len(held)
 
     def report(
         self, table: Table, x: Number, *, user: SupportsIndex, round: SupportsIndex, field: SupportsIndex = 0
@@ -357,59 +518,32 @@ class Session:
         user: SupportsIndex,
         round: SupportsIndex,
         field: SupportsIndex | None = None,
+        as_round: SupportsIndex | None = None,
     ) -> bytes:
         """The bytes of an earlier report, for a retry: of one field, or of all fields of a round, by field.
 
         It costs nothing: the collector has, or was sent, the same outputs.
+
+        Args:
+          table: that the report was made by.
+          user: who.
+          round: when it was made.
+          field: which one; None for all.
+          as_round: the round's number that the bytes carry, by default ``round``: for an answer that is kept
+            (:mod:`ldp_jax.deployment.permanent`).
 
         Raises:
           ValueError: if there was none, or an argument is out of its range.
         """
         who, when = wire.checked_user(user), wire.checked_round(round)
         where = None if field is None else wire.checked_field(field)
+        label = when if as_round is None else wire.checked_round(as_round)
         with self._lock:
             known = self._released.get((table.digest, who, when), {})
             fields = sorted(known) if where is None else [where] * (where in known)
             if not fields:
                 raise ValueError(f"nothing to resend for user {who}, round {when}")
-            return wire.pack(table, fields, [known[f] for f in fields], who, when, self._key)
-
-    def spent(self, user: SupportsIndex | None = None) -> Guarantee:
-        """What releases cost together (sequential composition over tables, rounds and fields), rounded up.
-
-        Args:
-          user: of one user or pseudonym; None for all of the device, which is what the budget bounds.
-
-        Raises:
-          ValueError: if user is not an integer in [0, 2^64).
-        """
-        who = None if user is None else wire.checked_user(user)
-        with self._lock:
-            releases = [
-                (key[0], len(outputs)) for key, outputs in self._released.items() if who is None or key[1] == who
-            ]
-            total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
-        whose = "one device" if who is None else "one user"
-        return Guarantee(
-            rounded_up(total),
-            adjacency=f"any two histories of {whose}; releases: {sum(n for _, n in releases)}",
-            arithmetic="exact",
-            status="proved",
-            reason=_REASON,
-        )
-
-    def to_bytes(self) -> bytes:
-        """The memory, to be stored before reports are sent. It holds neither the secret nor any record."""
-        with self._lock:
-            memory = {
-                "budget": self._budget,
-                "losses": [[digest.hex(), *loss.as_integer_ratio()] for digest, loss in self._losses.items()],
-                "released": [
-                    [digest.hex(), user, round, list(outputs), list(outputs.values())]
-                    for (digest, user, round), outputs in self._released.items()
-                ],
-            }
-        return _sealed(self._device, json.dumps(memory, separators=(",", ":")).encode())
+            return wire.pack(table, fields, [known[f] for f in fields], who, label, self._key)
 
     @classmethod
     def from_bytes(
@@ -428,43 +562,9 @@ class Session:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
             ``at_least``: with it words could be used twice, and the budget be spent twice. Or if key is none.
         """
-        known = whole(0, 2**64 - 1, at_least=at_least)
         session = cls(device, budget=math.ulp(0.0), key=key)
-        body = _opened(device, data)
-        try:
-            memory = json.loads(body)
-            session._budget = _checked_budget(memory["budget"])
-            session._fill(memory["losses"], memory["released"])
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise ValueError(f"no session's memory: {error}") from error
-        if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
-            raise ValueError("no session's memory: it is not written as to_bytes() writes it")
-        if session.counter < known:
-            raise ValueError(
-                f"rolled back: this memory knows of {session.counter} releases where at least {known} were made"
-            )
+        session._restore(data, at_least)
         return session
-
-    def _fill(self, losses: Any, released: Any) -> None:
-        """Take up what a memory holds."""
-        for digest, high, low in losses:
-            name = bytes.fromhex(digest)
-            loss = Fraction(whole(1, WORDS - 1, mass=high), whole(1, WORDS - 1, mass=low))
-            if len(name) != 32 or name in self._losses or loss < 1:
-                raise ValueError("a table twice, or a loss that no table has")
-            self._losses[name] = loss
-        for digest, user, round, fields, outputs in released:
-            key = (bytes.fromhex(digest), wire.checked_user(user), wire.checked_round(round))
-            if key[0] not in self._losses or key in self._released or not fields:
-                raise ValueError("a release of no known table, of nothing, or twice the same")
-            held = {
-                wire.checked_field(f): whole(0, 2**16 - 1, output=y) for f, y in zip(fields, outputs, strict=True)
-            }
-            if len(held) != len(fields):
-                raise ValueError("a field twice")
-            self._released[key] = held
-            self._counter += len(held)
-            self._spent += _cost(self._losses[key[0]], len(held))
 
     def _release(
         self,
@@ -485,27 +585,15 @@ class Session:
                 raise ReplayError(
                     f"{again} fields of user {user}, round {round} were reported before: resend() gives those bytes"
                 )
-            loss = table.loss  # a ratio of the masses that are sampled from; nothing that the table says of itself
-            cost = _cost(loss, len(fields))
-            epsilon = _epsilon(loss)
-            if epsilon > self._budget:
-                raise BudgetError(
-                    f"refused, whatever it is called: this table loses epsilon {epsilon} a field, and the device "
-                    f"accepts {self._budget} in all"
-                )
-            if self._spent + cost > Fraction(self._budget):
-                raise BudgetError(
-                    f"{len(fields)} fields at epsilon {epsilon} each do not fit: the device accepts {self._budget} "
-                    f"in all and has {self.remaining} left"
-                )
+            loss = table.loss
+            self._check_budget(loss, len(fields))
             records = record()
             words = self._device.words(table, np.array(fields, np.int64), user=user, round=round)
             outputs = table.report(records, words[:, 0], words[:, 1])
             sent = wire.pack(table, fields, outputs, user, round, self._key)
             self._losses[key[0]] = loss
             self._released.setdefault(key, {}).update(zip(fields, outputs.tolist(), strict=True))
-            self._counter += len(fields)
-            self._spent += cost
+            self._pay(loss, len(fields))
         return sent
 
 
@@ -526,10 +614,10 @@ def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     )
 
 
-def _checked_budget(budget: Any) -> float:
-    """A finite epsilon > 0 of a record: a number or a budget."""
-    if isinstance(budget, Budget) and (budget.unit != RECORD or budget.delta):
-        raise ValueError(f"budget must be of records and without delta, as a table's loss is; got {budget}")
+def _checked_budget(budget: Any, unit: Unit) -> float:
+    """A finite epsilon > 0 of a unit: a number or a budget."""
+    if isinstance(budget, Budget) and (budget.unit != unit or budget.delta):
+        raise ValueError(f"budget must be of {unit}s and without delta, as the loss here is; got {budget}")
     epsilon = budget.epsilon if isinstance(budget, Budget) else budget
     if isinstance(epsilon, (int, float, np.integer, np.floating)) and not isinstance(epsilon, bool):
         try:
@@ -552,22 +640,23 @@ def _cost(loss: Fraction, times: int) -> Fraction:
     return times * Fraction(_epsilon(loss))
 
 
-def _sealed(device: Device, body: bytes) -> bytes:
-    head = _FORMAT + device.name.encode() + b"\n"
+def _sealed(device: Device, start: bytes, body: bytes) -> bytes:
+    head = start + device.name.encode() + b"\n"
     return head + device.memory_tag(head + body) + b"\n" + body
 
 
-def _opened(device: Device, data: bytes) -> bytes:
+def _opened(device: Device, start: bytes, data: bytes) -> bytes:
     """The body of a memory that this device has written."""
     if data.startswith(_OLD_FORMAT):
         raise ValueError(
             "this memory is of version 1, which anybody could edit: begin anew, with a new device; with the old "
             "secret words would be used twice"
         )
-    head, tag, body = data[: len(_FORMAT) + 17], data[len(_FORMAT) + 17 :][:65], data[len(_FORMAT) + 82 :]
-    if not head.startswith(_FORMAT):
-        raise ValueError(f"no session's memory: expected it to begin with {_FORMAT!r}")
-    if head[len(_FORMAT) :] != device.name.encode() + b"\n":
+    size = len(start) + 17
+    head, tag, body = data[:size], data[size : size + 65], data[size + 65 :]
+    if not head.startswith(start):
+        raise ValueError(f"no session's memory: expected it to begin with {start!r}")
+    if head[len(start) :] != device.name.encode() + b"\n":
         raise ValueError("no session's memory of this device: another device's, or damaged")
     if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
         raise ValueError("no session's memory: damaged or edited, its tag is not this device's")

@@ -27,7 +27,7 @@ Reports of version 1 were 28 bytes without a checksum. They are refused, and cou
 
 import hmac
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -39,8 +39,10 @@ from ldp_jax._validate import whole
 __all__ = [
     "REPORT",
     "SECRET_BYTES",
+    "TAG_BYTES",
     "VERSION",
     "Read",
+    "between",
     "checked_field",
     "checked_round",
     "checked_user",
@@ -48,6 +50,10 @@ __all__ = [
     "pack",
     "prefix",
     "read",
+    "refused",
+    "tag",
+    "tag_start",
+    "whole_messages",
 ]
 
 
@@ -74,10 +80,12 @@ REPORT = np.dtype(
 SECRET_BYTES = 32
 """Of a device's secret, and of a key that it shares with the collector."""
 
+TAG_BYTES = 8
+"""Of a checksum."""
+
 _TAG = b"ldp_jax 2 report"
-_TAG_BYTES = 8
 _SIZE = REPORT.itemsize
-_SIGNED = _SIZE - _TAG_BYTES  # what the checksum is of
+_SIGNED = _SIZE - TAG_BYTES  # what the checksum is of
 _MARK = VERSION.to_bytes(2, "little")  # every report begins so
 _OLD = b"\x01\x00"  # and so did every report of version 1,
 _OLD_SIZE = 28  # which had this many bytes
@@ -113,12 +121,12 @@ def pack(
     """The reports of some fields, one after the other: 36 bytes each."""
     if len(fields) == 1:  # five times as fast as an array of one
         signed = struct.pack("<HQQIIH", VERSION, prefix(table), user, round, fields[0], *outputs)
-        return signed + _tag(_start(key), signed)
+        return signed + tag(tag_start(_TAG, key), signed)
     reports = np.zeros(len(fields), REPORT)
     reports["version"], reports["table"], reports["user"], reports["round"] = VERSION, prefix(table), user, round
     reports["field"], reports["output"] = fields, outputs
-    data, start = reports.tobytes(), _start(key)
-    tags = [_tag(start, data[at : at + _SIGNED]) for at in range(0, len(data), _SIZE)]
+    data, start = reports.tobytes(), tag_start(_TAG, key)
+    tags = [tag(start, data[at : at + _SIGNED]) for at in range(0, len(data), _SIZE)]
     reports["checksum"] = np.frombuffer(b"".join(tags), "<u8")
     return reports.tobytes()
 
@@ -129,42 +137,61 @@ def read(data: bytes, key: bytes | None) -> Read:
     One hash a report, and at most one a byte of what is no report. (It is a loop in Python: ``hashlib`` takes 0.6
     us a report, and BLAKE2b written in NumPy would take longer.)
     """
-    start = _start(key)
-    last = len(data) - _SIZE
-    found = []
-    at = data.find(_MARK)
-    while 0 <= at <= last:
-        end = at + _SIGNED
-        if hmac.compare_digest(_tag(start, data[at:end]), data[end : end + _TAG_BYTES]):
-            found.append(at)
-            at = data.find(_MARK, at + _SIZE)
-        else:
-            at = data.find(_MARK, at + 1)
-    starts = np.array(found, np.int64)
-    reports = np.frombuffer(b"".join([data[at : at + _SIZE] for at in found]), REPORT)
-    # The stretches between reports, before the first and after the last.
-    begin = np.concatenate([[0], starts + _SIZE])
-    end = np.append(starts, len(data))
+    found = whole_messages(data, _MARK, _SIZE, tag_start(_TAG, key))
     damaged = old = 0
-    for at in np.flatnonzero(end > begin).tolist():
-        stretch = data[begin[at] : end[at]]
+    for stretch in between(data, found, _SIZE):
         many, rest = divmod(len(stretch), _OLD_SIZE)
         if not rest and all(stretch.startswith(_OLD, _OLD_SIZE * n) for n in range(many)):
             old += many
         else:
             damaged += -(-len(stretch) // _SIZE)
-    return Read(reports, damaged, old)
+    return Read(np.frombuffer(b"".join([data[at : at + _SIZE] for at in found]), REPORT), damaged, old)
 
 
-def _start(key: bytes | None) -> Any:
+def whole_messages(data: bytes, mark: bytes, size: int, start: Any) -> list[int]:
+    """Where messages of one size begin that begin with ``mark`` and end with a right checksum, left to right."""
+    last = len(data) - size
+    found = []
+    at = data.find(mark)
+    while 0 <= at <= last:
+        end = at + size - TAG_BYTES
+        if hmac.compare_digest(tag(start, data[at:end]), data[end : end + TAG_BYTES]):
+            found.append(at)
+            at = data.find(mark, at + size)
+        else:
+            at = data.find(mark, at + 1)
+    return found
+
+
+def between(data: bytes, found: list[int], size: int) -> Iterator[bytes]:
+    """The stretches between messages of one size that begin at ``found``, before the first and after the last."""
+    begin = 0
+    for end in [*found, len(data)]:
+        if end > begin:
+            yield data[begin:end]
+        begin = end + size
+
+
+def tag_start(message: bytes, key: bytes | None) -> Any:
     """The hash of what comes before every report: copied for each, which spares setting it up."""
-    return blake2b(_TAG, key=key or b"", digest_size=_TAG_BYTES)
+    return blake2b(message, key=key or b"", digest_size=TAG_BYTES)
 
 
-def _tag(start: Any, signed: bytes) -> bytes:
+def tag(start: Any, signed: bytes) -> bytes:
+    """The checksum of some bytes, of a hash that :func:`tag_start` began."""
     one = start.copy()
     one.update(signed)
     return one.digest()
+
+
+def refused(counts: tuple[int, ...], reasons: tuple[str, ...]) -> str:
+    """How many reports were refused in all, and for which reasons.
+
+    >>> refused((2, 0), ("damaged", "replayed"))
+    '2 reports refused: 2 damaged'
+    """
+    said = "; ".join(f"{count} {why}" for count, why in zip(counts, reasons, strict=True) if count)
+    return f"{sum(counts)} reports refused" + (f": {said}" if said else "")
 
 
 def checked_user(user: SupportsIndex) -> int:

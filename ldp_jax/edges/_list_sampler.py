@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from ldp_jax.edges import _sparse
-from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.types import PRNGKey
 
 
-def sample(key: PRNGKey, m: Any, users: Population, memory: float) -> Reports:
+def sample(key: PRNGKey, m: Any, users: Population, memory: float) -> ReportedPairs:
     """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
 
     Args:
@@ -27,7 +27,7 @@ def sample(key: PRNGKey, m: Any, users: Population, memory: float) -> Reports:
     reporter, reported = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     noisy = np.full(n, np.nan, np.float32)
     if not users.private.any():
-        return Reports(reporter[0], reported[0], noisy)
+        return ReportedPairs(reporter[0], reported[0], noisy)
     degree = users.degree
     arrange = _half_lists if half else _whole_lists
     who, owners, owned_degree, node, back = arrange(users, degree, m)
@@ -39,7 +39,7 @@ def sample(key: PRNGKey, m: Any, users: Population, memory: float) -> Reports:
         reported.append(back(block.user, block.node))
         if block.degree is not None:
             noisy[who[block.first : block.first + len(block.degree)]] = block.degree
-    return Reports(np.concatenate(reporter), np.concatenate(reported), noisy)
+    return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
 
 
 def _one_or_each(leaf: Any, n: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
-from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey
@@ -66,7 +66,7 @@ def _served(m: Any, reports: Any) -> Any:
     return jax.vmap(m.select)(split)
 
 
-def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> Reports:
+def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> ReportedPairs:
     """The reports of all private users, each drawn by ``m.privatize`` from a key of her own; in blocks.
 
     In ``full`` a list is of all users of a graph; else of the private ones, since what is between them and public
@@ -135,7 +135,7 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
                     "raise memory, or use a mechanism that reports fewer"
                 )
     reporter, reported = (np.concatenate(ends) for ends in zip(*found, strict=True))
-    return Reports(reporter, reported, degree)
+    return ReportedPairs(reporter, reported, degree)
 
 
 def _lists(who: np.ndarray, start: np.ndarray, count: np.ndarray, node: np.ndarray, size: int) -> NeighbourList:

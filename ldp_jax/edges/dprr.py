@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -97,7 +98,7 @@ class DPRR(ListMechanism):
         """() for one budget: the prior is not a stack."""
         return np.broadcast_shapes(jnp.shape(self.epsilon_degree), jnp.shape(self.epsilon_edges))
 
-    def of_users(self, choose: Any) -> "DPRR":
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "DPRR":
         """The same with ``choose`` applied to the budgets that users have of their own."""
         return dataclasses.replace(
             self, epsilon_degree=choose(self.epsilon_degree), epsilon_edges=choose(self.epsilon_edges)
@@ -265,33 +266,44 @@ def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     # Beyond the last degree nothing is above, and the common factor of what is below cancels.
     part = jnp.where(place == len(prior) - 1, 0.0, noisy - place)
 
-    def tables(weights: Array) -> tuple[Array, Array]:
-        def forward(total: Array, weight: Array) -> tuple[Array, Array]:
-            total = total * shrink + weight
-            return total, total
-
-        def backward(total: Array, weight: Array) -> tuple[Array, Array]:
-            return total * shrink + weight, total
-
-        zero = jnp.zeros_like(shrink * weights[0])
-        return (
-            jax.lax.scan(forward, zero, weights)[1][place],
-            jax.lax.scan(backward, zero, weights, reverse=True)[1][place],
-        )
-
-    def passes(weights: Array) -> tuple[Array, Array]:
-        def forward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
-            return jnp.where(at[0] <= place, total * shrink + at[1], total), None
-
-        def backward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
-            return jnp.where(at[0] > place, total * shrink + at[1], total), None
-
-        steps = jnp.arange(len(weights)), weights
-        zero = jnp.zeros_like(shrink * weights[0] * noisy)
-        return jax.lax.scan(forward, zero, steps)[0], jax.lax.scan(backward, zero, steps, reverse=True)[0]
-
     # Of the two factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither underflows alone.
     low, high = (jnp.exp(-epsilon * jnp.maximum(side * (2 * part - 1), 0.0)) for side in (1, -1))
-    sums = tables if jnp.ndim(epsilon) == 0 else passes
-    mass, mean = (below * low + above * high for below, above in map(sums, (prior, prior * degrees)))
+    if jnp.ndim(epsilon) == 0:
+        sums = (_tables(weights, shrink, place) for weights in (prior, prior * degrees))
+    else:
+        sums = (_passes(weights, shrink, place, noisy) for weights in (prior, prior * degrees))
+    mass, mean = (below * low + above * high for below, above in sums)
     return jnp.where(mass > 0, mean / jnp.where(mass > 0, mass, 1.0), noisy)
+
+
+@jax.jit  # an eager loop would be compiled anew at each call
+def _tables(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
+    """What is at or below ``place``, and what is above, of one table for all."""
+
+    def forward(total: Array, weight: Array) -> tuple[Array, Array]:
+        total = total * shrink + weight
+        return total, total
+
+    def backward(total: Array, weight: Array) -> tuple[Array, Array]:
+        return total * shrink + weight, total
+
+    zero = jnp.zeros_like(shrink * weights[0])
+    return (
+        jax.lax.scan(forward, zero, weights)[1][place],
+        jax.lax.scan(backward, zero, weights, reverse=True)[1][place],
+    )
+
+
+@jax.jit
+def _passes(weights: Array, shrink: Array, place: Array, noisy: Array) -> tuple[Array, Array]:
+    """The same of sums of their own."""
+
+    def forward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
+        return jnp.where(at[0] <= place, total * shrink + at[1], total), None
+
+    def backward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
+        return jnp.where(at[0] > place, total * shrink + at[1], total), None
+
+    steps = jnp.arange(len(weights)), weights
+    zero = jnp.zeros_like(shrink * weights[0] * noisy)
+    return jax.lax.scan(forward, zero, steps)[0], jax.lax.scan(backward, zero, steps, reverse=True)[0]

@@ -1,7 +1,5 @@
 """Neighbour lists and the reports about them: what they hold, and how they become bits."""
 
-import numbers
-import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
+from ldp_jax._ids import host_ids, ids_of
 from ldp_jax.types import Array
 
 
@@ -47,7 +46,7 @@ class NeighbourList(NamedTuple):
         >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
         NeighbourList(2 of 5: [1, 3])
         """
-        known = np.unique(_host_ids(ids, n))
+        known = np.unique(host_ids(ids, n))
         count = np.int32(np.count_nonzero(known < n))
         padded = np.full(n, n, np.int32)
         padded[:count] = known[:count]
@@ -105,44 +104,7 @@ def to_list(bits: Any) -> NeighbourList:
 def to_bits(neighbours: NeighbourList, n: int) -> Array:
     """A list as bits [n]; what is no id in [0, n), and repeats, are dropped: mechanisms are total on data."""
     ids = neighbours.ids if isinstance(neighbours.ids, jax.Array) else NeighbourList.of(neighbours.ids, n).ids
-    return jnp.zeros(n, bool).at[_ids(jnp, ids, n)].set(True, mode="drop")
-
-
-def _ids(xp: Any, values: Any, n: int) -> Any:
-    """Numbers as int32, n for what is no whole number in [0, n); written once for NumPy and JAX."""
-    if jnp.issubdtype(values.dtype, jnp.floating):
-        wide = values.astype(np.float64 if xp is np else jnp.promote_types(values.dtype, jnp.float32))
-        known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
-    elif values.dtype.kind in "biu":
-        wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
-        known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
-    else:
-        return xp.full(values.shape, n, np.int32)
-    return xp.where(known, xp.where(known, wide, 0).astype(np.int32), np.int32(n))
-
-
-def _host_ids(ids: Any, n: int) -> np.ndarray:
-    """:func:`_ids` of what a host holds, in its own precision; int32 with one axis."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
-        warnings.simplefilter("ignore")
-        try:
-            values = np.ravel(np.asarray(ids))
-        except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
-            values = np.array([*ids, None], object)[:-1]
-        if values.dtype.kind == "O":
-            values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
-        return _ids(np, values, n)
-
-
-def _one_id(value: Any, n: int) -> int:
-    """An id among things of several kinds, n for what is none."""
-    try:
-        if not isinstance(value, numbers.Real):
-            return n
-        number: Any = value
-        return int(number) if 0 <= number < n and int(number) == number else n
-    except (ArithmeticError, ValueError, TypeError):
-        return n
+    return jnp.zeros(n, bool).at[ids_of(jnp, ids, n)].set(True, mode="drop")
 
 
 def listed(nodes: Any, n: int) -> NeighbourList:

@@ -1,5 +1,7 @@
 """LocalLap: Laplace noise on every bit, of which a server keeps the largest; LAPGRAPH in the local model."""
 
+import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,7 +23,7 @@ from ldp_jax.edges.neighbour_lists import (
     rest_of,
     summed,
 )
-from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import LapReports, Lists
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import MAX_EPSILON, check_single
@@ -33,6 +35,8 @@ _MARGIN = 1.1
 """How many times the pairs that are expected to be enough are drawn; where too few, there is another round."""
 _EXTRA = 8
 """And how many more than that."""
+_FAR = 1e3
+"""A noisy number beyond all that is true."""
 
 
 @mechanism
@@ -136,10 +140,26 @@ class LocalLap:
         bits, owned, degree = self._record(NeighbourList(*x), own)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
         off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
-        first, second = jnp.asarray(self.epsilon_degree), jnp.asarray(self.epsilon_edges)
-        values = jnp.where(owned, jnp.log(second / 2) - second * jnp.abs(off), 0.0).sum()
-        total = values + jnp.log(first / 2) - first * jnp.abs(y.degree - degree)
-        return jnp.where(possible, total, -jnp.inf)
+        of_bits = jnp.where(owned, _log_laplace(self.epsilon_edges, off), 0.0).sum()
+        return jnp.where(possible, of_bits + _log_laplace(self.epsilon_degree, y.degree - degree), -jnp.inf)
+
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "LocalLap":
+        """The same with ``choose`` applied to both budgets."""
+        return dataclasses.replace(
+            self, epsilon_degree=choose(self.epsilon_degree), epsilon_edges=choose(self.epsilon_edges)
+        )
+
+    def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
+        """Both numbers at what may be true, between, and far away."""
+        degrees, values = (np.array([-_FAR, *np.arange(0, most + 0.5, 0.5), _FAR]) for most in (owned, 1))
+        noisy, sent = np.meshgrid(degrees, values)
+        return noisy.ravel(), sent.ravel()
+
+    def bit_log_density(self, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+        """log p of the noisy degree and of one noisy bit: see :class:`~ldp_jax.edges.HasBitLaw`."""
+        of_bit = _log_laplace(self.epsilon_edges, jnp.asarray(sent) - bit)
+        of_degree = _log_laplace(self.epsilon_degree, jnp.asarray(noisy) - degree)
+        return of_degree + jnp.where(jnp.isnan(bit), 0.0, of_bit)
 
     def domain(self) -> Lists:
         """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
@@ -186,7 +206,7 @@ class LocalLap:
         kept = jnp.zeros(flat.shape, bool).at[order].set(jnp.arange(len(flat)) < edges).reshape(n, n)
         return kept | kept.T
 
-    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The server's graphs and the noisy degrees: exact in law, no n^2 anywhere.
 
         Time (but for sorts, which take a logarithm more) and memory are O(users + edges in + edges out). Values are
@@ -236,6 +256,12 @@ class LocalLap:
         return np.asarray(self.epsilon_degree, np.float64), np.asarray(self.epsilon_edges, np.float64)
 
 
+def _log_laplace(epsilon: Any, off: Any) -> Array:
+    """The log density of Laplace noise of scale 1 / epsilon."""
+    epsilon = jnp.asarray(epsilon)
+    return jnp.log(epsilon / 2) - epsilon * jnp.abs(off)
+
+
 # --- Whole graphs ----------------------------------------------------------------------------------------------
 #
 # The server looks at the order of values alone, so a value is replaced by its score: the chance that the noise of a
@@ -246,7 +272,7 @@ class LocalLap:
 # ones are as many distinct false pairs, all sets of that many alike.
 
 
-def _sample(key: PRNGKey, m: LocalLap, users: Population, memory: float) -> Reports:
+def _sample(key: PRNGKey, m: LocalLap, users: Population, memory: float) -> ReportedPairs:
     """See :meth:`LocalLap.sample_graph`."""
     if np.ndim(m.epsilon_degree) or np.ndim(m.epsilon_edges):
         raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
@@ -298,7 +324,7 @@ def _sample(key: PRNGKey, m: LocalLap, users: Population, memory: float) -> Repo
     code = low * width + high
     added = _false_pairs(false_key, wanted, size, np.sort(code), true_count)
     code = np.concatenate([code[kept], added])
-    return Reports(who[code // width], who[code % width], degree)
+    return ReportedPairs(who[code // width], who[code % width], degree)
 
 
 def _ordinal(owner: np.ndarray, owners: int) -> np.ndarray:

@@ -1,6 +1,8 @@
 """How many neighbours a user has in each of a few public groups, with noise: counts instead of bits."""
 
 import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import jax
@@ -8,20 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax import _random, _validate
+from ldp_jax import _random, _validate, _whole_noise
 from ldp_jax._pytree import pytree, static
-from ldp_jax.edges import _whole_noise
+from ldp_jax.domains import NotApplicable
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.count_spaces import CountReports
 from ldp_jax.edges.lists import NeighbourList, to_bits
 from ldp_jax.edges.neighbour_lists import Reporting, check_own, pairs_of, per_bit, per_edge
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.mechanism import WordRuns
+from ldp_jax.types import Array, PRNGKey, Scalar
 
-MIN_EPSILON = 1e-3
-MAX_EPSILON = 40.0
-"""Budgets of whole noise: below, it would reach too far for a table; above, one step is rarer than its words."""
+_FAR = 1e3
+"""A noisy number beyond all that is true."""
 
 
 @pytree
@@ -80,9 +82,9 @@ class NeighbourCounts:
 
     def __post_init__(self) -> None:
         # Static: one spelling of a budget, so that it is hashable and no second program.
-        object.__setattr__(self, "epsilon", _validate.number(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon))
+        object.__setattr__(self, "epsilon", _whole_noise.checked_epsilon(self.epsilon))
         _validate.integer_in(1, num_groups=self.num_groups)
-        _validate.integer_in(1, _whole_noise.MAX_REACH, most=self.most)
+        _whole_noise.checked_most(self.most)
         _validate.one_of(NOISES, noise=self.noise)
         _validate.one_of(self.reportings, reporting=self.reporting)
         if self.n is not None:
@@ -92,7 +94,7 @@ class NeighbourCounts:
                 raise ValueError("n must be given with groups: how many nodes the graph has")
             object.__setattr__(self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups)))
         if self.noise == "geometric":
-            object.__setattr__(self, "thresholds", jnp.asarray(self._noise.thresholds()))
+            object.__setattr__(self, "thresholds", jnp.asarray(self._noise.thresholds))
 
     @property
     def _noise(self) -> _whole_noise.WholeNoise:
@@ -171,6 +173,29 @@ class NeighbourCounts:
         low, high = self.span()
         return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), low, high)
 
+    def word_runs(self) -> WordRuns:
+        """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one.
+
+        Raises:
+          NotApplicable: for Laplace noise.
+        """
+        if self.noise != "geometric":
+            raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
+        size, width = _whole_noise.WORDS, 32 * _whole_noise.WORDS
+        table = np.asarray(self.thresholds).T
+        steps = [sum(int(word) << 32 * (size - 1 - at) for at, word in enumerate(row)) for row in table]
+        starts = sorted({0, *steps})
+        ends = [*(start - 1 for start in starts[1:]), (1 << width) - 1]
+
+        def words(numbers: list[int]) -> np.ndarray:
+            rows = [[number >> 32 * (size - 1 - at) & (2**32 - 1) for number in numbers] for at in range(size)]
+            signs = [[sign] * len(numbers) for sign in (0, 1)]
+            return np.concatenate([np.array([sign, *rows], np.uint32) for sign in signs], 1)
+
+        share = [Fraction(end + 1 - start, 2 << width) for start, end in zip(starts, ends, strict=True)]
+        pairs = sorted({(0, 1), (self.most - 1, self.most)})
+        return WordRuns(words(starts), words(ends), share * 2, pairs)
+
     def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
         """log p of a report given a list: a mass, a density of Laplace noise."""
         y = jnp.asarray(y)
@@ -183,20 +208,28 @@ class NeighbourCounts:
         if self.noise == "laplace":
             return jnp.log(self.epsilon / 2) - self.epsilon * gap
         low, high = self.span()
-        inside, ends = self._log_masses()
+        inside, ends = (jnp.asarray(side, jnp.result_type(float)) for side in self._noise.log_masses)
         possible = (y >= low) & (y <= high) & (y == jnp.round(y))
         at = jnp.clip(jnp.where(possible, gap, 0), 0, len(inside) - 1).astype(jnp.int32)
         return jnp.where(possible, jnp.where((y == low) | (y == high), ends[at], inside[at]), -jnp.inf)
 
-    def _log_masses(self) -> tuple[Array, Array]:
-        """log P(z = k), and log P(z >= k), for k = 0 ... reach."""
-        noise = self._noise
-        one_side = [2 * noise.masses[0], *noise.masses[1:]]
-        beyond, total = [], 0
-        for mass in reversed(one_side):
-            beyond.append(total := total + mass)
-        logs = [np.array([_whole_noise.log_mass(mass) for mass in side]) for side in (one_side, beyond[::-1])]
-        return jnp.asarray(logs[0]), jnp.asarray(logs[1])
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "NeighbourCounts":
+        """The same with ``choose`` applied to the budget."""
+        return dataclasses.replace(self, epsilon=choose(self.epsilon))
+
+    def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
+        """Every whole number of the span, or numbers at what may be true, between, and far away; no bit is sent."""
+        low, high = self.span()
+        numbers = (
+            np.array([-_FAR, *np.arange(0, owned + 0.5, 0.5), _FAR])
+            if self.noise == "laplace"
+            else np.arange(low, high + 1.0)
+        )
+        return numbers, np.full(len(numbers), np.nan)
+
+    def bit_log_density(self, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+        """log p of the bit's count, with all true pairs in it: see :class:`~ldp_jax.edges.HasBitLaw`."""
+        return self.log_likelihood(noisy, jnp.minimum(jnp.asarray(degree), self.most))
 
     def domain(self) -> Lists:
         """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
@@ -229,7 +262,7 @@ class NeighbourCounts:
             return per_bit(
                 self.epsilon, "a bit moves one count by one; each has Laplace noise of scale 1 / epsilon"
             )
-        made = per_bit(self._noise.loss(), "a bit moves one count by one; each has whole noise of its own")
+        made = per_bit(self._noise.loss, "a bit moves one count by one; each has whole noise of its own")
         return dataclasses.replace(made, arithmetic="exact")
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:

@@ -2,8 +2,9 @@
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,8 @@ from ldp_jax.composition import relationship
 from ldp_jax.domains import Finite, Interval, Mixture
 from ldp_jax.edges import _list_sampler, _sparse
 from ldp_jax.edges.lists import ListReport, NeighbourList, to_bits, to_list
-from ldp_jax.edges.population import Population, Reports
-from ldp_jax.edges.spaces import ListReports, Lists
+from ldp_jax.edges.population import Population, ReportedPairs
+from ldp_jax.edges.spaces import ListReports, Lists, critical_degrees
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, WORDS, Guarantee
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey, Scalar
@@ -32,6 +33,55 @@ Reporting = Literal["full", "half list", "half"]
 list (``half list``) or of the owned pairs alone (``half``)."""
 
 REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
+
+
+@runtime_checkable
+class HasBitLaw(Protocol):
+    """A mechanism whose report says of one bit of a list what two numbers say: a noisy one, and what is sent of it.
+
+    The noisy number is about how many pairs are true. Whatever else is in a report is independent of the bit given
+    these two. So an edge's cost is enumerated from few numbers, whatever the report looks like and whoever owns the
+    pair (:func:`ldp_jax.verification.relationship_supremum`).
+
+    Attributes:
+      reporting: who reports a pair, a static field.
+      reportings: which reportings there are.
+    """
+
+    reporting: Reporting
+    reportings: tuple[Reporting, ...]
+
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> Any:
+        """The same with ``choose`` applied to each budget that users may have of their own."""
+        ...
+
+    def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy numbers, and what is sent of a bit beside each, among which the largest loss of all is found.
+
+        Args:
+          owned: how many pairs the noisy number is about.
+        """
+        ...
+
+    def bit_log_density(self, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+        """log p of both numbers, elementwise; one term that does not depend on the bit may be left out.
+
+        Args:
+          noisy: the noisy number.
+          sent: what is sent of the bit.
+          degree: how many pairs are true, the bit's among them.
+          bit: 0 or 1; NaN where another user reports the pair, and the degree alone depends on it.
+          owned: how many pairs the noisy number is about.
+        """
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """Per bit of one user's list."""
+        ...
+
+    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
+        """Per edge, seen through the reports of all users."""
+        ...
 
 
 def check_own(own: Any, n: int) -> None:
@@ -107,7 +157,7 @@ class ListMechanism(abc.ABC):
         """
 
     @abc.abstractmethod
-    def of_users(self, choose: Any) -> Any:
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> Any:
         """The same with ``choose`` applied to the budgets that users have of their own."""
 
     @abc.abstractmethod
@@ -181,7 +231,7 @@ class ListMechanism(abc.ABC):
         true = to_bits(neighbours, self._size()) & (jnp.arange(self._size()) != own)
         return true, mine, (true & mine if self._reporting == "half" else true).sum(), jnp.int32(pairs)
 
-    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The reports of all users, as :func:`ldp_jax.edges.privatize_graph` has them; budgets may be arrays [n].
 
         Args:
@@ -217,13 +267,25 @@ class ListMechanism(abc.ABC):
         y, x = ListReport(*y), NeighbourList(*x)
         true, mine, degree, pairs = self._record(x, own)
         reported = to_bits(NeighbourList(*y.neighbours), self._size())
-        keep, add = self.bit_rates(y.degree, pairs)
-        drop = self.drop_rate(y.degree, pairs)
-        bits = jnp.where(
-            reported, jnp.log(jnp.where(true, keep, add)), jnp.where(true, jnp.log(drop), jnp.log1p(-add))
-        )
+        bits = self._log_bits(y.degree, reported, true, pairs)
         total = jnp.where(mine, bits, 0.0).sum() + self.degree_log_density(y.degree, degree, pairs)
         return jnp.where((reported & ~mine).any(), -jnp.inf, total)
+
+    def _log_bits(self, noisy: Any, sent: Any, true: Any, owned: Any) -> Array:
+        """log P that bits are sent or not, given the noisy degree."""
+        keep, add = self.bit_rates(noisy, owned)
+        drop = self.drop_rate(noisy, owned)
+        return jnp.where(sent, jnp.log(jnp.where(true, keep, add)), jnp.where(true, jnp.log(drop), jnp.log1p(-add)))
+
+    def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
+        """Every critical noisy degree, with the bit sent and not."""
+        noisy, sent = np.meshgrid(critical_degrees(self.degrees(owned)), [0.0, 1.0])
+        return noisy.ravel(), sent.ravel()
+
+    def bit_log_density(self, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+        """log p of the noisy degree, and of one bit given it: see :class:`HasBitLaw`."""
+        of_bit = self._log_bits(noisy, jnp.asarray(sent) > 0, jnp.asarray(bit) > 0, owned)
+        return self.degree_log_density(noisy, degree, owned) + jnp.where(jnp.isnan(bit), 0.0, of_bit)
 
 
 def per_bit(epsilon: float, reason: str) -> Guarantee:

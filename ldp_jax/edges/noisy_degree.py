@@ -1,6 +1,7 @@
 """The degree alone, with noise: no edge leaves the device."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -80,7 +81,7 @@ class NoisyDegree(ListMechanism):
         if self.n is not None:
             _validate.integer_in(1, n=self.n)
 
-    def of_users(self, choose: Any) -> "NoisyDegree":
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "NoisyDegree":
         """The same with ``choose`` applied to budgets that users have of their own."""
         return dataclasses.replace(self, epsilon=choose(self.epsilon))
 

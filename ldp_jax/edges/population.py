@@ -26,7 +26,7 @@ class Population(NamedTuple):
     private: Bool[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, graph: Any, public: Any = None) -> "Population":
+    def of(cls, graph: Graph | graphs.GraphSet, public: Any = None) -> "Population":
         """Check a graph or a :class:`~ldp_jax.graphs.GraphSet`, and who is public.
 
         Raises:
@@ -53,7 +53,7 @@ class Population(NamedTuple):
         return f"Population({len(self.group)} users, {self.private.sum()} of them private)"
 
 
-class Reports(NamedTuple):
+class ReportedPairs(NamedTuple):
     """What the private users report, or a curator releases, as pairs of users.
 
     Attributes:
@@ -76,7 +76,7 @@ class HasGraphSampler(Protocol):
         """What the reports promise; ``trust`` says whether users perturb their lists, or a curator the graph."""
         ...
 
-    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The reports of all private users; the law is that of one user at a time.
 
         Args:

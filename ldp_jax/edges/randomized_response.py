@@ -1,6 +1,7 @@
 """Warner's randomised response on every bit of a neighbour list."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -60,7 +61,7 @@ class RandomizedResponse(ListMechanism):
             _validate.integer_in(1, n=self.n)
         _validate.one_of(REPORTINGS, reporting=self.reporting)
 
-    def of_users(self, choose: Any) -> "RandomizedResponse":
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "RandomizedResponse":
         """The same with ``choose`` applied to budgets that users have of their own."""
         return dataclasses.replace(self, epsilon=choose(self.epsilon))
 

@@ -1,21 +1,27 @@
 """The noisy counts of all users at once: the same law as one user at a time, in O(edges)."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ldp_jax import _validate
+from ldp_jax import _validate, graphs
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups
+from ldp_jax.edges.neighbour_lists import per_edge, two_largest
 from ldp_jax.edges.ownership import Ownership
 from ldp_jax.edges.population import Population
-from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.types import Array, Graph, PRNGKey
 
-_BLOCK = 2**24
+_BLOCK = 2**22
 """Edges that are counted at once."""
+
+_DRAWN = 2**19
+"""Numbers that are given noise at once: drawing one takes a hundred times its own memory."""
 
 
 class NoisyCounts(NamedTuple):
@@ -69,10 +75,11 @@ def count_neighbours(
 
 def privatize_counts(
     key: PRNGKey,
-    graph: Any,
-    mechanism: NeighbourCounts,
+    graph: Graph | graphs.GraphSet,
+    mechanism: NeighbourCounts | Sequence[NeighbourCounts],
     groups: Any,
     *,
+    levels: Any = None,
     reporters: Any = None,
     owners: Ownership | None = None,
 ) -> NoisyCounts:
@@ -84,15 +91,18 @@ def privatize_counts(
     Args:
       key: a typed threefry key.
       graph: undirected, as :func:`ldp_jax.graphs.from_edges` builds it, or a :class:`~ldp_jax.graphs.GraphSet`.
-      mechanism: its own ``n`` and ``groups`` are not looked at.
+      mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
+        menu of personal budgets.
       groups: int [n] in [-1, K), public; -1 for a node that counts nowhere.
+      levels: int [n], public: which mechanism of a menu each user takes. It must not depend on her list.
       reporters: bool [n], public: who reports; all by default.
       owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: then an
         edge costs epsilon.
 
     Raises:
       ValueError: for a graph that is none, groups or masks of another shape, a group that is not in [-1, K),
-        ``owners`` beside ``half`` reporting, or a reporter who is silent in ``owners``.
+        ``owners`` beside ``half`` reporting, a reporter who is silent in ``owners``, a menu whose mechanisms differ
+        in more than epsilon, or one without ``levels``.
 
     >>> from ldp_jax import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
@@ -106,13 +116,13 @@ def privatize_counts(
     _validate.threefry(key)
     users = Population.of(graph)
     n = len(users.group)
-    groups = checked_groups(groups, n, mechanism.num_groups)
+    menu, level = _menu(mechanism, levels, n)
+    first = menu[0]
+    groups = checked_groups(groups, n, first.num_groups)
     reported = _mask(reporters, n)
     if owners is not None:
-        if mechanism.reporting != "full":
-            raise ValueError(
-                f"owners say who reports a pair, and so does reporting {mechanism.reporting!r}: give one"
-            )
+        if first.reporting != "full":
+            raise ValueError(f"owners say who reports a pair, and so does reporting {first.reporting!r}: give one")
         if owners.order.shape != (n,):
             raise ValueError(f"owners must be of {n} users, got {len(owners.order)}")
         if reporters is None:
@@ -122,14 +132,63 @@ def privatize_counts(
     counted = None
     if owners is not None:
         counted = owners.owns
-    elif mechanism.reporting == "half":
+    elif first.reporting == "half":
         counted = lambda user, other: _sparse.owns(_sparse.Users(user, 0, n, n), other, True)
-    counts = count_neighbours(users, groups, mechanism.num_groups, counted)
-    noisy = np.asarray(_add_noise(mechanism, key, counts))
-    once = mechanism.relationship("half" if owners is not None else mechanism.reporting)
+    counts = count_neighbours(users, groups, first.num_groups, counted)
+    keys = [key] if len(menu) == 1 else jax.random.split(key, len(menu))
+    noisy = _noisy(first, keys[0], counts)
+    for number in range(1, len(menu)):
+        noisy = np.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
+    once = owners is not None or first.reporting == "half"
     unprotected = ("number of nodes", "groups of nodes", *(("who reports",) if not reported.all() else ()))
-    guarantee = PipelineGuarantee.of([mechanism.guarantee(), once], protected=("edges",), unprotected=unprotected)
+    unprotected = (*unprotected, *(("personal budgets",) if len(menu) > 1 else ()))
+    guarantee = PipelineGuarantee.of(_spent(menu, level, once), protected=("edges",), unprotected=unprotected)
     return NoisyCounts(np.where(reported[:, None], noisy, 0).astype(noisy.dtype), reported, guarantee)
+
+
+def _menu(mechanism: Any, levels: Any, n: int) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
+    """The mechanisms, and which of them each user takes."""
+    menu = [mechanism] if isinstance(mechanism, NeighbourCounts) else list(mechanism)
+    if not menu or not all(isinstance(one, NeighbourCounts) for one in menu):
+        raise ValueError("mechanism must be NeighbourCounts, or a menu of them")
+    alike = {(one.num_groups, one.most, one.noise, one.reporting) for one in menu}
+    if len(alike) > 1:
+        raise ValueError("a menu's mechanisms must differ in epsilon alone")
+    if levels is None:
+        if len(menu) > 1:
+            raise ValueError(f"levels must be given with a menu of {len(menu)}: which mechanism each user takes")
+        return menu, np.zeros(n, np.int32)
+    level = np.asarray(levels)
+    if level.shape != (n,) or level.dtype.kind not in "iu":
+        raise ValueError(f"levels must be int [{n}], got {level.dtype} {level.shape}")
+    if n and not (level.min() >= 0 and level.max() < len(menu)):
+        raise ValueError(f"levels must be in [0, {len(menu)}), got {level.min()} to {level.max()}")
+    return menu, level.astype(np.int32)
+
+
+def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[Guarantee]:
+    """Per bit of a list the largest budget that is taken; per edge it alone, or the two largest."""
+    taken = [menu[number] for number in np.unique(level)] or menu[:1]
+    worst = max((one.guarantee() for one in taken), key=lambda one: one.epsilon)
+    if len(taken) == 1:
+        return [worst, taken[0].relationship("half" if once else "full")]
+    ends = two_largest(np.array([one.guarantee().epsilon for one in menu])[level])
+    edge = per_edge(ends[-1:] if once else ends, "half" if once else "full")
+    return [worst, dataclasses.replace(edge, arithmetic=worst.arithmetic)]
+
+
+def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
+    """Counts with noise; of many users by blocks of one size, each with its own key."""
+    users = max(_DRAWN // counts.shape[1], 1)
+    if len(counts) <= users:
+        return np.asarray(_add_noise(m, key, counts))
+    out = np.empty(counts.shape, np.float32 if m.noise == "laplace" else np.int32)
+    starts = range(0, len(counts), users)
+    for at, one in zip(starts, jax.random.split(key, len(starts)), strict=True):
+        block = counts[at : at + users]
+        padded = np.pad(block, ((0, users - len(block)), (0, 0)))
+        out[at : at + users] = np.asarray(_add_noise(m, one, padded))[: len(block)]
+    return out
 
 
 @jax.jit

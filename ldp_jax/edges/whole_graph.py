@@ -11,7 +11,7 @@ from ldp_jax.edges._one_by_one import OneUsersView
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
 from ldp_jax.guarantee import PipelineGuarantee, digits_up
-from ldp_jax.types import PRNGKey
+from ldp_jax.types import Graph, PRNGKey
 
 _MEMORY = 8e9
 """Bytes of reported pairs above which a dense output is refused unless the caller allows more."""
@@ -28,7 +28,7 @@ class NoisyGraph(NamedTuple):
       guarantee: per bit of a list and per edge, what is protected and what is not.
     """
 
-    graph: Any
+    graph: Graph
     degree: np.ndarray
     guarantee: PipelineGuarantee
 
@@ -39,7 +39,7 @@ class NoisyGraph(NamedTuple):
 
 def privatize_graph(
     key: PRNGKey,
-    graph: Any,
+    graph: Graph | graphs.GraphSet,
     mechanism: HasGraphSampler | OneUsersView,
     *,
     reporting: Reporting | None = None,
@@ -148,14 +148,14 @@ def _by_one_user(m: OneUsersView) -> Any:
     return lambda key, users, memory: _one_by_one.sample(key, m, users, memory)
 
 
-def _like(graph: Any, senders: np.ndarray, receivers: np.ndarray) -> Any:
+def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray) -> Any:
     """A graph, or a set of graphs, of the same users with other edges; sorted by receiver, then by sender."""
     if isinstance(graph, graphs.GraphSet):
         return dataclasses.replace(graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32))
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
 
 
-def public_part(graph: Any, public: Any) -> Any:
+def public_part(graph: Graph | graphs.GraphSet, public: Any) -> Any:
     """NonPriv-Part: the edges between public users alone; all nodes stay.
 
     Args:

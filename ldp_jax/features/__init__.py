@@ -1,6 +1,8 @@
 """What one user does to a number or a vector; one file a published mechanism."""
 
+from ldp_jax._alphabets import Alphabets, alphabets
 from ldp_jax.features import distribution
+from ldp_jax.features.choice import Choice, choose
 from ldp_jax.features.discrete import Discrete, menu
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector
@@ -10,14 +12,19 @@ from ldp_jax.features.gridded import GridPiecewise, GridSquareWave
 from ldp_jax.features.hybrid import BranchReport, Hybrid
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.lp_optimal import LPOptimal
+from ldp_jax.features.personal_alphabet import PersonalAlphabet, PersonalAlphabets
 from ldp_jax.features.piecewise import GeneralPiecewise, OptimalPiecewise, Piecewise, SuboptimalPiecewise
+from ldp_jax.features.privunit import PrivUnit, PrivUnitG
+from ldp_jax.features.projunit import ProjUnit, random_projection
 from ldp_jax.features.sampled import HDS, LaplaceVector, MultiBit, MultiPiecewise, Sampled, SparseReport
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.features.three_outputs import ThreeOutputs
 
 __all__ = [
     "HDS",
+    "Alphabets",
     "BranchReport",
+    "Choice",
     "Discrete",
     "Duchi",
     "DuchiVector",
@@ -33,16 +40,24 @@ __all__ = [
     "MultiBit",
     "MultiPiecewise",
     "OptimalPiecewise",
+    "PersonalAlphabet",
+    "PersonalAlphabets",
     "Piecewise",
+    "PrivUnit",
+    "PrivUnitG",
+    "ProjUnit",
     "RandomizedFeatures",
     "Sampled",
     "SparseReport",
     "SquareWave",
     "SuboptimalPiecewise",
     "ThreeOutputs",
+    "alphabets",
+    "choose",
     "distribution",
     "importance_weights",
     "menu",
+    "random_projection",
 ]
 
 

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ldp_jax import _random, _validate
 from ldp_jax._pytree import mechanism, static
 from ldp_jax.domains import Box, Finite, Product, as_records, clip
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_epsilon, check_single, largest
+from ldp_jax.mechanism import CriticalPoints, check_epsilon, check_single, largest
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 # A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's
@@ -173,6 +174,16 @@ class DuchiVector:
         log_mass = _log_mixture(self.epsilon, few, most) - log_z - self.dim * math.log(2.0)
         return jnp.where(possible, log_mass, -jnp.inf)
 
+    def critical_points(self) -> CriticalPoints:
+        """A corner for each number of signs that agree with a report, and that report.
+
+        The mass of a report is linear in each coordinate of the record, so that corners decide; and of a corner's
+        signs it matters alone how many agree with the report's.
+        """
+        place = np.arange(self.dim)
+        corners = np.where(place < np.arange(self.dim + 1)[:, None], 1.0, -1.0)
+        return CriticalPoints(corners, np.ones((1, self.dim)))
+
     def domain(self) -> Box:
         """[-1, 1]^dim; other records are clipped, NaN goes to 0, coordinate by coordinate."""
         return Box(self.dim)
@@ -208,15 +219,20 @@ class DuchiVector:
 
 def _agreements(towards: Array) -> tuple[Array, Array]:
     """P(A <= d/2), and P(A > d/2) times _SCALE, for A a sum of independent signs with means ``towards`` [d]."""
-    dim = len(towards)
+    dim, mass = len(towards), _convolved(towards)
+    return mass[: dim // 2 + 1].sum() / _SCALE, mass[dim // 2 + 1 :].sum()
+
+
+@jax.jit  # an eager loop would be compiled anew at each call
+def _convolved(towards: Array) -> Array:
+    """The law of the number of agreements times _SCALE, [d + 1]."""
 
     def add(mass: Array, mean: Array) -> tuple[Array, None]:
         shifted = jnp.concatenate([jnp.zeros(1, mass.dtype), mass[:-1]])
         return 0.5 * (1 - mean) * mass + 0.5 * (1 + mean) * shifted, None
 
-    start = jnp.zeros(dim + 1, towards.dtype).at[0].set(_SCALE)
-    mass, _ = jax.lax.scan(add, start, towards)
-    return mass[: dim // 2 + 1].sum() / _SCALE, mass[dim // 2 + 1 :].sum()
+    start = jnp.zeros(len(towards) + 1, towards.dtype).at[0].set(_SCALE)
+    return jax.lax.scan(add, start, towards)[0]
 
 
 def _log_mixture(epsilon: Any, few: Array, most: Array) -> Array:

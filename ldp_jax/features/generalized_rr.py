@@ -30,5 +30,4 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     _validate.integer_in(2, _tables.MAX_INPUTS, categories=categories)
     law = np.ones((categories, categories)) + np.diag(np.full(categories, np.expm1(epsilon)))
     masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    values = np.linalg.inv(masses.astype(np.float64) / _tables.WORDS).astype(np.float32)
-    return Discrete.of(_tables.Table("GeneralizedRR", masses, values, "category"))
+    return Discrete.of(_tables.Table("GeneralizedRR", masses, _tables.unbiased(masses), "category"))

@@ -6,8 +6,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
 
 from ldp_jax import _tables, _validate
 from ldp_jax.features.discrete import Discrete
@@ -128,11 +126,14 @@ def solve(
     Raises:
       RuntimeError: where HiGHS finds no optimum.
     """
+    from scipy import optimize  # where it is needed: importing it takes longer than drawing most reports
+    from scipy import sparse as law
+
     x = np.linspace(-1.0, 1.0, inputs)
     y = np.linspace(-1.5, 1.5, outputs) / math.tanh(epsilon / 2)
     cells = inputs * outputs
     size = cells + outputs + 1  # the law row by row, then q, then the bound
-    one, law = scipy.sparse.identity(cells, format="csr"), scipy.sparse
+    one = law.identity(cells, format="csr")
     column = law.kron(np.ones((inputs, 1)), law.identity(outputs), format="csr")
     nothing = law.csr_array((cells, 1))
     # q_y - P <= 0 in units that keep coefficients near 1: P <= e^eps q_y is divided by e^eps.
@@ -156,7 +157,7 @@ def solve(
         cost[-1] = 1.0
     else:
         cost[:cells] = np.outer(np.array(prior) / sum(prior), y**2).ravel()
-    found = scipy.optimize.linprog(
+    found = optimize.linprog(
         cost,
         A_ub=law.vstack([low, high, worst], format="csr"),
         b_ub=np.concatenate([np.zeros(2 * cells), points**2]),

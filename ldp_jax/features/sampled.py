@@ -1,37 +1,28 @@
 """k of d coordinates, each through a mechanism on one number: the vectors of the papers."""
 
 import dataclasses
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
+from jaxtyping import Float
 
-from ldp_jax import _validate
+from ldp_jax import _compiling, _random, _validate
 from ldp_jax._pytree import mechanism, static
 from ldp_jax._rounding import share
 from ldp_jax.composition import sampled
-from ldp_jax.domains import Box, Interval, Subset, as_records
+from ldp_jax.domains import Box, Interval, SparseReport, Subset, as_records
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Univariate, check_single
-from ldp_jax.types import Array, PRNGKey, Scalar
-
-
-class SparseReport(NamedTuple):
-    """What a user sends: k coordinates and their values; O(k), whatever the dimension.
-
-    Attributes:
-      indices: int32 [k], sorted and distinct.
-      values: the inner mechanism's reports, [k] (a tuple of such where its report is a tuple).
-    """
-
-    indices: Any
-    values: Any
+from ldp_jax.mechanism import Numeric, Univariate, Worded, check_single
+from ldp_jax.types import Array, PRNGKey, PRNGKeys, Scalar
 
 
 @mechanism
@@ -106,6 +97,10 @@ class Sampled:
             chosen = x[indices]
         return SparseReport(indices, self.inner.draw(key, chosen))
 
+    def coordinate(self, j: int) -> Univariate:
+        """``inner``, whichever coordinate it is: values are independent given the record and the set."""
+        return self.inner
+
     def log_density(self, y: SparseReport, x: Any) -> Array:
         """log p(y | x) of the set of coordinates and its values; ``-inf`` for an impossible set."""
         indices = jnp.asarray(y.indices)
@@ -150,10 +145,36 @@ class Sampled:
             columns = start + jnp.arange(width)
             values = self._gain * self.inner.estimate(y.values)
             return values.at[columns].get(mode="fill", fill_value=0.0)
-        place = y.indices - start
-        place = jnp.where(place < 0, width, place)  # a negative index would wrap around
-        values = self._gain * self.inner.estimate(y.values)
-        return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
+        return _columns(self._gain * self.inner.estimate(y.values), y.indices, start, width)
+
+    def shares_programs(self) -> bool:
+        """Whether :meth:`privatize_many` serves: one budget for all, a proper subset, and draws of plain words."""
+        plain = any(
+            isinstance(self.inner, kind) and type(self.inner).draw is kind.draw for kind in (Numeric, Worded)
+        )
+        own = type(self).privatize is Sampled.privatize and type(self).estimate_columns is Sampled.estimate_columns
+        single = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(self))
+        # Where words depend on how many there are, no other number gives the same ones.
+        alike = getattr(jax.config, "jax_threefry_partitionable")  # noqa: B009 - no type checker knows it
+        return bool(plain and own and single and self.k < self.dim and alike)
+
+    def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
+        """The reports of n users, as :meth:`privatize` draws them, by a program that serves many k and budgets.
+
+        For :meth:`shares_programs` alone; all arguments are concrete. A report is drawn with room for
+        :data:`_ROOM` coordinates or a power of two, which costs time where users are many: for some thousands.
+        """
+        keys, subset_keys = _split_each(keys)
+        halves = _split_each(subset_keys)
+        return _first(_privatized(keys, *halves, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
+
+    def column_blocks(self, y: SparseReport, width: int) -> Callable[[Any], Float[Array, "n width"]]:
+        """:meth:`estimate_columns` of n users, given ``start``, by a program that serves many k and budgets.
+
+        For :meth:`shares_programs` alone; all arguments are concrete.
+        """
+        roomy = _padded(y, room=_room(self.k))
+        return lambda start: _estimated(self.inner, np.float32(self._gain), roomy, start, width=width)
 
     def mean(self, x: Any) -> Array:
         """Mean of the estimate, by coordinate."""
@@ -166,17 +187,91 @@ class Sampled:
         return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
 
 
+@partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop would be compiled anew at each call
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
-    """A uniform sorted k-subset of range(dim): Floyd's algorithm, each step an insertion into a sorted row."""
-    tops = jnp.arange(dim - k, dim, dtype=jnp.int32)
-    draws = jax.random.randint(key, (k,), 0, tops + 1, dtype=jnp.int32)
+    """A uniform sorted k-subset of range(dim)."""
+    # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
+    high, low = jax.vmap(lambda key: _random.words(key, (k,), 1)[0])(jax.random.split(key))
+    return _subset_from_words(high, low, dim, k)
+
+
+def _subset_from_words(high: Array, low: Array, dim: int, k: Any) -> Array:
+    """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` in places beyond k, traced or not."""
+    places = len(high)
+    tops = (dim - k + jnp.arange(places)).astype(jnp.int32)
+    draws = _random.below_from_words(high, low, tops + 1)
 
     def insert(i: Any, chosen: Array) -> Array:
         new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
         below = jnp.concatenate([jnp.full(1, -1, jnp.int32), chosen[:-1]])
         return jnp.maximum(jnp.minimum(chosen, new), below)
 
-    return jax.lax.fori_loop(0, k, insert, jnp.full(k, dim, jnp.int32))
+    return jax.lax.fori_loop(0, k, insert, jnp.full(places, dim, jnp.int32))
+
+
+# --- Programs of many users, which k is an argument of ------------------------------------------------------------
+
+_ROOM = 64
+"""Coordinates that a report has room for where it sends fewer."""
+
+_NOWHERE = np.int32(2**31 - 1)
+"""The coordinate of what is not sent."""
+
+
+def _room(k: int) -> int:
+    return max(_ROOM, 1 << (k - 1).bit_length())
+
+
+@partial(_compiling.jit, options=_compiling.WORDS)
+def _split_each(keys: PRNGKeys) -> tuple[PRNGKeys, PRNGKeys]:
+    """``jax.random.split`` of each key; one program, whatever the halves are for."""
+    halves = jax.vmap(jax.random.split)(keys)
+    return halves[:, 0], halves[:, 1]
+
+
+@partial(_compiling.jit, options=_compiling.WORDS, static_argnames="room")
+def _privatized(
+    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Any, x: Array, k: Any, *, room: int
+) -> SparseReport:
+    """Reports in ``room`` places, of which the first k count; ``high`` and ``low`` are keys of the subset."""
+    n, dim = x.shape
+    count = 2 if isinstance(inner, Worded) else 1
+    # One generator of words for all three: word i of a key is the same, however many are asked for.
+    drawn = jax.vmap(lambda key: _random.words(key, (count * room,), 1)[0])(jnp.concatenate([keys, high, low]))
+    at = jnp.minimum(k * jnp.arange(count)[:, None] + jnp.arange(room), count * room - 1)
+
+    def one(words: Array, high: Array, low: Array, record: Array) -> SparseReport:
+        indices = _subset_from_words(high, low, dim, k)
+        chosen = record[jnp.minimum(indices, dim - 1)]
+        word = words[at]
+        values = inner.from_word64(word, chosen) if count == 2 else inner.from_word32(word[0], chosen)
+        return SparseReport(indices, values)
+
+    return jax.vmap(one)(drawn[:n], drawn[n : 2 * n, :room], drawn[2 * n :, :room], x)
+
+
+def _first(reports: SparseReport, *, k: int) -> SparseReport:
+    """The first k places, cut on the host, where another k compiles nothing."""
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[:, :k]), reports)
+
+
+def _padded(reports: SparseReport, *, room: int) -> SparseReport:
+    """Places for ``room``, likewise."""
+    padding = (0, 0), (0, room - reports.indices.shape[1])
+    indices, values = map(np.asarray, reports)
+    return SparseReport(np.pad(indices, padding, constant_values=_NOWHERE), np.pad(values, padding))
+
+
+@partial(jax.jit, static_argnames="width")
+def _estimated(inner: Any, gain: Any, reports: SparseReport, start: Any, *, width: int) -> Array:
+    return jax.vmap(lambda y: _columns(gain * inner.estimate(y.values), y.indices, start, width))(reports)
+
+
+def _columns(values: Array, indices: Any, start: Any, width: int) -> Array:
+    """Values at their coordinates among ``width`` from ``start`` on, 0 elsewhere."""
+    place = indices - start
+    place = jnp.where(place < 0, width, place)  # a negative index would wrap around
+    return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
 
 
 def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) -> int:

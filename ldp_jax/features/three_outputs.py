@@ -57,17 +57,7 @@ class ThreeOutputs(Worded):
         """a and 1 - a, of which either may be as small as e^-epsilon."""
         e = jnp.exp(-jnp.asarray(self.epsilon))
         most = 1 / (1 + 2 * e)
-
-        def newton(_: Any, a: Array) -> Array:
-            value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
-            slope = (
-                -2 * e * (1 - a * e) ** 2
-                - 4 * e * (2 * e - 1 - a * e) * (1 - a * e)
-                + (1 + e) ** 2 * (1 + 2 * a * e)
-            )
-            return jnp.clip(a - value / slope, 0.0, most)
-
-        a = jax.lax.fori_loop(0, 20, newton, jnp.zeros_like(most))  # of fixed length: both derivatives
+        a = _root(e, most)
         capped = jnp.asarray(self.epsilon) > _CAPPED  # 1 - a would cancel: it goes to 0 as 2 e
         return jnp.where(capped, most, a), jnp.where(capped, 2 * e * most, 1 - a)
 
@@ -133,6 +123,20 @@ class ThreeOutputs(Worded):
     def proof(self) -> str:
         """Why the guarantee holds."""
         return "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
+
+
+@jax.jit  # a loop that is not compiled by itself is traced and compiled anew at every eager call
+def _root(e: Array, most: Array) -> Array:
+    """The best a in [0, most], of e = e^-epsilon; elementwise."""
+
+    def newton(_: Any, a: Array) -> Array:
+        value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
+        slope = (
+            -2 * e * (1 - a * e) ** 2 - 4 * e * (2 * e - 1 - a * e) * (1 - a * e) + (1 + e) ** 2 * (1 + 2 * a * e)
+        )
+        return jnp.clip(a - value / slope, 0.0, most)
+
+    return jax.lax.fori_loop(0, 20, newton, jnp.zeros_like(most))  # of fixed length: both derivatives
 
 
 def _sum(a: Array, b: Array) -> Array:

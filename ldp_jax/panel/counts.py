@@ -26,18 +26,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax import _random, _validate
+from ldp_jax import _validate
 from ldp_jax.panel._law import Law, law_of, log_likelihoods, log_scale
-from ldp_jax.types import Array, Graph, PRNGKey, Scalar
+from ldp_jax.types import Array, Scalar
 
 __all__ = [
     "DISPERSIONS",
     "Evidence",
     "evidence",
-    "geometric_noise",
     "geometric_noise_log_pmf",
     "log_likelihood",
-    "neighbour_counts",
     "rate_weights",
     "table_size",
 ]
@@ -52,49 +50,6 @@ DISPERSIONS = (math.inf, 10.0, 3.0)
 
 _LOST = 24.0
 """Logarithm of what a sum may leave out, of terms that are at most 1."""
-
-
-def neighbour_counts(
-    graph: Graph, groups: Int[Array | np.ndarray, " n"], num_groups: int
-) -> Int[Array, "n num_groups"]:
-    """How many neighbours each user has in each group, exactly: one segment sum, O(edges); int32 [n, K].
-
-    Args:
-      graph: as :mod:`ldp_jax.graphs` builds it; the edges into a node are its neighbour list.
-      groups: the group of each node in [0, K); any other number for a node that is not counted.
-      num_groups: K, static.
-
-    Raises:
-      ValueError: for so many groups that int32 cannot number n K counts.
-
-    >>> from ldp_jax import graphs
-    >>> neighbour_counts(graphs.from_edges([[0, 1], [0, 2]], num_nodes=3), jnp.array([0, 1, 1]), 2).tolist()
-    [[0, 2], [1, 0], [1, 0]]
-    """
-    _validate.integer_in(1, (2**31 - 1) // max(len(groups), 1), num_groups=num_groups)
-    return _counts(jnp.asarray(graph.senders), jnp.asarray(graph.receivers), jnp.asarray(groups), num_groups)
-
-
-@partial(jax.jit, static_argnames="num_groups")
-def _counts(senders: Array, receivers: Array, groups: Array, num_groups: int) -> Array:
-    n = len(groups)
-    group = groups[senders]
-    counted = (group >= 0) & (group < num_groups)
-    cell = jnp.where(counted, receivers * num_groups + group, n * num_groups)
-    return jnp.zeros(n * num_groups, jnp.int32).at[cell].add(1, mode="drop").reshape(n, num_groups)
-
-
-def geometric_noise(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Array:
-    """Independent two-sided geometric noise, P(z) proportional to e^(-epsilon |z|); int32."""
-    _validate.threefry(key)
-    _validate.positive(epsilon=epsilon)
-    return _noise(key, jnp.asarray(epsilon, jnp.float32), shape)
-
-
-# Above this level LLVM unrolls the generator of random words: three times the time to compile, for the same bits.
-@partial(jax.jit, static_argnames="shape", compiler_options={"xla_backend_optimization_level": 2})
-def _noise(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
-    return _random.geometric(key, epsilon, shape).astype(jnp.int32)
 
 
 def geometric_noise_log_pmf(z: Any, epsilon: Scalar) -> Array:

@@ -25,6 +25,9 @@ def __dir__() -> list[str]:
 _FLOOR = 1e-20
 """The least likelihood ratio."""
 
+ROUNDING = 1e-5
+"""Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one sign."""
+
 
 class Guarded(NamedTuple):
     """Evidence as far as it may be believed.
@@ -78,8 +81,7 @@ def strength(t: Float[Array, " n"], counted: Any = None) -> Float[Array, ""]:
 
     low, high = jax.lax.fori_loop(0, 30, halve, (jnp.float32(0.0), jnp.float32(1.0)))
     s = jnp.where(slope(jnp.float32(1.0)) > 0, 1.0, 0.5 * (low + high))
-    # Where public posteriors say nothing t is 0, but for roundings, which may all have one sign.
-    least = 2.0 * jnp.sqrt((counted * t * t).sum()) + 1e-5 * counted.sum()
+    least = 2.0 * jnp.sqrt((counted * t * t).sum()) + ROUNDING * counted.sum()
     seen = (counted * t).sum() > least
     return jnp.where(seen, s, 0.0)
 

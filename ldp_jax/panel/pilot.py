@@ -29,16 +29,22 @@ _SPREAD = 8.0
 
 
 def pilot(
-    key: PRNGKey, labels: Int[Array | np.ndarray, " n"], *, share: float = 0.08, most: float = 0.25
+    key: PRNGKey,
+    labels: Int[Array | np.ndarray, " n"],
+    silent: Bool[np.ndarray, " n"] | None = None,
+    *,
+    share: float = 0.08,
+    most: float = 0.25,
 ) -> Bool[np.ndarray, " n"]:
     """Step 3 of piloted counts: who reports first; bool [n].
 
     Half of each class of the labelled, and random users without a label until the pilot is ``share`` of all users,
-    but never more than ``most`` of the unlabelled.
+    but never more than ``most`` of the unlabelled. Nobody who is silent.
 
     Args:
       key: of public randomness.
       labels: public, -1 for none.
+      silent: who never reports; nobody by default.
       share: of all users.
       most: of the users without a label.
 
@@ -50,14 +56,17 @@ def pilot(
     _validate.in_range(0.0, 1.0, share=share, most=most)
     labels = np.asarray(labels)
     n = len(labels)
+    quiet = np.zeros(n, bool) if silent is None else np.asarray(silent)
+    labels = np.where(quiet, np.iinfo(np.int32).min, labels)  # a class of their own, that nobody is asked of
     order = np.lexsort((np.asarray(jax.random.uniform(key, (n,))), labels))
     first = np.searchsorted(labels[order], labels[order])
     place = np.empty(n, np.int64)
     place[order] = np.arange(n) - first  # within the class, or within the unlabelled
     labelled = labels >= 0
     half = labelled & (place % 2 == 0)
-    wanted = min(max(round(share * n) - int(half.sum()), 0), int(most * (~labelled).sum()))
-    return half | (~labelled & (place < wanted))
+    unlabelled = ~labelled & ~quiet
+    wanted = min(max(round(share * n) - int(half.sum()), 0), int(most * unlabelled.sum()))
+    return half | (unlabelled & (place < wanted))
 
 
 class GroupShares(NamedTuple):

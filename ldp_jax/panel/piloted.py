@@ -5,17 +5,23 @@ count by one, so each of the K counts takes noise of the whole epsilon, no split
 server would add up the noise of all bits of a group. A pilot reports by fine groups; from it the server learns who
 befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
 
+What reports say of classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
+regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
+regression where friends share what features say already, which the law would count twice.
+
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features and
 labels are public, and so are who reports in which round, the groups, and all randomness of this module.
+:func:`ldp_jax.pipeline.count_classes` does all of it in one call, the users' side too.
 
->>> from ldp_jax import datasets
->>> from ldp_jax.panel.counts import geometric_noise, neighbour_counts
+>>> from ldp_jax import datasets, edges
 >>> data = datasets.synthetic(
 ...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
 ... )
 >>> def noisy_counts(key, question):  # what the users do, each with her own list
-...     counts = neighbour_counts(data.graph, question.groups, question.num_groups)
-...     return counts + geometric_noise(key, 1.0, counts.shape)
+...     mechanism = edges.NeighbourCounts(1.0, question.num_groups)
+...     return edges.privatize_counts(
+...         key, data.graph, mechanism, question.groups, reporters=question.reporters
+...     ).counts
 >>> labels = np.where(np.arange(600) < 200, data.y, -1)
 
 ``feature_rows(data.x)`` would be the public features; here labels and counts have to do.
@@ -34,14 +40,23 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax import _validate
+from ldp_jax.panel.count_regression import count_regression
 from ldp_jax.panel.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.panel.design import Design, design
 from ldp_jax.panel.groups import class_shares, fine_groups, merge, merged
 from ldp_jax.panel.guard import guard
 from ldp_jax.panel.pilot import GroupShares, expected_counts, group_shares, pilot
 from ldp_jax.panel.rows import Rows
-from ldp_jax.panel.self_training import RIDGES, blank, features_posterior, folds, label_evidence, self_train
-from ldp_jax.panel.stack import combine, stack
+from ldp_jax.panel.self_training import (
+    RIDGES,
+    FeaturesPosterior,
+    blank,
+    features_posterior,
+    folds,
+    label_evidence,
+    self_train,
+)
+from ldp_jax.panel.stack import combine, likeliest, stack
 from ldp_jax.types import Array, PRNGKey
 
 __all__ = ["PilotedCounts", "Question", "piloted_counts"]
@@ -55,6 +70,13 @@ _FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
 """Folds by default: the fewer where features have many entries."""
 
 
+_LAW = (0.0, 1.0, 1.0, 0.0)
+"""Weights of log q, log f, l and the regression on counts: what would be right if all laws were."""
+
+_TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
+"""Where weights start and are pulled to: the law, both, the regression. Labels choose among them."""
+
+
 class Question(NamedTuple):
     """What the server broadcasts in one round, and whom it asks. All of it is public.
 
@@ -62,11 +84,15 @@ class Question(NamedTuple):
       groups: int32 [n], the group of every node in [0, K), -1 for one that is not counted.
       num_groups: K.
       reporters: bool [n], who reports in this round.
+      confidence: float32 [n], the largest probability of each user's class from features alone, as if nobody had
+        a label: users whose reports teach the model then own what others own. It is the same in both rounds, so
+        that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
     """
 
     groups: Int[Array, " n"]
     num_groups: int
     reporters: Bool[np.ndarray, " n"]
+    confidence: Float[np.ndarray, " n"]
 
 
 NoisyCounts = Callable[[PRNGKey, Question], Int[Array, "n groups"]]
@@ -81,10 +107,12 @@ class PilotedCounts(NamedTuple):
       log_q: float32 [n, C], from features alone.
       log_f: float32 [n, C], from features, once reports have taught them.
       log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
+      log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 where the guard
+        believes no report.
       design: the forecast by which the groups of the second round were chosen.
       strength: s of the guard: 0 where reports are not believed at all.
       by_labels: whether the guard had to ask labels.
-      weights: float32 [3], of log q, log f and l.
+      weights: float32 [4], of log q, log f, l and the regression.
       model: who befriends whom, from the pilot.
       dispersion: s of the negative binomial, second round.
       pilot: bool [n], who reported in the first round.
@@ -94,10 +122,11 @@ class PilotedCounts(NamedTuple):
     log_q: Float[Array, "n classes"]
     log_f: Float[Array, "n classes"]
     log_likelihood: Float[Array, "n classes"]
+    log_regression: Float[Array, "n classes"]
     design: Design
     strength: float
     by_labels: bool
-    weights: Float[Array, " three"]
+    weights: Float[Array, " four"]
     model: GroupShares
     dispersion: float
     pilot: Bool[np.ndarray, " n"]
@@ -111,7 +140,8 @@ def piloted_counts(
     epsilon: float,
     *,
     num_classes: int,
-    log_q: Float[Array, "n classes"] | None = None,
+    log_q: Float[Array, "n classes"] | FeaturesPosterior | None = None,
+    silent: Bool[np.ndarray, " n"] | None = None,
     num_folds: int | None = None,
     guarded: bool = True,
 ) -> PilotedCounts:
@@ -126,7 +156,10 @@ def piloted_counts(
       epsilon: of each count, in both rounds.
       num_classes: C.
       log_q: a public posterior from elsewhere in place of the features' logistic regression; it must not depend on
-        the labels of the labelled users that it is about.
+        the labels of the labelled users that it is about. Or what
+        :func:`~ldp_jax.panel.features_posterior` found of these very rows and labels, so that a sweep over epsilon
+        finds it once.
+      silent: bool [n], labelled users who are never asked; nobody by default.
       num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
         have more than 10^5 entries.
       guarded: whether the guard may weaken evidence. Without it s is 1.
@@ -136,47 +169,53 @@ def piloted_counts(
 
     Raises:
       ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
-        of other sizes, an epsilon that is not finite and > 0, before anybody is asked; and for answers of another
-        shape than the question's.
+        of other sizes, silent users without a label or a class of which all are silent, an epsilon that is not
+        finite and > 0, before anybody is asked; and for answers of another shape than the question's.
     """
     _validate.threefry(key)
     labels = _check(labels, rows, log_q, epsilon, num_classes)
-    if num_folds is None:
-        num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
+    quiet = _silent(silent, labels, num_classes)
     fold_key, pilot_key, first_key, design_key, second_key = jax.random.split(key, 5)
     known, unlabelled = label_evidence(labels, num_classes), labels < 0
 
-    fold = folds(fold_key, labels, num_folds)
-    start = None
-    if log_q is not None:
-        log_q = jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32))
-    elif rows is not None:
-        found = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
-        log_q, start = found.log_q, found.classifier
+    if num_folds is None:
+        num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
+    if log_q is None and rows is not None:
+        fold = folds(fold_key, labels, num_folds)
+        log_q = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
+    if isinstance(log_q, FeaturesPosterior):
+        log_q, fold, start, num_folds = log_q.log_q, log_q.fold, log_q.classifier, log_q.num_folds
     else:
-        share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
-        log_q = jnp.tile(jnp.log(jnp.asarray(share, jnp.float32)), (len(labels), 1))
+        fold, start = folds(fold_key, labels, num_folds), None
+        if log_q is None:
+            share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
+            log_q = jnp.tile(jnp.log(jnp.asarray(share, jnp.float32)), (len(labels), 1))
+        else:
+            log_q = jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32))
 
     prior, fine, num_fine = class_shares(log_q, labels), fine_groups(log_q, labels), 3 * num_classes
-    first = pilot(pilot_key, labels)
-    reports = _ask(noisy_counts, first_key, Question(fine, num_fine, first))
-    model = group_shares(reports, fine, prior, first, epsilon)
+    confidence = np.exp(np.asarray(log_q)).max(-1)
+    first = pilot(pilot_key, labels, quiet)
+    second = ~first & ~quiet
+    pilot_reports = _ask(noisy_counts, first_key, Question(fine, num_fine, first, confidence))
+    model = group_shares(pilot_reports, fine, prior, first, epsilon)
     means = expected_counts(model)
-    size = table_size(reports, means, epsilon)
-    piloted = evidence(reports, means, prior, epsilon, size=size, counted=first)
+    size = table_size(pilot_reports, means, epsilon)
+    piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
     dispersion = DISPERSIONS[int(piloted.dispersion)]
-    plan = design(design_key, log_q, means, piloted.weights, dispersion, epsilon, size=size, asked=~first)
+    plan = design(design_key, log_q, means, piloted.weights, dispersion, epsilon, size=size, asked=second)
 
     groups = merge(plan.best, num_classes)
-    reports = _ask(noisy_counts, second_key, Question(groups.groups(fine), groups.num_groups, ~first))
+    reports = _ask(noisy_counts, second_key, Question(groups.groups(fine), groups.num_groups, second, confidence))
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
     reports = jnp.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
     means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
     size = max(size, table_size(reports, means, epsilon))
-    asked = evidence(reports, means, prior, epsilon, size=size, counted=~first)
+    asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
     own = jnp.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
+    own = jnp.where(quiet[:, None], 0.0, own)
 
-    held_out = jnp.where(jnp.asarray(first), -1, labels)  # labels that H has not seen
+    held_out = jnp.where(second, labels, -1)  # labels that H has not seen, of users who reported
 
     def believed(log_p: Array) -> Any:
         return guard(own, jnp.exp(log_p), unlabelled, labels=held_out, label_log_likelihood=own)
@@ -186,19 +225,27 @@ def piloted_counts(
     log_f = log_q
     if rows is not None and (float(trusted.strength) > 0.0 or not guarded):  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
-        trust = jnp.clip(stack(jnp.stack([log_q, log_q, evident], -1), held_out)[2], 0.0, 1.0)
+        scores = jnp.stack([log_q, log_q, evident, jnp.zeros_like(log_q)], -1)
+        trust = jnp.clip(stack(scores, held_out, _LAW)[2], 0.0, 1.0)
         taught = jnp.where(unlabelled[:, None], trust * evident, known)
         begin = blank(rows, num_classes, num_folds) if start is None else start
         log_f = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f
         trusted = believed(log_f)
         evident = trusted.log_likelihood if guarded else own
-    scores = jnp.stack([log_q, log_f, evident], -1)
-    weights = stack(scores, held_out)
+    regression, towards = jnp.zeros_like(log_q), jnp.asarray(_LAW)
+    if float(trusted.strength) > 0.0 or not guarded:
+        counts = jnp.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+        regression = count_regression(log_q, counts, labels, ~quiet, fold, num_folds=num_folds)
+    scores = jnp.stack([log_q, log_f, evident, regression], -1)
+    if float(trusted.strength) > 0.0 or not guarded:
+        towards = likeliest(scores, held_out, jnp.asarray(_TOWARDS))
+    weights = stack(scores, held_out, towards)
     return PilotedCounts(
         log_posterior=combine(scores, weights),
         log_q=log_q,
         log_f=log_f,
         log_likelihood=evident,
+        log_regression=regression,
         design=plan,
         strength=float(trusted.strength) if guarded else 1.0,
         by_labels=bool(trusted.by_labels),
@@ -229,9 +276,25 @@ def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_class
         raise ValueError("labels must be -1 for the users whose class is asked for, got a class for everybody")
     if rows is not None and rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of {len(labels)} users, as labels are, got {rows.shape[0]}")
-    if log_q is not None and np.shape(log_q) != (len(labels), num_classes):
-        raise ValueError(f"log_q must have shape {(len(labels), num_classes)}, got {np.shape(log_q)}")
+    given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
+    if given is not None and np.shape(given) != (len(labels), num_classes):
+        raise ValueError(f"log_q must have shape {(len(labels), num_classes)}, got {np.shape(given)}")
     return labels.astype(np.int32)
+
+
+def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Who is never asked, bool [n]: labelled users, but not all of a class."""
+    if silent is None:
+        return np.zeros(len(labels), bool)
+    quiet = np.asarray(silent)
+    if quiet.dtype != bool or quiet.shape != labels.shape:
+        raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
+    if (quiet & (labels < 0)).any():
+        raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
+    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
+    if not left.all():
+        raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
+    return quiet
 
 
 def _ask(noisy_counts: NoisyCounts, key: PRNGKey, question: Question) -> Array:

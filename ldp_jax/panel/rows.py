@@ -6,16 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ldp_jax._pytree import pytree, static
 from ldp_jax.types import Array
 
-__all__ = ["Rows", "feature_rows"]
+__all__ = ["DenseRows", "RowTables", "Rows", "feature_rows", "laid_out"]
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_LINE = 8
+"""Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do."""
 
 
 @pytree
@@ -38,6 +42,116 @@ class Rows:
         """The product with a dense matrix: O(entries k)."""
         part = weights[self.column] * self.value[:, None]
         return jax.ops.segment_sum(part, self.row, num_segments=self.shape[0], indices_are_sorted=True)
+
+    def dense(self) -> Float[np.ndarray, "n d"]:
+        """All n d numbers; on the host."""
+        made = np.zeros(self.shape, np.float32)
+        np.add.at(made, (np.asarray(self.row), np.asarray(self.column)), np.asarray(self.value))
+        return made
+
+    def take(self, nodes: Int[np.ndarray, " some"]) -> "Rows":
+        """The rows of ``nodes``, in ascending order; on the host."""
+        wanted = np.unique(nodes)
+        row = np.asarray(self.row)
+        kept = np.flatnonzero(np.isin(row, wanted))
+        arrays = (np.searchsorted(wanted, row[kept]).astype(np.int32), np.asarray(self.column)[kept])
+        made = (*arrays, np.asarray(self.value)[kept])
+        return Rows(*map(jnp.asarray, made), shape=(len(wanted), self.shape[1]))
+
+
+@pytree
+class DenseRows:
+    """A dense matrix, to be multiplied as :class:`Rows` are.
+
+    Attributes:
+      values: float32 [n, d].
+    """
+
+    values: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return self.values.shape
+
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
+        """The product with a dense matrix."""
+        return self.values @ weights
+
+
+@pytree
+class RowTables:
+    """:class:`Rows` laid out for many products and their derivatives in the weights; made by :func:`laid_out`.
+
+    The entries of a row are in lines of :data:`_LINE`, the last one filled with zeros; those of a column as well,
+    for the transpose, which would otherwise be a scatter.
+
+    Attributes:
+      by_row: columns int32 [8, lines], values float32 [8, lines], and the row int32 [lines] of each line,
+        non-decreasing.
+      by_column: rows, values, and the column of each line.
+      shape: (n, d), static.
+    """
+
+    by_row: Any
+    by_column: Any
+    shape: tuple[int, int] = static()
+
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
+        """The product with a dense matrix: O(entries k). Entries are constants to a derivative."""
+        return _times(self, weights)
+
+
+def laid_out(rows: Rows | DenseRows) -> RowTables | DenseRows:
+    """Rows as what is multiplied fastest; on the host.
+
+    >>> rows = feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    >>> round(float(laid_out(rows).times(jnp.ones((2, 1)))[0, 0]), 4)
+    1.4
+    """
+    if isinstance(rows, DenseRows):
+        return rows
+    row, column, value = (np.asarray(part) for part in (rows.row, rows.column, rows.value))
+    n, d = rows.shape
+    order = np.argsort(column, kind="stable")
+    return RowTables(_lines(row, column, value, n), _lines(column[order], row[order], value[order], d), (n, d))
+
+
+def _lines(owner: np.ndarray, other: np.ndarray, value: np.ndarray, owners: int) -> tuple[Array, Array, Array]:
+    """Entries sorted by owner in lines, each of one owner."""
+    count = np.bincount(owner, minlength=owners)
+    lines = -(-count // _LINE)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    line = (np.cumsum(lines) - lines)[owner] + within // _LINE
+    shape = (_LINE, int(lines.sum()))
+    others, values = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    others[within % _LINE, line], values[within % _LINE, line] = other, value
+    whose = np.repeat(np.arange(owners, dtype=np.int32), lines)
+    return jnp.asarray(others), jnp.asarray(values), jnp.asarray(whose)
+
+
+def _sum_lines(lines: tuple[Array, Array, Array], weights: Array, owners: int) -> Array:
+    others, values, whose = lines
+    total = jnp.zeros((others.shape[1], weights.shape[1]), weights.dtype)
+    for other, value in zip(others, values, strict=True):
+        total = total + weights[other] * value[:, None]
+    return jax.ops.segment_sum(total, whose, num_segments=owners, indices_are_sorted=True)
+
+
+@jax.custom_vjp
+def _times(rows: RowTables, weights: Array) -> Array:
+    return _sum_lines(rows.by_row, weights, rows.shape[0])
+
+
+def _times_forward(rows: RowTables, weights: Array) -> tuple[Array, RowTables]:
+    return _times(rows, weights), rows
+
+
+def _times_backward(rows: RowTables, cotangent: Array) -> tuple[None, Array]:
+    return None, _sum_lines(rows.by_column, cotangent, rows.shape[1])
+
+
+_times.defvjp(_times_forward, _times_backward)
 
 
 def feature_rows(x: Any, *, log: bool = False) -> Rows:

@@ -17,8 +17,8 @@ import optax
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.panel.rows import Rows
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.panel.rows import DenseRows, Rows, RowTables, laid_out
+from ldp_jax.types import Array, PRNGKey, Scalar
 
 __all__ = [
     "IMPOSSIBLE",
@@ -30,6 +30,7 @@ __all__ = [
     "features_posterior",
     "folds",
     "label_evidence",
+    "reported_evidence",
     "self_train",
 ]
 
@@ -43,6 +44,9 @@ RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 
 IMPOSSIBLE = -1e30
 """The log-likelihood of a class that is excluded: finite, so that no gradient is NaN."""
+
+
+_Laid = RowTables | DenseRows
 
 
 class Classifier(NamedTuple):
@@ -64,11 +68,18 @@ class FeaturesPosterior(NamedTuple):
       log_q: float32 [n, C], of a model that has not seen the node's own label.
       ridge: the one chosen.
       classifier: under that ridge, where self-training starts.
+      fold: int32 [n], of each node: the one whose model has not seen it.
     """
 
     log_q: Float[Array, "n classes"]
     ridge: float
     classifier: Classifier
+    fold: Int[Array, " n"]
+
+    @property
+    def num_folds(self) -> int:
+        """F."""
+        return len(self.classifier.bias) // self.log_q.shape[1]
 
 
 class SelfTrained(NamedTuple):
@@ -111,13 +122,32 @@ def label_evidence(labels: Int[Array | np.ndarray, " n"], num_classes: int) -> F
     return jnp.where((labels < 0) | (labels == jnp.arange(num_classes)), 0.0, IMPOSSIBLE)
 
 
-def blank(rows: Rows, num_classes: int, num_folds: int) -> Classifier:
+@partial(jax.jit, static_argnames="num_classes")
+def reported_evidence(
+    labels: Int[Array | np.ndarray, " n"], num_classes: int, keep: Scalar
+) -> Float[Array, "n classes"]:
+    """The evidence of labels that went through randomised response; all 0 where there is none.
+
+    Args:
+      labels: what was reported, -1 for none.
+      num_classes: C.
+      keep: the probability in (1 / C, 1) that a report is the true class.
+
+    >>> jnp.exp(reported_evidence(jnp.array([1, -1]), 3, 0.5)).tolist()
+    [[0.25, 0.5, 0.25], [1.0, 1.0, 1.0]]
+    """
+    labels = jnp.asarray(labels)[:, None]
+    told = jnp.where(labels == jnp.arange(num_classes), keep, (1.0 - keep) / (num_classes - 1))
+    return jnp.where(labels < 0, 0.0, jnp.log(told))
+
+
+def blank(rows: Rows | DenseRows, num_classes: int, num_folds: int) -> Classifier:
     """A classifier that knows nothing: zeros."""
     outputs = num_folds * num_classes
     return Classifier(jnp.zeros((rows.shape[1], outputs)), jnp.zeros(outputs))
 
 
-def _loss(classifier: Classifier, rows: Rows, evidence: Array, weight: Array, ridge: Array) -> Array:
+def _loss(classifier: Classifier, rows: _Laid, evidence: Array, weight: Array, ridge: Array) -> Array:
     """The mean loss of F classifiers at once: a sum over folds, whose minimum is each one's own."""
     models = weight.shape[1]
     scores = _scores(classifier, rows, models)
@@ -126,7 +156,7 @@ def _loss(classifier: Classifier, rows: Rows, evidence: Array, weight: Array, ri
     return (penalty - (known * weight).sum()) / jnp.maximum(weight.sum(), 1.0)
 
 
-def _scores(classifier: Classifier, rows: Rows, models: int) -> Array:
+def _scores(classifier: Classifier, rows: _Laid, models: int) -> Array:
     return (rows.times(classifier.weights) + classifier.bias).reshape(rows.shape[0], models, -1)
 
 
@@ -137,7 +167,14 @@ def _optimizer() -> optax.GradientTransformationExtraArgs:
 
 @partial(jax.jit, static_argnames="steps")
 def _fit(
-    start: Classifier, rows: Rows, evidence: Array, weight: Array, ridge: Array, tolerance: Array, *, steps: int
+    start: Classifier,
+    rows: _Laid,
+    evidence: Array,
+    weight: Array,
+    ridge: Array,
+    tolerance: Array,
+    *,
+    steps: int,
 ) -> tuple[Classifier, Array]:
     """L-BFGS until a step gains less than ``tolerance`` of the loss; log posteriors [n, F, C] beside it."""
     optimizer = _optimizer()
@@ -174,7 +211,7 @@ def _own(log_posteriors: Array, fold: Array) -> Array:
 
 
 def features_posterior(
-    rows: Rows,
+    rows: Rows | DenseRows,
     labels: Int[Array | np.ndarray, " n"],
     fold: Int[Array, " n"],
     *,
@@ -183,6 +220,7 @@ def features_posterior(
     ridges: tuple[float, ...] = RIDGES,
     steps: int = 100,
     tolerance: float = 1e-4,
+    keep: float = 1.0,
 ) -> FeaturesPosterior:
     """Step 1 of piloted counts: q, logistic regression of the labels on the features, out of fold.
 
@@ -198,6 +236,7 @@ def features_posterior(
       ridges: to choose from, in falling order.
       steps: of L-BFGS at most, static.
       tolerance: the least gain of a step, of the loss.
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.panel.reported_labels`).
 
     Returns:
       See :class:`FeaturesPosterior`. One compiled program, which :func:`self_train` shares.
@@ -206,9 +245,14 @@ def features_posterior(
     labels, known = jnp.asarray(labels), label_evidence(labels, num_classes)
     weight = _elsewhere(fold, labels >= 0, num_folds)
     summary = partial(_of_features, labels=labels, fold=fold)
+    if keep != 1.0:
+        known = reported_evidence(labels, num_classes, keep)
+        summary = partial(_of_reports, labels=labels, evidence=known, fold=fold)
     start = blank(rows, num_classes, num_folds)
-    fit = partial(_fit, rows=rows, evidence=known, weight=weight, tolerance=jnp.float32(tolerance), steps=steps)
-    return FeaturesPosterior(*_along_ridges(start, fit, summary, ridges))
+    fit = partial(
+        _fit, rows=laid_out(rows), evidence=known, weight=weight, tolerance=jnp.float32(tolerance), steps=steps
+    )
+    return FeaturesPosterior(*_along_ridges(start, fit, summary, ridges), fold)
 
 
 @jax.jit
@@ -218,6 +262,13 @@ def _of_features(each: Array, labels: Array, fold: Array) -> tuple[Array, Array]
     mean = jax.nn.logsumexp(each, axis=1) - jnp.log(each.shape[1])
     score = jnp.take_along_axis(held_out, jnp.maximum(labels, 0)[:, None], 1)[:, 0]
     return jnp.where(labels >= 0, score, 0.0).sum(), jnp.where((labels >= 0)[:, None], held_out, mean)
+
+
+@jax.jit
+def _of_reports(each: Array, labels: Array, evidence: Array, fold: Array) -> tuple[Array, Array]:
+    """As :func:`_of_features`, of labels that are reports."""
+    score = jax.nn.logsumexp(_own(each, fold) + evidence, axis=-1)
+    return jnp.where(labels >= 0, score, 0.0).sum(), _of_features(each, labels, fold)[1]
 
 
 @jax.jit
@@ -249,7 +300,7 @@ def _along_ridges(
 
 
 def self_train(
-    rows: Rows,
+    rows: Rows | DenseRows,
     evidence: Float[Array, "n classes"],
     fold: Int[Array, " n"],
     start: Classifier,
@@ -286,6 +337,8 @@ def self_train(
     _validate.in_range(0.0, 1.0, keep=keep)
     summary = partial(_of_evidence, evidence=evidence, fold=fold)
     weight = _elsewhere(fold, np.ones(len(fold), bool), num_folds)
-    fit = partial(_fit, rows=rows, evidence=evidence, weight=weight, tolerance=jnp.float32(tolerance), steps=steps)
+    fit = partial(
+        _fit, rows=laid_out(rows), evidence=evidence, weight=weight, tolerance=jnp.float32(tolerance), steps=steps
+    )
     log_f, ridge, classifier = _along_ridges(start, fit, summary, ridges)
     return SelfTrained(_mixed(log_q, log_f, jnp.float32(keep)), ridge, classifier)

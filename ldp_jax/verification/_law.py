@@ -10,10 +10,10 @@ import numpy as np
 
 from ldp_jax import _tables
 from ldp_jax.domains import NotApplicable, Records
-from ldp_jax.features import Discrete, Sampled
+from ldp_jax.mechanism import HasCoordinates, HasTable
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification.empirical import privatize_stacked
-from ldp_jax.verification.exact import logs_of
+from ldp_jax.verification.exact import coordinate_laws, logs_of
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -45,18 +45,27 @@ def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
     """
     record_key, key = jax.random.split(key)
     x = random_records(mechanism.domain(), record_key, trials)
-    apart = isinstance(mechanism, Sampled) or hasattr(mechanism, "coordinate")
+    apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
         raise NotApplicable(f"records must be numbers, categories or vectors, got {mechanism.domain()}")
     if not apart and np.ndim(x) != 1:
         raise NotApplicable(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
     y = jax.tree.map(np.asarray, privatize_stacked(key, mechanism, x))
-    if isinstance(mechanism, Sampled):
-        chosen = np.take_along_axis(x, y.indices, 1).ravel()
-        return [Numbers(mechanism.inner, chosen, jax.tree.map(np.ravel, y.values))]
-    if hasattr(mechanism, "coordinate"):
-        return [Numbers(mechanism.coordinate(j), x[:, j], y[:, j]) for j in range(x.shape[1])]
-    return [Numbers(mechanism, x, y)]
+    if not apart:
+        return [Numbers(mechanism, x, y)]
+    return [given for given, _, _ in by_law(mechanism, x, y)]
+
+
+def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Any) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
+    """Records [n, dim] and their reports by the law of a coordinate; whose each is, and of which coordinate."""
+    indices, values = mechanism.codomain().entries(y)
+    found = []
+    for law, at in coordinate_laws(mechanism):
+        user, place = np.nonzero(np.isin(indices, at))
+        coordinate = indices[user, place]
+        mine = jax.tree.map(lambda leaf, user=user, place=place: np.asarray(leaf)[user, place], values)
+        found.append((Numbers(law, x[user, coordinate], mine), user, coordinate))
+    return found
 
 
 def random_records(domain: Any, key: PRNGKey, trials: int) -> Any:
@@ -77,7 +86,7 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     """
     mechanism, x, y = given
     spread = np.random.default_rng(np.asarray(jax.random.key_data(key))).random(len(x))
-    if isinstance(mechanism, Discrete):
+    if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table(), x, y, spread), 0.0
     codomain = mechanism.codomain()
     ends = _ends(codomain)

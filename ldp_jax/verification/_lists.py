@@ -13,7 +13,7 @@ from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import statistics
-from ldp_jax.verification._blocks import in_blocks
+from ldp_jax.verification._blocks import anew, in_blocks
 from ldp_jax.verification.statistics import Fit
 
 _MOST_NODES = 64  # of which all degrees and critical reports are enumerated
@@ -37,9 +37,10 @@ def _reports(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
     return jax.vmap(lambda key, x, own: m.privatize(key, x, own))(keys, x, own)
 
 
-def report_each(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
+def report_each(words: Any, m: Any, x: NeighbourList, own: Any, *, again: bool = False) -> Any:
     """The report of each of stacked lists, by a key and an owner each; the keys as the words that they hold."""
-    return in_blocks(lambda rows: _reports(rows[0], m, *rows[1:]), (words, x, own))
+    reports = anew(_reports) if again else _reports
+    return in_blocks(lambda rows: reports(rows[0], m, *rows[1:]), (words, x, own))
 
 
 def draws(key: PRNGKey, m: Any, x: NeighbourList, own: int, n: int) -> Any:
@@ -79,15 +80,15 @@ def supremum(m: Any) -> ListLoss:
         )
     triples = [_critical(m), _searched(m)]
     with jax.enable_x64(True):
-        wide = jax.tree.map(_wide, m)
-        losses = [in_blocks(lambda rows: _losses(wide, *rows), triple) for triple in triples]
+        asked = jax.tree.map(wide, m)
+        losses = [in_blocks(lambda rows: _losses(asked, *rows), triple) for triple in triples]
     largest = [float(part.max()) for part in losses]
     which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
     y, x, other, _ = jax.tree.map(lambda leaf: leaf[int(losses[which].argmax())], triples[which])
     return ListLoss(largest[which], nodes_of(x), nodes_of(other), m.codomain().plain(y), largest[1])
 
 
-def _wide(leaf: Any) -> Array:
+def wide(leaf: Any) -> Array:
     """A parameter in float64; whole numbers stay."""
     whole = np.asarray(leaf).dtype.kind in "iu"
     return jnp.asarray(leaf) if whole else jnp.asarray(leaf, jnp.float64)
@@ -96,8 +97,13 @@ def _wide(leaf: Any) -> Array:
 def _critical(m: Any) -> Any:
     """Lists of every degree with one node more, and the reports where their loss may be largest."""
     codomain, triples = m.codomain(), []
+    words = np.asarray(jax.random.key_data(jax.random.key(0)))[None]
     for x, other in m.domain().critical_pairs():
-        draw = lambda x=x: m.privatize(jax.random.key(0), x)
+
+        def draw(x: NeighbourList = x) -> Any:
+            drawn = report_each(words, m, jax.tree.map(lambda leaf: leaf[None], x), np.zeros(1, np.int32))
+            return jax.tree.map(lambda leaf: leaf[0], drawn)
+
         triples += [(y, x, other) for y in codomain.around(x, other, draw)]
     y, x, other = zip(*triples, strict=True)
     reports = jax.tree.map(lambda *leaves: np.stack(leaves), *y)
@@ -142,8 +148,8 @@ def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, signific
     if not codomain.contains(y).all():
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     with jax.enable_x64(True):
-        wide = jax.tree.map(_wide, m)
-        mass, cell = codomain.cells(x, lambda y: in_blocks(lambda rows: _logs(wide, rows, x, own), y))
+        asked = jax.tree.map(wide, m)
+        mass, cell = codomain.cells(x, lambda y: in_blocks(lambda rows: _logs(asked, rows, x, own), y))
     if abs(mass.sum() - 1) > _TOTAL:
         return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
     return statistics.g_test(np.bincount(cell(y), minlength=mass.size), mass, significance=significance)

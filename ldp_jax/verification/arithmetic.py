@@ -12,10 +12,9 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges import NeighbourCounts
-from ldp_jax.features import Discrete, RandomizedFeatures, Sampled
+from ldp_jax.mechanism import HasCoordinates, HasTable, HasWordRuns
 from ldp_jax.verification import _words
-from ldp_jax.verification.exact import spaces
+from ldp_jax.verification.exact import coordinate_laws, spaces
 
 ROUNDING = 1e-5
 """What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
@@ -58,9 +57,10 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     them: its steps are found by bisection, from probes at 0, at the largest word, at powers of two from both ends,
     on a grid, and at the masses that the density claims; between steps 16 384 random words look for others.
     So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
-    value) are asked for their branch and, where it is finite, their value; :class:`Sampled` for k times its
-    inner mechanism; tables are whole numbers already. Of noisy counts both ends of every run of words between two
-    thresholds are probed, with both signs, on counts that differ by one at both ends of what a count may be.
+    value) are asked for their branch and, where it is finite, their value; vectors whose coordinates have laws of
+    their own for those of as many as are sent; tables are whole numbers already. Of a mechanism that declares its
+    runs of words (:class:`~ldp_jax.mechanism.HasWordRuns`: noisy counts) both ends of every run are probed, on the
+    records that it names.
 
     Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
     1 - 1e-6; a smaller one only where a probe is in it.
@@ -77,13 +77,12 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     >>> round(found.epsilon, 4), found.keeps(1.0)
     (1.0, True)
     """
-    if isinstance(mechanism, Sampled):
-        inner = arithmetic(mechanism.inner)
-        return inner._replace(epsilon=mechanism.k * inner.epsilon, off=mechanism.k * inner.off)
-    if isinstance(mechanism, (Discrete, RandomizedFeatures)):
-        return _of_table(mechanism)
-    if isinstance(mechanism, NeighbourCounts):
-        return _of_counts(mechanism)
+    if isinstance(mechanism, HasCoordinates):
+        return _of_coordinates(mechanism)
+    if isinstance(mechanism, HasTable):
+        return Arithmetic(mechanism.table().epsilon, None, None, None, 0.0, 0)
+    if isinstance(mechanism, HasWordRuns):
+        return _of_runs(mechanism)
     _check(mechanism)
     codomain = mechanism.codomain()
     records, outcome, count = _asked(mechanism, codomain)
@@ -94,14 +93,14 @@ def arithmetic(mechanism: Any) -> Arithmetic:
 
 
 def _check(mechanism: Any) -> None:
+    if all(part.atoms is None for part in spaces(mechanism)[1].branches):
+        raise NotApplicable(
+            f"the reports of {type(mechanism).__name__} are not finitely many numbers: ask float_audit"
+        )
     leaves = jax.tree.leaves(mechanism)
     if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
-        )
-    if all(part.atoms is None for part in spaces(mechanism)[1].branches):
-        raise NotApplicable(
-            f"the reports of {type(mechanism).__name__} are not finitely many numbers: ask float_audit"
         )
 
 
@@ -177,49 +176,54 @@ def _log(ratio: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)
 
 
-def _of_table(mechanism: Any) -> Arithmetic:
-    inner = mechanism.inner if isinstance(mechanism, RandomizedFeatures) else mechanism
-    losses = [inner.table(level).epsilon for level in np.ravel(np.asarray(inner.level)).tolist()]
-    return Arithmetic(math.fsum(losses) if len(losses) > 1 else losses[0], None, None, None, 0.0, 0)
-
-
-def _of_counts(m: NeighbourCounts) -> Arithmetic:
-    """Masses of each report of a count, in words of 96 bits and a sign."""
-    if m.noise != "geometric":
-        raise NotApplicable(f"{m.noise} noise is a continuum: ask float_audit")
-    steps = [sum(int(word) << 32 * (2 - at) for at, word in enumerate(row)) for row in np.asarray(m.thresholds).T]
-    starts = sorted({0, *steps})
-    ends = [*(start - 1 for start in starts[1:]), 2**96 - 1]
-    words = np.array(
-        [[[w >> 32 * (2 - at) & (2**32 - 1) for w in part] for at in range(3)] for part in (starts, ends)]
+def _of_coordinates(mechanism: HasCoordinates) -> Arithmetic:
+    """Coordinates that are sent and lose most, added up."""
+    laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
+    each = [arithmetic(law) for law, _ in laws]
+    if len(each) == 1:
+        return each[0]._replace(epsilon=sent * each[0].epsilon, off=sent * each[0].off)
+    every = [found for (_, at), found in zip(laws, each, strict=True) for _ in at]
+    epsilon, off = (
+        math.fsum(sorted((getattr(found, field) for found in every), reverse=True)[:sent])
+        for field in ("epsilon", "off")
     )
-    counts = sorted({0, min(1, m.most), m.most - 1, m.most})
-    best = (Fraction(1), counts[0], counts[0], 0)
-    laws = []
-    for count in counts:
-        law: dict[int, Fraction] = {}
-        for sign in (0, 1):
-            low, high = (
-                np.asarray(m.from_words(np.concatenate([np.full((1, len(starts)), sign), part]), count))
-                for part in words
-            )
-            if (low != high).any():
-                raise ValueError("from_words changes between two thresholds: its words are no table")
-            for y, start, end in zip(low.tolist(), starts, ends, strict=True):
-                law[y] = law.get(y, Fraction(0)) + Fraction(end + 1 - start, 2**97)
-        laws.append(law)
-    off = 0.0
-    for a, b in itertools.permutations(range(len(counts)), 2):
-        if abs(counts[a] - counts[b]) == 1:
-            for y, mass in laws[a].items():
-                ratio = mass / laws[b][y] if laws[b].get(y) else math.inf
+    return Arithmetic(epsilon, None, None, None, off, sum(found.cells for found in every))
+
+
+def _of_runs(m: HasWordRuns) -> Arithmetic:
+    """Masses of each report of one number, from both ends of every run of words."""
+    runs = m.word_runs()
+    best: tuple[Any, ...] = (Fraction(1), *runs.pairs[0], 0)
+    laws: dict[Any, dict[int, Fraction]] = {}
+    for record in dict.fromkeys(itertools.chain(*runs.pairs)):
+        first, last = (np.asarray(_report(m, words, record)) for words in (runs.first, runs.last))
+        if (first != last).any():
+            raise ValueError("from_words changes between two thresholds: its words are no table")
+        law = laws[record] = {}
+        for y, share in zip(first.tolist(), runs.share, strict=True):
+            law[y] = law.get(y, Fraction(0)) + share
+    for pair in runs.pairs:
+        for one, other in (pair, pair[::-1]):
+            for y, mass in laws[one].items():
+                ratio = mass / laws[other][y] if laws[other].get(y) else math.inf
                 if ratio > best[0]:
-                    best = (ratio, counts[a], counts[b], y)
-    for count, law in zip(counts, laws, strict=True):
-        claimed = np.asarray(m.log_likelihood(np.array(list(law), np.float32), count))
+                    best = (ratio, one, other, y)
+    off = 0.0
+    for record, law in laws.items():
+        claimed = np.asarray(_log_likelihood(m, np.array(list(law), np.float32), record))
         off = max(off, float(np.abs(claimed - [_log(mass) for mass in law.values()]).max()))
     loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
-    return Arithmetic(loss, best[1], best[2], best[3], off, len(starts))
+    return Arithmetic(loss, best[1], best[2], best[3], off, len(runs.share))
+
+
+@jax.jit
+def _report(m: Any, words: Any, record: Any) -> Any:
+    return m.from_words(words, record)
+
+
+@jax.jit
+def _log_likelihood(m: Any, y: Any, record: Any) -> Any:
+    return m.log_likelihood(y, record)
 
 
 # --- Steps of the words ------------------------------------------------------------------------------------------

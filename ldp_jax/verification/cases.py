@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_jax import _tables, edges, features
+from ldp_jax import _tables, edges, features, hyperbolic
 from ldp_jax.edges import central
 from ldp_jax.mechanism import exp
 from ldp_jax.types import Scalar
@@ -34,6 +34,7 @@ class Case(NamedTuple):
       contract: whether the contract suite asks it: its reports are few enough to be integrated.
       lists: a mechanism on neighbour lists, whose suite is its own.
       central: of a curator who holds the graph, with a budget for one private edge; its suite is its own.
+      hyperbolic: a mechanism on hyperbolic vectors or points, whose suite is its own.
     """
 
     public: str
@@ -45,6 +46,7 @@ class Case(NamedTuple):
     contract: bool = True
     lists: bool = False
     central: bool = False
+    hyperbolic: bool = False
 
 
 def whisper(epsilon: Scalar) -> features.Discrete:
@@ -57,12 +59,21 @@ def whisper(epsilon: Scalar) -> features.Discrete:
 
 _PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)  # weights of the degrees 0 to 5
 
+_POSTERIOR = (0.1, 0.4, 0.2, 0.3)  # public, of four classes
+
+_PROJECTION = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 1.0]], np.float32)
+
 _GROUPS = np.array([0, 1, 0, 1, -1, 1], np.int32)
 
 
 def _audited(label: str, public: str, make: Callable[[float], Any], **more: Any) -> Case:
     """A size that the audit alone asks."""
     return Case(public, make, audited=label, contract=False, **more)
+
+
+def _hyperbolic(public: str, make: Callable[[Any], Any], **more: Any) -> Case:
+    """A mechanism whose suite is that of hyperbolic vectors."""
+    return Case(public, make, contract=False, hyperbolic=True, **more)
 
 
 # In the order of the audit's table. Small dimensions: laws are integrated over every subset and value.
@@ -86,6 +97,20 @@ CASES: dict[str, Case] = {
     "SquareWave-debias": Case("SquareWave", lambda e: features.SquareWave(e, debias=True)),
     "DuchiVector-even": Case("DuchiVector", lambda e: features.DuchiVector(e, 4), audited="Duchi, d = 4"),
     "DuchiVector": Case("DuchiVector", lambda e: features.DuchiVector(e, 3)),
+    # On the ball, whose suite is their own: what a cap is must be known when they are made.
+    "PrivUnit": Case(
+        "PrivUnit", lambda e: features.PrivUnit(e, 3), contract=False, largest=60.0, audited="PrivUnit, d = 3"
+    ),
+    "PrivUnitG": Case(
+        "PrivUnitG", lambda e: features.PrivUnitG(e, 3), contract=False, largest=60.0, audited="PrivUnitG, d = 3"
+    ),
+    "ProjUnit": Case(
+        "ProjUnit",
+        lambda e: features.ProjUnit(e, _PROJECTION),
+        contract=False,
+        largest=60.0,
+        audited="ProjUnit, 3 to 2",
+    ),
     "HDS-four": _audited("HDS, 2 of 4", "HDS", lambda e: features.HDS(e, 4, 2)),
     "HDS": Case("HDS", lambda e: features.HDS(e, 3, 2)),
     "HDS-debias": Case("HDS", lambda e: features.HDS(e, 3, 1, debias=True)),
@@ -104,6 +129,12 @@ CASES: dict[str, Case] = {
     "Sampled-Hybrid": Case("Sampled", lambda e: features.Sampled(features.Hybrid(e / 2), 3, 2)),
     "GeneralizedRR-eight": _audited("Generalised RR, 8", "GeneralizedRR", lambda e: features.GeneralizedRR(e, 8)),
     "GeneralizedRR": Case("GeneralizedRR", lambda e: features.GeneralizedRR(e, 4), table=True),
+    "PersonalAlphabet": Case(
+        "PersonalAlphabet",
+        lambda e: features.PersonalAlphabet(e, _POSTERIOR),
+        table=True,
+        audited="Personal alphabet",
+    ),
     "FeatureRR-three": _audited("FeatureRR, d = 3", "FeatureRR", lambda e: features.FeatureRR(e, 6, dim=3)),
     "FeatureRR": Case("FeatureRR", lambda e: features.FeatureRR(e, 5, dim=2), table=True),
     "RandomizedFeatures-six": _audited(
@@ -156,6 +187,7 @@ CASES: dict[str, Case] = {
         lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5),
         contract=False,
         lists=True,
+        audited="Neighbour counts, 6 nodes",
     ),
     "NeighbourCounts-laplace": Case(
         "NeighbourCounts",
@@ -171,6 +203,23 @@ CASES: dict[str, Case] = {
     "EdgeRand": _audited("EdgeRand", "EdgeRand", central.EdgeRand, central=True),
     "LapGraph": _audited(
         "LapGraph", "LapGraph", lambda e: central.LapGraph.from_epsilon(e, share=0.5), central=True
+    ),
+    # Of two numbers; Gaussian noise is calibrated on the host, so that its epsilon is numbers, no tracer.
+    "HyperbolicGaussian": _hyperbolic(
+        "HyperbolicGaussian",
+        lambda e: hyperbolic.HyperbolicGaussian(e, 1e-5, clip=1.5),
+        audited="Hyperbolic Gaussian",
+    ),
+    "RadialAngularGaussian": _hyperbolic(
+        "RadialAngularGaussian",
+        lambda e: hyperbolic.RadialAngularGaussian(e, 1e-5, clip=1.5, radial_share=0.3),
+        audited="Radial-angular Gaussian",
+    ),
+    "HyperbolicExponential": _hyperbolic(
+        "HyperbolicExponential",
+        lambda e: hyperbolic.HyperbolicExponential(e, radius=2.0),
+        largest=22.0,
+        audited="Hyperbolic exponential",
     ),
 }
 

@@ -14,11 +14,11 @@ from ldp_jax.domains import NotApplicable
 from ldp_jax.edges.central import (
     BinnedPairs,
     CentralMechanism,
+    DendrogramLaw,
     EdgeRand,
-    EdgeRR,
     EdgeSplit,
+    HasDendrogram,
     LapGraph,
-    PublicHRG,
     connections,
 )
 from ldp_jax.edges.central._counts import consistent, whole
@@ -91,11 +91,11 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
 
     Of :class:`EdgeRand`, :class:`LapGraph`, :class:`BinnedPairs` (whole noise) and a mechanism that
     :class:`HasReleaseLaw`: over all graphs of four nodes, with and without public edges, all private edges and all
-    sets of pairs that may be released. Of :class:`EdgeRR` and :class:`PublicHRG`: over all dendrograms of five
-    nodes, in the chain's *stationary* law, together with the noisy counts of the dendrogram's groups; what is
-    released is computed from these alone. An edge's noisy counts lose :math:`\epsilon_2` each, in all graphs: one
-    count, or, in :meth:`EdgeRR.as_published`, one for each node of its group; the dendrogram is that of its own
-    scales, although the alternating chain has no known law.
+    sets of pairs that may be released. Of one that :class:`~ldp_jax.edges.central.HasDendrogram`: over all
+    dendrograms of five nodes, in the chain's *stationary* law, together with the noisy counts of the dendrogram's
+    groups; what is released is computed from these alone. An edge's noisy counts lose :math:`\epsilon_2` each, in
+    all graphs: one count, or, in :meth:`~ldp_jax.edges.central.EdgeRR.as_published`, one for each node of its
+    group; the dendrogram is that of its own scales, although the alternating chain has no known law.
 
     Laws are written here a second time, as they are documented, in float64. Whether they are what is drawn,
     :func:`matches_release` asks.
@@ -116,7 +116,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     True
     """
     check_budget(mechanism)
-    if isinstance(mechanism, (EdgeRR, PublicHRG)):
+    if isinstance(mechanism, HasDendrogram):
         found = [_dendrogram_loss(mechanism, public) for public in ((), _PATH)]
     else:
         found = [_release_loss(mechanism, public) for public in ((), _PATH)]
@@ -283,31 +283,25 @@ _LAWS: dict[type, Callable[[Any, EdgeSplit], np.ndarray]] = {
 # --- Dendrograms -----------------------------------------------------------------------------------------------
 
 
-def _scales(m: Any, n: int) -> tuple[float, float]:
-    """What the chain multiplies L_pub and L_pri with."""
-    if isinstance(m, PublicHRG):
-        return float(m.public_weight), 0.0
-    public, private = m.scales(n)
-    return float(public), float(private)
-
-
-def _dendrogram_loss(m: Any, public: Any) -> PrivateEdgeLoss:
+def _dendrogram_loss(m: HasDendrogram, public: Any) -> PrivateEdgeLoss:
     n = DENDROGRAM_NODES
-    pairs = _candidates(_split(public, n))
-    weight, scale = _scales(m, n)
+    pairs, said = _candidates(_split(public, n)), m.dendrogram_law(n)
+    weight, scale = said.scales
     base = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
     loss = dendrograms.losses(n, scale, base, pairs)
-    epsilon = float(m.epsilon_edges if isinstance(m, EdgeRR) else m.epsilon)
-    counted = _copies(m, epsilon, pairs).T if getattr(m, "published", False) else 1
+    counted = _copies(said, pairs).T if said.published else 1
     there = (np.arange(len(loss))[:, None] & 1 << np.arange(len(pairs)) > 0)[..., None]
-    return _largest(np.where(there, 0.0, loss + epsilon * counted), pairs, public, "dendrogram and noisy counts")
+    return _largest(
+        np.where(there, 0.0, loss + said.epsilon * counted), pairs, public, "dendrogram and noisy counts"
+    )
 
 
-def _copies(m: Any, epsilon: float, pairs: np.ndarray) -> np.ndarray:
+def _copies(said: DendrogramLaw, pairs: np.ndarray) -> np.ndarray:
     """How many internal nodes are in the group of each pair, which all count it; int [trees, pairs]."""
     n = DENDROGRAM_NODES
     joined = dendrograms.joins(dendrograms.sides(n), pairs).argmax(1)
-    region = np.stack([connections.regions(tree, epsilon, m.thresholds) for tree in dendrograms.as_trees(n)])
+    trees = dendrograms.as_trees(n)
+    region = np.stack([connections.regions(tree, said.epsilon, said.thresholds) for tree in trees])
     of_pair = np.take_along_axis(region, joined, 1)
     return (region[:, :, None] == of_pair[:, None, :]).sum(1)
 
@@ -320,8 +314,8 @@ def matches_release(
 ) -> Fit:
     """Whether a curator draws what his law says, of four nodes of which two pairs are public edges: a G test.
 
-    Of released sets, all 16 of them; of :class:`EdgeRR` and :class:`PublicHRG` of the dendrograms that chains of
-    their own number of sweeps end with, all 15, against the stationary law: how near a chain of few nodes comes,
+    Of released sets, all 16 of them; of a curator who has a dendrogram of those that chains of his own number of
+    sweeps end with, all 15, against the stationary law: how near a chain of few nodes comes,
     which says nothing of many. Of 2 000 draws a total variation of 0.13 is seen.
 
     Args:
@@ -332,7 +326,7 @@ def matches_release(
 
     Raises:
       ValueError: for a mechanism without a law that is known (:func:`private_edge_supremum`), and
-        :meth:`EdgeRR.as_published`, whose chain has none.
+        :meth:`~ldp_jax.edges.central.EdgeRR.as_published`, whose chain has none.
 
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=300).fits
     True
@@ -342,7 +336,7 @@ def matches_release(
     empty = _split(_PATH, NODES)
     pairs = _candidates(empty)
     split = _split(_PATH, NODES, pairs[dendrograms.bits_of(len(pairs))[_BITS] > 0])
-    if isinstance(mechanism, (EdgeRR, PublicHRG)):
+    if isinstance(mechanism, HasDendrogram):
         return _dendrograms_fit(mechanism, key, split, trials, significance)
     mass = np.exp(_law(mechanism, empty)[_BITS])
     drawn = releases(mechanism, key, split, trials)
@@ -351,11 +345,12 @@ def matches_release(
     return statistics.g_test(np.bincount(drawn, minlength=len(mass)), mass, significance=significance)
 
 
-def _dendrograms_fit(m: Any, key: PRNGKey, split: EdgeSplit, trials: int, significance: float) -> Fit:
-    if getattr(m, "published", False):
+def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: int, significance: float) -> Fit:
+    said = m.dendrogram_law(NODES)
+    if said.published:
         raise NotApplicable("a chain that alternates has no known law")
     public, private = (graphs.to_edges(graph) for graph in (split.public, split.private))
-    weight, scale = _scales(m, NODES)
+    weight, scale = said.scales
     trees = dendrograms.sides(NODES)
     mass = dendrograms.law(
         weight * dendrograms.log_likelihoods(trees, public) + scale * dendrograms.log_likelihoods(trees, private)
@@ -365,7 +360,7 @@ def _dendrograms_fit(m: Any, key: PRNGKey, split: EdgeSplit, trials: int, signif
     return statistics.g_test(dendrograms.counts_of(drawn, NODES), mass, significance=significance)
 
 
-def _last_dendrograms(keys: Any, m: Any, split: EdgeSplit) -> Any:
+def _last_dendrograms(keys: Any, m: HasDendrogram, split: EdgeSplit) -> Any:
     """The numbers of the dendrograms that so many chains end with."""
 
     def one(key: PRNGKey) -> Any:
@@ -427,7 +422,7 @@ def private_edge_lower_bound(
     _validate.in_range(0.0, 1.0, confidence=confidence)
     _validate.threefry(key)
     check_budget(mechanism)
-    sweeps = getattr(mechanism, "sweeps", 0)
+    sweeps = mechanism.sweeps if isinstance(mechanism, HasDendrogram) else 0
     if 2 * trials * sweeps > _SLOW:
         raise NotApplicable(f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}")
     if splits is None:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from ldp_jax import _validate
 from ldp_jax.domains import Finite, NotApplicable
-from ldp_jax.features import Sampled
+from ldp_jax.mechanism import HasCoordinates
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law
 from ldp_jax.verification.empirical import draws
@@ -69,18 +69,11 @@ def _signs(mechanism: Any, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) 
     centre = domain.centre()
     y = jax.tree.map(np.asarray, draws(mechanism, draw_key, centre, trials))
     sign = np.zeros((trials, domain.dim), np.float32)
-    if isinstance(mechanism, Sampled):
-        flat = jax.tree.map(np.ravel, y.values)
-        place, _ = _law.positions(
-            _law.Numbers(mechanism.inner, np.full(y.indices.size, centre[0]), flat), spread_key
-        )
-        np.put_along_axis(sign, y.indices, _side(place).reshape(y.indices.shape), 1)
-        return sign
-    if hasattr(mechanism, "coordinate"):
-        keys = jax.random.split(spread_key, domain.dim)
-        for j in range(domain.dim):
-            given = _law.Numbers(mechanism.coordinate(j), np.full(trials, centre[j]), y[:, j])
-            sign[:, j] = _side(_law.positions(given, keys[j])[0])
+    if isinstance(mechanism, HasCoordinates):
+        given = _law.by_law(mechanism, np.broadcast_to(centre, sign.shape), y)
+        keys = jax.random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
+        for (numbers, user, coordinate), key in zip(given, keys, strict=True):
+            sign[user, coordinate] = _side(_law.positions(numbers, key)[0])
         return sign
     if getattr(codomain, "inner", None) == Finite((-1.0, 1.0)):
         return y.astype(np.float32)

@@ -12,11 +12,10 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.domains import as_records
-from ldp_jax.features import Sampled
-from ldp_jax.mechanism import check_budget, privacy_loss
+from ldp_jax.mechanism import HasCoordinates, check_budget, privacy_loss
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
-from ldp_jax.verification._blocks import in_blocks
+from ldp_jax.verification._blocks import anew, in_blocks
 from ldp_jax.verification.exact import logs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -105,8 +104,12 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
     if mechanism.domain().users:
         return _lists.draws(key, mechanism, x, 0, n)
-    many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), x)
-    return privatize_stacked(key, mechanism, many)
+    _validate.threefry(key)
+    check_budget(mechanism)
+    # Of one record: what a draw computes of the record alone is computed once a block.
+    x = x if isinstance(x, tuple) else np.asarray(as_records(x))
+    words = jax.random.key_data(jax.random.split(key, n))
+    return in_blocks(lambda block: _reports_of_one(block, mechanism, x), words)
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
@@ -117,17 +120,26 @@ def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
     return report_each(jax.random.key_data(jax.random.split(key, len(jax.tree.leaves(x)[0]))), mechanism, x)
 
 
-def report_each(words: Any, mechanism: Any, x: Any) -> Any:
-    """The report of each of stacked records, by a key each; the keys as the words that they hold."""
+def report_each(words: Any, mechanism: Any, x: Any, *, again: bool = False) -> Any:
+    """The report of each of stacked records, by a key each; the keys as the words that they hold.
+
+    Where it is ``again`` the mechanism's code runs once more, and not what was compiled of it before.
+    """
     if mechanism.domain().users:
-        return _lists.report_each(words, mechanism, x, np.zeros(len(words), np.int32))
-    return in_blocks(lambda rows: _reports(rows[0], mechanism, rows[1]), (words, x))
+        return _lists.report_each(words, mechanism, x, np.zeros(len(words), np.int32), again=again)
+    reports = anew(_reports) if again else _reports
+    return in_blocks(lambda rows: reports(rows[0], mechanism, rows[1]), (words, x))
 
 
 @jax.jit
 def _reports(words: Any, mechanism: Any, x: Any) -> Any:
     keys = jax.random.wrap_key_data(words)
     return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
+
+
+@jax.jit
+def _reports_of_one(words: Any, mechanism: Any, x: Any) -> Any:
+    return jax.vmap(mechanism.privatize, (0, None))(jax.random.wrap_key_data(words), x)
 
 
 # --- Laws as cells --------------------------------------------------------------------------------------------
@@ -168,9 +180,7 @@ def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarr
 
 def _coordinates(mechanism: Any, x: Any) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
     """Cells of each coordinate where coordinates are independent given the record, else None."""
-    if isinstance(mechanism, Sampled):
-        return [_cells(mechanism.inner, x_j) for x_j in x]
-    if hasattr(mechanism, "coordinate"):
+    if isinstance(mechanism, HasCoordinates):
         return [_cells(mechanism.coordinate(j), x_j) for j, x_j in enumerate(x)]
     return None
 
@@ -309,11 +319,14 @@ def play(
     best: tuple[float, str, float, float] = (-math.inf, "none", 0.0, 1.0)
     for name, pair in scores.items():
         mine, others = _rounded(*pair, resolution)
+        ordered = [np.sort(score[:half]) for score in (mine, others)]
+        mirrored = [-score[::-1] for score in ordered]
         for swapped in (False, True):
             a, b = (others, mine) if swapped else (mine, others)
             # "The score is at least t" is an event in favour of a; so is its mirror, with the sign changed.
-            for sign, relation in ((1.0, ">="), (-1.0, "<=")):
-                threshold, value = _best_threshold(sign * a[:half], sign * b[:half], alpha, delta)
+            for sign, relation, sides in ((1.0, ">=", ordered), (-1.0, "<=", mirrored)):
+                first, second = sides[::-1] if swapped else sides
+                threshold, value = _best_threshold(first, second, alpha, delta)
                 if value > best[0]:
                     hit, other = (float(np.mean(sign * score[half:] >= threshold)) for score in (a, b))
                     which = "record x_other" if swapped else "record x"
@@ -338,13 +351,15 @@ def _bound(hits: Any, others: Any, n: int, alpha: float, delta: float) -> Any:
 
 
 def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) -> tuple[float, float]:
-    """The threshold whose event {score >= t} is bounded best, and that bound."""
-    both = np.concatenate([a, b])
-    values = np.unique(both)
-    if len(values) > _EVENTS:
-        values = np.unique(np.quantile(both, np.linspace(0, 1, _EVENTS), method="nearest"))
-    hits = len(a) - np.searchsorted(np.sort(a), values, "left")
-    others = len(b) - np.searchsorted(np.sort(b), values, "left")
+    """The threshold whose event {score >= t} is bounded best, and that bound; scores are in ascending order."""
+    both = np.sort(np.concatenate([a, b]), kind="stable")  # which merges what is in order
+    first = np.append(True, both[1:] != both[:-1])
+    if np.count_nonzero(first) > _EVENTS:
+        values = np.unique(both[np.rint(np.linspace(0, 1, _EVENTS) * (len(both) - 1)).astype(int)])
+    else:
+        values = both[first]
+    hits = len(a) - np.searchsorted(a, values, "left")
+    others = len(b) - np.searchsorted(b, values, "left")
     bounds = _bound(hits, others, len(a), alpha, delta)
     best = int(bounds.argmax())
     return float(values[best]), float(bounds[best])
@@ -356,8 +371,13 @@ def _losses(mechanism: Any, y: Any, x: Any, x_other: Any) -> Array:
 
 
 @jax.jit
-def _estimates(mechanism: Any, y: Any) -> Array:
+def _estimates(mechanism: Any, y: Any) -> Any:
     return jax.vmap(mechanism.estimate)(y)
+
+
+def estimates(mechanism: Any, y: Any) -> np.ndarray:
+    """The server's estimates of stacked reports."""
+    return in_blocks(lambda rows: _estimates(mechanism, rows), y)
 
 
 def _scores(
@@ -366,7 +386,8 @@ def _scores(
     """Numbers that may tell two records apart, [trials] for the draws of each."""
     scores: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if hasattr(mechanism, "log_density"):
-        mine, others = (np.nan_to_num(np.asarray(_losses(mechanism, y, x, x_other), np.float64)) for y in reports)
+        losses = (in_blocks(lambda rows: _losses(mechanism, rows, x, x_other), y) for y in reports)
+        mine, others = (np.nan_to_num(np.asarray(loss, np.float64)) for loss in losses)
         scores["declared loss"] = (mine, others)
     own = mechanism.codomain().scores(reports, x, x_other)
     if own is not None:
@@ -389,15 +410,15 @@ def _logit(mechanism: Any, reports: list[Any], half: int) -> tuple[np.ndarray, n
 
     Given its coordinates a report's loss is a sum of functions of one coordinate each, which bins approximate.
     """
-    estimates = [np.asarray(_estimates(mechanism, y), np.float32) for y in reports]
-    estimates = [e.reshape(len(e), -1) for e in estimates]
-    dim = estimates[0].shape[1]
+    found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
+    found = [e.reshape(len(e), -1) for e in found]
+    dim = found[0].shape[1]
     bins = max(2, min(24, 512 // dim))
-    together = np.concatenate([e[:half] for e in estimates])
+    together = np.concatenate([e[:half] for e in found])
     cuts = [
         np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1], method="nearest")) for column in together.T
     ]
-    places = [[np.searchsorted(cut, e[:, j], "right") for j, cut in enumerate(cuts)] for e in estimates]
+    places = [[np.searchsorted(cut, e[:, j], "right") for j, cut in enumerate(cuts)] for e in found]
     sizes = [len(cut) + 1 for cut in cuts]
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     codes = [np.stack([start + p for start, p in zip(starts, place, strict=True)], 1) for place in places]

@@ -16,9 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _tables, _validate
-from ldp_jax.domains import NotApplicable, Records, Reports
-from ldp_jax.features import Discrete, DuchiVector, RandomizedFeatures, Sampled
-from ldp_jax.mechanism import HasInverse, HasWords, privacy_loss
+from ldp_jax.domains import ByCoordinate, NotApplicable, Records, Reports
+from ldp_jax.mechanism import (
+    HasCoordinates,
+    HasCriticalPoints,
+    HasInverse,
+    HasTable,
+    HasWords,
+    Univariate,
+    privacy_loss,
+)
 from ldp_jax.verification import _lists
 from ldp_jax.verification._blocks import in_blocks
 
@@ -52,12 +59,12 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
 
     Reports that are impossible under every record are skipped; one that is possible under some records alone makes
     the supremum infinite. It is the law that is asked, ``log_density``; whether the sampler follows it is another
-    question (:mod:`ldp_jax.verification.empirical`). :class:`Discrete` tables are asked in integers, rounded up.
-    For :class:`Sampled` the choice of coordinates is independent of the record and the values are independent given
-    it, so the supremum is k times the inner one, whose witness is given; :class:`RandomizedFeatures` adds its
-    features. For :class:`DuchiVector` the mass of a report is linear in each coordinate of the record, so that
-    corners of the cube decide, and only how many of a corner's signs agree with the report matters. Other vectors
-    of few finite values are enumerated over the corners and the centres of their domain. Mechanisms of
+    question (:mod:`ldp_jax.verification.empirical`). Tables (:class:`~ldp_jax.mechanism.HasTable`) are asked in
+    integers, rounded up. Where coordinates have laws of their own (:class:`~ldp_jax.mechanism.HasCoordinates`) the
+    choice of them is independent of the record and the values are independent given it, so the supremum is the sum
+    of the largest ones of as many coordinates as are sent; of one law for all its witness is given. Where a
+    mechanism names the points that decide (:class:`~ldp_jax.mechanism.HasCriticalPoints`), it is asked there. Other
+    vectors of few finite values are enumerated over the corners and the centres of their domain. Mechanisms of
     :mod:`ldp_jax.edges` (n from 2 to 64) are asked about lists that differ in one bit: every degree, with the bit
     reported and not, at every critical noisy degree.
 
@@ -79,18 +86,15 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     domain, _ = spaces(mechanism)
     if domain.users:
         return Supremum(*_lists.supremum(mechanism))
-    if _has_law_of(mechanism, Sampled):
-        inner = privacy_loss_supremum(mechanism.inner)
-        return inner._replace(epsilon=mechanism.k * inner.epsilon, searched=mechanism.k * inner.searched)
-    if _has_law_of(mechanism, RandomizedFeatures):
-        return _sum_of_features(mechanism)
-    if isinstance(mechanism, Discrete):
+    if isinstance(mechanism, HasCoordinates) and _of_its_density(mechanism, "coordinate"):
+        return _of_coordinates(mechanism)
+    if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table())
     _check_numbers(mechanism, vectors=True)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
-        if _has_law_of(mechanism, DuchiVector):
-            return _of_signs(wide)
+        if isinstance(wide, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
+            return _of_columns(wide, *wide.critical_points())
         codomain = wide.codomain()
         records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
         reports = codomain.critical_reports(records)
@@ -105,9 +109,23 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
         return larger._replace(searched=searched.epsilon)
 
 
-def _has_law_of(mechanism: Any, kind: type) -> bool:
-    """Whether a mechanism is of a kind, and no subclass with a density of its own."""
-    return isinstance(mechanism, kind) and type(mechanism).log_density is kind.log_density
+def _of_its_density(mechanism: Any, said: str) -> bool:
+    """Whether what a method says is said of the mechanism's density, and not of one that a subclass replaced."""
+    kinds = type(mechanism).__mro__
+    place = lambda name: next((i for i, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
+    return place(said) <= place("log_density")
+
+
+def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[int]]]:
+    """The laws of the coordinates, each with the coordinates that have it."""
+    codomain = mechanism.codomain()
+    if not isinstance(codomain, ByCoordinate):
+        raise NotApplicable(f"reports must be of coordinates, got {codomain}")
+    laws: dict[int, tuple[Univariate, list[int]]] = {}
+    for j in range(codomain.dim):
+        law = mechanism.coordinate(j)
+        laws.setdefault(id(law), (law, []))[1].append(j)  # which is kept, so that its id stays its own
+    return list(laws.values())
 
 
 def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
@@ -122,9 +140,11 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
     :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
     where reports are finite (for tables 0 exactly from their exact epsilon on), else Gauss-Legendre quadrature
     between the breaks of both records, good to about 1e-6 of the mass in a piece where the loss crosses epsilon.
+    Vectors of numbers that are independent given the record are integrated over the numbers whose laws differ, of
+    which there may be three: the direction of a shift is all that matters of one.
 
     Args:
-      mechanism: one with a density, on one number or category.
+      mechanism: one with a density, on one number or category, or whose reports are such vectors.
       epsilon: in [0, 700]; float64 has no e^epsilon beyond.
 
     Raises:
@@ -135,18 +155,21 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
     (True, True)
     """
     _validate.in_range(0.0, _MAX_EPSILON, epsilon=epsilon)
-    if isinstance(mechanism, Discrete):
+    if isinstance(mechanism, HasTable):
         table = mechanism.table()
         if epsilon >= table.epsilon:
             return 0.0
         masses = table.masses.astype(np.float64) / _tables.WORDS
         excess = (np.maximum(masses[i] - np.exp(epsilon) * masses, 0).sum(1).max() for i in range(len(masses)))
         return float(max(excess))
-    _check_numbers(mechanism)
+    independent = spaces(mechanism)[1].independent
+    _check_numbers(mechanism, vectors=independent)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         domain, codomain = mechanism.domain(), wide.codomain()
         records = domain.critical_records()
+        if independent:
+            return _hockey_stick_of_vectors(wide, records, epsilon)
         first = jax.tree.map(lambda leaf: leaf[0], records)
         reports, weights = codomain.quadrature(records, lambda y: logs_of(wide, y, first))
         count = _count(records)
@@ -162,32 +185,47 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
     return float(max(excess))
 
 
-def enumerated_supremum(mechanism: Sampled, limit: int = 4_000_000) -> Supremum:
-    """The supremum of a :class:`Sampled` whose inner mechanism is a table, over all records, subsets and reports.
+def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float) -> float:
+    """The largest over adjacent pairs of records, both ways; with x64 enabled."""
+    codomain, domain = mechanism.codomain(), mechanism.domain()
+    found = [0.0]
+    for x, other in itertools.combinations(records, 2):
+        if not domain.adjacent(x[None], other[None])[0]:
+            continue
+        logs = [lambda y, x=record: logs_of(mechanism, y, x) for record in (x, other)]
+        reports, weights = codomain.between(*logs)
+        p, q = (np.exp(log(reports)) for log in logs)
+        found += [float(weights @ np.maximum(a - np.exp(epsilon) * b, 0)) for a, b in ((p, q), (q, p))]
+    return max(found)
+
+
+def enumerated_supremum(mechanism: HasCoordinates, limit: int = 4_000_000) -> Supremum:
+    """The supremum of a mechanism whose coordinates are drawn from one table, over all records, sets and reports.
 
     Nothing is assumed: every record of the grid, every set of coordinates and every vector of outputs is visited,
     and its mass is a product of integers. It is what composition says it is, shown where it can be.
 
     Args:
-      mechanism: with a :class:`Discrete` inner mechanism.
+      mechanism: with one law for all coordinates, a table.
       limit: the most (record, report) pairs to visit.
 
     Raises:
-      ValueError: for another inner mechanism, or more pairs than ``limit``.
+      ValueError: for another law of a coordinate, or more pairs than ``limit``.
 
-    >>> from ldp_jax.features import GridSquareWave
+    >>> from ldp_jax.features import GridSquareWave, Sampled
     >>> small = Sampled(GridSquareWave(0.5, inputs=2), dim=3, k=2)
     >>> abs(enumerated_supremum(small).epsilon - 1.0) < 1e-6
     True
     """
-    if not isinstance(mechanism.inner, Discrete):
+    laws, codomain = coordinate_laws(mechanism), mechanism.codomain()
+    if len(laws) > 1 or not isinstance(laws[0][0], HasTable):
         raise ValueError(
             "mechanism must sample coordinates of a Discrete mechanism: its gridded twin, for instance"
         )
-    table = mechanism.inner.table()
-    subsets = list(itertools.combinations(range(mechanism.dim), mechanism.k))
-    records = list(itertools.product(range(table.inputs), repeat=mechanism.dim))
-    outputs = list(itertools.product(range(table.outputs), repeat=mechanism.k))
+    table = laws[0][0].table()
+    subsets = list(itertools.combinations(range(codomain.dim), codomain.sent))
+    records = list(itertools.product(range(table.inputs), repeat=codomain.dim))
+    outputs = list(itertools.product(range(table.outputs), repeat=codomain.sent))
     if len(subsets) * len(records) * len(outputs) > limit:
         raise ValueError(
             f"{len(subsets) * len(records) * len(outputs)} pairs are more than {limit}: take a coarser grid"
@@ -202,7 +240,7 @@ def enumerated_supremum(mechanism: Sampled, limit: int = 4_000_000) -> Supremum:
         if ratio > best[0]:
             best = (ratio, records[high], records[low], (subset, output))
     loss = _tables.log_up(best[0])
-    points = _points(mechanism.inner)
+    points = _points(table)
     return Supremum(loss, tuple(points[i] for i in best[1]), tuple(points[i] for i in best[2]), best[3], loss)
 
 
@@ -226,12 +264,12 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
 
     ``privatize`` of these mechanisms draws one of them, so this is the law that runs, not the one on paper:
-    whatever its epsilon, a report that one record gives and the other cannot tells them apart for certain. For
-    :class:`Discrete` both figures are read from the table over all 2^32 words; for a mechanism of few reports that
+    whatever its epsilon, a report that one record gives and the other cannot tells them apart for certain. For a
+    table both figures are read from the table over all 2^32 words; for a mechanism of few reports that
     draws a 64-bit word they are counted over all 2^64, by bisection.
 
     Args:
-      mechanism: with ``from_uniform`` or ``from_word64``, or a :class:`Discrete`; epsilon one number.
+      mechanism: with ``from_uniform``, ``from_word64`` or ``table``; epsilon one number.
       x: a record.
       x_other: another.
 
@@ -244,7 +282,7 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
     0.0
     """
-    if isinstance(mechanism, Discrete):
+    if isinstance(mechanism, HasTable):
         table = mechanism.table()
         (row, part), (other, other_part) = (
             _tables.split(np, v, table.inputs, table.encoding) for v in (x, x_other)
@@ -337,7 +375,8 @@ def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
             f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
         )
     leaves = jax.tree.leaves(mechanism)
-    if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
+    stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
+    if stacked or not all(map(_validate.concrete, leaves)):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
@@ -352,12 +391,12 @@ def _exact_law(table: _tables.Table, row: int, part: int) -> list[int]:
     ]
 
 
-def _points(mechanism: Discrete) -> list[float]:
+def _points(table: _tables.Table) -> list[float]:
     """A record for each row of a table."""
-    n = mechanism.inputs
-    if mechanism.encoding == "category":
+    n = table.inputs
+    if table.encoding == "category":
         return list(map(float, range(n)))
-    if mechanism.encoding == "bins":
+    if table.encoding == "bins":
         return [(i + 0.5) / n for i in range(n)]
     return np.linspace(-1.0, 1.0, n).tolist()
 
@@ -369,27 +408,22 @@ def _of_table(table: _tables.Table) -> Supremum:
     ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
     y = max(columns, key=ratios.__getitem__)
     loss = _tables.log_up(ratios[y])
-    points = _points(Discrete.of(table))
+    points = _points(table)
     return Supremum(loss, points[high[y]], points[low[y]], y, loss)
 
 
-def _sum_of_features(mechanism: RandomizedFeatures) -> Supremum:
-    levels = np.asarray(mechanism.inner.level)
-    each = {level: _of_table(mechanism.inner.table(level)) for level in np.unique(levels).tolist()}
-    parts = [each[level] for level in levels.tolist()]
-    total = math.fsum(part.epsilon for part in parts)
+def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
+    """The sum over the coordinates that are sent and lose most; their witnesses, or that of the one law of all."""
+    laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
+    each = [privacy_loss_supremum(law) for law, _ in laws]
+    if len(each) == 1:
+        return each[0]._replace(epsilon=sent * each[0].epsilon, searched=sent * each[0].searched)
+    placed = [(j, found) for (_, at), found in zip(laws, each, strict=True) for j in at]
+    most = sorted(placed, key=lambda pair: -pair[1].epsilon)[:sent]
+    parts = [found for _, found in sorted(most, key=lambda pair: pair[0])]
+    total, searched = (math.fsum(getattr(part, field) for part in parts) for field in ("epsilon", "searched"))
     x, other, y = (tuple(getattr(part, field) for part in parts) for field in ("x", "x_other", "y"))
-    return Supremum(total, x, other, y, total)
-
-
-def _of_signs(mechanism: Any) -> Supremum:
-    dim = mechanism.dim
-    corners = jnp.where(jnp.arange(dim) < jnp.arange(dim + 1)[:, None], 1.0, -1.0)
-    logs = np.asarray(jax.lax.map(lambda x: mechanism.log_density(jnp.ones(dim), x), corners))
-    high, low = int(logs.argmax()), int(logs.argmin())
-    loss = float(logs[high] - logs[low])
-    x, other = (tuple(np.asarray(corners[i]).tolist()) for i in (high, low))
-    return Supremum(loss, x, other, (1.0,) * dim, loss)
+    return Supremum(total, x, other, y, searched)
 
 
 @jax.jit

@@ -10,10 +10,9 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.features import Sampled, SparseReport
+from ldp_jax.mechanism import HasCoordinates
 from ldp_jax.types import PRNGKey
-from ldp_jax.verification._blocks import in_blocks
-from ldp_jax.verification.empirical import draws, typical_record
+from ldp_jax.verification.empirical import draws, estimates, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -40,29 +39,31 @@ class Law(NamedTuple):
 def law(mechanism: Any, x: Any) -> Law:
     """The rule for the reports about one record; to be called with x64 enabled.
 
-    Of mechanisms that sample coordinates: every subset, with the product of the rules of its coordinates.
+    Of coordinates with laws of their own: every set of them, with the product of the rules of its coordinates.
 
     Raises:
       NotApplicable: where that has more than two million points.
     """
     _, codomain = spaces(mechanism)
-    if isinstance(mechanism, Sampled):
-        return _sampled(mechanism, np.asarray(x))
+    if isinstance(mechanism, HasCoordinates):
+        return _of_coordinates(mechanism, codomain, np.asarray(x))
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
     reports, weights = codomain.quadrature(one, lambda y: logs_of(mechanism, y, x))
     return Law(jax.tree.map(np.asarray, reports), np.asarray(weights))
 
 
-def _sampled(mechanism: Any, x: np.ndarray) -> Law:
-    inner, dim, k = mechanism.inner, mechanism.dim, mechanism.k
+def _of_coordinates(mechanism: HasCoordinates, codomain: Any, x: np.ndarray) -> Law:
+    dim, k = codomain.dim, codomain.sent
     lines = []
-    for x_j in x:
-        log_density = lambda y, x_j=x_j: logs_of(inner, y, x_j)
-        infinite = inner.codomain().far(np.ones(1)) is not None if len(inner.codomain().branches) == 1 else False
+    for j, x_j in enumerate(x):
+        one = mechanism.coordinate(j)
+        log_density = lambda y, one=one, x_j=x_j: logs_of(one, y, x_j)
+        space = one.codomain()
+        infinite = space.far(np.ones(1)) is not None if len(space.branches) == 1 else False
         # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good to
         # 1e-15 of the whole. Other pieces are constant or short.
         panels, order = (4, 8) if infinite else (1, 4)
-        rule = inner.codomain().quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
+        rule = space.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
         lines.append(Law(jax.tree.map(np.asarray, rule[0]), np.asarray(rule[1])))
     subsets = list(itertools.combinations(range(dim), k))
     if len(subsets) * max(len(line.weights) for line in lines) ** k > _MOST_NODES:
@@ -73,7 +74,8 @@ def _sampled(mechanism: Any, x: np.ndarray) -> Law:
         for chosen, rule in zip(subsets, rules, strict=True)
     ]
     values = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(rule.reports for rule in rules))
-    return Law(SparseReport(np.concatenate(indices), values), np.concatenate([rule.weights for rule in rules]))
+    reports = codomain.of_entries(np.concatenate(indices), values)
+    return Law(reports, np.concatenate([rule.weights for rule in rules]))
 
 
 def _product(lines: list[Law]) -> Law:
@@ -87,26 +89,24 @@ def _product(lines: list[Law]) -> Law:
 
 
 @jax.jit
-def _estimates(mechanism: Any, y: Any) -> Any:
-    return jax.vmap(mechanism.estimate)(y)
-
-
-def estimates(mechanism: Any, y: Any) -> np.ndarray:
-    """The server's estimates of stacked reports."""
-    return in_blocks(lambda rows: _estimates(mechanism, rows), y)
-
-
-@jax.jit
 def closed_forms(mechanism: Any, x: Any) -> Any:
     """Mean and variance as the mechanism says them."""
     return mechanism.mean(x), mechanism.variance(x)
 
 
+def _masses(mechanism: Any, x: Any) -> tuple[Any, np.ndarray]:
+    """The reports of the rule about one record, and their masses; with x64 enabled."""
+    rule = law(mechanism, x)
+    return rule.reports, rule.weights * np.exp(np.asarray(logs_of(mechanism, rule.reports, x), np.float64))
+
+
 def true_moments(mechanism: Any, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and fourth central moment of the estimate, by quadrature; with x64 enabled."""
-    rule = law(mechanism, x)
-    mass = rule.weights * np.exp(np.asarray(logs_of(mechanism, rule.reports, x), np.float64))
-    values = np.asarray(estimates(mechanism, rule.reports), np.float64)
+    return _moments(mechanism, *_masses(mechanism, x))
+
+
+def _moments(mechanism: Any, reports: Any, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
     mean = (mass * values).sum(0)
     second, fourth = ((mass * (values - mean) ** power).sum(0) for power in (2, 4))
@@ -136,12 +136,12 @@ def sums_to_one(mechanism: Any, x: Any = None) -> Fit:
     >>> sums_to_one(Laplace(1.0)).fits
     True
     """
-    worst = 0.0
     with jax.enable_x64(True):
-        for record in _records(mechanism, x):
-            rule = law(mechanism, record)
-            mass = rule.weights * np.exp(np.asarray(logs_of(mechanism, rule.reports, record), np.float64))
-            worst = float(np.maximum(worst, abs(mass.sum() - 1)))  # NaN is not hidden
+        return _total([_masses(mechanism, record)[1].sum() for record in _records(mechanism, x)])
+
+
+def _total(found: list[Any]) -> Fit:
+    worst = float(np.max(np.abs(np.array(found) - 1)))  # NaN is not hidden
     return Fit(worst <= _EXACT, "total mass", worst, _EXACT, _EXACT, 0)
 
 
@@ -165,10 +165,29 @@ def matches_moments(mechanism: Any, x: Any = None) -> Fit:
     >>> matches_moments(Piecewise(1.0)).fits
     True
     """
-    worst = 0.0
+    return _integrated(mechanism, x)[1]
+
+
+def integrals(mechanism: Any, x: Any = None) -> tuple[Fit, Fit]:
+    """What :func:`sums_to_one` and :func:`matches_moments` say, from one quadrature.
+
+    >>> from ldp_jax.features import Duchi
+    >>> total, moments = integrals(Duchi(1.0))
+    >>> total.fits, moments.fits
+    (True, True)
+    """
+    totals, moments = _integrated(mechanism, x)
+    return _total(totals), moments
+
+
+def _integrated(mechanism: Any, x: Any) -> tuple[list[Any], Fit]:
+    """The total mass under each record, and whether the moments are those of the mass."""
+    worst, totals = 0.0, []
     for record in _records(mechanism, x):
         with jax.enable_x64(True):
-            mean, variance, _ = true_moments(mechanism, record)
+            reports, mass = _masses(mechanism, record)
+            totals.append(mass.sum())
+            mean, variance, _ = _moments(mechanism, reports, mass)
             wide = [np.asarray(moment) for moment in closed_forms(mechanism, record)]
         short = jax.tree.map(np.float32, record)
         single = [np.asarray(moment) for moment in closed_forms(mechanism, short)]
@@ -179,7 +198,7 @@ def matches_moments(mechanism: Any, x: Any = None) -> Fit:
             (single[1], wide[1], 3e-5, 1e-6),
         ):
             worst = float(np.maximum(worst, np.max(np.abs(said - true) / (absolute + relative * np.abs(true)))))
-    return Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
+    return totals, Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
 def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = 200_000) -> Fit:

@@ -41,17 +41,15 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     x = typical_record(mechanism)
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     keys = lambda: jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
-    traced = lambda: jax.jit(jax.vmap(lambda m, k, x: m.privatize(k, x), in_axes=(None, 0, None)))(
-        mechanism, keys(), x
-    )
+    many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (calls, *np.shape(leaf))), x)
 
     def eager(as_given: Any) -> Any:
         given = jax.tree.map(as_given, x)
         reports = [mechanism.privatize(one, given) for one in keys()]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
 
-    first = jax.tree.map(np.asarray, traced())
-    others = [eager(np.asarray), traced(), eager(jnp.asarray)]
+    first = report_each(data, mechanism, many)
+    others = [eager(np.asarray), report_each(data, mechanism, many, again=True), eager(jnp.asarray)]
     different = sum(_differ(first, jax.tree.map(np.asarray, other), calls) for other in others)
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * calls), 3 * calls)
 

@@ -11,6 +11,7 @@ from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import _law
+from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.empirical import privatize_stacked
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -126,23 +127,28 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
         x, other = domain.neighbours(np.random.default_rng(np.asarray(jax.random.key_data(mine_key))), trials)
     y = privatize_stacked(draw_key, mechanism, x)
     full = lambda end: jax.tree.map(lambda leaf, of: np.broadcast_to(leaf, np.shape(of)).astype(of.dtype), end, x)
-    others = [other, *map(full, domain.extremes())]
-    adjacent = np.stack([domain.adjacent(x, each) for each in others])
-    others = jax.tree.map(lambda *leaves: np.stack(leaves), *others)
-    largest = float(np.max(np.asarray(_losses(mechanism, y, x, others, adjacent))))
+    ends = [full(end) for end in domain.extremes()]
+    adjacent = np.stack([domain.adjacent(x, each) for each in (other, *ends)], 1)
+    ends = jax.tree.map(lambda *leaves: np.stack([leaf[0] for leaf in leaves]), *ends)
+    losses = in_blocks(lambda rows: _losses(mechanism, *rows, ends), (y, x, other, adjacent))
+    largest = float(np.max(losses))
     limit = claim * (1 + ROUNDING) + ROUNDING
     return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
 
 
 @jax.jit
-def _losses(mechanism: Any, y: Any, x: Any, others: Any, adjacent: Any) -> Array:
-    """Losses of reports [n] against other records [m, n]: at most that of any adjacent one; ``inf`` for a NaN."""
+def _losses(mechanism: Any, y: Any, x: Any, other: Any, adjacent: Any, ends: Any) -> Array:
+    """Losses of reports [n] against another record each, [n], and against all of ``ends``, [m].
 
-    def one(y: Any, x: Any, others: Any, adjacent: Any) -> Array:
+    That of the worst of those that ``adjacent`` [n, 1 + m] says are adjacent; ``inf`` for a NaN.
+    """
+
+    def one(y: Any, x: Any, other: Any, adjacent: Any) -> Array:
         mine = mechanism.log_density(y, x)
-        logs = jax.vmap(lambda other: mechanism.log_density(y, other))(others)
+        against = jax.vmap(lambda end: mechanism.log_density(y, end))(ends)
+        logs = jnp.append(mechanism.log_density(y, other), against)
         # A report that its own record cannot give by the density is matches_density's to refuse.
         loss = jnp.where(jnp.isneginf(mine) | ~adjacent, 0.0, mine - logs).max()
         return jnp.where(jnp.isnan(loss), jnp.inf, loss)
 
-    return jax.vmap(one, in_axes=(0, 0, 1, 1))(y, x, others, adjacent)
+    return jax.vmap(one)(y, x, other, adjacent)

@@ -8,7 +8,8 @@ import numpy as np
 
 from ldp_jax import _tables, _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.features import Discrete, Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
+from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
+from ldp_jax.mechanism import HasTable
 from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law, _words
 from ldp_jax.verification.statistics import Fit
@@ -53,14 +54,14 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     if isinstance(x, tuple) or np.ndim(x) != 1:
         raise NotApplicable("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
     sampler = _words.sampler(mechanism, x[0])
-    table = isinstance(mechanism, Discrete)
-    if not table and len(sampler.draws) != 1:
+    table = mechanism.table() if isinstance(mechanism, HasTable) else None
+    if table is None and len(sampler.draws) != 1:
         raise NotApplicable(f"{type(mechanism).__name__} takes {len(sampler.draws)} draws of words: ask its parts")
     rng = np.random.default_rng(np.asarray(jax.random.key_data(word_key)))
     words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in sampler.draws]
     y = jax.jit(jax.vmap(sampler.report, in_axes=(None, 0, 0)))(mechanism, x, words)
-    if table:
-        wrong = np.asarray(y) != _table_report(mechanism.table(), x, words)
+    if table is not None:
+        wrong = np.asarray(y) != _table_report(table, x, words)
     else:
         wrong = _off(mechanism, law or _claimed(mechanism), x, np.asarray(y, np.float64), _share(words[0]))
     count = int(wrong.sum())

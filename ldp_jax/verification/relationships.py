@@ -1,23 +1,21 @@
 """What an edge costs, by enumeration: every graph on a few nodes, every edge, every reporting, personal budgets."""
 
-import dataclasses
 import itertools
 import math
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges import LapReport, LocalLap, NeighbourCounts, NeighbourList
-from ldp_jax.edges.neighbour_lists import ListMechanism, Reporting
-from ldp_jax.edges.spaces import critical_degrees
+from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.types import Array
+from ldp_jax.verification import _lists
 
 NODES = 4
-_FAR = 1e3
-_BLOCK = 32  # noisy degrees
+_BLOCK = 64  # reports
 
 
 class RelationshipLoss(NamedTuple):
@@ -39,16 +37,17 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
 
     All 64 graphs on four nodes and all six edges, taken away or added. Reports of different users are independent
     given the graph, so that the loss of a report of all is a sum over users, and its supremum the sum of the
-    suprema; each is taken over every noisy degree that is critical, and every list. Who reports a pair is written
-    here a second time, as it is documented: both ends (``full``), or the end of the smaller budget, with equal
-    budgets either; the degree is of the whole list (``half list``) or of the owned pairs.
+    suprema; each is taken over the critical reports that the mechanism names, by the density that it has of them.
+    Who reports a pair is written here a second time, as it is documented: both ends (``full``), or the end of the
+    smaller budget, with equal budgets either; the degree is of the whole list (``half list``) or of the owned
+    pairs.
 
     Power: a claim that is too small by one part in 1e9, for four users or whatever is a matter of degrees up to
     three; a rule that is broken for larger graphs alone is not seen. Whether ``privatize_graph`` follows
     the rule is a matter of its own tests.
 
     Args:
-      mechanism: on lists; budgets may be arrays [4], one a user.
+      mechanism: an :class:`~ldp_jax.edges.HasBitLaw`; budgets may be arrays [4], one a user.
       reporting: as in ``relationship``; by default the mechanism's own.
 
     Raises:
@@ -58,12 +57,14 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
     1.3
     """
-    if not isinstance(mechanism, (ListMechanism, LocalLap, NeighbourCounts)):
-        raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
-    asked: Any = mechanism
-    reporting = asked.reporting if reporting is None else reporting
-    _validate.one_of(asked.reportings, reporting=reporting)
-    users = [_user(mechanism, place) for place in range(NODES)]
+    if not isinstance(mechanism, HasBitLaw):
+        raise NotApplicable(
+            f"mechanism must be one on neighbour lists with bit_reports and bit_log_density, got "
+            f"{type(mechanism).__name__}"
+        )
+    reporting = mechanism.reporting if reporting is None else reporting
+    _validate.one_of(mechanism.reportings, reporting=reporting)
+    users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
     same = all(user == users[0] for user in users)
     pairs = list(itertools.combinations(range(NODES), 2))
@@ -77,7 +78,7 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
                 for way in (0, 1):
                     total = 0.0
                     for user, view in views:
-                        case = _what_matters(mechanism, view) if same else (user, *view)
+                        case = view if same else (user, *view)
                         if case not in known:
                             known[case] = _loss(users[user], *view)
                         total += known[case][way]
@@ -86,24 +87,9 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     return best
 
 
-def _what_matters(mechanism: Any, view: tuple[int, int, bool]) -> tuple[Any, ...]:
-    """A noisy degree that is never clipped loses the same whatever the degree is."""
-    return view[2:] if isinstance(mechanism, LocalLap) else view
-
-
-def _user(mechanism: Any, place: int) -> Any:
-    """The mechanism of one user, of a graph of four nodes."""
-    take = lambda leaf: leaf if np.ndim(leaf) == 0 else _one_of(leaf, place)
-    if isinstance(mechanism, LocalLap):
-        return type(mechanism)(take(mechanism.epsilon_degree), take(mechanism.epsilon_edges), n=NODES)
-    if isinstance(mechanism, NeighbourCounts):  # a bit moves one count, whatever the groups are
-        return dataclasses.replace(mechanism, n=NODES, groups=np.zeros(NODES, np.int32))
-    made = mechanism.of_users(take)
-    object.__setattr__(made, "n", NODES)  # a copy of our own
-    return made
-
-
-def _one_of(leaf: Any, place: int) -> float:
+def _one_of(leaf: Any, place: int) -> Any:
+    if np.ndim(leaf) == 0:
+        return leaf
     if np.shape(leaf) != (NODES,):
         raise ValueError(f"budgets must be one number or [{NODES}], got shape {np.shape(leaf)}")
     return float(np.asarray(leaf, np.float64)[place])
@@ -131,69 +117,23 @@ def _views(edge: Any, graph: Any, owners: Any, reporting: str) -> list[tuple[int
     return views
 
 
-def _loss(m: Any, owned: int, degree: int, bit: bool) -> tuple[float, float]:
+def _loss(m: Any, owned: int, degree: int, reports: bool) -> tuple[float, float]:
     """The largest log ratio with the edge over without it, and the other way round, of one user's report."""
+    noisy, sent = m.bit_reports(owned)
+    room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
     with jax.enable_x64(True):
-        if isinstance(m, NeighbourCounts):
-            ratio = _count_ratio(m, degree)
-            return float(np.max(ratio)), float(np.max(-ratio))
-        wide = jax.tree.map(np.float64, m)
-        ratio = _lap_ratio(wide, bit) if isinstance(m, LocalLap) else _list_ratio(wide, owned, degree, bit)
-    return float(np.max(ratio)), float(np.max(-ratio))
-
-
-def _list_ratio(m: Any, owned: int, degree: int, bit: bool) -> np.ndarray:
-    """log of (edge there) over (not there), at every critical noisy degree, with the bit sent and not sent."""
-    noisy = critical_degrees(m.degrees(owned))
-    noisy = np.resize(noisy, -(len(noisy) // -_BLOCK) * _BLOCK)  # repeated: of one shape, whatever is owned
-    log = lambda d: np.asarray(_degree_log(m, noisy, np.float64(d), np.float64(owned))) + np.zeros(len(noisy))
+        numbers = np.resize(noisy, room).astype(np.float64), np.resize(sent, room).astype(np.float64)
+        wide = jax.tree.map(_lists.wide, m)
+        there, without = (
+            np.asarray(_logs(wide, *numbers, *map(np.float64, (degree + bit, bit if reports else np.nan, owned))))
+            for bit in (1, 0)
+        )
     with np.errstate(invalid="ignore"):
-        ratio = log(degree + 1) - log(degree)
-    ratio = np.nan_to_num(ratio, nan=0.0, posinf=math.inf, neginf=-math.inf)
-    if not bit:
-        return ratio
-    keep, add = (np.asarray(rate) + np.zeros(len(noisy)) for rate in _rates(m, noisy, np.float64(owned)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sent = np.where((keep == 0) & (add == 0), 0.0, np.log(keep) - np.log(add))
-        not_sent = np.log1p(-keep) - np.log1p(-add)
-    return np.concatenate([ratio + sent, ratio + not_sent])
-
-
-def _count_ratio(m: NeighbourCounts, degree: int) -> np.ndarray:
-    """log of (edge there) over (not there), of the count that it is in: of any size, as groups may be any."""
-    reports = np.array([-_FAR, *np.arange(0, NODES, 0.5), _FAR])
-    if m.noise == "geometric":
-        low, high = m.span()
-        reports = np.arange(low, high + 1.0)
-    logs = np.stack([np.asarray(m.log_likelihood(reports, np.float64(count))) for count in range(degree + 2)])
-    return np.diff(logs, axis=0)
-
-
-def _lap_ratio(m: LocalLap, bit: bool) -> np.ndarray:
-    """The same of noisy numbers, by one's own density: the list is empty, or holds the first owned node."""
-    user = 1  # owns a pair, whatever the parity
-    empty = NeighbourList(np.full(NODES, NODES, np.int32), np.int32(0))
-    owned = ~np.isnan(np.asarray(m.privatize(jax.random.key(0), empty, user).values))
-    node = int(np.flatnonzero(owned)[0])
-    one = NeighbourList(np.array([node, *[NODES] * (NODES - 1)], np.int32), np.int32(1))
-    at = np.array([-_FAR, 0.0, 0.5, 1.0, _FAR])
-    noisy, value = (grid.ravel() for grid in np.meshgrid(at, at if bit else at[2:3]))  # a half says nothing
-    values = np.tile(np.where(owned, 0.0, np.nan), (len(noisy), 1))
-    values[:, node] = value
-    reports = LapReport(noisy, values)
-    return np.asarray(_lap_logs(m, reports, one, user)) - np.asarray(_lap_logs(m, reports, empty, user))
+        ratio = np.where(np.isneginf(there) & np.isneginf(without), 0.0, there - without)
+    ratio = np.where(np.isnan(ratio), math.inf, ratio)  # NaN is not hidden
+    return float(ratio.max()), float((-ratio).max())
 
 
 @jax.jit
-def _degree_log(m: Any, noisy: Any, degree: Any, owned: Any) -> Array:
-    return m.degree_log_density(noisy, degree, owned)
-
-
-@jax.jit
-def _rates(m: Any, noisy: Any, owned: Any) -> tuple[Array, Array]:
-    return m.bit_rates(noisy, owned)
-
-
-@jax.jit
-def _lap_logs(m: LocalLap, y: LapReport, x: NeighbourList, own: Any) -> Array:
-    return jax.vmap(lambda report: m.log_density(report, x, own))(y)
+def _logs(m: Any, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+    return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)

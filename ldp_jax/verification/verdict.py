@@ -191,6 +191,10 @@ def _questions(m: Any, guarantee: Any, trials: int, significance: float) -> list
         limit = claim if guarantee.arithmetic == "exact" else claim + ROUNDING
         return found.epsilon, limit, found.epsilon <= limit
 
+    def curve(key: Any) -> tuple[float, float, bool]:
+        found = m.curve().delta(claim)
+        return found, guarantee.delta, found <= guarantee.delta
+
     def coordinates(key: Any) -> tuple[float, float, bool]:
         return _fit(independent_coordinates(m, key, trials=min(trials, 50_000), significance=share))
 
@@ -224,6 +228,7 @@ def _questions(m: Any, guarantee: Any, trials: int, significance: float) -> list
         ("pure", "a function of its arguments", "", fits(is_pure)),
         ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
         ("edge", "what an edge costs", "", edge),
+        *([("curve", "delta by the closed form", "", curve)] if hasattr(m, "curve") else []),
     ]
 
 

@@ -17,7 +17,7 @@ def reports(n=10, table=GRID, user=1, round=0, **keys):
 def sealed(found):
     """Reports with right checksums, whatever they say: what a broken or hostile device can send."""
     parts = [wire.pack(GRID, [0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found]
-    return b"".join(part + wire._tag(wire._start(None), part) for part in parts)
+    return b"".join(part + wire.tag(wire.tag_start(b"ldp_jax 2 report", None), part) for part in parts)
 
 
 def test_foreign_reports_are_counted_and_left_out():

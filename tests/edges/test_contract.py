@@ -33,12 +33,14 @@ CASES = {
     "NoisyDegree, half": lambda e, n=N: NoisyDegree(e, n=n, reporting="half"),
 }
 NOT_MECHANISMS = {
-    "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyCounts", "NoisyGraph",
-    "OneUsersView", "Ownership", "Population", "Reporting", "Reports", "central", "count_neighbours", "ownership",
-    "privatize_counts", "privatize_graph", "public_part",
+    "HasBitLaw", "HasGraphSampler", "HasServer", "LapReport", "ListReport", "NeighbourList", "NoisyCounts",
+    "NoisyGraph", "OneUsersView", "Ownership", "Population", "ReportedPairs", "Reporting", "central",
+    "count_neighbours", "ownership", "privatize_counts", "privatize_graph", "public_part", "DegreePrior",
+    "NoisyLinks", "PosteriorLinks", "Variant", "degree_prior", "posterior_links", "private_links",
     "NeighbourCounts",  # which reports no graph: its suite is test_neighbour_counts.py
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
+PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of DPRR's law: asked at one size
 every_case = pytest.mark.parametrize("name", CASES)
 
 
@@ -92,23 +94,22 @@ def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
 
 
 @jax.jit
-def mass_times_estimate(m, y, x, own):
-    return jnp.exp(m.log_density(y, x, own)) * m.estimate(y, own)
+def mean_estimate(m, reports, x, own):
+    return jax.vmap(lambda y: jnp.exp(m.log_density(y, x, own)) * m.estimate(y, own))(reports).sum()
 
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
 def test_randomised_responses_estimate_is_unbiased(reporting):
     """Of user 1: its mean over all 32 reports is the degree, or how many of her pairs with 0, 3 and 5 are true."""
-    rr = RandomizedResponse(0.7, n=N, reporting=reporting)
+    rr, others = RandomizedResponse(0.7, n=N, reporting=reporting), (0, 2, 3, 4, 5)
+    sent = itertools.chain.from_iterable(itertools.combinations(others, k) for k in range(N))
+    reports = ListReport(np.full(32, np.nan), stacked([listed(nodes, N) for nodes in sent]))
     with jax.enable_x64(True):
         for degree in range(N):
-            nodes = [0, 2, 3, 4, 5][:degree]
-            x = listed(nodes, N)
-            total = 0.0
-            for sent in itertools.chain.from_iterable(itertools.combinations((0, 2, 3, 4, 5), k) for k in range(N)):
-                total += float(mass_times_estimate(rr, ListReport(np.float64(np.nan), listed(sent, N)), x, 1))
+            nodes = others[:degree]
             true = nodes if reporting == "full" else [node for node in nodes if node in (0, 3, 5)]
-            assert total == pytest.approx(len(true), abs=1e-9)
+            found = float(mean_estimate(rr, reports, listed(nodes, N), 1))
+            assert found == pytest.approx(len(true), abs=1e-9)
 
 
 def test_estimates_of_the_degree():
@@ -127,8 +128,9 @@ def test_estimates_of_the_degree():
 @pytest.mark.parametrize(
     ("name", "epsilon", "n"),
     [
-        *itertools.product(CASES, [1.0], [2, N]),
-        *itertools.product(USUAL, [1.0], [24]),
+        *itertools.product(CASES, [1.0], [N]),
+        *itertools.product([name for name in CASES if name not in PARTS], [1.0], [2]),
+        *itertools.product([name for name in USUAL if name not in PARTS], [1.0], [24]),
         *itertools.product(USUAL, [0.01, 0.1, 4.0], [N]),
         *itertools.product(CASES, [16.0], [N]),
     ],
@@ -149,13 +151,17 @@ def test_claims_hold_and_are_tight(name, epsilon, n):
     ("name", "epsilon"), [*itertools.product(CASES, [1.0]), *itertools.product(USUAL, [0.1, 4.0])]
 )
 def test_reports_follow_their_density(name, epsilon):
-    """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen."""
+    """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen.
+
+    Of the empty and the full list at other budgets 50 000: 0.03 to 0.08.
+    """
     made = CASES[name](epsilon)
     for place, nodes in enumerate([None, [], range(1, N)]):
         x = None if nodes is None else listed(nodes, N)
-        fit = verification.matches_density(made, jax.random.key(place), x)
+        trials, seen = (200_000, 0.03) if epsilon == 1.0 or nodes is None else (50_000, 0.08)
+        fit = verification.matches_density(made, jax.random.key(place), x, trials=trials)
         assert fit.fits, str(fit)
-        assert fit.smallest_defect < 0.03
+        assert fit.smallest_defect < seen
 
 
 @every_case
@@ -170,10 +176,10 @@ def test_draws_show_most_of_the_claim_and_never_more(name):
 
 @mechanism
 class Overspent(DPRR):
-    """Claims less by 5 % than its law loses."""
+    """Claims less by a fifth than its law loses."""
 
     def guarantee(self) -> Any:
-        return DPRR(self.epsilon_degree / 1.05, self.epsilon_edges / 1.05).guarantee()
+        return DPRR(self.epsilon_degree / 1.25, self.epsilon_edges / 1.25).guarantee()
 
 
 @mechanism
@@ -250,8 +256,8 @@ def test_dependent_bits_and_impossible_reports_are_seen():
 def test_an_overspent_budget_is_seen_exactly_and_by_draws():
     twin = Overspent(0.2, 0.8, n=N)
     claimed = twin.guarantee().epsilon
-    assert verification.privacy_loss_supremum(twin).epsilon == pytest.approx(1.05 * claimed, rel=1e-9)
-    assert verification.epsilon_lower_bound(twin, jax.random.key(2), 2_000_000).epsilon > claimed
+    assert verification.privacy_loss_supremum(twin).epsilon == pytest.approx(1.25 * claimed, rel=1e-9)
+    assert verification.epsilon_lower_bound(twin, jax.random.key(2), 200_000).epsilon > claimed
 
 
 def test_the_published_split_is_not_what_it_says():

@@ -1,5 +1,6 @@
 """LocalLap: its law by quadrature, by brute force and from one user's reports; its guarantee; its limits."""
 
+import functools
 import itertools
 import math
 import time
@@ -63,6 +64,7 @@ def size_law(mean, users, scale, pairs):
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
 
 
+@functools.cache  # a long quadrature, and every path has the same law
 def kept_law(edges, true, false, epsilon):
     """P(a of the true pairs are among the ``edges`` largest), a = 0, ..., true: quadrature over the smallest kept.
 

@@ -11,8 +11,15 @@ import pytest
 from ldp_jax import graphs, verification
 from ldp_jax._pytree import pytree
 from ldp_jax._rounding import exponential
-from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts
-from ldp_jax.edges._whole_noise import law, whole_noise
+from ldp_jax._whole_noise import law, whole_noise
+from ldp_jax.edges import (
+    NeighbourCounts,
+    Population,
+    count_neighbours,
+    ownership,
+    privatize_counts,
+    whole_counts,
+)
 from ldp_jax.edges.lists import listed
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.verification.cases import CASES
@@ -28,7 +35,7 @@ def test_noise_is_whole_numbers_and_keeps_epsilon(epsilon):
     noise = whole_noise(epsilon, 6)
     assert sum(noise.masses) == 2**96
     assert min(noise.masses) >= 1
-    assert 0.999 * epsilon < noise.loss() <= epsilon
+    assert 0.999 * epsilon < noise.loss <= epsilon
     one_side = [2 * noise.masses[0], *noise.masses[1:]]
     worst = Fraction(1)
     for count in range(3):
@@ -129,6 +136,52 @@ def test_ownership_is_what_the_relationship_costs():
         other = graphs.from_edges(np.delete(edges, gone, 0), 12)
         a, b = (count_neighbours(Population.of(g), GROUPS % 3, 3, public.owns) for g in (RING, other))
         assert np.abs(a - b).sum() == (0 if (edges[gone] < 3).all() else 1)
+
+
+def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
+    """Blocks of five users: no two of them share their noise, and without noise the counts are the true ones."""
+    monkeypatch.setattr(whole_counts, "_DRAWN", 16)
+    true = count_neighbours(Population.of(RING), GROUPS % 3, 3)
+    for noise in ("geometric", "laplace"):
+        sure = NeighbourCounts(40.0, 3, noise=noise)
+        found = privatize_counts(jax.random.key(0), RING, sure, GROUPS % 3).counts
+        np.testing.assert_allclose(found, true, atol=0 if noise == "geometric" else 1.5)
+        assert found.dtype == (np.int32 if noise == "geometric" else np.float32)
+    wide = NeighbourCounts(0.01, 3)  # two blocks have the same noise with probability below 1e-30
+    noise = privatize_counts(jax.random.key(1), RING, wide, GROUPS % 3).counts - true
+    assert len(np.unique(noise, axis=0)) == 12
+    assert not (noise[:5] == noise[5:10]).all(1).any()
+
+
+def test_personal_budgets_of_a_public_menu():
+    menu = [NeighbourCounts(epsilon, 3) for epsilon in (0.5, 40.0, 2.0)]
+    levels = np.array([0, 1] * 6)
+    noisy = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=levels)
+    true = count_neighbours(Population.of(RING), GROUPS, 3)
+    assert (noisy.counts[levels == 1] == true[levels == 1]).all()  # P(any noise at 40) is below 1e-15
+    assert (noisy.counts[levels == 0] != true[levels == 0]).any()  # P(no noise in 18 counts at 0.5) is 1e-11
+    # Budgets that nobody takes cost nothing; an edge costs what its two ends lose, or the worse of them.
+    few = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=np.where(levels == 1, 2, 0)).guarantee
+    assert few[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0)
+    assert few[RELATIONSHIP].epsilon == pytest.approx(4.0)
+    assert "personal budgets" in few.unprotected
+    alone = privatize_counts(
+        jax.random.key(0), RING, menu, GROUPS, levels=np.where(np.arange(12) == 3, 2, 0)
+    ).guarantee
+    assert alone[RELATIONSHIP].epsilon == pytest.approx(2.5)
+    one = np.where(np.arange(12) == 3, 2, 0)
+    owners = ownership(np.arange(12.0))
+    owned = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=one, owners=owners).guarantee
+    assert owned[RELATIONSHIP].epsilon == pytest.approx(2.0)
+    for given, message in (
+        ({}, "levels must be given"),
+        ({"levels": levels + 2}, r"levels must be in \[0, 3\)"),
+        ({"levels": levels[:-1]}, r"levels must be int \[12\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            privatize_counts(jax.random.key(0), RING, menu, GROUPS, **given)
+    with pytest.raises(ValueError, match="differ in epsilon alone"):
+        privatize_counts(jax.random.key(0), RING, [menu[0], NeighbourCounts(1.0, 2)], GROUPS, levels=levels)
 
 
 def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():

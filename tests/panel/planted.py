@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ldp_jax import graphs
+from ldp_jax import edges, graphs
 
 
 def blocks(n=900, classes=3, degree=14.0, homophily=0.7, clarity=1.0, seed=0):
@@ -21,3 +21,9 @@ def some_labels(y, share, seed=0):
     """Labels of a share of the nodes, -1 for the rest."""
     known = np.random.default_rng(seed + 100).random(len(y)) < share
     return np.where(known, y, -1)
+
+
+def noisy_counts(key, graph, groups, num_groups, epsilon, order=None):
+    """What users report; with ``order`` user i has the list of user ``order[i]``."""
+    true = edges.count_neighbours(edges.Population.of(graph), groups, num_groups)
+    return edges.NeighbourCounts(epsilon, num_groups).add_noise(key, true if order is None else true[order])

@@ -1,4 +1,4 @@
-"""Neighbour counts, the law of a noisy one, and what reports say, against brute force in float64."""
+"""The law of a noisy count of neighbours, and what reports say, against brute force in float64."""
 
 import math
 
@@ -8,20 +8,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from ldp_jax import graphs
+from ldp_jax.edges import NeighbourCounts
 from ldp_jax.panel import counts
 from tests.stats import assert_g
-
-
-def test_counts_are_those_of_every_list():
-    rng = np.random.default_rng(0)
-    pairs = np.argwhere(np.triu(rng.random((30, 30)) < 0.3, 1))
-    graph = graphs.from_edges(pairs, 30)
-    groups = rng.integers(-1, 5, 30)  # -1 and 4 are no groups
-    adjacent = np.zeros((30, 30), int)
-    adjacent[pairs[:, 0], pairs[:, 1]] = adjacent[pairs[:, 1], pairs[:, 0]] = 1
-    wanted = np.stack([adjacent[:, groups == g].sum(1) for g in range(4)], 1)
-    np.testing.assert_array_equal(counts.neighbour_counts(graph, groups, 4), wanted)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
@@ -30,8 +19,9 @@ def test_noise_has_the_law_of_its_closed_form(epsilon):
     mass = np.exp(np.asarray(counts.geometric_noise_log_pmf(z, epsilon), np.float64))
     exact = np.exp(-epsilon * np.abs(z))
     np.testing.assert_allclose(mass, exact / exact.sum(), rtol=1e-5)
-    # 4e4 draws: a share that is off by 0.02 would be found.
-    drawn = np.asarray(counts.geometric_noise(jax.random.key(1), epsilon, (40_000,)))
+    # What users draw: 4e4 draws; a share that is off by 0.02 would be found.
+    users = NeighbourCounts(epsilon, num_groups=1)
+    drawn = np.asarray(users.add_noise(jax.random.key(1), jnp.full(40_000, 100))) - 100
     inside = np.clip(drawn, -6, 6) + 6
     tails = [mass[z <= -6].sum(), *mass[(z > -6) & (z < 6)], mass[z >= 6].sum()]
     assert_g(np.bincount(inside, minlength=13), np.array(tails) / np.sum(tails))
@@ -97,8 +87,8 @@ def test_the_dispersion_of_the_users_is_found():
         rate = np.full((users, 2), 12.0)
         if not math.isinf(dispersion):
             rate = rate * rng.gamma(dispersion, 1 / dispersion, rate.shape)
-        noise = np.asarray(counts.geometric_noise(jax.random.key(s), 1.0, rate.shape))
-        reports = jnp.asarray(rng.poisson(rate) + noise)
+        noise = NeighbourCounts(1.0, num_groups=2)
+        reports = noise.add_noise(jax.random.key(s), jnp.asarray(rng.poisson(rate)))
         found = counts.evidence(
             reports,
             jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]])),
@@ -136,8 +126,6 @@ def test_an_epsilon_that_is_none_is_refused(epsilon):
         counts.table_size(np.zeros((1, 1)), np.ones(1), epsilon)
 
 
-def test_what_is_no_dispersion_or_too_many_counts_is_refused():
+def test_what_is_no_dispersion_is_refused():
     with pytest.raises(ValueError, match="dispersion must be > 0"):
         counts.log_likelihood(jnp.zeros((1, 1), int), jnp.ones((1, 1, 1)), 0.0, 1.0, size=32)
-    with pytest.raises(ValueError, match="num_groups must be a whole number in"):
-        counts.neighbour_counts(graphs.from_edges([[0, 1]], 2), np.zeros(2, int), 2**30)

@@ -11,6 +11,8 @@ from ldp_jax.panel.design import design
 from ldp_jax.panel.groups import MERGES
 from ldp_jax.panel.pilot import GroupShares, expected_counts
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 SIZE = 256
 
 

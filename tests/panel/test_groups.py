@@ -6,6 +6,8 @@ import pytest
 
 from ldp_jax.panel.groups import MERGES, TIERS, class_shares, fine_groups, merge, merged
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def test_tiers_are_labelled_confident_and_rest():
     rng = np.random.default_rng(0)

@@ -5,10 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.panel.counts import geometric_noise, neighbour_counts
+from ldp_jax import edges
 from ldp_jax.panel.groups import class_shares, fine_groups
 from ldp_jax.panel.pilot import expected_counts, group_shares, pilot
-from tests.panel.planted import blocks, some_labels
+from tests.panel.planted import blocks, noisy_counts, some_labels
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def test_half_of_every_class_and_enough_others_are_asked():
@@ -27,6 +29,14 @@ def test_at_most_a_quarter_of_the_unlabelled_are_asked_and_none_where_labels_are
     assert pilot(jax.random.key(0), labels)[50:].sum() == 0
 
 
+def test_nobody_who_is_silent_is_asked():
+    labels = np.array([0] * 10 + [1] * 6 + [-1] * 84)
+    silent = np.arange(100) % 2 == 0
+    chosen = pilot(jax.random.key(0), labels, silent & (labels >= 0))
+    assert not chosen[silent & (labels >= 0)].any()
+    assert (chosen[:10].sum(), chosen[10:16].sum(), chosen.sum()) == (3, 2, 8)  # half of the five, of the three
+
+
 def answered(epsilon, share, shuffled=False):
     graph, y, _ = blocks(n=2400)
     labels = some_labels(y, share)
@@ -35,11 +45,11 @@ def answered(epsilon, share, shuffled=False):
     said = (q.cumsum(1) > rng.random((len(y), 1))).argmax(1)
     log_q = jnp.log(jnp.asarray(0.6 * np.eye(3)[said] + 0.4 / 3, jnp.float32))
     fine = fine_groups(log_q, labels)
-    true = neighbour_counts(graph, fine, 9)
-    true = true[rng.permutation(len(y))] if shuffled else true
-    reports = true + geometric_noise(jax.random.key(5), epsilon, true.shape)
+    order = rng.permutation(len(y)) if shuffled else np.arange(len(y))
+    reports = noisy_counts(jax.random.key(5), graph, fine, 9, epsilon, order)
     chosen = pilot(jax.random.key(6), labels, share=0.4, most=1.0)
-    exact = np.stack([np.asarray(true)[y == c].sum(0) for c in range(3)])
+    true = edges.count_neighbours(edges.Population.of(graph), fine, 9)[order]
+    exact = np.stack([true[y == c].sum(0) for c in range(3)])
     model = group_shares(reports, fine, class_shares(log_q, labels), chosen, epsilon)
     return model, exact / exact.sum(1, keepdims=True), np.bincount(graph.receivers).mean()
 

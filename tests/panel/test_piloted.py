@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.panel import feature_rows, geometric_noise, neighbour_counts, piloted_counts
+from ldp_jax.panel import feature_rows, features_posterior, folds, piloted_counts
 from tests.panel.planted import blocks, some_labels
+from tests.panel.planted import noisy_counts as reported
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 EPSILON, CLASSES, FOLDS = 1.0, 3, 4
 
@@ -17,9 +20,7 @@ def users(graph, order=None):
 
     def noisy_counts(key, question):
         asked.append(question)
-        counts = neighbour_counts(graph, question.groups, question.num_groups)
-        counts = counts if order is None else counts[order]
-        reports = counts + geometric_noise(key, EPSILON, counts.shape)
+        reports = reported(key, graph, question.groups, question.num_groups, EPSILON, order)
         # Rows of others must not be read: these would turn every class over.
         return jnp.where(question.reporters[:, None], reports, 1000)
 
@@ -99,6 +100,34 @@ def test_a_public_classifier_from_elsewhere_may_take_the_features_place(data):
     np.testing.assert_allclose(found.log_q, log_q, atol=1e-6)
 
 
+def test_features_are_asked_once_for_a_sweep(data):
+    graph, _, rows, labels = data
+    noisy_counts, _ = users(graph)
+    given = {"num_classes": CLASSES, "num_folds": FOLDS}
+    whole = piloted_counts(jax.random.key(4), noisy_counts, rows, labels, EPSILON, **given)
+    fold = folds(jax.random.split(jax.random.key(4), 5)[0], labels, FOLDS)
+    found = features_posterior(rows, labels, fold, **given)
+    assert found.num_folds == FOLDS
+    again = piloted_counts(
+        jax.random.key(4), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, log_q=found, num_folds=9
+    )
+    np.testing.assert_array_equal(whole.log_posterior, again.log_posterior)
+
+
+def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
+    graph, y, rows, labels = data
+    silent = (labels >= 0) & (np.arange(600) % 3 > 0)
+    noisy_counts, asked = users(graph)
+    found = piloted_counts(
+        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS, silent=silent
+    )
+    np.testing.assert_array_equal(asked[0].reporters ^ asked[1].reporters, ~silent)
+    for question in asked:
+        np.testing.assert_allclose(question.confidence, np.exp(found.log_q).max(1), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(found.log_likelihood)[silent], 0.0, atol=1e-6)
+    assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.1
+
+
 def refuse(key, question):
     raise AssertionError("asked, although the arguments are wrong")
 
@@ -121,6 +150,13 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
             piloted_counts(key, refuse, rows, labels, epsilon, num_classes=CLASSES)
     with pytest.raises(ValueError, match="log_q must have shape"):
         piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=jnp.zeros((600, 2)))
+    for silent, message in (
+        (labels >= 0, "silent must leave a labelled user of each class"),
+        (labels < 0, "silent users must have a label"),
+        (np.zeros(600, int), r"silent must be bool \[600\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, silent=silent)
     with pytest.raises(ValueError, match="num_folds must be a whole number"):
         piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, num_folds=1)
 

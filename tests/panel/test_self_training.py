@@ -8,9 +8,11 @@ import scipy.sparse
 from sklearn.linear_model import LogisticRegression
 
 from ldp_jax.panel import self_training
-from ldp_jax.panel.rows import feature_rows
+from ldp_jax.panel.rows import feature_rows, laid_out
 from ldp_jax.panel.self_training import features_posterior, folds, label_evidence, self_train
 from tests.panel.planted import some_labels
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 CLASSES, FOLDS = 3, 4
 
@@ -46,6 +48,23 @@ def test_rows_are_the_matrix_with_rows_of_length_one():
         feature_rows(np.full((2, 2), np.nan))
     with pytest.raises(ValueError, match=r"x must be real features of shape \[n, d\]"):
         feature_rows(np.ones(3))
+
+
+def test_tables_multiply_as_rows_do_and_so_do_their_transposes():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(60, 23)) * (rng.random((60, 23)) < rng.random((60, 1)))
+    x[[0, 7, 59]] = 0.0
+    x[:, [0, 4, 22]] = 0.0
+    rows = feature_rows(x)  # no entry in some rows and columns, more than a line of them in others
+    weights = jnp.asarray(rng.normal(size=(23, 4)), jnp.float32)
+
+    @jax.jit
+    def both(rows, weights):
+        product, transpose = jax.vjp(rows.times, weights)
+        return product, *transpose(jnp.sin(product))
+
+    for found, wanted in zip(both(laid_out(rows), weights), both(rows, weights), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_folds_are_balanced_in_every_class():
@@ -106,6 +125,7 @@ def test_reports_teach_what_few_labels_cannot(data, fitted):
 def test_the_features_posterior_and_self_training_are_one_program(data, fitted):
     rows, _, labels, fold = data
     told = label_evidence(labels, CLASSES)
+    features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS)  # the fixture's may be forgotten
     before = self_training._fit._cache_size()
     for ridge, keep in ((0.7, 0.1), (2.0, 0.5)):
         self_train(rows, told, fold, fitted.classifier, fitted.log_q, ridges=(ridge,), num_folds=FOLDS, keep=keep)

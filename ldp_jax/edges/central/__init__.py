@@ -10,15 +10,17 @@ from ldp_jax.edges.central.edge_rand import EdgeRand
 from ldp_jax.edges.central.edge_rr import EdgeRR, PrivHRG
 from ldp_jax.edges.central.lap_graph import LapGraph
 from ldp_jax.edges.central.public_hrg import PublicHRG
-from ldp_jax.edges.central.release import CentralMechanism, release
+from ldp_jax.edges.central.release import CentralMechanism, DendrogramLaw, HasDendrogram, release
 from ldp_jax.edges.central.split import EdgeSplit, split_edges
 
 __all__ = [
     "BinnedPairs",
     "CentralMechanism",
+    "DendrogramLaw",
     "EdgeRR",
     "EdgeRand",
     "EdgeSplit",
+    "HasDendrogram",
     "LapGraph",
     "PrivHRG",
     "PublicHRG",

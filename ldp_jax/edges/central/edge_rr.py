@@ -14,7 +14,7 @@ from ldp_jax._rounding import add_up
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.central import connections, hrg
 from ldp_jax.edges.central.lap_graph import two_budgets
-from ldp_jax.edges.central.release import ADJACENCY, MEMORY, CentralMechanism, per_private_edge
+from ldp_jax.edges.central.release import ADJACENCY, MEMORY, CentralMechanism, DendrogramLaw, per_private_edge
 from ldp_jax.edges.central.split import EdgeSplit
 from ldp_jax.guarantee import EDGE_CENTRAL, Guarantee
 from ldp_jax.mechanism import MAX_EPSILON, check_single, largest
@@ -135,6 +135,11 @@ class EdgeRR(CentralMechanism):
         change = (1 if self.published else 2) * hrg.sensitivity(num_nodes)
         private = float(self.epsilon_mcmc) / change if change else 0.0
         return np.array([float(self.public_weight), private], np.float32)
+
+    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
+        """The law of the dendrogram over so many private nodes, and of the counts of its groups."""
+        public, private = map(float, self.scales(num_nodes))
+        return DendrogramLaw((public, private), float(self.epsilon_edges), self.thresholds, self.published)
 
     def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> hrg.State:
         """The chain's last state over the private nodes, of which there must be two: its counts are private.

@@ -10,7 +10,7 @@ from ldp_jax._pytree import mechanism, static
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.central import connections, hrg
 from ldp_jax.edges.central.edge_rr import SWEEPS, check_chain, check_thresholds, released
-from ldp_jax.edges.central.release import MEMORY, CentralMechanism, per_private_edge
+from ldp_jax.edges.central.release import MEMORY, CentralMechanism, DendrogramLaw, per_private_edge
 from ldp_jax.edges.central.split import EdgeSplit
 from ldp_jax.guarantee import Guarantee
 from ldp_jax.mechanism import check_epsilon, check_single, largest
@@ -62,6 +62,10 @@ class PublicHRG(CentralMechanism):
         return per_private_edge(
             largest(self.epsilon), "the dendrogram is public, and counts of disjoint groups of pairs have noise"
         )
+
+    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
+        """The law of the dendrogram, which no private edge has a part in, and of the counts of its groups."""
+        return DendrogramLaw((float(self.public_weight), 0.0), float(self.epsilon), self.thresholds)
 
     def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> hrg.Dendrogram:
         """The dendrogram over the private nodes, of which there must be two: public."""

@@ -1,18 +1,19 @@
 """What a trusted curator releases of a graph: one function for all mechanisms of this package."""
 
 import abc
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
 from ldp_jax import _validate, graphs
 from ldp_jax.edges.central.split import EdgeSplit
-from ldp_jax.edges.population import Population, Reports
+from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.whole_graph import NoisyGraph
 from ldp_jax.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.types import PRNGKey
 
-__all__ = ["ADJACENCY", "CentralMechanism", "per_private_edge", "release"]
+__all__ = ["ADJACENCY", "CentralMechanism", "DendrogramLaw", "HasDendrogram", "per_private_edge", "release"]
 
 
 def __dir__() -> list[str]:
@@ -51,7 +52,7 @@ class CentralMechanism(abc.ABC):
           ValueError: for more than ``memory`` allows.
         """
 
-    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> Reports:
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The released pairs where every edge of two private users is private, and no other.
 
         Raises:
@@ -66,7 +67,42 @@ class CentralMechanism(abc.ABC):
         private = users.private[users.senders] & users.private[users.receivers]
         public, hidden = (graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private))
         found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(np.int32)
-        return Reports(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
+        return ReportedPairs(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
+
+
+class DendrogramLaw(NamedTuple):
+    """What a curator's dendrogram and its counts are drawn by.
+
+    Attributes:
+      scales: what the chain multiplies the log-likelihoods of public and of private edges with.
+      epsilon: of one noisy count.
+      thresholds: of the groups of internal nodes (:func:`~ldp_jax.edges.central.connections.regions`).
+      published: whether the chain alternates between the two likelihoods, so that it has no known law, and every
+        node of a group counts anew.
+    """
+
+    scales: tuple[float, float]
+    epsilon: float
+    thresholds: tuple[float, float]
+    published: bool = False
+
+
+@runtime_checkable
+class HasDendrogram(Protocol):
+    """A curator who draws a dendrogram by a chain, and whose release is made of it and of noisy counts alone."""
+
+    @property
+    def sweeps(self) -> int:
+        """Of the chain."""
+        ...
+
+    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
+        """The law over so many private nodes."""
+        ...
+
+    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> Any:
+        """A dendrogram, or the chain's state that holds one as ``tree``."""
+        ...
 
 
 def release(key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY) -> NoisyGraph:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float
 
-from ldp_jax import _validate
+from ldp_jax import _compiling, _validate
 from ldp_jax.domains import Box, as_records
 from ldp_jax.domains import clip as into
 from ldp_jax.edges import NoisyGraph
@@ -28,6 +28,7 @@ __all__ = [
     "HasPublicChoices",
     "PublicRecord",
     "RowSource",
+    "SharesPrograms",
     "embedding_memory",
     "non_private_embedding",
     "perturb",
@@ -47,6 +48,9 @@ _ROWS = 4096
 
 _COLUMNS = 1024
 """Columns of the true features that are dense at the same time (non-private rows only)."""
+
+_FEW = 2**15
+"""Users of whom programs that serve several mechanisms may do more work than one needs: compiling takes longer."""
 
 _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
@@ -115,7 +119,24 @@ class HasColumns(Protocol):
         ...
 
 
-Records: TypeAlias = Any
+@runtime_checkable
+class SharesPrograms(Protocol):
+    """A vector mechanism with programs for many users that serve others of its kind, too."""
+
+    def shares_programs(self) -> bool:
+        """Whether this one's can be asked for."""
+        ...
+
+    def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> Report:
+        """The reports of n users, the same as one by one."""
+        ...
+
+    def column_blocks(self, y: Report, width: int) -> Callable[[Any], Float[Array, "n width"]]:
+        """Their estimates, some columns from ``start`` on."""
+        ...
+
+
+UserRecords: TypeAlias = Any
 """Records of n users: dense [n, d] of the host or the device, or a :class:`RowSource`."""
 
 
@@ -154,7 +175,7 @@ class Embedding(NamedTuple):
     guarantee: PipelineGuarantee
 
 
-def _check_records(x: Records, mechanism: Mechanism) -> tuple[int, int]:
+def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     """The shape (n, d) of the records, where the mechanism is for vectors of d and for n users."""
     if scipy.sparse.issparse(x):
         raise ValueError(
@@ -226,7 +247,7 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
         raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
 
 
-def perturb(key: PRNGKey, x: Records, mechanism: Mechanism) -> Report:
+def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
 
     Args:
@@ -246,11 +267,15 @@ def perturb(key: PRNGKey, x: Records, mechanism: Mechanism) -> Report:
     n, _ = _check_records(x, mechanism)
     _check_budgets(mechanism)
     domain = _box(mechanism)
-    keys = jax.random.split(_key_for(key, x), n)
+    known = all(map(_validate.concrete, (key, *jax.tree.leaves(mechanism))))
+    keys = _keys(_key_for(key, x), n=n) if known else jax.random.split(_key_for(key, x), n)
+    sharing = _sharing(mechanism, n) if known else None
+    made = _reports if known else _report
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
-        known = all(map(_validate.concrete, (keys, records, *jax.tree.leaves(mechanism))))
-        return (_reports if known else _report)(keys, mechanism, records)
+        if not _validate.concrete(records):
+            return _report(keys, mechanism, records)
+        return made(keys, mechanism, records) if sharing is None else sharing.privatize_many(keys, records)
     leaves, structure = jax.tree.flatten(mechanism)
     axes = _axes(mechanism, n)
     pieces = []
@@ -259,22 +284,35 @@ def perturb(key: PRNGKey, x: Records, mechanism: Mechanism) -> Report:
         block = x.scaled_rows(start, min(n, start + rows))
         block = np.pad(block, ((0, rows - len(block)), (0, 0)))  # a last block of the same shape
         take = partial(_take_users, start=np.int32(start), rows=rows)
-        own = [leaf if axis is None else take(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
         records = _to_domain(as_records(block), domain)
-        known = all(map(_validate.concrete, (keys, *leaves)))
-        made = _reports if known else _report
-        pieces.append(made(take(keys), jax.tree.unflatten(structure, own), records))
-    return _stacked(pieces, n=n)
+        if sharing is None:
+            own = [leaf if axis is None else take(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
+            pieces.append(made(take(keys), jax.tree.unflatten(structure, own), records))
+        else:
+            pieces.append(jax.tree.map(np.asarray, sharing.privatize_many(take(keys), records)))
+    if sharing is None:
+        return _stacked(pieces, n=n)
+    # On the host, where another shape of report compiles nothing.
+    return jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)[:n]), *pieces)
+
+
+def _sharing(mechanism: Any, n: int) -> SharesPrograms | None:
+    """The mechanism, where few enough users report for programs that it shares with others of its kind."""
+    shares = n <= _FEW and isinstance(mechanism, SharesPrograms) and mechanism.shares_programs()
+    return mechanism if shares else None
 
 
 def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
     return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x)
 
 
-_reports = jax.jit(_report, compiler_options={"xla_backend_optimization_level": 2})
-"""The same, compiled. Above this level LLVM unrolls the generator of random words, for many k: three times the time
-to compile, for the same bits and speed.
-"""
+_reports = _compiling.jit(_report, _compiling.LEVEL_2)
+
+
+@partial(_compiling.jit, options=_compiling.WORDS, static_argnames="n")
+def _keys(key: PRNGKey, *, n: int) -> PRNGKeys:
+    """A key for each user."""
+    return jax.random.split(key, n)
 
 
 @partial(jax.jit, static_argnames="rows")
@@ -293,7 +331,7 @@ def _key_for(key: PRNGKey, x: Any) -> PRNGKey:
     return jax.random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
 
 
-def _declared(x: Records, domain: Box, bounds: tuple[float, float] | None, clip: bool) -> Records:
+def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, clip: bool) -> UserRecords:
     """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``.
 
     The data owner's own check of the simulation's data, on the host. What it raises is one bit about all records
@@ -333,7 +371,8 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
     holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
-    graph and the records where they are dense.
+    graph and the records where they are dense. Programs that mechanisms share, by which few users report, take a
+    few kilobytes more of each user that they work on.
 
     Args:
       mechanism: on vectors [d], of one budget or of a stack of n.
@@ -426,7 +465,10 @@ def propagate(
         return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
     dim = _box(mechanism).dim
     width = min(dim, block_width())
-    if isinstance(mechanism, HasColumns):
+    sharing = _sharing(mechanism, op.num_nodes)
+    if sharing is not None:
+        columns = sharing.column_blocks(reports, width)
+    elif isinstance(mechanism, HasColumns):
         columns = partial(_estimate_columns, mechanism, reports, width=width)
     else:
         columns = partial(take_columns, _estimates(mechanism, reports), width=width)
@@ -443,7 +485,7 @@ def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
 def private_embedding(
     key: PRNGKey,
     graph: Graph | Operator | NoisyGraph,
-    x: Records,
+    x: UserRecords,
     mechanism: Mechanism,
     *,
     alpha: Scalar,
@@ -505,7 +547,7 @@ def private_embedding(
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
 
-def _spent(graph: Graph | Operator | NoisyGraph, x: Records, mechanism: Mechanism) -> PipelineGuarantee:
+def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mechanism) -> PipelineGuarantee:
     """What an embedding spends: the features' guarantee, and a noisy graph's."""
     choices = x.public_choices if isinstance(x, HasPublicChoices) else ()
     of_graph = graph.guarantee if isinstance(graph, NoisyGraph) else None
@@ -519,7 +561,7 @@ def _spent(graph: Graph | Operator | NoisyGraph, x: Records, mechanism: Mechanis
 def private_embeddings(
     keys: PRNGKeys,
     graph: Graph | Operator | NoisyGraph,
-    x: Records,
+    x: UserRecords,
     mechanism: Mechanism,
     *,
     alpha: Scalar,
@@ -586,7 +628,7 @@ def _private_embeddings(
 
 
 def non_private_embedding(
-    graph: Graph | Operator, x: Records, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+    graph: Graph | Operator, x: UserRecords, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
 ) -> Float[Array, "n d"]:
     """Personalized PageRank of the true features: the row that every private one is held against.
 

@@ -9,7 +9,7 @@ import scipy.sparse
 from ldp_jax import datasets, edges, graphs, mechanism, pipeline, propagation
 from ldp_jax.features import HDS, Laplace, LaplaceVector, MultiBit, MultiPiecewise
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
-from ldp_jax.pipeline import PublicRecord, private_embedding, private_embeddings, standardize
+from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings, standardize
 from ldp_jax.propagation import operator, ppr_dense, traced_operator
 
 N, D = 30, 7
@@ -72,10 +72,22 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
     dense = 2 * data.x.toarray() - 1
     expected = pipeline.perturb(jax.random.key(4), dense, m)
     jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(4), data, m), expected)
-    monkeypatch.setattr(pipeline, "_ROWS", 8)
+    monkeypatch.setattr(embedding, "_ROWS", 8)
     jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(4), data, m), expected)
     jax.tree.map(np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected)
     np.testing.assert_array_equal(embed(4, data, m).z, embed(4, dense, m).z)
+
+
+def test_programs_of_one_k_and_of_many_draw_the_same(monkeypatch):
+    """A report with room for 64 coordinates, and the one that many users send: the same bits of words."""
+    m = MECHANISMS["hds"]
+    expected = pipeline.perturb(jax.random.key(5), X, m)
+    assert m.shares_programs()
+    monkeypatch.setattr(embedding, "_FEW", 0)
+    jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(5), X, m), expected)
+    np.testing.assert_allclose(embed(5, m=m).z, naive(5, X, m), atol=1e-4)
+    assert not HDS(2.0, D, D).shares_programs()  # no subset
+    assert not HDS(np.ones(N), D, 3).shares_programs()  # personal budgets
 
 
 @every_mechanism
@@ -100,11 +112,11 @@ def test_many_runs_over_stacked_graphs():
 
 
 def test_a_sweep_over_epsilon_is_one_program():
-    before = pipeline._private_embeddings._cache_size()
+    before = embedding._private_embeddings._cache_size()
     for epsilon in (0.1, 1.0, 4.0):  # two runs: a shape that no other test here has
         keys = jax.random.split(jax.random.key(6), 2)
         private_embeddings(keys, operator(GRAPH), X, HDS(epsilon, D, 3), alpha=epsilon / 5, r=R)
-    assert pipeline._private_embeddings._cache_size() == before + 1
+    assert embedding._private_embeddings._cache_size() == before + 1
 
 
 def compiled(function):
@@ -124,15 +136,16 @@ def compiled(function):
 
 
 def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
-    """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no propagation."""
+    """Another epsilon compiles nothing, another k no draw; another mechanism its reports, but no propagation."""
     dim, op = 151, operator(GRAPH)  # a size of no other test, whose programs would be there already
     data = sparse_data(dim)
     release = lambda m: jax.block_until_ready(embed(x=data, m=m, graph=op).z)
-    first = compiled(lambda: release(HDS(2.0, dim, 40)))
+    release(HDS(2.0, dim, 40))
     programs = propagation._ppr_block._cache_size()
     assert compiled(lambda: release(HDS(1.0, dim, 40))) == 0
-    for m in (HDS(2.0, dim, 30), MultiBit(2.0, dim, 2), LaplaceVector(2.0, dim)):
-        assert compiled(lambda m=m: release(m)) <= 3 < first  # reports, reports side by side, estimates
+    assert compiled(lambda: release(HDS(2.0, dim, 30))) <= 1  # the cut to k
+    for m in (MultiBit(2.0, dim, 2), LaplaceVector(2.0, dim)):
+        assert compiled(lambda m=m: release(m)) <= 3  # reports, the cut to k, estimates
     assert propagation._ppr_block._cache_size() == programs
 
 
@@ -303,14 +316,14 @@ def test_records_of_any_size_are_clipped():
 def test_memory_is_what_the_compiled_programs_take(m, dense):
     """Of arguments, results and temporaries together: at least that, and at most three times."""
     n, op = N, operator(GRAPH)
-    rows = n if dense else min(n, pipeline._ROWS)
+    rows = n if dense else min(n, embedding._ROWS)
     x = jax.ShapeDtypeStruct((rows, 300), jnp.float32)
     keys = jax.random.split(jax.random.key(0), rows)
-    reports = jax.eval_shape(pipeline._reports, keys, m, x)
+    reports = jax.eval_shape(embedding._reports, keys, m, x)
     number = jnp.float32(0.1)
     programs = (
-        pipeline._reports.lower(keys, m, x),
-        pipeline._propagate.lower(op, m, reports, number, number, number),
+        embedding._reports.lower(keys, m, x),
+        embedding._propagate.lower(op, m, reports, number, number, number),
     )
     taken = 0
     for program in programs:
@@ -429,7 +442,7 @@ def test_non_private_embedding_is_the_pagerank_of_the_features():
 
 
 def test_non_private_embedding_of_a_data_set_is_relative_to_its_default(monkeypatch):
-    monkeypatch.setattr(pipeline, "_COLUMNS", 3)
+    monkeypatch.setattr(embedding, "_COLUMNS", 3)
     data = sparse_data()
     z = pipeline.non_private_embedding(GRAPH, data, alpha=ALPHA, r=R)
     np.testing.assert_allclose(z, ppr_dense(GRAPH, 2 * data.x.toarray(), ALPHA, R), atol=1e-4)

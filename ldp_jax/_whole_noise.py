@@ -8,14 +8,18 @@ falls by e^-epsilon and is rounded up, so that no ratio is above e^epsilon; wher
 a few times 2^-97 as far as reports reach, and the last mass is all of what is beyond it.
 """
 
+import bisect
+import dataclasses
 import functools
+import itertools
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ldp_jax._rounding import ABOVE, exponential, log_up
+from ldp_jax._validate import number, whole
 
 WORDS = 3
 """Words of a magnitude."""
@@ -26,8 +30,31 @@ _SLACK = 1 << 40  # more than all roundings up move a mass
 MAX_REACH = 2**20
 """The largest magnitude: a table of 12 MB."""
 
+MIN_EPSILON = 1e-3
+MAX_EPSILON = 40.0
+"""Budgets: below, noise would reach too far for a table; above, one step is rarer than its words."""
 
-class WholeNoise(NamedTuple):
+
+def checked_epsilon(epsilon: Any) -> float:
+    """A budget as a Python float.
+
+    Raises:
+      ValueError: for what is not one concrete number in [0.001, 40].
+    """
+    return number(MIN_EPSILON, MAX_EPSILON, epsilon=epsilon)
+
+
+def checked_most(most: Any) -> int:
+    """The largest count.
+
+    Raises:
+      ValueError: for what is no whole number in [1, 2^20].
+    """
+    return whole(1, MAX_REACH, most=most)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WholeNoise:
     """Noise z in [-reach, reach], added to a count in [0, most] and clipped to [-margin, most + margin].
 
     Attributes:
@@ -47,29 +74,74 @@ class WholeNoise(NamedTuple):
         """The largest magnitude, ``most + margin``."""
         return self.most + self.margin
 
+    @functools.cached_property
+    def cumulative(self) -> list[int]:
+        """A_0 + ... + A_k for each k below the last: what a number below 2^96 is compared with."""
+        return list(itertools.accumulate(self.masses[:-1]))
+
+    @functools.cached_property
     def thresholds(self) -> np.ndarray:
-        """Cumulative masses, the last (2^96) left out; uint32 [3, 2^b - 1], padded at the top."""
+        """:attr:`cumulative` in words, uint32 [3, 2^b - 1], padded at the top; read-only."""
         size = 1
         while size < len(self.masses):
             size *= 2
         found = np.full((WORDS, size - 1), 2**32 - 1, np.uint32)
-        total = 0
-        for place, mass in enumerate(self.masses[:-1]):
-            total += mass
+        for place, total in enumerate(self.cumulative):
             for word in range(WORDS):
                 found[word, place] = total >> (32 * (WORDS - 1 - word)) & (2**32 - 1)
+        found.flags.writeable = False
         return found
 
-    def loss(self) -> float:
-        """The largest log ratio of two probabilities of one report, of counts that differ by 1; rounded up."""
-        mass = [2 * self.masses[0], *self.masses[1:]]  # of one sign, and of 0, over 2^97
+    def report(self, words: np.ndarray, counts: Any) -> np.ndarray:
+        """Noisy counts, int32 [K]: the same numbers as ``edges.NeighbourCounts.from_words`` gives.
+
+        Args:
+          words: uniform, uint32 [4, K]: a sign, and a number below 2^96, most significant word first.
+          counts: whole numbers [K]; what is not in [0, most] is taken for the nearest.
+
+        >>> whole_noise(1.0, 10).report(np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]]), [3, 3, 12])
+        array([  3, -19,  10], dtype=int32)
+        """
+        digits = np.asarray(words, np.uint32).tolist()
+        found = []
+        for sign, high, middle, low, count in zip(*digits, np.asarray(counts).tolist(), strict=True):
+            size = bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low)
+            found.append(min(max(count, 0), self.most) + (-size if sign & 1 else size))
+        return np.array(found, np.int64).clip(-self.margin, self.most + self.margin).astype(np.int32)
+
+    @functools.cached_property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of one report, of counts that differ by 1."""
+        mass = self._one_side
         inside = mass[:-1]  # the last is met at an end alone
-        ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(inside[:-1], inside[1:], strict=True)]
-        above, ends = 0, []  # the mass beyond a magnitude, where a report is clipped
-        for place in range(self.reach, self.margin - 1, -1):
-            ends.append(above := above + mass[place])
-        ratios += [Fraction(b, a) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-        return log_up(max(ratios))
+        steps = [(max(a, b), min(a, b)) for a, b in itertools.pairwise(inside) if a != b]
+        ends = self._beyond[self.margin :]  # where a report is clipped
+        up, down = 1, 1
+        for above, below in [*steps, *itertools.pairwise(ends)]:
+            if above * down > up * below:
+                up, down = above, below
+        return Fraction(up, down)
+
+    @functools.cached_property
+    def loss(self) -> float:
+        """The logarithm of :attr:`ratio`, rounded up: what one bit of a list loses."""
+        return log_up(self.ratio)
+
+    @property
+    def _one_side(self) -> list[int]:
+        """The masses of one sign, and of 0, over 2^97."""
+        return [2 * self.masses[0], *self.masses[1:]]
+
+    @property
+    def _beyond(self) -> list[int]:
+        """The mass of each magnitude of one sign and of all beyond it, over 2^97."""
+        return list(itertools.accumulate(reversed(self._one_side)))[::-1]
+
+    @functools.cached_property
+    def log_masses(self) -> tuple[np.ndarray, np.ndarray]:
+        """log P(z = k), and log P(z >= k), for k = 0 ... reach; float64."""
+        one, beyond = (np.array([log_mass(mass) for mass in side]) for side in (self._one_side, self._beyond))
+        return one, beyond
 
 
 @functools.lru_cache(maxsize=64)
@@ -84,7 +156,7 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
       ValueError: where epsilon is so small that noise would reach beyond 2^20.
 
     >>> noise = whole_noise(1.0, 10)
-    >>> noise.loss() <= 1.0, sum(noise.masses) == 2**96, noise.margin
+    >>> noise.loss <= 1.0, sum(noise.masses) == 2**96, noise.margin
     (True, True, 67)
     """
     # Above e^-epsilon by less than any rounding that matters, so that masses never fall too fast.

@@ -1,0 +1,44 @@
+"""What of a neighbour list is an id: anything else is dropped, and nothing of it is seen. No JAX."""
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+
+
+def ids_of(xp: Any, values: Any, n: int) -> Any:
+    """Numbers as int32, n for what is no whole number in [0, n); ``xp`` is NumPy or ``jax.numpy``."""
+    if values.dtype.name.startswith(("float", "bfloat")):
+        wide = values.astype(np.float64 if xp is np else xp.promote_types(values.dtype, np.float32))
+        known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
+    elif values.dtype.kind in "biu":
+        wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
+        known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
+    else:
+        return xp.full(values.shape, n, np.int32)
+    return xp.where(known, xp.where(known, wide, 0).astype(np.int32), np.int32(n))
+
+
+def host_ids(ids: Any, n: int) -> np.ndarray:
+    """:func:`ids_of` of what a host holds, in its own precision; int32 with one axis. Never raises or warns."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
+        warnings.simplefilter("ignore")
+        try:
+            values = np.ravel(np.asarray(ids))
+        except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
+            values = np.array([*ids, None], object)[:-1]
+        if values.dtype.kind == "O":
+            values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
+        return ids_of(np, values, n)
+
+
+def _one_id(value: Any, n: int) -> int:
+    """An id among things of several kinds, n for what is none."""
+    try:
+        if not isinstance(value, numbers.Real):
+            return n
+        number: Any = value
+        return int(number) if 0 <= number < n and int(number) == number else n
+    except (ArithmeticError, ValueError, TypeError):
+        return n

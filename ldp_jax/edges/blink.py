@@ -1,0 +1,273 @@
+r"""Blink: what noisy degrees and noisy bits together say of each pair, as a matrix that is never written out.
+
+Each user reports her degree, with whole noise, and every bit of her list, by randomised response. The server fits
+a model of degrees, :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)`, to the noisy ones, and with both reported
+bits of a pair, of which s are 1, has the posterior
+
+.. math:: P(A_{ij} = 1 \mid s) = \sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1)).
+
+Whole degrees fall into K classes, so that there are K unknowns, and the posterior of a pair depends on two classes
+and on s alone: a constant for each pair of classes where s = 0, and a correction where somebody reports the pair.
+The product with rows [n, F] takes O(m F + n F + K^2 F), m the pairs that are reported, which at a small epsilon are
+a good part of all: about :math:`n^2 / (e^{\epsilon_2} + 1)` bits, drawn and kept as a list.
+
+Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neural networks via Bayesian estimation
+(CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import expit
+
+from ldp_jax import _validate, graphs
+from ldp_jax._pytree import pytree
+from ldp_jax.aggregation import Segments, linear
+from ldp_jax.edges import _sparse
+from ldp_jax.edges.neighbour_lists import check_bit_epsilon, rest_of
+from ldp_jax.edges.noisy_degree import NoisyDegree
+from ldp_jax.edges.randomized_response import RandomizedResponse
+from ldp_jax.edges.whole_graph import privatize_graph
+from ldp_jax.guarantee import PipelineGuarantee
+from ldp_jax.types import Array, Graph, PRNGKey
+
+Variant = Literal["soft", "hard", "hybrid"]
+"""What is kept of the posterior: all of it; 1 where it is above 1/2; or the likeliest pairs with their posterior,
+as many as the posterior expects."""
+
+VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
+
+_STEPS, _CLOSE = 500, 1e-9
+_FAR = 40.0
+"""The largest beta: where noisy degrees have no estimate, one runs off, and sigma(40) is 1 in float32."""
+
+
+class DegreePrior(NamedTuple):
+    """What degrees alone say of pairs.
+
+    Attributes:
+      group: int32 [n], the degree class of each user.
+      degree: int [K], the degree of each class.
+      count: int [K], users in it.
+      beta: float64 [K].
+    """
+
+    group: Int[np.ndarray, " n"]
+    degree: Int[np.ndarray, " K"]
+    count: Int[np.ndarray, " K"]
+    beta: Float[np.ndarray, " K"]
+
+
+def degree_prior(degree: Any) -> DegreePrior:
+    r"""Fit the beta model to noisy degrees by maximum likelihood; post-processing.
+
+    Degrees are rounded and taken into [1, n - 2], as the authors do: others have no finite estimate. The fixed
+    point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` is iterated in
+    float64 over classes of c_k users, O(K^2) a step (Chatterjee, Diaconis & Sly, 2011). Noisy degrees that no graph
+    has may have no estimate: then the largest beta is 40.
+
+    Args:
+      degree: [n], of at least 3 users.
+
+    Raises:
+      ValueError: for another shape, fewer users, or numbers that are not finite.
+
+    >>> prior = degree_prior([2, 2, 2, 2, 2])  # of five users, each pair is linked with probability 1/2
+    >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
+    ([5], True)
+    """
+    degree = np.asarray(degree, np.float64)
+    if degree.ndim != 1 or len(degree) < 3:
+        raise ValueError(f"degree must be of at least 3 users, got shape {degree.shape}")
+    if not np.isfinite(degree).all():
+        raise ValueError("degree must be finite, and is not everywhere: the mechanism must report degrees")
+    whole = np.clip(np.rint(degree), 1, len(degree) - 2).astype(np.int64)
+    classes, group, count = np.unique(whole, return_inverse=True, return_counts=True)
+    others = count[None, :] - np.eye(len(classes))
+    beta = np.zeros(len(classes))
+    for _ in range(_STEPS):
+        each = others / (np.exp(-beta)[None, :] + np.exp(beta)[:, None])
+        after = np.clip(np.log(classes) - np.log(each.sum(1)), -_FAR, _FAR)
+        moved, beta = np.abs(after - beta).max(), after
+        if moved < _CLOSE:
+            break
+    return DegreePrior(group.astype(np.int32), classes, count, beta)
+
+
+@pytree
+class PosteriorLinks:
+    """A symmetric matrix of link weights without a diagonal: constants by class, and corrections by pair.
+
+    Attributes:
+      group: int32 [n], the degree class of each user.
+      constant: float32 [K, K], the weight of a pair that nobody reports; padded with 0.
+      neighbours: :class:`~ldp_jax.aggregation.Segments`, pairs whose weight is another, in both directions; padded.
+      correction: float32 [m], how much more.
+    """
+
+    group: Any
+    constant: Any
+    neighbours: Segments
+    correction: Any
+
+    def sum(self, h: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """The product with rows: what :class:`~ldp_jax.aggregation.Segments` has for links of weight 1."""
+        return linear(self._sum, self._sum, h)
+
+    def _sum(self, h: Array) -> Array:
+        by_class = jax.ops.segment_sum(h, self.group, num_segments=len(self.constant))
+        # A user is no neighbour of her own: what her class holds of her is taken out.
+        own = jnp.diagonal(self.constant)[self.group][:, None]
+        return (self.constant @ by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
+
+    @property
+    def degree(self) -> Float[Array, " n"]:
+        """Row sums: the expected degrees."""
+        return self.sum(jnp.ones((len(self.group), 1)))[:, 0]
+
+    def dense(self) -> Float[Array, "n n"]:
+        """The matrix itself: O(n^2), for small graphs."""
+        n = len(self.group)
+        whole = self.constant[self.group][:, self.group] * (1 - jnp.eye(n))
+        return whole.at[self.neighbours.receivers, self.neighbours.senders].add(self.correction, mode="drop")
+
+
+def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid") -> PosteriorLinks:
+    """The posterior of all pairs given what both ends of each reported; post-processing, on the host.
+
+    Args:
+      bits: the reported lists, as :func:`~ldp_jax.edges.privatize_graph` has them for
+        :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in her list.
+      prior: of the same users.
+      epsilon: of the bits.
+      variant: ``soft`` keeps every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` keeps
+        the likeliest pairs, as many as the posterior expects links, and drops the others. Pairs of two classes and
+        one s are alike: of those that the number cuts through, each is kept with the share that fits.
+
+    Returns:
+      :class:`PosteriorLinks`. Of ``hard`` and ``hybrid`` corrections are few: pairs that are kept, or that a
+      constant would keep.
+
+    Raises:
+      ValueError: for another variant, a budget outside (0, 40], or a graph of other users than the prior.
+    """
+    _validate.one_of(VARIANTS, variant=variant)
+    check_bit_epsilon(epsilon=epsilon)
+    n, classes = len(prior.group), len(prior.degree)
+    if graphs.num_nodes(bits) != n:
+        raise ValueError(f"bits must be of {n} users, as the prior is, got {graphs.num_nodes(bits)}")
+    first, second, reported = _pairs(bits, n)
+    cell = prior.group[first].astype(np.int64) * classes + prior.group[second]
+    count = np.zeros((3, classes, classes))
+    for s in (1, 2):
+        found = np.bincount(cell[reported == s], minlength=classes**2).reshape(classes, classes)
+        count[s] = found + found.T  # a pair of one class is there twice
+    count[0] = np.outer(prior.count, prior.count) - np.diag(prior.count) - count[1] - count[2]
+    log_odds = prior.beta[:, None] + prior.beta
+    posterior = expit(np.stack([log_odds + 2 * epsilon * (s - 1) for s in range(3)]))
+    weight = _kept(posterior, count, variant)
+
+    correction = (weight - weight[0]).reshape(3, -1)[reported, cell]
+    (other,) = np.nonzero(correction)
+    first, second, correction = first[other], second[other], correction[other]
+    senders, receivers = np.concatenate([first, second]), np.concatenate([second, first])
+    order = np.lexsort((senders, receivers))
+    room = _sparse.capacity(len(order))
+    fill = lambda values, kind, rest: np.pad(
+        values[order].astype(kind), (0, room - len(order)), constant_values=rest
+    )
+    wide = _sparse.capacity(classes) - classes
+    return PosteriorLinks(
+        jnp.asarray(prior.group),
+        jnp.asarray(np.pad(weight[0], (0, wide)), jnp.float32),
+        Segments(jnp.asarray(fill(senders, np.int32, 0)), jnp.asarray(fill(receivers, np.int32, n))),
+        jnp.asarray(fill(np.concatenate([correction, correction]), np.float32, 0.0)),
+    )
+
+
+def _pairs(bits: Graph, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both ends of each reported pair, once, and by how many of them it is reported."""
+    senders, receivers = (np.asarray(end).astype(np.int64) for end in (bits.senders, bits.receivers))
+    code = np.sort(np.minimum(senders, receivers) * n + np.maximum(senders, receivers))
+    starts = np.flatnonzero(np.diff(code, prepend=-1))
+    reported = np.diff(starts, append=len(code))
+    return *np.divmod(code[starts], n), reported
+
+
+def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndarray:
+    """The weight of a pair by s and by the classes of its ends; [3, K, K]."""
+    if variant == "soft":
+        return posterior
+    if variant == "hard":
+        return (posterior > 0.5).astype(np.float64)
+    # Both triangles are counted, and both are cut in the same place: equal values are neighbours in the order.
+    value, inverse = np.unique(posterior, return_inverse=True)
+    size = np.bincount(inverse.ravel(), weights=count.ravel(), minlength=len(value))
+    above = np.cumsum(size[::-1])[::-1] - size
+    share = np.clip((np.floor((posterior * count).sum()) - above) / np.maximum(size, 1), 0.0, 1.0)
+    return posterior * share[inverse].reshape(posterior.shape)
+
+
+class NoisyLinks(NamedTuple):
+    """What the server knows of links.
+
+    Attributes:
+      links: the matrix that takes the place of the adjacency.
+      degree: float32 [n], the noisy degrees.
+      guarantee: per bit of a list and per edge.
+    """
+
+    links: PosteriorLinks
+    degree: Float[np.ndarray, " n"]
+    guarantee: PipelineGuarantee
+
+
+def private_links(
+    key: PRNGKey,
+    graph: Graph,
+    epsilon: float,
+    *,
+    variant: Variant = "hybrid",
+    degree_share: float = 0.1,
+    memory: float = 8e9,
+) -> NoisyLinks:
+    """Blink: every user's noisy degree and noisy list, and the posterior links that the server makes of them.
+
+    Args:
+      key: a typed threefry key.
+      graph: undirected, private; this simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does.
+      epsilon: per bit of a list, in total; both ends report a pair, so an edge costs twice as much.
+      variant: see :func:`posterior_links`.
+      degree_share: of epsilon, for the degree, in (0, 1).
+      memory: bytes of reported pairs to allow, 16 for each; what is made of them on the host comes on top.
+
+    Raises:
+      ValueError: for arguments out of range, a graph that is none, or more pairs than ``memory`` allows; before
+        anything is drawn.
+
+    >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
+    >>> found = private_links(jax.random.key(0), star, 2.0)
+    >>> found.links.sum(jnp.ones((4, 1))).shape
+    (4, 1)
+    >>> print(found.guarantee)  # doctest: +ELLIPSIS
+    protected: edges; NOT protected: number of nodes
+      epsilon 2 per neighbour-list (...)
+      epsilon 4 per relationship (...)
+    """
+    _validate.threefry(key)
+    _validate.in_range(0.0, 1.0, open_lower=True, degree_share=degree_share)
+    _validate.one_of(VARIANTS, variant=variant)
+    first = degree_share * epsilon
+    if not 0.0 < first < epsilon:
+        raise ValueError(f"epsilon must be > 0 and degree_share in (0, 1), got {epsilon} and {degree_share}")
+    degrees, bits = NoisyDegree(first, noise="geometric"), RandomizedResponse(rest_of(epsilon, first))
+    degree_key, bits_key = jax.random.split(key)
+    lists = privatize_graph(bits_key, graph, bits, memory=memory)
+    noisy = privatize_graph(degree_key, graph, degrees)
+    links = posterior_links(lists.graph, degree_prior(noisy.degree), float(bits.epsilon), variant)
+    spent = [each for one in (noisy, lists) for each in one.guarantee.guarantees]
+    guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=lists.guarantee.unprotected)
+    return NoisyLinks(links, noisy.degree, guarantee)

@@ -1,0 +1,147 @@
+"""Which mechanism has the least error, from public facts alone."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import numpy as np
+
+from ldp_jax import _tables, _validate
+from ldp_jax.features.duchi import Duchi
+from ldp_jax.features.duchi_vector import DuchiVector
+from ldp_jax.features.generalized_rr import GeneralizedRR
+from ldp_jax.features.hybrid import Hybrid
+from ldp_jax.features.laplace import Laplace
+from ldp_jax.features.piecewise import OptimalPiecewise, Piecewise
+from ldp_jax.features.privunit import PrivUnit, PrivUnitG
+from ldp_jax.features.sampled import HDS, LaplaceVector, MultiBit, MultiPiecewise
+from ldp_jax.features.square_wave import SquareWave
+from ldp_jax.features.three_outputs import ThreeOutputs
+
+Domain = Literal["cube", "ball", "classes"]
+"""What a record is: numbers in [-1, 1], a vector of bounded length, or one of some classes."""
+
+_SIZES = np.array([1.0, 0.75, 0.5, 0.35, 0.25, 0.125, 0.0625])
+
+
+class Choice(NamedTuple):
+    """A mechanism, and how far its estimates are.
+
+    Attributes:
+      mechanism: the one of least error.
+      scale: what records are divided by before it, and its estimates multiplied with after it; a class becomes a
+        vector of zeros and a one where the mechanism is one on vectors.
+      error: its largest E |estimate - x|^2 over the records that may be.
+      errors: of every mechanism that was compared, by name, the least first.
+      refused: why others were not, by name.
+    """
+
+    mechanism: Any
+    scale: float
+    error: float
+    errors: dict[str, float]
+    refused: dict[str, str]
+
+
+def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -> Choice:
+    """The unbiased mechanism whose worst error is least, for records of which only this is known.
+
+    The error is E |estimate - x|^2, the largest over the records of the domain whose coordinates other than 0 are
+    equal; for mechanisms whose variance is linear in the squared coordinate that is the largest of all. Nothing is
+    drawn, no record is looked at, and nothing is spent.
+
+    Args:
+      domain: ``"cube"``: ``dim`` numbers in [-1, 1], of a length of at most ``norm_bound``; ``"ball"``: ``dim``
+        numbers of a length of at most ``norm_bound``; ``"classes"``: one of ``dim`` classes, whose indicator is
+        estimated.
+      norm_bound: the largest Euclidean length of a record; None where only the cube bounds it, or for classes.
+      dim: how many numbers or classes.
+      epsilon: the budget of a record, in (0, 60].
+
+    Raises:
+      ValueError: for a domain of no such name, a bound that is missing or superfluous, or numbers out of range.
+
+    >>> choose("cube", None, 1, 1.0).mechanism
+    Hybrid(epsilon=1.0)
+    >>> choose("ball", 1.0, 100, 4.0).mechanism
+    PrivUnit(epsilon=4.0, dim=100, radius=1)
+    >>> choose("classes", None, 4, 2.0).mechanism
+    GeneralizedRR(epsilon=2, inputs=4, outputs=4)
+    >>> choose("classes", None, 400, 1.0).mechanism
+    PrivUnit(epsilon=1.0, dim=400, radius=1)
+    """
+    _validate.one_of(get_args(Domain), domain=domain)
+    epsilon = _validate.number(0.0, 60.0, open_lower=True, epsilon=epsilon)
+    dim = _validate.whole(1, 2**31 - 1, dim=dim)
+    if (norm_bound is None and domain == "ball") or (norm_bound is not None and domain == "classes"):
+        raise ValueError(f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}")
+    side, made = 1.0, dict[str, Callable[[], tuple[Any, float]]]()
+    if domain == "classes":
+        _validate.integer_in(2, dim=dim)
+        length = 1.0
+        made["GeneralizedRR"] = lambda: (GeneralizedRR(epsilon, dim), 1.0)
+    else:
+        given = math.sqrt(dim) if norm_bound is None else norm_bound
+        length = _validate.number(0.0, 1e9, open_lower=True, norm_bound=given)
+        side = length if domain == "ball" else 1.0
+        length = min(length, side * math.sqrt(dim))
+        for name, make in _on_cubes(epsilon, dim).items():
+            made[name] = lambda make=make: (make(), side)
+    if dim > 1:
+        for name, kind in (("PrivUnit", PrivUnit), ("PrivUnitG", PrivUnitG)):
+            made[name] = lambda kind=kind: (kind(epsilon, dim, length), 1.0)
+
+    found, refused = dict[str, tuple[Any, float, float]](), dict[str, str]()
+    for name, one in made.items():
+        try:
+            mechanism, scale = one()
+        except ValueError as why:  # it does not take such a budget or so many classes
+            refused[name] = str(why)
+            continue
+        found[name] = mechanism, scale, _worst(mechanism, scale, length, dim)
+    order = sorted(found, key=lambda name: found[name][2])
+    errors = {name: found[name][2] for name in order}
+    mechanism, scale, error = found[order[0]]
+    return Choice(mechanism, scale, error, errors, refused)
+
+
+def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], Any]]:
+    """Unbiased mechanisms on [-1, 1]^dim."""
+    if dim == 1:
+        return {
+            "Laplace": lambda: Laplace(epsilon),
+            "Duchi": lambda: Duchi(epsilon),
+            "Piecewise": lambda: Piecewise(epsilon),
+            "OptimalPiecewise": lambda: OptimalPiecewise(epsilon),
+            "Hybrid": lambda: Hybrid(epsilon),
+            "ThreeOutputs": lambda: ThreeOutputs(epsilon),
+            "SquareWave": lambda: SquareWave(epsilon, debias=True),
+        }
+    k = max(1, min(dim, int(epsilon / 2.5)))
+    return {
+        "LaplaceVector": lambda: LaplaceVector(epsilon, dim),
+        "MultiBit": lambda: MultiBit(epsilon, dim),
+        "MultiPiecewise": lambda: MultiPiecewise(epsilon, dim, k),
+        "HDS": lambda: HDS(epsilon, dim, k, debias=True),
+        "DuchiVector": lambda: DuchiVector(epsilon, dim),
+    }
+
+
+def _worst(mechanism: Any, scale: float, length: float, dim: int) -> float:
+    """The largest E |estimate - x|^2 over records whose coordinates other than 0 are equal."""
+    if isinstance(mechanism, (PrivUnit, PrivUnitG)):
+        return mechanism.worst_error()
+    if hasattr(mechanism, "table"):  # every class alike
+        share = mechanism.table().masses[0].astype(np.float64) / _tables.WORDS
+        values = mechanism.table().values.astype(np.float64)
+        return float(share @ (values**2).sum(1) - ((share @ values) ** 2).sum())
+    sizes = _SIZES * min(1.0, length / scale)
+    number = np.asarray(_variances(mechanism, np.append(sizes, 0.0).astype(np.float32)), np.float64)
+    many = np.minimum(dim, np.floor((length / (scale * sizes)) ** 2 * (1 + 1e-12)))
+    return float(scale**2 * np.max(many * number[:-1] + (dim - many) * number[-1], initial=dim * number[-1]))
+
+
+@jax.jit
+def _variances(mechanism: Any, x: Any) -> Any:
+    return mechanism.variance(x)

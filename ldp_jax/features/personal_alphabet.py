@@ -1,0 +1,189 @@
+"""Generalised randomised response over a public alphabet of classes that is the user's own."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _alphabets, _tables, _validate
+from ldp_jax._pytree import pytree
+from ldp_jax.domains import as_records
+from ldp_jax.features.discrete import Discrete
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.types import Array, PRNGKey, Scalar
+
+
+def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
+    r"""Report a class within one user's alphabet: the classes that public facts make likeliest for her.
+
+    Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
+    :func:`~ldp_jax.features.alphabets`. The record is a class, the report a place in S. A class of S is reported as
+    its own place with probability e^epsilon / (e^epsilon + k - 1), as any other place with 1 / (e^epsilon + k - 1)
+    each; of a class outside S each place is reported with 1/k. A device that has scores of classes rather than one
+    class reports the best within S (:meth:`PersonalAlphabets.best`), which is never outside.
+
+    Guarantee: at most epsilon per record, any two classes, exact in integers (:class:`Discrete`). The alphabet must
+    come from public facts alone; then it costs nothing.
+
+    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table. Of an
+    alphabet of two the true class is reported e^epsilon times as often as the other, of however many classes.
+
+    Args:
+      epsilon: one concrete number in (0, 20].
+      prior: [C] public probabilities of the user's class, 2 to 512 of them.
+
+    Raises:
+      ValueError: for such an epsilon, or a prior that is no vector of probabilities.
+
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms 1 and 2.
+
+    >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
+    >>> m
+    PersonalAlphabet(epsilon=2, inputs=4, outputs=2)
+    >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first of mine", which is class 1
+    [0.05, 0.82, 0.05, 0.09]
+    """
+    epsilon = _tables.checked_epsilon(epsilon)
+    prior = _alphabets.checked_prior(prior)
+    if prior.ndim != 1:
+        raise ValueError(f"prior must be [C], of one user, got shape {prior.shape}: see PersonalAlphabets")
+    found = _alphabets.alphabets(prior[None], epsilon)
+    by_place = _alphabets.table(epsilon, int(found.sizes[0]), len(prior))
+    masses = by_place.masses[np.argsort(found.order[0])]  # from places to classes
+    joint = prior[:, None] * (masses / _tables.WORDS)
+    values = (joint / joint.sum(0)).T.astype(np.float32)
+    return Discrete.of(dataclasses.replace(by_place, masses=masses, values=values))
+
+
+@pytree
+class PersonalAlphabets:
+    """The personal alphabets of n users, and their reports: :func:`PersonalAlphabet` for each, in one program.
+
+    Users with alphabets of one size share a table, so there are as many tables as sizes. Build one with :meth:`of`.
+
+    Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
+
+    Attributes:
+      inner: the tables on places, one level a size; its level [n] says who has which.
+      order: int32 [n, C], each user's classes, the likeliest first.
+      prior: float32 [n, C], the public probabilities that they were chosen by.
+
+    >>> m = PersonalAlphabets.of(1.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
+    >>> m.sizes.tolist(), m.mask.tolist()
+    ([2, 2], [[True, True, False], [False, True, True]])
+    >>> y = m.privatize(jax.random.key(0), m.best(jnp.zeros((2, 3))))
+    >>> m.estimate(y).shape, m.log_likelihoods(y).shape
+    ((2, 3), (2, 3))
+    """
+
+    inner: Discrete
+    order: Any
+    prior: Any
+
+    @classmethod
+    def of(cls, epsilon: Scalar, prior: Any) -> "PersonalAlphabets":
+        """The alphabets of users with public posteriors ``prior`` [n, C]; see :func:`~ldp_jax.features.alphabets`.
+
+        Raises:
+          ValueError: for an epsilon outside (0, 20], or rows that are no probabilities.
+        """
+        found = _alphabets.alphabets(prior, epsilon)
+        classes = found.order.shape[1]
+        sizes, level = np.unique(found.sizes, return_inverse=True)
+        tables = [_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
+        return cls(
+            inner=Discrete.of(*tables).at(level.astype(np.int32)),
+            order=jnp.asarray(found.order),
+            prior=jnp.asarray(_alphabets.checked_prior(prior), jnp.float32),
+        )
+
+    @property
+    def sizes(self) -> Array:
+        """How many classes each alphabet has, int32 [n]."""
+        return self.inner.counts[self.inner.level]
+
+    @property
+    def mask(self) -> Array:
+        """Which classes are in whose alphabet, bool [n, C]."""
+        return self._by_class(jnp.arange(self.order.shape[1]) < self.sizes[:, None])
+
+    def _by_class(self, by_place: Array) -> Array:
+        """Columns of places as columns of classes."""
+        user = jnp.arange(len(self.order))[:, None]
+        return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
+
+    def best(self, scores: Any) -> Array:
+        """The class of the best score within each alphabet, int32 [n]: what a device reports that has a classifier.
+
+        Total on data: NaN is the worst score, and of equal ones the class that is likelier by public facts wins.
+
+        Args:
+          scores: [n, C], of each user's classes: any numbers that rise with the class's probability.
+        """
+        by_place = jnp.take_along_axis(as_records(scores).astype(jnp.float32), self.order, 1)
+        inside = (jnp.arange(self.order.shape[1]) < self.sizes[:, None]) & ~jnp.isnan(by_place)
+        place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
+        return jnp.take_along_axis(self.order, place[:, None], 1)[:, 0]
+
+    def privatize(self, key: PRNGKey, x: Any) -> Array:
+        """One report a user: a place in her alphabet, int32 [n].
+
+        User i's randomness comes from ``jax.random.split(key, n)[i]``, and her report is that of
+        ``PersonalAlphabet(epsilon, prior[i])``.
+
+        Args:
+          key: a typed threefry key.
+          x: classes [n]; others are clipped and rounded, NaN is the middle one. Outside her alphabet every place is
+            as likely.
+
+        Raises:
+          ValueError: for a key that is not threefry, tables that are none, or another number of users.
+        """
+        _validate.threefry(key)
+        if _validate.concrete(self.inner.thresholds):
+            self.guarantee()
+        x = as_records(x)
+        if x.shape != self.order.shape[:1]:
+            raise ValueError(f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}")
+        return _privatize(jax.random.split(key, len(x)), self, x)
+
+    def classes(self, y: Any) -> Array:
+        """The classes that reports name, int32 [n]."""
+        return jnp.take_along_axis(self.order, jnp.asarray(y)[:, None], 1)[:, 0]
+
+    def log_likelihoods(self, y: Any) -> Array:
+        """log P(report i | class c) of each user and every class, [n, C]."""
+        return _log_likelihoods(self, jnp.asarray(y))
+
+    def estimate(self, y: Any) -> Array:
+        """The posterior of each user's class given her report and the prior, [n, C]."""
+        joint = self.prior * jnp.exp(self.log_likelihoods(y))
+        return joint / joint.sum(1, keepdims=True)
+
+    def guarantee(self) -> Guarantee:
+        """The largest of the users'.
+
+        Raises:
+          ValueError: for traced tables.
+        """
+        found = self.inner.guarantee()
+        return dataclasses.replace(
+            found,
+            adjacency=f"any two of {self.order.shape[1]} classes of one user",
+            reason=f"alphabets come from public facts; {found.reason}",
+        )
+
+
+@jax.jit
+def _privatize(keys: Array, m: PersonalAlphabets, x: Array) -> Array:
+    named, _ = _tables.split(jnp, x, m.order.shape[1], "category")
+    place = jnp.argmax(m.order == named[:, None], 1)
+    return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)
+
+
+@jax.jit
+def _log_likelihoods(m: PersonalAlphabets, y: Array) -> Array:
+    places = jnp.arange(m.order.shape[1])
+    return m._by_class(jax.vmap(lambda level, one: m.inner.at(level).log_density(one, places))(m.inner.level, y))

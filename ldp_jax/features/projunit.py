@@ -1,0 +1,149 @@
+"""A vector's public projection to few dimensions under one budget."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax import _validate
+from ldp_jax._pytree import mechanism, static
+from ldp_jax.domains import Ball, Turned, as_records
+from ldp_jax.domains.spheres import polar
+from ldp_jax.features.privunit import PrivUnitG
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import check_single
+from ldp_jax.types import Array, PRNGKey, Scalar
+
+
+@mechanism
+class ProjUnit:
+    r"""Project the record to k dimensions by a public matrix, and report that through :class:`PrivUnitG`.
+
+    Law: with P = ``projection`` [k, d] the report is that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`,
+    which is shortened to length ``radius``.
+
+    Guarantee: epsilon per record: the projection is public and the same for all users.
+
+    Utility: the estimate is :math:`P^\top \hat z` of the estimate :math:`\hat z` of :math:`P x`: its mean is
+    :math:`P^\top P x` where P x is not shortened. With principal axes of public data as rows that is the record's
+    part in their span; with :func:`random_projection` it is x on average over projections. The error is that of k
+    dimensions instead of d, and what the projection leaves out; a report is k numbers.
+
+    Numerics: as :class:`PrivUnitG`; the product P x in float32.
+
+    Reference: Asi, Feldman, Nelson, Nguyen & Talwar, Fast optimal locally private mean estimation via random
+    projections, NeurIPS 2023 (ProjUnit, with one projection for all users).
+
+    Args:
+      epsilon: in (0, 60]; one concrete number.
+      projection: [k, d], public, k >= 2.
+      radius: R, the largest length of a record, and of what it is projected to.
+
+    >>> m = ProjUnit(2.0, random_projection(jax.random.key(0), dim=100, k=8))
+    >>> m.privatize(jax.random.key(1), jnp.ones(100)).shape, m.guarantee().epsilon
+    ((8,), 2.0)
+    """
+
+    epsilon: Scalar
+    projection: Any
+    radius: float = static(default=1.0)
+    inner: Any = dataclasses.field(init=False, default=None)
+
+    def _check(self) -> None:
+        shape = np.shape(self.projection)
+        if np.ndim(self.epsilon):
+            raise ValueError(f"epsilon must be one number, got shape {np.shape(self.epsilon)}")
+        if len(shape) != 2 or not 2 <= shape[0] <= shape[1]:
+            raise ValueError(f"projection must be [k, d] with 2 <= k <= d, got shape {shape}")
+        if _validate.concrete(self.projection) and not np.isfinite(np.asarray(self.projection)).all():
+            raise ValueError("projection must be finite")
+        object.__setattr__(self, "inner", PrivUnitG(self.epsilon, int(shape[0]), self.radius))
+
+    @property
+    def dim(self) -> int:
+        """d, the length of a record."""
+        return self.projection.shape[-1]
+
+    def _projected(self, x: Any) -> Array:
+        """P x of a record that is shortened to the radius first, in the precision of the record."""
+        length, u = polar(x, self.radius)
+        return self.radius * length * (jnp.asarray(self.projection, u.dtype) @ u)
+
+    def privatize(self, key: PRNGKey, x: Any) -> Array:
+        """The report [k] of one record [d].
+
+        Raises:
+          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+        """
+        check_single(self)
+        x = as_records(x)
+        if x.shape != (self.dim,):
+            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}: use jax.vmap")
+        return self.inner.privatize(key, self._projected(x))
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        """log p(y | x)."""
+        x, y = as_records(x), jnp.asarray(y)
+        return self.inner.log_density(y, self._projected(x.astype(jnp.result_type(x, y))))
+
+    def domain(self) -> Ball:
+        """Vectors of length at most ``radius``; longer ones are shortened, a coordinate that is NaN is 0."""
+        return Ball(self.dim, self.radius)
+
+    def codomain(self) -> Turned:
+        """Vectors of k numbers."""
+        return dataclasses.replace(self.inner.codomain(), projection=self.projection)
+
+    def guarantee(self) -> Guarantee:
+        """That of the inner mechanism."""
+        inner = self.inner.guarantee()
+        return dataclasses.replace(inner, reason=f"the projection is public; {inner.reason}")
+
+    def estimate(self, y: Any) -> Array:
+        """P^T of the inner estimate."""
+        return jnp.asarray(self.projection).T @ self.inner.estimate(y)
+
+    def mean(self, x: Any) -> Array:
+        """P^T P x, of a P x that is shortened to the radius."""
+        z = self.inner.mean(self._projected(x))
+        return jnp.asarray(self.projection, z.dtype).T @ z
+
+    def variance(self, x: Any) -> Array:
+        """By coordinate of the record: the diagonal of P^T Cov P."""
+        projected = self._projected(x)
+        p = jnp.asarray(self.projection, projected.dtype)
+        return jnp.einsum("kd,kl,ld->d", p, self.inner.covariance(projected), p)
+
+    def stack_shape(self) -> tuple[int, ...]:
+        """() for one mechanism: its projection is a matrix, not a stack."""
+        return jnp.shape(self.epsilon)
+
+    def __repr__(self) -> str:
+        """One line: the budget and the sizes."""
+        return f"ProjUnit(epsilon={self.epsilon}, projection={list(np.shape(self.projection))})"
+
+
+def random_projection(key: PRNGKey, dim: int, k: int) -> Array:
+    """A random matrix [k, dim], to be made public: orthogonal rows of length sqrt(dim / k).
+
+    On average over keys it keeps the squared length of a vector, and P^T P is the identity.
+
+    Args:
+      key: a typed threefry key.
+      dim: d.
+      k: in [2, dim].
+
+    Raises:
+      ValueError: for a key that is not threefry, or sizes out of range.
+
+    >>> p = random_projection(jax.random.key(0), dim=12, k=3)
+    >>> bool(jnp.allclose(p @ p.T, 4 * jnp.eye(3), atol=1e-4))
+    True
+    """
+    _validate.threefry(key)
+    _validate.integer_in(2, dim=dim)
+    _validate.integer_in(2, dim, k=k)
+    rows, _ = jnp.linalg.qr(jax.random.normal(key, (dim, k)))
+    return jnp.sqrt(dim / k) * rows.T

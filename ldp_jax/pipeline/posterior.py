@@ -1,0 +1,97 @@
+"""What any classifier says of public features, out of fold: in place of logistic regression where it is better."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax import _validate, training
+from ldp_jax.models import Model
+from ldp_jax.panel import folds
+from ldp_jax.types import Array, PRNGKey
+
+__all__ = ["model_posterior"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_ADAM = training.adam(0.01, 5e-4)
+
+
+def model_posterior(
+    key: PRNGKey,
+    model: Model,
+    x: Float[Array | np.ndarray, "n d"],
+    labels: Int[np.ndarray, " n"],
+    *,
+    num_folds: int = 5,
+    optimizer: Any = _ADAM,
+    epochs: int = 200,
+    patience: int = 20,
+) -> Float[Array, "n classes"]:
+    """Log posterior of each user's class by a model that has not seen her label: for :func:`count_classes`.
+
+    One model a fold is trained on the labels of the others but one, which says when to stop. A labelled user is
+    asked of the model of her fold, any other of the mean of all. Features and labels are public, so that this
+    costs nothing.
+
+    Args:
+      key: of folds, parameters and dropout.
+      model: rows [b, d] to scores [b, C], such as :func:`ldp_jax.models.mlp`.
+      x: public features.
+      labels: int [n] in [0, C), -1 for none; at least ``num_folds`` of them.
+      num_folds: F >= 3, one training each.
+      optimizer: any optax transformation.
+      epochs: at most so many, over all labels at once.
+      patience: stop after as many epochs without a better validation accuracy.
+
+    Returns:
+      float32 [n, C].
+
+    Raises:
+      ValueError: for labels of another shape or kind or too few of them, and as :func:`ldp_jax.training.fit`.
+
+    >>> from ldp_jax import models
+    >>> x = np.repeat(np.eye(2, dtype=np.float32), 20, axis=0)
+    >>> labels = np.where(np.arange(40) % 2 == 0, np.arange(40) // 20, -1)
+    >>> log_q = model_posterior(jax.random.key(0), models.mlp(2, 8, 2), x, labels, epochs=30)
+    >>> (log_q.argmax(1) == np.arange(40) // 20).mean()
+    Array(1., dtype=float32)
+    """
+    _validate.threefry(key)
+    _validate.integer_in(3, num_folds=num_folds)
+    labels, x = np.asarray(labels), jnp.asarray(x, jnp.float32)
+    if labels.shape != (len(x),) or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"labels must be int [{len(x)}], one a row of x, got {labels.dtype} {labels.shape}")
+    known = np.flatnonzero(labels >= 0)
+    if len(known) < num_folds:
+        raise ValueError(f"labels must be at least {num_folds}, one a fold, got {len(known)}")
+    fold_key, *keys = jax.random.split(key, num_folds + 1)
+    fold = np.asarray(folds(fold_key, np.where(labels >= 0, labels, labels.max() + 1), num_folds))
+    # Every training of one size: those of a smaller fold see a label twice.
+    size = -(-len(known) // num_folds)
+    settings = training.Settings(optimizer, epochs, (num_folds - 2) * size, patience)
+
+    def part(which: np.ndarray, wanted: int) -> training.Examples:
+        index = np.resize(known[which], wanted).astype(np.int32)
+        return training.Examples(index, labels[index].astype(np.int32))
+
+    each = []
+    for number, fit_key in enumerate(keys):
+        held, stop = fold[known] == number, fold[known] == (number + 1) % num_folds
+        if not held.any() or not stop.any():
+            raise ValueError(f"labels must leave one for each of {num_folds} folds: give fewer folds")
+        fitted = training.fit(
+            fit_key, model, training.node_classification, x,
+            part(~held & ~stop, (num_folds - 2) * size), part(stop, size), part(held, size),
+            settings,
+        )  # fmt: skip
+        each.append(jax.nn.log_softmax(model.apply(fitted.variables, x, key=None, train=False)[0]))
+    log_p = jnp.stack(each, 1)
+    own = jnp.take_along_axis(log_p, jnp.asarray(fold)[:, None, None], axis=1)[:, 0]
+    mean = jax.nn.logsumexp(log_p, axis=1) - np.log(num_folds)
+    return jnp.where((labels >= 0)[:, None], own, mean)

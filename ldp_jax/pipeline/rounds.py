@@ -1,0 +1,109 @@
+"""The same data asked for again and again: fresh answers that follow them, or one answer for good."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ldp_jax import _validate
+from ldp_jax.composition import ANSWERS, over_rounds
+from ldp_jax.domains import as_records
+from ldp_jax.guarantee import Guarantee
+from ldp_jax.mechanism import Mechanism
+from ldp_jax.types import PRNGKey
+
+__all__ = ["RepeatedReports", "answer", "collect_rounds"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class RepeatedReports(NamedTuple):
+    """What users report in all rounds, and what it cost each of them.
+
+    Attributes:
+      reports: as the mechanism reports, with axes [rounds, n, ...].
+      guarantee: for any two histories of one user.
+    """
+
+    reports: Any
+    guarantee: Guarantee
+
+
+def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Any, *, answers: str) -> Any:
+    """One user's report of one round: a pure function of her key, whatever was asked before; ``vmap`` it.
+
+    A permanent answer takes its record and its randomness from the first round alone, so that nothing has to be
+    kept: asked again it is the same. Fresh ones take both from their own.
+
+    Args:
+      key: a typed threefry key, the user's own for this question, the same in every round; another question, or the
+        same one answered otherwise, needs another key, or both share their noise.
+      mechanism: of one report.
+      history: her records so far, [rounds, ...]: all rounds up to the one that is asked for.
+      round: which, from 0; may be traced.
+      answers: one of :data:`~ldp_jax.composition.ANSWERS`.
+
+    Raises:
+      ValueError: for other words, a key that is not threefry, or a fresh answer of a round beyond the history.
+
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> key, mechanism, history = jax.random.key(0), GeneralizedRR(1.0, 4), jnp.array([2, 2, 3, 0])
+    >>> len({int(answer(key, mechanism, history, t, answers="permanent")) for t in range(4)})
+    1
+    """
+    _validate.threefry(key)
+    _validate.one_of(ANSWERS, answers=answers)
+    if answers == "fresh":  # JAX would take the last record for one that is not there
+        _validate.in_range(0.0, len(jax.tree.leaves(history)[0]) - 1.0, round=round)
+    which = jnp.zeros_like(round) if answers == "permanent" else round
+    return mechanism.privatize(jax.random.fold_in(key, which), jax.tree.map(lambda x: x[which], history))
+
+
+def collect_rounds(
+    key: PRNGKey, mechanism: Mechanism, records: Any, *, answers: str, delta: float | None = None
+) -> RepeatedReports:
+    """Every user's report of every round, as their devices would send them, and what it costs.
+
+    User i's key is ``jax.random.split(key, n)[i]``, her report of round t :func:`answer` of it.
+
+    Args:
+      key: a typed threefry key.
+      mechanism: of one report.
+      records: [rounds, n, ...], each user's record in each round.
+      answers: ``fresh`` or ``permanent``.
+      delta: see :func:`~ldp_jax.composition.over_rounds`.
+
+    Returns:
+      :class:`RepeatedReports`. Of permanent answers the mean over rounds says no more than one of them, and no
+      later change of a record shows.
+
+    Raises:
+      ValueError: for other words, no round or no user, or a delta that does not fit, before anybody reports.
+
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> records = jnp.array([[0, 1, 2], [0, 1, 1], [0, 2, 2]])  # three rounds of three users
+    >>> mechanism, key, another = GeneralizedRR(1.0, 3), *jax.random.split(jax.random.key(0))
+    >>> kept = collect_rounds(key, mechanism, records, answers="permanent")
+    >>> bool((kept.reports == kept.reports[0]).all()), round(kept.guarantee.epsilon, 6)
+    (True, 1.0)
+    >>> round(collect_rounds(another, mechanism, records, answers="fresh").guarantee.epsilon, 6)
+    3.0
+    """
+    _validate.threefry(key)
+    records = jax.tree.map(as_records, records)  # before they are traced: numbers of the host may be of any size
+    shapes = {jnp.shape(x)[:2] for x in jax.tree.leaves(records)}
+    shape = next(iter(shapes), ())
+    if len(shapes) != 1 or len(shape) != 2 or 0 in shape:
+        raise ValueError(f"records must have axes [rounds, n, ...], none of them empty, got {sorted(shapes)}")
+    guarantee = over_rounds(mechanism.guarantee(), shape[0], answers=answers, delta=delta)
+    return RepeatedReports(_reports(jax.random.split(key, shape[1]), mechanism, records, answers), guarantee)
+
+
+@partial(jax.jit, static_argnames="answers")
+def _reports(keys: Any, mechanism: Any, records: Any, answers: str) -> Any:
+    rounds = jnp.arange(len(jax.tree.leaves(records)[0]))
+    of_user = jax.vmap(partial(answer, answers=answers), in_axes=(None, None, None, 0))
+    return jax.vmap(of_user, in_axes=(0, None, 1, None), out_axes=1)(keys, mechanism, records, rounds)

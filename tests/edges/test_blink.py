@@ -1,0 +1,122 @@
+"""Blink's posterior: against the n x n computation, its prior against the degrees, and the whole in one call."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from ldp_jax import edges, graphs
+from ldp_jax.edges.blink import VARIANTS
+
+N, EPSILON = 40, 1.2
+
+
+@pytest.fixture(scope="module")
+def reported():
+    """A dense graph's bits after randomised response, noisy whole degrees, and the bits as a matrix."""
+    rng = np.random.default_rng(0)
+    lean = rng.uniform(-1.5, 0.5, N)
+    true = np.triu(rng.random((N, N)) < expit(lean[:, None] + lean), 1)
+    true = true | true.T
+    bits = true ^ (rng.random((N, N)) < 1 / (np.exp(EPSILON) + 1))
+    np.fill_diagonal(bits, False)
+    degree = np.clip(true.sum(1) + rng.integers(-3, 4, N), 0, N - 1)
+    receivers, senders = np.nonzero(bits)
+    return graphs.directed(senders, receivers, N), degree.astype(np.float32), bits
+
+
+def by_pairs(prior, bits, variant):
+    """The definition, on n x n matrices; ties of the hybrid variant share what is left."""
+    beta = prior.beta[prior.group]
+    s = bits.astype(int) + bits.T
+    like = np.exp(EPSILON * s)  # of a link over none, but for a factor: each bit e^epsilon or e^-epsilon
+    odds = np.exp(beta[:, None] + beta) * like**2 / np.exp(2 * EPSILON)
+    posterior = odds / (1 + odds)
+    np.fill_diagonal(posterior, 0)
+    if variant == "soft":
+        return posterior
+    if variant == "hard":
+        return (posterior > 0.5).astype(float)
+    most = np.floor(posterior.sum())
+    value = posterior.round(12)
+    # A pair's rank is the number of likelier ones; those alike are cut by the same share.
+    above = (value[None, None] > value[:, :, None, None]).sum((2, 3))
+    alike = (value[None, None] == value[:, :, None, None]).sum((2, 3))
+    return posterior * np.clip((most - above) / alike, 0, 1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_posterior_is_that_of_all_pairs(reported, variant):
+    bits, degree, matrix = reported
+    prior = edges.degree_prior(degree)
+    links = edges.posterior_links(bits, prior, EPSILON, variant)
+    wanted = by_pairs(prior, matrix, variant)
+    np.testing.assert_allclose(links.dense(), wanted, atol=2e-6)
+    np.testing.assert_allclose(links.degree, wanted.sum(1), atol=2e-5)
+    h = jnp.asarray(np.random.default_rng(1).normal(size=(N, 3)), jnp.float32)
+    np.testing.assert_allclose(links.sum(h), wanted @ np.asarray(h), atol=2e-5)
+    # Of what is asked for next to nothing is kept as a list, unless it is all.
+    stored = int((np.asarray(links.correction) != 0).sum())
+    assert stored <= 2 * (np.triu(matrix | matrix.T).sum())
+    gradient = jax.grad(lambda rows: (links.sum(rows) * h).sum())(h)
+    np.testing.assert_allclose(gradient, wanted @ np.asarray(h), atol=2e-5)
+
+
+def test_hybrid_keeps_as_many_pairs_as_links_are_expected(reported):
+    bits, degree, matrix = reported
+    prior = edges.degree_prior(degree)
+    soft, hybrid = (by_pairs(prior, matrix, variant) for variant in ("soft", "hybrid"))
+    kept = np.divide(hybrid, soft, out=np.zeros_like(soft), where=soft > 0).sum()
+    assert kept == pytest.approx(np.floor(soft.sum()))
+    assert 0 < (hybrid == 0).mean() < 1
+
+
+def test_the_prior_expects_the_degrees_it_was_fitted_to(reported):
+    _, degree, _ = reported
+    prior = edges.degree_prior(degree)
+    beta = prior.beta[prior.group]
+    chance = expit(beta[:, None] + beta)
+    np.fill_diagonal(chance, 0)
+    np.testing.assert_allclose(chance.sum(1), np.clip(degree, 1, N - 2), atol=1e-6)
+    # Degrees no graph has: no estimate, and no number that is not finite.
+    assert np.isfinite(edges.degree_prior([4, 4, 1, 1, 1, 1]).beta).all()
+
+
+def test_in_one_call_links_are_likelier_than_other_pairs():
+    """20 blocks of 10 at epsilon 4."""
+    block = np.arange(200) // 10
+    pairs = np.argwhere(np.triu(block[:, None] == block, 1))
+    found = edges.private_links(jax.random.key(0), graphs.from_edges(pairs, 200), 4.0, variant="soft")
+    posterior = np.asarray(found.links.dense())
+    linked = posterior[pairs[:, 0], pairs[:, 1]].mean()
+    assert linked > 0.5
+    assert posterior[block[:, None] != block].mean() < 0.05
+    epsilons = {str(unit): one.epsilon for unit, one in found.guarantee.items()}
+    assert epsilons == {"neighbour-list": pytest.approx(4.0), "relationship": pytest.approx(8.0)}
+    assert epsilons["neighbour-list"] <= 4.0
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_wrong_is_refused(reported):
+    bits, degree, _ = reported
+    prior = edges.degree_prior(degree)
+    for given, message in (
+        ([1.0, 2.0], "degree must be of at least 3 users"),
+        ([[1.0, 2.0, 3.0]], "degree must be of at least 3 users"),
+        ([1.0, np.nan, 2.0], "degree must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            edges.degree_prior(given)
+    with pytest.raises(ValueError, match="variant must be"):
+        edges.posterior_links(bits, prior, EPSILON, "firm")
+    with pytest.raises(ValueError, match="epsilon must be"):
+        edges.posterior_links(bits, prior, 41.0)
+    with pytest.raises(ValueError, match="bits must be of 39 users"):
+        edges.posterior_links(bits, edges.degree_prior(degree[:-1]), EPSILON)
+    graph = graphs.from_edges([[0, 1]], 3)
+    for epsilon, share in ((0.0, 0.1), (-1.0, 0.1), (float("nan"), 0.1), (1.0, 0.0), (1.0, 1.0), (60.0, 0.1)):
+        with pytest.raises(ValueError, match="epsilon|degree_share"):
+            edges.private_links(jax.random.key(0), graph, epsilon, degree_share=share)
+    with pytest.raises(ValueError, match="memory allows"):
+        edges.private_links(jax.random.key(0), graphs.from_edges([[0, 1]], 500), 1.0, memory=1e5)

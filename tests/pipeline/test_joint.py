@@ -1,0 +1,243 @@
+"""Records, lists and labels private at once: what it says, what it spends, and what it refuses before."""
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax import graphs
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget, Unit
+from ldp_jax.ledger import BudgetExceededError, Ledger
+from ldp_jax.panel.budget_split import group_reliability, report_information, report_law, simulated_reports
+from ldp_jax.pipeline import JointPrivacy, Split, _panel_arguments, joint, joint_predict
+from ldp_jax.pipeline.private_labels import label_noise
+from tests.panel.planted import blocks
+
+N, PANEL, FOLDS, TOTAL = 600, 150, 3, 4.0
+BOTH = Unit("neighbour-list + record")
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Records that half tell the class, friends that are mostly alike."""
+    return blocks(n=N, clarity=1.5)
+
+
+def predicted(data, budget, key=0, **changes):
+    graph, y, x = data
+    given = {"num_classes": 3, "num_folds": FOLDS, "tested": np.arange(N) >= PANEL, **changes}
+    features = given.pop("features", x)
+    return joint_predict(
+        jax.random.key(key), graph, features, np.arange(PANEL), given.pop("labels", y[:PANEL]), budget, **given
+    )
+
+
+def right(log_p, y):
+    return (np.asarray(log_p).argmax(1) == y)[PANEL:].mean()
+
+
+def watched(monkeypatch):
+    """Who is asked for counts, at which epsilon, and how often records are."""
+    lists, records = [], []
+    report, privatize = joint.privatize_counts, PersonalAlphabets.privatize
+
+    def counts(key, graph, mechanism, groups, *, reporters):
+        lists.append((mechanism.epsilon, reporters.copy()))
+        return report(key, graph, mechanism, groups, reporters=reporters)
+
+    def classes(self, key, x):
+        records.append(self.guarantee().epsilon)
+        return privatize(self, key, x)
+
+    monkeypatch.setattr(joint, "privatize_counts", counts)
+    monkeypatch.setattr(PersonalAlphabets, "privatize", classes)
+    return lists, records
+
+
+def test_the_best_split_is_taken_and_every_user_stays_within_the_total(data, monkeypatch):
+    _, y, _ = data
+    lists, records = watched(monkeypatch)
+    budget = JointPrivacy(TOTAL, shares=(1.0, 0.5, 0.0))
+    found = predicted(data, budget)
+    assert [one.split for one in found.forecasts] == list(budget.splits)
+    assert found.split == max(found.forecasts, key=lambda one: one.gain).split
+    gains = [one.record for one in found.forecasts]  # less epsilon says less
+    assert gains == sorted(gains, reverse=True)
+    assert gains[-1] == pytest.approx(0.0, abs=1e-9)
+    assert found.forecasts[0].list == 0.0 < found.forecasts[-1].list
+    assert found.split.list > 0.0, "friends are alike: lists are worth asking for here"
+    assert "nats" in found.reason
+    # Who reported what, exactly: nobody's list twice, the panel's records never.
+    spent = np.zeros(N)
+    for epsilon, reporters in lists:
+        assert not (spent[reporters] > 0).any()
+        spent[reporters] = epsilon
+    assert (found.round > 0).all()
+    assert lists[0][0] == budget.pilot
+    np.testing.assert_array_equal(found.round == 1, lists[0][1])
+    assert len(records) == 1
+    assert (np.where(np.arange(N) >= PANEL, records[0], 0.0) + spent).max() <= TOTAL
+    guarantee = found.guarantee
+    assert guarantee[RECORD].epsilon == records[0] <= found.split.record
+    assert guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(spent.max(), rel=1e-6)
+    # Who reports first has a part in what the other end will be asked at.
+    edge = max(2 * spent.max(), budget.pilot + max(split.list for split in budget.splits))
+    assert guarantee[RELATIONSHIP].epsilon == pytest.approx(edge, rel=1e-6)
+    assert guarantee[BOTH].epsilon <= TOTAL
+    assert LABEL not in guarantee
+    assert {"features of private users", "edges"} == set(guarantee.protected)
+    assert {"the panel's records", "the panel's labels"} < set(guarantee.unprotected)
+    budgets = [Budget(TOTAL), Budget(TOTAL, unit=NEIGHBOUR_LIST), Budget(2 * TOTAL, unit=RELATIONSHIP)]
+    ledger = Ledger([*budgets, Budget(TOTAL, unit=BOTH)]).spend("joint", found)
+    with pytest.raises(BudgetExceededError):
+        ledger.spend("joint again", found)
+    alone = predicted(data, JointPrivacy(TOTAL, shares=(1.0,)))
+    assert right(alone.log_posterior, y) > 0.5
+    assert right(found.log_posterior, y) > right(alone.log_posterior, y) + 0.03
+    np.testing.assert_allclose(np.exp(np.asarray(found.log_posterior)).sum(1), 1.0, atol=1e-4)
+    assert (alone.counts, alone.round.any(), alone.forecasts) == (None, False, ())
+    assert set(alone.guarantee) == {RECORD}
+
+
+def test_private_labels_cost_a_line_of_their_own_and_leave_less_for_lists(data):
+    _, y, _ = data
+    budget = JointPrivacy(TOTAL, labels=2.5, shares=(1.0, 0.7))
+    found = predicted(data, budget)
+    assert budget.pilot == 1.5
+    assert all(split.list <= 1.5 for split in budget.splits)
+    guarantee = found.guarantee
+    assert 2.49 < guarantee[LABEL].epsilon <= 2.5
+    assert guarantee[RECORD].epsilon <= TOTAL
+    assert guarantee[BOTH].epsilon <= TOTAL
+    assert "the panel's labels" in guarantee.protected
+    assert right(found.log_posterior, y) > 0.5
+    outside = np.where(y[:PANEL] == 2, 7, y[:PANEL])  # clipped: no error, and no other result
+    np.testing.assert_array_equal(predicted(data, budget, labels=outside).log_posterior, found.log_posterior)
+
+
+def dearest_outcome(offered, first):
+    """The largest loss of two bits, enumerated: the report of one, at ``first``, chooses the other's epsilon."""
+    worst = 0.0
+    for seen in (0, 1):
+        for second in (0, 1):
+            made = [
+                np.exp(first * (seen == bit)) / (1 + np.exp(first))
+                * np.exp(offered[seen] * (second == bit)) / (1 + np.exp(offered[seen]))
+                for bit in (0, 1)
+            ]  # fmt: skip
+            worst = max(worst, abs(np.log(made[0] / made[1])))
+    return worst
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+def test_who_has_a_part_in_the_choice_of_a_split_is_told_the_dearest(epsilon):
+    """An epsilon that a report has chosen is no epsilon of that report: the twin states what came of it."""
+    budget, noise = JointPrivacy(TOTAL, labels=0.5, shares=(1.0, 0.75, 0.25)), label_noise(0.5, 3)
+    offered = (1.0, 3.0)
+    found = joint._guarantee([], noise, epsilon, True, budget, 100)
+    edge = max(dearest_outcome(offered, budget.pilot), 2 * epsilon, 2 * budget.pilot)
+    assert found[RELATIONSHIP].epsilon == pytest.approx(edge, rel=1e-6)
+    assert found[BOTH].epsilon == pytest.approx(dearest_outcome(offered, 0.5), rel=1e-6)
+    assert found[NEIGHBOUR_LIST].epsilon == pytest.approx(max(epsilon, budget.pilot), rel=1e-6)
+    public = joint._guarantee([], None, epsilon, True, JointPrivacy(TOTAL, shares=(1.0, 0.75, 0.25)), 100)
+    assert BOTH not in public
+
+
+def test_records_of_somebody_else_are_not_believed(data):
+    _, y, x = data
+    order = np.arange(N)
+    order[PANEL:] = np.random.default_rng(0).permutation(order[PANEL:])
+    budget = JointPrivacy(TOTAL, shares=(0.5,))
+    true, placebo = (predicted(data, budget, features=given) for given in (x, x[order]))
+    assert true.strength > 0.5 > placebo.strength
+    lists = predicted(data, JointPrivacy(TOTAL / 2, shares=(0.0,)))
+    assert right(placebo.log_posterior, y) > right(lists.log_posterior, y) - 0.15
+    assert RECORD not in lists.guarantee
+    assert lists.strength == 0.0
+
+
+def test_where_nothing_says_anything_it_says_so(data):
+    graph, y, x = data
+    noise = np.random.default_rng(1).normal(size=x.shape)
+    found = joint_predict(
+        jax.random.key(0), graphs.from_edges([[0, 1]], N), noise, np.arange(PANEL), y[:PANEL],
+        JointPrivacy(0.5, shares=(1.0, 0.5)), num_folds=FOLDS,
+    )  # fmt: skip
+    assert "joint privacy costs everything" in found.reason
+
+
+def test_what_a_report_says_is_its_mutual_information():
+    prior, table = np.array([0.6, 0.3, 0.1]), np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5]])
+    law = report_law(table, np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.0, 0.3, 0.7]]))
+    np.testing.assert_allclose(law.sum(1), 1.0)
+    y, log_q = simulated_reports(jax.random.key(0), law, prior, 100_000)
+    np.testing.assert_allclose(np.bincount(y) / len(y), prior, atol=0.008)  # five standard errors
+    rise = log_q[np.arange(len(y)), y] - np.log(prior)[y]
+    assert report_information(law, prior) == pytest.approx(rise.mean(), abs=5 * rise.std() / len(y) ** 0.5)
+    assert report_information(np.ones((3, 1)), prior) == pytest.approx(0.0, abs=1e-12)
+    assert report_information(np.eye(3), prior) == pytest.approx(-(prior * np.log(prior)).sum())
+    found = group_reliability(y, log_q)
+    np.testing.assert_allclose(found.sum(1), 1.0)
+    np.testing.assert_allclose(found[0].reshape(2, 3).sum(0).argmax(), 0)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
+    graph, y, x = data
+
+    def refuse(*_, **__):
+        raise AssertionError("asked, although the arguments are wrong")
+
+    monkeypatch.setattr(joint, "privatize_counts", refuse)
+    monkeypatch.setattr(_panel_arguments, "reported_labels", refuse)
+    monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
+    panel, labels, private = np.arange(PANEL), y[:PANEL], JointPrivacy(TOTAL, labels=1.0)
+    for changes, message in (
+        ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
+        ({"labels": labels[:-1]}, "labels must be of the panel's 150 members"),
+        ({"labels": labels.astype(float)}, "labels must be integers"),
+        ({"panel": panel // 2}, "each of its members once"),
+        ({"panel": panel + N}, "panel must name nodes"),
+        ({"tested": np.ones(N, bool)}, "got 150 of the panel"),
+        ({"features": x[:-1]}, "features must have a row for each of 600 users"),
+        ({"budget": private}, "num_classes must be given where labels are private"),
+        (
+            {"budget": private, "num_classes": 3, "panel": panel[:0], "labels": labels[:0]},
+            "panel must have at least",
+        ),
+        ({"budget": private, "num_classes": 3, "panel": np.arange(N), "labels": y}, "panel must have at least"),
+        ({"most": 0}, "most must be"),
+        ({"num_folds": 1}, "num_folds must be"),
+        ({"lists": graphs.from_edges([[0, 1]], 3)}, r"panel must name nodes in \[0, 3\)"),
+    ):
+        given = {"lists": graph, "features": x, "panel": panel, "labels": labels, "budget": JointPrivacy(TOTAL)}
+        with pytest.raises(ValueError, match=message):
+            joint_predict(jax.random.key(0), **{**given, **changes})
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"total": 0.0}, "total must be"),
+        ({"total": 21.0}, "total must be"),
+        ({"total": 2.0, "labels": 2.0}, "labels must be"),
+        ({"total": 2.0, "labels": 0.0}, "labels must be"),
+        ({"total": 2.0, "shares": ()}, "shares must be different numbers"),
+        ({"total": 2.0, "shares": (0.5, 0.5)}, "shares must be different numbers"),
+        ({"total": 2.0, "shares": (1.5,)}, "share must be"),
+        ({"total": 2.0, "labels": 1.5, "shares": (0.5,)}, "shares must leave a split"),
+    ],
+)
+def test_budgets_that_are_none(given, message):
+    with pytest.raises(ValueError, match=message):
+        JointPrivacy(**given)
+    assert JointPrivacy(2.0, shares=(0.25,)).splits == (Split(0.5, 1.5),)
+
+
+def test_who_reports_first_can_be_asked_whatever_the_total():
+    for total in (1e-6, 0.0011, 0.0015, 0.0021, 20.0):
+        for labels in (None, total / 10):
+            budget = JointPrivacy(total, labels=labels)
+            assert budget.pilot <= budget.most_of_a_list
+            assert budget.pilot >= 0.001 or len(budget.splits) == 1  # the least of whole noise

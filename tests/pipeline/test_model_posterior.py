@@ -1,0 +1,50 @@
+"""Any classifier's posterior, out of fold."""
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax import models, training
+from ldp_jax.pipeline import model_posterior
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, 300)
+X = (np.eye(3)[Y] + RNG.normal(0, 0.4, (300, 3))).astype(np.float32)
+LABELS = np.where(np.arange(300) < 101, Y, -1)
+MODEL = models.mlp(2, 8, 3)
+
+
+def test_it_classifies_and_is_a_distribution():
+    log_q = np.asarray(model_posterior(jax.random.key(0), MODEL, X, LABELS))
+    np.testing.assert_allclose(np.exp(log_q).sum(1), 1.0, rtol=1e-5)
+    assert (log_q.argmax(1) == Y).mean() > 0.75
+
+
+def test_no_labelled_user_is_asked_of_a_model_that_has_seen_her():
+    """Labels that are noise are told no better than by chance, although each model could learn them by heart."""
+    noise = RNG.integers(0, 2, 120)
+    wide = RNG.normal(size=(120, 200)).astype(np.float32)
+    model = models.mlp(2, 16, 2)
+    before = training._fit._cache_size()
+    log_q = model_posterior(jax.random.key(1), model, wide, noise, patience=50)
+    assert training._fit._cache_size() == before + 1  # one program for all folds
+    right = (np.asarray(log_q).argmax(1) == noise).mean()
+    assert abs(right - 0.5) < 5 * 0.5 / np.sqrt(120)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": LABELS[:-1]}, r"labels must be int \[300\]"),
+        ({"labels": LABELS.astype(float)}, r"labels must be int \[300\]"),
+        ({"labels": np.where(np.arange(300) < 4, Y, -1)}, "labels must be at least 5"),
+        ({"num_folds": 2}, "num_folds must be"),
+    ],
+)
+def test_bad_input(changes, message):
+    given = {"labels": LABELS, "num_folds": 5, **changes}
+    with pytest.raises(ValueError, match=message):
+        model_posterior(jax.random.key(0), MODEL, X, **given)

@@ -1,0 +1,103 @@
+"""Data that are asked for in every round: what shows of a history, and what it costs."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax.composition import advanced, over_rounds
+from ldp_jax.features import GeneralizedRR
+from ldp_jax.guarantee import NEIGHBOUR_LIST, Guarantee, metric
+from ldp_jax.pipeline import answer, collect_rounds
+from tests.stats import assert_g
+
+N, ROUNDS, K = 4000, 3, 3
+MECHANISM = GeneralizedRR(1.0, K)
+LAW = np.asarray(MECHANISM.table().masses) / 2.0**32
+
+
+def collected(records, answers):
+    return np.asarray(collect_rounds(jax.random.key(0), MECHANISM, records, answers=answers).reports)
+
+
+def test_a_permanent_answer_is_the_first_record_s_and_no_later_one_shows():
+    records = np.random.default_rng(0).integers(0, K, (ROUNDS, N))
+    changed = records.copy()
+    changed[1:] = (changed[1:] + 1) % K
+    kept = collected(records, "permanent")
+    np.testing.assert_array_equal(kept, np.broadcast_to(kept[0], kept.shape))
+    np.testing.assert_array_equal(kept, collected(changed, "permanent"))
+    first = np.bincount(kept[0][records[0] == 1], minlength=K)
+    assert_g(first, LAW[1])  # finds a probability 10 points off
+    key = jax.random.split(jax.random.key(0), N)[7]
+    alone = [answer(key, MECHANISM, records[: t + 1, 7], t, answers="permanent") for t in range(ROUNDS)]
+    np.testing.assert_array_equal(np.asarray(alone), kept[:, 7])
+
+
+def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
+    records = np.ones((ROUNDS, N), np.int32)
+    changed = records.copy()
+    changed[1] = 2
+    fresh, other = collected(records, "fresh"), collected(changed, "fresh")
+    np.testing.assert_array_equal(fresh[[0, 2]], other[[0, 2]])
+    assert (fresh[1] != other[1]).mean() > 0.2
+    pairs = np.bincount(fresh[0] * K + fresh[2], minlength=K * K)
+    assert_g(pairs, np.outer(LAW[1], LAW[1]).ravel())  # finds a tenth of the users with the noise of round 0
+
+
+def supremum(law):
+    """The largest loss between two histories of two rounds, of laws [history, reports]."""
+    worst = 0.0
+    for p, q in itertools.permutations(law, 2):
+        worst = max(worst, math.inf if (q[p > 0] == 0).any() else float(np.log(p[p > 0] / q[p > 0]).max()))
+    return worst
+
+
+def test_the_cost_is_the_supremum_over_histories_and_an_answer_anew_has_none():
+    histories = list(itertools.product(range(K), repeat=2))
+    fresh = [np.outer(LAW[a], LAW[b]).ravel() for a, b in histories]
+    kept = [np.diag(LAW[a]).ravel() for a, _ in histories]
+    anew = [np.diag(LAW[a]).ravel() if a == b else np.outer(LAW[a], LAW[b]).ravel() for a, b in histories]
+    once = MECHANISM.guarantee()
+    for law, answers in ((fresh, "fresh"), (kept, "permanent")):
+        said = over_rounds(once, 2, answers=answers)
+        assert supremum(law) == pytest.approx(said.epsilon, rel=1e-6)
+        assert "histories of 2 rounds" in said.adjacency
+    assert supremum(anew) == math.inf
+    many = over_rounds(once, 50, answers="fresh", delta=1e-6)
+    assert many.epsilon == advanced(once, 50, 1e-6).epsilon < 50.0
+    bit = over_rounds(Guarantee(0.5, unit=NEIGHBOUR_LIST), 4, answers="fresh")
+    assert (bit.epsilon, bit.unit) == (2.0, NEIGHBOUR_LIST)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_wrong_is_refused(monkeypatch):
+    records = np.zeros((2, 3), np.int32)
+    for changes, message in (
+        ({"answers": "same"}, "answers must be one of fresh, permanent"),
+        ({"records": np.zeros(3, np.int32)}, r"records must have axes \[rounds, n"),
+        ({"records": np.zeros((0, 3), np.int32)}, "none of them empty"),
+        ({"records": (records, records[:1])}, r"records must have axes \[rounds, n"),
+        ({"answers": "permanent", "delta": 1e-6}, "delta must be None for permanent answers"),
+        ({"delta": 2.0}, "delta must be"),
+        ({"key": jax.random.key(0, impl="rbg")}, "threefry"),
+    ):
+        given = {"key": jax.random.key(0), "records": records, "answers": "fresh", **changes}
+        with pytest.raises(ValueError, match=message):
+            collect_rounds(given.pop("key"), MECHANISM, given.pop("records"), **given)
+    with pytest.raises(ValueError, match="rounds must be a whole number"):
+        over_rounds(Guarantee(1.0), 0, answers="fresh")
+    with pytest.raises(ValueError, match=r"over_rounds cannot add metric\(2\)"):
+        over_rounds(Guarantee(2.0, unit=metric(2.0)), 3, answers="fresh")
+    for round in (-1, 2):  # JAX would answer from the last record
+        with pytest.raises(ValueError, match=r"round must be in \[0.0, 1.0\]"):
+            answer(jax.random.key(0), MECHANISM, records[:, 0], round, answers="fresh")
+
+
+def test_a_record_beyond_32_bits_is_the_nearest_one():
+    """A twin that let it wrap would take 2^33 for 0."""
+    first, second = (collected(np.full((1, 64), far), "permanent") for far in (2**33, K - 1))
+    np.testing.assert_array_equal(first, second)
+    assert (first != collected(np.zeros((1, 64), int), "permanent")).any()
