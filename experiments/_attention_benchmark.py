@@ -1,4 +1,7 @@
-"""An epoch of GAT on amazon_computers: ours, and the same network in PyTorch where it is installed."""
+"""An epoch of GAT on amazon_computers: ours, and the same network in PyTorch where it is installed.
+
+And one of a hyperbolic GCN of ours, which has no other side.
+"""
 
 import importlib.util
 from collections.abc import Callable
@@ -14,15 +17,36 @@ from ldp_jax import datasets, models, propagation, training
 
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 HEADS, HIDDEN, DROPOUT, TRAIN = 8, 8, 0.6, 1375
+WIDTH = 64
+"""Of the hyperbolic GCN."""
+
+
+def hyperbolic_sides() -> tuple[str, Sides]:
+    """The same of a hyperbolic GCN of two layers, records scaled to length 1."""
+    data, x, labels, train = _nodes()
+    model = models.hyperbolic_gcn(2, WIDTH, data.num_classes, 0.5)
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-6)
+    run = _epoch(model, propagation.operator(data.graph), unit, labels, train)
+    sides: Sides = {"ldp_jax": (run, f"2 layers, {WIDTH} wide; dropout 0.5 of inputs")}
+    return (
+        f"hyperbolic GCN epoch, amazon_computers, {len(x)} nodes, {len(data.graph.senders)} directed edges",
+        sides,
+    )
+
+
+def _nodes() -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """The data set, records, classes, and the nodes of training."""
+    data = datasets.load("amazon_computers")
+    x, labels = np.asarray(data.scaled_rows(0, data.num_nodes), np.float32), np.asarray(data.y, np.int32)
+    return data, x, labels, np.random.default_rng(0).permutation(len(x))[:TRAIN].astype(np.int32)
 
 
 def gat_sides() -> tuple[str, Sides]:
     """A forward and a backward pass over all nodes and a step of Adam: 8 heads of 8, then one of the classes."""
-    data = datasets.load("amazon_computers")
-    x, labels = np.asarray(data.scaled_rows(0, data.num_nodes), np.float32), np.asarray(data.y, np.int32)
-    train = np.random.default_rng(0).permutation(len(x))[:TRAIN].astype(np.int32)
+    data, x, labels, train = _nodes()
     senders, receivers = np.asarray(data.graph.senders), np.asarray(data.graph.receivers)
-    run = _epoch(propagation.operator(data.graph, "segment"), x, labels, train, data.num_classes)
+    model = models.gat(2, HEADS, HIDDEN, data.num_classes, DROPOUT)
+    run = _epoch(model, propagation.operator(data.graph, "segment"), x, labels, train)
     sides: Sides = {"ldp_jax": (run, "edges in blocks, a derivative by hand; dropout 0.6 of inputs and of weights")}
     if importlib.util.find_spec("torch") is None:
         console.print("attention: torch is not installed (pip install torch): no other side to compare with")
@@ -32,8 +56,10 @@ def gat_sides() -> tuple[str, Sides]:
     return f"GAT epoch, amazon_computers, {len(x)} nodes, {len(senders)} directed edges", sides
 
 
-def _epoch(op: Any, x: np.ndarray, labels: np.ndarray, train: np.ndarray, classes: int) -> Callable[[int], Any]:
-    model, optimizer = models.gat(2, HEADS, HIDDEN, classes, DROPOUT), training.adam(0.005, 5e-4)
+def _epoch(
+    model: models.Model, op: Any, x: np.ndarray, labels: np.ndarray, train: np.ndarray
+) -> Callable[[int], Any]:
+    optimizer = training.adam(0.005, 5e-4)
     inputs = models.NodeInputs(op, jnp.asarray(x))
     variables = jax.jit(model.init)(jax.random.key(0), inputs)
     objective = training.on_graph(training.node_classification)

@@ -97,7 +97,7 @@ def linkteller_sides(nodes: int = 500) -> tuple[str, Sides]:
     parts = [training.Examples(part, labels[part]) for part in np.split(order, [2000, 2500])]
     fitted = training.fit(
         jax.random.key(0), model, training.on_graph(training.node_classification), inputs, *parts,
-        optimizer=optax.adam(0.01), epochs=10, batch_size=2000,
+        settings=training.Settings(optax.adam(0.01), epochs=10, batch_size=2000),
     )  # fmt: skip
     asked = lambda repeat: np.sort(np.random.default_rng(repeat).choice(len(x), nodes, replace=False))
     edges = graphs.to_edges(data.graph)

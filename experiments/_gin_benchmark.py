@@ -1,17 +1,23 @@
-"""An epoch of GIN on reddit_binary: ours, and the same network in PyTorch where it is installed, taking turns."""
+"""An epoch of GIN on reddit_binary: ours, and the same network with other parts, taking turns.
+
+Those are flax's own masked batch norm in the place of ours, and all of it in PyTorch where that is installed.
+"""
 
 import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments._runner import console
-from ldp_jax import datasets, graph_training, models, packing
+from ldp_jax import datasets, graph_training, models, packing, training
 
 GRAPHS, BATCH = 1500, 64
+LAYERS, HIDDEN, DROPOUT, RATE = 5, 64, 0.5, 0.01
 
 
 def gin_epochs(repeats: int) -> list[dict[str, Any]]:
@@ -19,11 +25,13 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     whole = packing.GraphSet.from_dataset(datasets.load("reddit_binary"))
     order = np.random.default_rng(0).permutation(len(whole))
     train, one = whole.subset(order[:GRAPHS]), whole.subset(order[GRAPHS : GRAPHS + 1])
-    theirs = None
+    others: dict[str, tuple[Callable[[], Any], str]] = {
+        "flax BatchNorm": (_flax_epoch(train, one), "nn.BatchNorm with a mask, and JAX's own derivative of it")
+    }
     if importlib.util.find_spec("torch") is None:
-        console.print("gin: torch is not installed (pip install torch): no other side to compare with")
+        console.print("gin: torch is not installed (pip install torch): no side of it to compare with")
     else:
-        theirs = _torch_epoch(train)
+        others["torch"] = _torch_epoch(train), "CSR block-diagonal adjacency, batches made beforehand"
     rows: list[dict[str, Any]] = []
     wall, cpu = time.perf_counter(), time.process_time()
 
@@ -40,17 +48,70 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     def turn(epoch: int, loss: float, validation: float) -> None:
         nonlocal wall, cpu
         keep("ldp_jax", epoch - 1, wall, cpu, "shuffling and packing included")
-        if theirs is not None:
+        for subject, (run, note) in others.items():
             wall, cpu = time.perf_counter(), time.process_time()
-            theirs()
-            keep("torch", epoch - 1, wall, cpu, "CSR block-diagonal adjacency, batches made beforehand")
+            run()
+            keep(subject, epoch - 1, wall, cpu, note)
         wall, cpu = time.perf_counter(), time.process_time()
 
     graph_training.fit_graphs(
-        jax.random.key(0), models.gin(layers=5, hidden=64, outputs=2, dropout=0.5), train, one, one,
-        optimizer=graph_training.step_decay_adam(0.01), epochs=repeats + 1, batch_size=BATCH, progress=turn,
+        jax.random.key(0), models.gin(LAYERS, HIDDEN, 2, DROPOUT), train, one, one,
+        training.Settings(graph_training.step_decay_adam(RATE), repeats + 1, BATCH), progress=turn,
     )  # fmt: skip
     return rows
+
+
+class FlaxGIN(nn.Module):
+    """:func:`ldp_jax.models.gin` with flax's batch norm."""
+
+    @nn.compact
+    def __call__(self, batch: packing.Batch, train: bool) -> Any:
+        """Scores [graphs, 2]."""
+        mask = batch.node_mask[:, None]
+        h = jnp.ones((len(mask), 1), jnp.float32)
+        read = lambda h: nn.Dropout(DROPOUT, deterministic=not train)(nn.Dense(2)(batch.mean_nodes(h)))
+        scores = read(h)
+        for _ in range(LAYERS - 1):
+            h = h + batch.sum_neighbours(h)
+            for _ in range(2):
+                norm = nn.BatchNorm(use_running_average=not train, momentum=0.9)
+                h = nn.relu(norm(nn.Dense(HIDDEN, use_bias=False)(h), mask=mask))
+            scores = scores + read(h)
+        return scores
+
+
+def flax_model() -> models.Model:
+    """The model of :class:`FlaxGIN`."""
+    module = FlaxGIN()
+
+    def init(key: Any, batch: Any) -> Any:
+        return module.init({"params": key}, batch, train=False)
+
+    def apply(variables: Any, batch: Any, *, key: Any, train: bool) -> Any:
+        rngs = {"dropout": key} if train else {}
+        outputs, changed = module.apply(variables, batch, train=train, rngs=rngs, mutable=["batch_stats"])
+        return outputs, {**variables, **changed}
+
+    return models.Model(init, apply)
+
+
+def _flax_epoch(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], Any]:
+    """One epoch a call, by the program that trains ours."""
+    model, optimizer = flax_model(), graph_training.step_decay_adam(RATE)
+    packed, validation = packing.pack(train, BATCH), packing.pack(one, BATCH, shapes=1)
+    init_key, key = jax.random.split(jax.random.key(0))
+    variables = graph_training._init(init_key, packed, model=model)
+    state, number = (variables, optimizer.init(variables["params"])), 0
+
+    def epoch() -> float:
+        nonlocal state, number
+        state, loss, _ = graph_training._epoch(
+            state, jax.random.clone(key), number, packed, validation, model=model, optimizer=optimizer
+        )
+        number += 1
+        return float(loss)
+
+    return epoch
 
 
 def _torch_epoch(train: packing.GraphSet) -> Callable[[], Any]:

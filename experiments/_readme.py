@@ -41,10 +41,10 @@ The sides of a benchmark take turns in one run, with a new key in each repetitio
 during some of them: CPU seconds are the fairer column. `ppr` is as fast as SciPy's CSR product at its best (the
 same recurrence, in blocks of columns) on one thread, and uses both; the power series needs more products. `python
 -m experiments benchmarks` measures them (the torch sides need `pip install torch`); dense sides are our own dense
-versions. The chain and LinkTeller ran on one core (`taskset -c 0`), since threads that wait for each other cost CPU
-seconds too. The DPRR authors' C code was measured at 41.8 CPU s for n = 4000 on a similar machine. The {rows} rows
-of Cora's node task, a training each, took {minutes:.0f} minutes one after the other on busy cores (the
-`seconds` of the rows): one training program for all seeds, budgets and mechanisms.
+versions. The chain, LinkTeller and Poincaré embeddings ran on one core (`taskset -c 0`): threads that wait for each
+other cost CPU seconds too. The DPRR authors' C code was measured at 41.8 CPU s for n = 4000 on a similar machine.
+The {rows} rows of Cora's node task, a training each, took {minutes:.0f} minutes one after the other on busy cores
+(the `seconds` of the rows): one training program for all seeds, budgets and mechanisms.
 """
 
 

@@ -13,17 +13,21 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments import audit, benchmarks, demo, dprr, heterorr, privge, repeat, variance
+from experiments import audit, benchmarks, demo, dprr, frontier, heterorr, poindp, privge, repeat, variance
 from experiments._runner import REFERENCE, Results
 from experiments.dprr import accuracy as dprr_accuracy
 from experiments.dprr import degrees as dprr_degrees
 from experiments.dprr import scaling as dprr_scaling
+from experiments.frontier import features as frontier_features
+from experiments.frontier import friendships as frontier_friendships
 from experiments.heterorr import accuracy as heterorr_accuracy
 from experiments.heterorr import attacks as heterorr_attacks
 from experiments.heterorr import counts as heterorr_counts
 from experiments.heterorr import inversion as heterorr_inversion
 from experiments.heterorr import mixing as heterorr_mixing
 from experiments.heterorr import shares as heterorr_shares
+from experiments.poindp import accuracy as poindp_accuracy
+from experiments.poindp import noise as poindp_noise
 from experiments.privge import accuracy as privge_accuracy
 
 
@@ -63,7 +67,9 @@ class Experiment(NamedTuple):
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "demo": Experiment(demo, (partial(privge_accuracy.results_in, name=demo.NAME),)),
+    "demo": Experiment(
+        demo, (partial(privge_accuracy.results_in, name=demo.NAME), demo.predictions_in, demo.counts_in)
+    ),
     "privge": Experiment(privge, (privge_accuracy.results_in,), ("REPORT.md",)),
     "dprr": Experiment(
         dprr,
@@ -82,7 +88,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
-    "audit": Experiment(audit, (lambda out: Results(out, audit.NAME),), ("audit.md",)),
+    "poindp": Experiment(poindp, (poindp_accuracy.results_in, poindp_noise.results_in), ("poindp.md",)),
+    "frontier": Experiment(
+        frontier,
+        (frontier_friendships.results_in, frontier_features.results_in),
+        ("frontier_features.md", "frontier_edges.md"),
+    ),
+    "audit": Experiment(audit, (audit.results_in,), ("audit.md",)),
     "variance": Experiment(variance, (), ("variance.md",), "seconds"),
     "repeat": Experiment(repeat, (), ("repeat.md",), "minutes"),
     "benchmarks": Experiment(benchmarks, (), ("benchmarks.md",), "minutes"),

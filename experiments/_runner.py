@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 from filelock import FileLock
@@ -74,10 +74,14 @@ class Cell(abc.ABC):
       mechanism: what is released, or which baseline stands in its place.
       epsilon: the budget that a row is named by; 0 where nothing private is used, infinity where nothing is hidden.
       seed: of the split, the noise and the training.
-      epsilon_proved: what is true of the release; a cell whose claim has changed is computed again.
+      epsilon_proved: what is true of the release; a cell whose claim has changed is computed again (but where an
+        experiment finds it out).
       unit: whose protection epsilon is about.
       config: :func:`config_hash` of the settings that its rows were made with, which the manifest spells out.
     """
+
+    FOUND: ClassVar[tuple[str, ...]] = ()
+    """Fields that the computation finds out, in :attr:`Found.also`; they identify no row."""
 
     dataset: str
     task: str
@@ -165,7 +169,7 @@ class Results:
         self.manifest = out / f"{name}.manifest.json"
         fields = {field.name: field.type for field in dataclasses.fields(cell)}
         self.columns = (*COLUMNS, *(field for field in fields if field not in COLUMNS), *also)
-        self.key = (*fields, "metric")
+        self.key = (*(field for field in fields if field not in cell.FOUND), "metric")
         """The columns that identify a row."""
         self._numbers = {name for name, kind in fields.items() if kind in (float, int)}
         self._known: set[tuple[str, ...]] = set()

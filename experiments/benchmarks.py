@@ -23,7 +23,9 @@ import scipy.sparse
 from experiments import (
     _attention_benchmark,
     _central_benchmarks,
+    _device_benchmark,
     _edge_benchmarks,
+    _friendship_benchmarks,
     _gin_benchmark,
     _hyperbolic_benchmarks,
     privge,
@@ -46,8 +48,9 @@ NAME = "benchmarks"
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
 Name = Literal[
-    "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "figure2", "big_graph"
-]
+    "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
+    "figure2", "big_graph", "big_counts",
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +61,11 @@ class Config:
     """
 
     only: tuple[Name, ...] = (
-        "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "figure2",
+        "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
+        "figure2",
     )  # fmt: skip
-    """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB"""
+    """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts
+    (neighbour counts alone, up to 10^8 edges) minutes and 6 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -78,10 +83,13 @@ def main(config: Config) -> None:
         "dprr": dprr,
         "central": central,
         "gin": _gin_benchmark.gin_epochs,
-        "attention": lambda repeats: _interleaved(*_attention_benchmark.gat_sides(), repeats),
+        "attention": attention,
         "hyperbolic": hyperbolic,
+        "device": lambda repeats: _interleaved(*_device_benchmark.message_sides(), repeats),
+        "friendships": _friendship_benchmarks.count_classes_rows,
         "figure2": figure2,
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
+        "big_counts": lambda _: _edge_benchmarks.big_counts(),
     }
     rows = [row for name in config.only for row in run[name](config.repeats)]
     new = pd.DataFrame(rows)
@@ -117,6 +125,13 @@ def summary(rows: pd.DataFrame) -> str:
         )
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
     return f"Medians over runs, on {os.cpu_count()} cores.\n\n" + markdown(head, lines)
+
+
+def attention(repeats: int) -> list[dict[str, Any]]:
+    """Epochs of graph attention and of a hyperbolic GCN on amazon_computers."""
+    return _interleaved(*_attention_benchmark.gat_sides(), repeats) + _interleaved(
+        *_attention_benchmark.hyperbolic_sides(), repeats
+    )
 
 
 def _interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, Any]]:
@@ -378,7 +393,7 @@ def figure2(_: int) -> list[dict[str, Any]]:
             cells.compute(benches[cell.seed], cell)
             bar.advance(line)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    compiled: tuple[Any, Any] = (training._fit, pipeline._private_embeddings)
+    compiled: tuple[Any, Any] = (training._fit, pipeline.embedding._private_embeddings)
     programs = [function._cache_size() for function in compiled]
     note = (
         f"{len(work)} rows in {wall / 60:.1f} min, compilation included; {programs[0]} training "

@@ -6,7 +6,10 @@ from pathlib import Path
 from experiments import _readme
 from experiments._registry import EXPERIMENTS
 from experiments._runner import DEFAULT_OUT, UsageError, console
+from experiments.frontier import features_report
+from experiments.frontier import report as frontier_report
 from experiments.heterorr import report as heterorr_report
+from experiments.poindp import report as poindp_report
 from experiments.privge import report as privge_report
 
 
@@ -20,7 +23,7 @@ class Config:
     out: Path = DEFAULT_OUT
     """where the CSVs are and the report goes"""
     readme: Path | None = None
-    """a Markdown file whose sections <!-- results -->, <!-- benchmarks -->, <!-- heterorr --> are written anew"""
+    """a Markdown file whose sections, such as <!-- results --> and <!-- benchmarks -->, are written anew"""
 
 
 def main(config: Config) -> None:
@@ -43,6 +46,7 @@ def main(config: Config) -> None:
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
     if config.readme is not None:
-        sections = privge_report.readme_sections(config.out) | heterorr_report.readme_sections(config.out)
+        papers = (privge_report, heterorr_report, poindp_report, frontier_report, features_report)
+        sections = {name: text for paper in papers for name, text in paper.readme_sections(config.out).items()}
         _readme.write_sections(config.readme, sections)
         console.print(f"written: {config.readme}", soft_wrap=True)

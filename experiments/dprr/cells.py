@@ -14,7 +14,7 @@ import numpy as np
 from experiments import _runner
 from experiments._runner import UsageError, config_hash
 from experiments.dprr import classifiers
-from ldp_jax import datasets, edges, graph_training, models, packing
+from ldp_jax import datasets, edges, graph_training, models, packing, training
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.ledger import Ledger
@@ -288,10 +288,12 @@ def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, ba
         fit_key,
         models.gin(resolved.layers, resolved.hidden, int(whole.labels.max()) + 1, resolved.dropout),
         *sets,
-        optimizer=graph_training.step_decay_adam(resolved.learning_rate),
-        epochs=resolved.epochs,
-        patience=resolved.patience,
-        batch_size=resolved.batch_size,
+        settings=training.Settings(
+            graph_training.step_decay_adam(resolved.learning_rate),
+            resolved.epochs,
+            resolved.batch_size,
+            resolved.patience,
+        ),
         checkpoint=folder,
         progress=bar,
     )

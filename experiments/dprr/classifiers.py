@@ -155,8 +155,8 @@ def perceptron(
 
     def fit(epochs: int) -> training.Fitted:
         return training.fit(
-            jax.random.clone(key), model, training.node_classification, rows, *examples, optimizer=optimizer,
-            epochs=epochs, batch_size=batch_size,
+            jax.random.clone(key), model, training.node_classification, rows, *examples,
+            settings=training.Settings(optimizer, epochs, batch_size),
         )  # fmt: skip
 
     fitted = fit(epochs)

@@ -80,7 +80,8 @@ class Config:
         ):  # fmt: skip
             if not words:
                 raise UsageError(f"{option} needs at least one word")
-        if "rr" in self.mechanisms and not self.rr_nodes and set(self.datasets) != {COMMUNITIES}:
+        limited = self.rr_nodes or set(self.datasets) == {COMMUNITIES} or set(self.parts) == {"scaling"}
+        if "rr" in self.mechanisms and not limited:  # the scaling part has limits of its own
             raise UsageError(
                 "--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, and perhaps --graphs"
             )

@@ -19,7 +19,7 @@ from experiments._report import legend_below, markdown, panels
 from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
-from ldp_jax import edges, graph_training, models, packing
+from ldp_jax import edges, graph_training, models, packing, training
 from ldp_jax.datasets import splits
 from ldp_jax.guarantee import NEIGHBOUR_LIST
 from ldp_jax.packing import GraphSet
@@ -35,7 +35,7 @@ NEW_EDGES = (3, 5)
 """m of the Barabasi-Albert graphs."""
 TRAIN, TEST = 4, 2
 """Barabasi-Albert graphs of each size; randomised response reports 4.3 million edges of one with 4000 nodes."""
-REPEATS, EPOCHS = 3, 9
+REPEATS, EPOCHS = 9, 9
 """Timed runs of the reports, and of an epoch and of classification, which take milliseconds."""
 BYTES = 16
 """Of a directed edge, as ``privatize_graph`` counts against its limit of memory."""
@@ -250,8 +250,11 @@ def _epochs(key: Any, train: GraphSet, model: Any, resolved: Settings) -> tuple[
 
     clock.start()
     fitted = graph_training.fit_graphs(
-        key, model, train, one, one, optimizer=graph_training.step_decay_adam(resolved.learning_rate),
-        epochs=EPOCHS + 1, batch_size=resolved.batch_size, progress=turn,
+        key, model, train, one, one,
+        training.Settings(
+            graph_training.step_decay_adam(resolved.learning_rate), EPOCHS + 1, resolved.batch_size
+        ),
+        progress=turn,
     )  # fmt: skip
     return fitted.variables, *clock.medians()
 

@@ -266,18 +266,22 @@ def objective_of(bench: Bench) -> training.Objective:
     return training.on_graph(training.node_labels if bench.labels else training.node_classification)
 
 
+def settings_of(bench: Bench) -> training.Settings:
+    """How it is trained: all nodes at a time."""
+    settings = bench.settings
+    optimizer = training.adam(settings.learning_rate, settings.weight_decay)
+    return training.Settings(optimizer, settings.epochs, len(bench.parts[0].index), settings.patience)
+
+
 def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
-    settings = bench.settings
     found = []
     propagated = (x,) if tuple(steps) == (0,) else propagation.kprop_many(op, x, steps)
     for count, rows in zip(steps, propagated, strict=True):
         for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
             fitted = training.fit(
                 jax.random.clone(bench.fit_key), model_of(bench), objective_of(bench),
-                NodeInputs(op, made), *bench.parts,
-                optimizer=training.adam(settings.learning_rate, settings.weight_decay),
-                epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
+                NodeInputs(op, made), *bench.parts, settings=settings_of(bench),
             )  # fmt: skip
             chosen = f"{count} steps, {preprocessing}"
             found.append(Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables))
@@ -290,7 +294,7 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
     Public users' labels are known; those of others who train or validate go through randomised response. The true
     labels of the test alone are looked at, to score it.
     """
-    settings, classes = bench.settings, bench.data.num_classes
+    classes = bench.data.num_classes
     mechanism = releases.label_mechanism(epsilon, classes)
     keys = jax.random.split(jax.random.fold_in(jax.random.clone(bench.feature_key), _LABELS), 2)
     train, validation = (
@@ -304,8 +308,7 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
         fitted = training.fit(
             jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
             training.on_graph(label_training.noisy_node_classification), context, examples, validation,
-            bench.parts[2], optimizer=training.adam(settings.learning_rate, settings.weight_decay),
-            epochs=settings.epochs, batch_size=len(bench.parts[0].index), patience=settings.patience,
+            bench.parts[2], settings_of(bench),
         )  # fmt: skip
         return Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables)
 

@@ -285,7 +285,7 @@ def _fit(key: Any, model: models.Model, z: np.ndarray, digit: np.ndarray, settin
     train, validation = (training.Examples(part, label[part]) for part in (order[held:], order[:held]))
     return training.fit(
         fit_key, model, _OBJECTIVE, jnp.asarray(z.reshape(len(label), -1)), train, validation, validation,
-        optimizer=training.adam(1e-3), epochs=settings.epochs, batch_size=64,
+        training.Settings(training.adam(1e-3), settings.epochs, batch_size=64),
     )  # fmt: skip
 
 

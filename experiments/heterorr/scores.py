@@ -97,8 +97,8 @@ def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
     )
     model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
     fitted = training.fit(
-        key, model, objective, jnp.asarray(z), train, validation, validation, optimizer=training.adam(0.01),
-        epochs=100, batch_size=len(z), patience=30,
+        key, model, objective, jnp.asarray(z), train, validation, validation,
+        training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
     )  # fmt: skip
 
     def function(rows: Any) -> Any:

@@ -235,10 +235,12 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
         bench.train,
         bench.validation,
         bench.test,
-        optimizer=training.adam(settings.learning_rate, settings.weight_decay),
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        patience=settings.patience,
+        training.Settings(
+            training.adam(settings.learning_rate, settings.weight_decay),
+            settings.epochs,
+            settings.batch_size,
+            settings.patience,
+        ),
     )
     return Score(float(fitted.test), float(fitted.validation))
 

@@ -13,7 +13,7 @@ from experiments._report import legend_below, markdown, panels, pyplot, signed, 
 from experiments._runner import REFERENCE, write_atomically
 from experiments.privge import accuracy, cells
 from experiments.privge.cells import STRUCTURE
-from experiments.privge.published import NAMED_GAPS, PUBLISHED
+from experiments.privge.published import NAMED_GAPS, PUBLISHED_VALUES
 from experiments.privge.settings import HYPERPARAMETERS, KS
 from experiments.privge.summary import (
     COLOURS,
@@ -130,7 +130,7 @@ def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _percent(summary: Summary, name: str, epsilon: float) -> str:
-    value = PUBLISHED.get((summary.task, summary.dataset, name, epsilon))
+    value = PUBLISHED_VALUES.get((summary.task, summary.dataset, name, epsilon))
     return f"{value:.1f}" if value is not None else ""
 
 

@@ -1,0 +1,85 @@
+"""Reported graphs as what is multiplied with: a symmetric matrix of links, sparse or dense."""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from ldp_jax.aggregation import Segments, linear
+from ldp_jax.types import Array
+
+MEMORY = 3e8
+"""Bytes of a dense matrix of pairs, or of reported pairs, above which a baseline refuses a graph."""
+
+
+class Links(Protocol):
+    """A symmetric matrix of link weights without a diagonal; a pytree."""
+
+    @property
+    def degree(self) -> Any:
+        """Row sums, float32 [n]."""
+        ...
+
+    def sum(self, h: Any) -> Any:
+        """The product with rows [n, k]."""
+        ...
+
+
+class Sparse(NamedTuple):
+    """Links of weight 1, by their ends."""
+
+    degree: Any
+    neighbours: Segments
+
+    def sum(self, h: Array) -> Array:
+        """The product with rows."""
+        return linear(self.neighbours.sum, self.neighbours.sum, h)
+
+
+class Dense(NamedTuple):
+    """Links as the matrix that they are: less work than a list of them where a tenth of all pairs is linked."""
+
+    degree: Any
+    matrix: Any
+
+    def sum(self, h: Array) -> Array:
+        """The product with rows."""
+        return self.matrix @ h
+
+
+def sparse(senders: Any, receivers: Any, num_nodes: int) -> Sparse:
+    """Links in both directions, in any order, padded so that graphs of like size share a program."""
+    order = np.lexsort((senders, receivers))
+    room = _room(len(order))
+    ends = [
+        np.pad(np.asarray(end, np.int32)[order], (0, room - len(order)), constant_values=fill)
+        for end, fill in ((senders, 0), (receivers, num_nodes))
+    ]
+    degree = np.bincount(receivers, minlength=num_nodes).astype(np.float32)
+    return Sparse(jnp.asarray(degree), Segments(*map(jnp.asarray, ends)))
+
+
+def dense(matrix: np.ndarray) -> Dense:
+    """A symmetric matrix."""
+    return Dense(jnp.asarray(matrix.sum(1), jnp.float32), jnp.asarray(matrix, jnp.float32))
+
+
+def linked(
+    senders: Int[np.ndarray, " m"], receivers: Int[np.ndarray, " m"], num_nodes: int, *, ends: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs that at least so many ends report (1 or 2), in both directions.
+
+    >>> [end.tolist() for end in linked(np.array([1, 0, 2]), np.array([0, 1, 0]), 3, ends=2)]
+    [[0, 1], [1, 0]]
+    """
+    low, high = np.minimum(senders, receivers).astype(np.int64), np.maximum(senders, receivers)
+    code, reported = np.unique(low * num_nodes + high, return_counts=True)
+    low, high = np.divmod(code[reported >= ends], num_nodes)
+    return np.concatenate([low, high]), np.concatenate([high, low])
+
+
+def _room(count: int) -> int:
+    """At most a quarter more, in few different sizes."""
+    step = 1 << max(6, count.bit_length() - 3)
+    return -(-max(count, 1) // step) * step

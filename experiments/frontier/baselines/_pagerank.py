@@ -1,0 +1,61 @@
+"""Personalized PageRank of classes over links, weighed against the features on the labels."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from experiments.frontier.baselines._features import FOLDS, regression, standardised
+from ldp_jax import panel
+from ldp_jax.types import Array
+
+ALPHAS = (0.1, 0.6)
+"""Decay factors: far and near. The labels weigh them."""
+
+STEPS = 10
+"""Products with the links, as Gasteiger et al. (ICLR 2019) have them."""
+
+
+def pagerank(
+    key: Any, links: Any, log_q: Array, labels: Int[np.ndarray, " n"], num_classes: int
+) -> Float[np.ndarray, "n classes"]:
+    """Log posterior, float32 [n, C], of a regression on the features' posterior and on propagated classes.
+
+    A user starts at her label, at the features' posterior where there is none. What reaches a labelled user is
+    propagated without the labels of her fold, so that training sees what is asked later. The regression is a
+    conditional logit with one weight for each source, the same for all classes, or a logistic regression with all
+    weights free: which of them gives the labels more likelihood, out of fold (of the former less one for a weight).
+    """
+    propagate_key, fit_key = jax.random.split(key)
+    fold = np.asarray(panel.folds(propagate_key, labels, FOLDS))
+    reached = np.array(_reaches(links, log_q, jnp.asarray(labels, jnp.int32)))
+    for part in range(FOLDS):
+        hidden = jnp.asarray(np.where(fold == part, -1, labels), jnp.int32)
+        mine = (fold == part) & (labels >= 0)
+        reached[mine] = np.asarray(_reaches(links, log_q, hidden))[mine]
+    sources = jnp.stack([log_q, *jnp.split(jnp.asarray(standardised(reached)), len(ALPHAS), 1)], -1)
+    weights = panel.stack(sources, jnp.asarray(labels), (1.0, *(0.0 for _ in ALPHAS)), ridge=1.0)
+    shared = np.asarray(panel.combine(sources, weights))
+    free = regression(fit_key, np.concatenate([np.asarray(log_q), reached], 1), labels, num_classes)
+    known = np.flatnonzero(labels >= 0)
+    of_shared, of_free = (each[known, labels[known]].sum() for each in (shared, free))
+    return shared if of_shared - len(weights) > of_free else free
+
+
+@jax.jit
+def _reaches(links: Any, log_q: Array, labels: Array) -> Float[Array, "n columns"]:
+    """Logarithms of what reaches each user from others, all decay factors side by side: one product serves them."""
+    classes = log_q.shape[1]
+    start = jnp.where((labels >= 0)[:, None], jax.nn.one_hot(labels, classes), jnp.exp(log_q))
+    start = jnp.tile(start, (1, len(ALPHAS)))
+    alpha = jnp.repeat(jnp.asarray(ALPHAS), classes)
+    share = 1.0 / jnp.maximum(links.degree, 1e-6)[:, None]
+    alone = links.degree[:, None] <= 1e-6
+
+    def around(h: Array) -> Array:
+        return jnp.where(alone, start, share * links.sum(h))
+
+    h = jax.lax.fori_loop(0, STEPS - 1, lambda _, h: alpha * start + (1 - alpha) * around(h), start)
+    return jnp.log(jnp.maximum(around(h), 1e-3))

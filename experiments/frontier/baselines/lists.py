@@ -1,0 +1,94 @@
+"""Noisy neighbour lists, by DPRR and by randomised response, as graphs for what is usually done with one."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.frontier.baselines._features import posterior
+from experiments.frontier.baselines._links import MEMORY, Dense, Sparse, dense, linked, sparse
+from experiments.frontier.baselines._network import over
+from experiments.frontier.baselines._pagerank import pagerank
+from experiments.frontier.baselines._released import Released, of_lists, spent
+from ldp_jax import edges
+from ldp_jax.guarantee import PipelineGuarantee
+from ldp_jax.types import Graph, PRNGKey
+
+Reported = tuple[Sparse | Dense | None, PipelineGuarantee, str]
+
+
+def _dprr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
+    """The paper's split of the budget; two users are joined where either reports the other.
+
+    (Where both must, next to nothing is left: each reports a neighbour with a small probability.)
+    """
+    noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(epsilon, n_max=num_nodes), memory=MEMORY)
+    pairs = linked(noisy.graph.senders, noisy.graph.receivers, num_nodes, ends=1)
+    return sparse(*pairs, num_nodes), spent(noisy.guarantee), ""
+
+
+def _rr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
+    """Two users are joined where both report the other: fewest false pairs for each true one.
+
+    The reported graph is dense by nature, so it is a matrix here, 4 n^2 bytes, or refused.
+    """
+    mechanism = edges.RandomizedResponse(epsilon)
+    if 4.0 * num_nodes**2 > MEMORY:
+        note = f"refused: a dense graph of {num_nodes} users takes {4e-9 * num_nodes**2:.2g} GB"
+        return None, of_lists(mechanism), note
+    noisy = edges.privatize_graph(key, graph, mechanism)
+    matrix = np.zeros((num_nodes, num_nodes), bool)
+    matrix[noisy.graph.receivers, noisy.graph.senders] = True
+    return dense(matrix & matrix.T), spent(noisy.guarantee), ""
+
+
+_LISTS = {"dprr": _dprr, "rr": _rr}
+
+
+def _gcn(
+    which: str, key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
+) -> Released:
+    report_key, fit_key = jax.random.split(key)
+    links, guarantee, note = _LISTS[which](report_key, graph, epsilon, len(labels))
+    if links is None:
+        return Released(None, guarantee, note)
+    return Released(over(fit_key, links, features, labels, num_classes), guarantee, note)
+
+
+def _ppr(
+    which: str, key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
+) -> Released:
+    report_key, parts_key = jax.random.split(key)
+    links, guarantee, note = _LISTS[which](report_key, graph, epsilon, len(labels))
+    if links is None:
+        return Released(None, guarantee, note)
+    log_q = posterior(features, labels, num_classes)
+    return Released(pagerank(parts_key, links, log_q, labels, num_classes), guarantee, note)
+
+
+def dprr_gcn(
+    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
+) -> Released:
+    """A graph convolutional network over DPRR's graph (Hidano & Murakami, 2022)."""
+    return _gcn("dprr", key, graph, features, labels, epsilon, num_classes)
+
+
+def dprr_ppr(
+    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
+) -> Released:
+    """PageRank of classes over DPRR's graph, and a regression."""
+    return _ppr("dprr", key, graph, features, labels, epsilon, num_classes)
+
+
+def rr_gcn(
+    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
+) -> Released:
+    """A graph convolutional network over the graph of randomised response."""
+    return _gcn("rr", key, graph, features, labels, epsilon, num_classes)
+
+
+def rr_ppr(
+    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
+) -> Released:
+    """PageRank of classes over the graph of randomised response, and a regression."""
+    return _ppr("rr", key, graph, features, labels, epsilon, num_classes)

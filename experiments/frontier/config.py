@@ -1,0 +1,137 @@
+"""The command line's words, and the runs whose rows are committed."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from experiments._runner import DEFAULT_OUT, UsageError, check_positive
+from experiments.frontier.features_methods import METHODS as FEATURES_METHODS
+from experiments.frontier.joint_methods import METHODS as JOINT_METHODS
+from experiments.frontier.methods import METHODS, Unit
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+MOST_EPSILON = 20.0
+PILOTED = ("piloted", "piloted, placebo")
+LISTS = (
+    "plain counts", "noisy degree", "lpgnet, 1 round", "lpgnet, 2 rounds", "lpgnet by label, 1 round",
+    "lpgnet by label, 2 rounds", "dprr, gcn", "dprr, ppr", "rr, ppr", "blink hard, gcn", "blink hybrid, gcn",
+    "blink hybrid, ppr", "features, perceptron", "non-private, gcn", "non-private, ppr",
+)  # fmt: skip
+"""What cora is asked at epsilon 1: all but the two that take longest."""
+FEW = ("plain counts", "lpgnet by label, 1 round", "dprr, ppr", "blink hybrid, ppr")
+DEBIAN = (
+    "plain counts", "noisy degree", "lpgnet, 1 round", "lpgnet by label, 1 round", "dprr, ppr",
+    "features, perceptron", "non-private, gcn", "non-private, ppr",
+)  # fmt: skip
+WIDE = (
+    "local prediction", "local prediction, placebo", "local prediction, no guard",
+    "local prediction, placebo, no guard",
+    "local prediction, plain alphabet", "local prediction, scores", "local prediction, record", "advice",
+    "structure, stack", "structure, field", "structure, PageRank 0.1", "structure, records of the panel",
+    "structure, spectral 32", "non-private, class",
+)  # fmt: skip
+"""What a graph with thousands of features is asked: all but networks on records, which take minutes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Private data that helps: counts of friends by a broadcast class, and classes that devices predict.
+
+    Part edges: features and some labels are public, every user's neighbour list is private. Rows: piloted counts
+    (`ldp_jax.count_classes`), per list and per relationship; the same with shuffled lists (placebo), with the guard
+    and without; features alone, plain counts, noisy degrees, LPGNet, Blink, DPRR's and randomised response's
+    graphs, and the true graph.
+
+    Part features: the graph is public, and the records and labels of a panel; everybody else's record is private.
+    Rows: local prediction (`ldp_jax.panel_predict`), with the guard and without, with shuffled records (placebo),
+    with plain alphabets, with other messages; PrivGE; everything that structure and the panel say alone; and the
+    true records.
+
+    Part joint: only the panel is public. Rows: records and lists within one total (`ldp_jax.joint_predict`), the
+    panel's labels too; records alone, lists alone; nothing asked; a public graph, with reports and without.
+    """
+
+    part: Literal["edges", "features", "joint"] = "edges"
+    """edges: private friendships, public features; features: private features, public friendships and a panel;
+    joint: both private, beside a panel"""
+    datasets: tuple[str, ...] = ("debian",)
+    """graphs with features and classes: names, or paths of .npz files"""
+    labels: tuple[str, ...] = ("half", "20")
+    """of edges: whose labels are public: half of each class, or so many users of each class"""
+    panel: tuple[str, ...] = ("0.1",)
+    """of features and joint: whose records and labels are public: a share of each class, or so many of each"""
+    epsilons: tuple[float, ...] = EPSILONS
+    """per bit of a list, of rows of the unit relationship per relationship; of features, per record; of joint, the
+    total of a user"""
+    draws: int = 10
+    """how many, from 0: each has labels, noise and training of its own"""
+    units: tuple[Unit, ...] = ("list", "relationship")
+    """of edges: list: users report on their whole lists; relationship: each pair has one owner (piloted counts
+    alone)"""
+    methods: tuple[str, ...] = ()
+    """which rows, by default all of the part; what gains are over is always among them"""
+    out: Path = DEFAULT_OUT
+    """where results go, and are looked for"""
+
+    def check(self) -> None:
+        """Refuse what cannot be run.
+
+        Raises:
+          UsageError: which option, and why.
+        """
+        check_positive("--epsilons", *self.epsilons)
+        check_positive("--draws", self.draws)
+        if self.part != "edges" and max(self.epsilons, default=0.0) > MOST_EPSILON:
+            raise UsageError(f"--epsilons must be at most {MOST_EPSILON:g} where records are private")
+        for setting in self.labels:
+            if setting != "half" and not (setting.isdecimal() and int(setting) > 0):
+                raise UsageError(f"--labels must be half, or a number of users of each class, got {setting}")
+        for setting in self.panel:
+            if not _is_panel(setting):
+                raise UsageError(
+                    f"--panel must be a share of each class, as 0.05, or a number of users of each, got {setting}"
+                )
+        known = {"edges": METHODS, "features": FEATURES_METHODS, "joint": JOINT_METHODS}[self.part]
+        unknown = [name for name in self.methods if name not in known]
+        if unknown:
+            raise UsageError(f"--methods: no {', '.join(unknown)}; there are {'; '.join(known)}")
+        for option, words in (
+            ("--datasets", self.datasets), ("--labels", self.labels), ("--panel", self.panel),
+            ("--epsilons", self.epsilons), ("--units", self.units),
+        ):  # fmt: skip
+            if not words:
+                raise UsageError(f"{option} needs at least one word")
+
+
+def _is_panel(setting: str) -> bool:
+    """A number of users, or a share: only the latter has a point."""
+    if setting.isdecimal():
+        return int(setting) > 0
+    try:
+        return "." in setting and 0 < float(setting) < 1
+    except ValueError:
+        return False
+
+
+def _committed() -> tuple[Config, ...]:
+    lists = Config(units=("list",))
+    cora, debian = (dataclasses.replace(lists, datasets=(name,)) for name in ("cora", "debian"))
+    replace = dataclasses.replace
+    return (
+        Config(datasets=("facebook100_caltech36",)),
+        replace(cora, epsilons=(1.0,), methods=(*PILOTED, *LISTS)),
+        replace(cora, epsilons=(1.0,), methods=("piloted",), units=("relationship",)),
+        replace(cora, labels=("half",), epsilons=(2.0,), methods=PILOTED),
+        replace(cora, labels=("half",), epsilons=(0.5, 2.0, 4.0), methods=("piloted", *FEW), draws=5),
+        replace(debian, labels=("half",), methods=PILOTED),
+        replace(debian, labels=("half",), epsilons=(1.0, 2.0), methods=DEBIAN),
+    )
+
+
+COMMITTED = (
+    *_committed(),
+    Config(part="features", datasets=("citeseer", "cora"), panel=("20",)),
+    Config(part="features", datasets=("debian",), panel=("0.1",)),
+    Config(part="features", datasets=("blogcatalog",), panel=("0.05",), draws=5, methods=WIDE),
+)
+"""The runs whose rows are committed."""

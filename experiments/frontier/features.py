@@ -1,0 +1,221 @@
+"""Private features beside a public panel: the plan, and its computation."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import _runner
+from experiments._common import fingerprint
+from experiments._runner import Found, Results, UsageError, config_hash, console, run
+from experiments.frontier import friendships
+from experiments.frontier.config import Config
+from experiments.frontier.features_methods import (
+    CHOSEN,
+    DENSE,
+    LAST,
+    METHODS,
+    MOST_NUMBERS,
+    TRUE,
+    WITHOUT_EPSILON,
+    Answer,
+    Asked,
+    Method,
+)
+from experiments.frontier.friendships import Settings
+from ldp_jax import panel
+from ldp_jax.guarantee import RECORD, PipelineGuarantee
+
+NAME = "frontier_features"
+FOUND = ("members", "strength", "used")
+"""Columns that identify no row: how many are of the panel, the guard's s, and what was returned (reports or
+structure; of the structure that the panel chose, which)."""
+
+ACCURACY, LOG_LOSS = "accuracy", "log loss"
+BASE_SEED = 20261
+
+
+class Part(NamedTuple):
+    """Which rows a part of the frontier has, that starts from these draws.
+
+    Attributes:
+      methods: by name.
+      without_epsilon: names of those that use no private data at all, or all of it.
+      always: the one that is computed whatever is asked for.
+      found: columns that identify no row.
+      unit: that epsilon is about.
+      spent: of a guarantee, the epsilon that must not exceed a row's own.
+    """
+
+    methods: Mapping[str, Method]
+    without_epsilon: tuple[str, ...]
+    always: str
+    found: tuple[str, ...]
+    unit: str
+    spent: Callable[[PipelineGuarantee], float]
+
+
+FEATURES = Part(METHODS, WITHOUT_EPSILON, CHOSEN, FOUND, str(RECORD), lambda promised: promised[RECORD].epsilon)
+"""Private features, public friendships and panel."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One method on one draw of a panel and noise.
+
+    Attributes:
+      panel: whose records and labels are public: a share of each class, or so many of each.
+    """
+
+    panel: str
+
+    @property
+    def last_metric(self) -> str:
+        """Of the private users; of rows that say no classes, their own."""
+        return LAST.get(self.mechanism, ACCURACY)
+
+    def __str__(self) -> str:
+        return f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw {self.seed}"
+
+
+def results_in(out: Path, name: str = f"{NAME}_accuracy") -> Results:
+    """The rows of a folder; the demo has the same columns."""
+    return Results(out, name, Cell, FOUND)
+
+
+def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
+    """Labels of a panel: a share of each class, rounded up, or so many of each; at most all but one of a class.
+
+    >>> labels = panel_labels(jax.random.key(0), np.array([0, 0, 0, 0, 0, 1, 1]), "0.3")
+    >>> [int((labels == c).sum()) for c in (0, 1)]
+    [2, 1]
+    """
+    size = np.bincount(y)
+    wanted = np.ceil(float(setting) * size - 1e-9) if "." in setting else np.full(len(size), int(setting))
+    return friendships.labels_of(key, y, np.minimum(wanted, np.maximum(size - 1, 1))[y])
+
+
+@lru_cache(maxsize=1)
+def draw(settings: Settings, setting: str, seed: int) -> Asked:
+    """A panel, and what is known before anybody reports.
+
+    Raises:
+      UsageError: where records are missing, or the panel cannot teach.
+    """
+    data = friendships.load(settings.dataset)
+    rows = friendships.rows_of(settings.dataset, settings.logs)
+    if rows is None:
+        raise UsageError(f"--datasets {settings.dataset}: it has no features, so there is nothing private")
+    key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
+    panel_key, facts_key = jax.random.split(key)
+    labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
+    known = padded(rows.take(np.flatnonzero(labels >= 0)))
+    try:
+        facts = panel.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
+    except ValueError as error:
+        raise UsageError(f"--panel {setting} of {settings.dataset}: {error}") from error
+    return Asked(settings.dataset, data, rows, labels, facts)
+
+
+def padded(rows: panel.Rows) -> panel.Rows:
+    """The same records with zeros at the end: panels of one size have few different numbers of entries."""
+    count = len(rows.row)
+    room = -count % (1 << max(6, count.bit_length() - 3))
+    row, column, value = (np.asarray(array) for array in (rows.row, rows.column, rows.value))
+    made = (np.pad(row, (0, room), constant_values=rows.shape[0] - 1), np.pad(column, (0, room)))
+    return panel.Rows(*map(jnp.asarray, (*made, np.pad(value, (0, room)))), shape=rows.shape)
+
+
+def answer(cell: Cell, settings: Settings, part: Part = FEATURES) -> Answer:
+    """What a method makes of a draw; its noise is the same at every budget."""
+    asked = draw(settings, cell.panel, cell.seed)
+    method = part.methods[cell.mechanism]
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
+    return method.run(key, asked, cell.epsilon)
+
+
+def scored(found: Answer, asked: Asked) -> dict[str, float]:
+    """Of the private users: the share whose class is the likeliest, and where there are scores their log-loss."""
+    if isinstance(found.scores, Mapping):
+        return {name: round(value, 6) for name, value in found.scores.items()}
+    if np.ndim(found.scores) == 0:
+        return {ACCURACY: round(float(found.scores), 6)}
+    private, y = asked.private, asked.data.y[asked.private]
+    scores = np.asarray(found.scores, np.float64)[private]
+    log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    return {
+        LOG_LOSS: round(-float(log_p[np.arange(len(y)), y].mean()), 6),
+        ACCURACY: round(float((scores.argmax(1) == y).mean()), 6),
+    }
+
+
+def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
+    """The cells, draw after draw: a run that is stopped leaves whole draws."""
+    planned = {}
+    for dataset in config.datasets:
+        data = friendships.load(dataset)
+        chosen = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
+        rows = list(variants(config, part))
+        if data.num_nodes * data.num_features > MOST_NUMBERS:
+            left = sorted({mechanism for mechanism, _ in rows if mechanism in DENSE})
+            rows = [row for row in rows if row[0] not in left]
+            for mechanism in left:
+                console.print(f"{dataset}: no rows of {mechanism}, which is for {MOST_NUMBERS:.0e} numbers at most")
+        for setting in config.panel:
+            for seed in range(config.draws):
+                for mechanism, epsilon in rows:
+                    cell = Cell(
+                        dataset=data.name, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed,
+                        epsilon_proved=epsilon, unit=part.unit, config=config_hash(chosen), panel=setting,
+                    )  # fmt: skip
+                    planned[cell] = chosen
+    return planned
+
+
+def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float]]:
+    """Method and epsilon; those without epsilon first. What gains are over is always among them."""
+    asked = [name for name in part.methods if not config.methods or name in (*config.methods, part.always)]
+    for name in asked:
+        if name in part.without_epsilon:
+            yield name, math.inf if name.startswith(TRUE) else 0.0
+    for epsilon in config.epsilons:
+        for name in asked:
+            if name not in part.without_epsilon:
+                yield name, epsilon
+
+
+def main(config: Config) -> None:
+    """Run what is asked for."""
+    compute(plan(config), results_in(config.out))
+
+
+def compute(planned: dict[Cell, Settings], results: Results, part: Part = FEATURES) -> None:
+    """Compute what is missing; a killed run goes on here."""
+    promises: dict[Cell, str] = {}
+
+    def one(cell: Cell, say: Callable[[str], None]) -> Found:
+        settings = planned[cell]
+        asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
+        promised = part.spent(found.guarantee)
+        if promised > cell.epsilon_proved * (1 + 1e-9):
+            raise AssertionError(f"{cell}: its guarantee is {promised}")  # a defect of ours, not of the user's
+        promises[cell] = str(found.guarantee)
+        told = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
+        return Found(scored(found, asked), told)
+
+    def notes(cell: Cell) -> dict[str, dict[str, Any]]:
+        data = friendships.load(planned[cell].dataset)
+        said: dict[str, dict[str, Any]] = {
+            "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+        }
+        if (promise := promises.get(cell)) is not None:
+            said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g}": promise}
+        return said
+
+    run(planned, one, results, settings=planned.__getitem__, notes=notes, called="rows")

@@ -1,0 +1,339 @@
+"""What is compared where records are private: by name, each a function of one draw and a budget."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.frontier.baselines import BASELINES
+from experiments.frontier.baselines._features import parts, standardised
+from experiments.frontier.baselines._links import sparse
+from experiments.frontier.baselines._network import Inputs, over, trained
+from experiments.privge import cells
+from experiments.privge import config as privge_config
+from experiments.privge.settings import Plan
+from ldp_jax import datasets, metrics, models, panel
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.panel.structure import best_field, spectral_coordinates
+from ldp_jax.pipeline import advise, panel_predict
+from ldp_jax.training import Examples
+
+
+class Asked(NamedTuple):
+    """One draw of a data set: who is of the panel, and what is known before anybody reports.
+
+    Attributes:
+      dataset: as it was asked for.
+      data: the graph, which is public, and everybody's records and labels.
+      rows: everybody's records, as devices classify them.
+      labels: int [n], of the panel; -1 for private users, whose classes are asked for.
+      facts: of no budget, so found once.
+    """
+
+    dataset: str
+    data: datasets.Dataset
+    rows: panel.Rows
+    labels: np.ndarray
+    facts: panel.PanelFacts
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return self.facts.num_classes
+
+    @property
+    def members(self) -> np.ndarray:
+        """The panel's nodes."""
+        return np.flatnonzero(self.labels >= 0)
+
+    @property
+    def private(self) -> np.ndarray:
+        """Everybody else's."""
+        return np.flatnonzero(self.labels < 0)
+
+
+class Answer(NamedTuple):
+    """What a method makes of a draw, what was spent, and what else a row says.
+
+    Attributes:
+      scores: float [n, C], log posteriors or other log-scores of classes; or the accuracy itself; or values by
+        metric, of rows that say no classes.
+      guarantee: of the records of private users.
+      also: by column.
+    """
+
+    scores: Any
+    guarantee: PipelineGuarantee
+    also: Mapping[str, Any] = {}
+
+
+class Method(NamedTuple):
+    """A row.
+
+    Attributes:
+      noise: rows of one number have the same noise, so that what differs is the method.
+      run: of a key, a draw and epsilon.
+    """
+
+    noise: int
+    run: Callable[[Any, Asked, float], Answer]
+
+
+STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
+LOG_LOSS_GAIN, FORETOLD, GUARD, T = "expected log-loss gain", "expected gain", "expected guard", "expected t"
+NEEDED, COLLECT = "epsilon needed", "advised to collect"
+"""Metrics of the rows ``advice``: nats, points, standard errors twice, epsilon, 0 or 1."""
+
+PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
+
+UNREAD = PipelineGuarantee.of(
+    (Guarantee(0.0, unit=RECORD, status="proved", reason="no record of a private user is read"),),
+    protected=(PROTECTED,),
+    unprotected=PANEL,
+)
+SHOWN = PipelineGuarantee.of((Guarantee(math.inf, unit=RECORD),), protected=(), unprotected=(PROTECTED, *PANEL))
+
+
+# --- Local prediction ------------------------------------------------------------------------------------------
+
+
+def _local(
+    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False, **given: Any
+) -> Answer:
+    """Local prediction; of a placebo every private user classifies the record of another one at random."""
+    rows = asked.rows
+    if placebo:
+        key, shuffle_key = jax.random.split(key)
+        rows = shuffled(shuffle_key, rows, asked.private)
+    found = panel_predict(
+        key, asked.data.graph, rows, asked.members, asked.labels[asked.members], epsilon,
+        num_classes=asked.classes, tested=asked.private, facts=asked.facts, guarded=guarded, **given,
+    )  # fmt: skip
+    told = {"strength": round(found.strength, 4), "used": found.used}
+    return Answer(found.log_posterior, found.guarantee, told)
+
+
+def shuffled(key: Any, rows: panel.Rows, private: np.ndarray) -> panel.Rows:
+    """The records of private users dealt out among them; everybody else keeps her own."""
+    holder = np.arange(rows.shape[0], dtype=np.int32)
+    holder[private] = np.asarray(jax.random.permutation(key, private))
+    row = holder[np.asarray(rows.row)]
+    order = np.argsort(row, kind="stable")
+    arrays = (row, np.asarray(rows.column), np.asarray(rows.value))
+    return panel.Rows(*(jnp.asarray(array[order]) for array in arrays), shape=rows.shape)
+
+
+def _plain(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """All classes are everybody's alphabet: generalised randomised response as it is."""
+    even = np.full((len(asked.labels), asked.classes), 1.0 / asked.classes)
+    return _local(key, asked, epsilon, alphabets=PersonalAlphabets.of(epsilon, even))
+
+
+def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
+    """Local prediction whose devices report what they find as it is: the best class, or all scores."""
+
+    def collect(key: Any, told: panel.Broadcast) -> panel.ClassReports:
+        scores = told.classifier.scores(asked.rows).at[told.panel].set(told.classifier.panel_scores)
+        sent = jax.nn.log_softmax(scores) if soft else panel.label_evidence(scores.argmax(1), asked.classes)
+        return panel.ClassReports(sent, np.ones(scores.shape, bool))
+
+    found = panel.local_prediction(key, collect, asked.facts)
+    return Answer(found.log_posterior, SHOWN, {"strength": round(found.strength, 4), "used": found.used})
+
+
+# --- Structure alone, and the whole truth ----------------------------------------------------------------------
+
+
+def _chosen(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """What the panel's log-loss prefers: what a user would take who collects nothing."""
+    return Answer(asked.facts.structure.log_q, UNREAD, {"used": asked.facts.structure.chosen})
+
+
+def _source(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
+    """One of the sources that the stack weighs."""
+    found = asked.facts.structure
+    return Answer(found.sources[..., found.names.index(name)], UNREAD)
+
+
+def _stack(key: Any, asked: Asked, epsilon: float) -> Answer:
+    found = asked.facts.structure
+    return Answer(panel.combine(found.sources, found.weights), UNREAD)
+
+
+def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """The field of the panel's labels, without reports."""
+    facts = asked.facts
+    truth = np.eye(asked.classes, dtype=np.float32)[asked.labels[asked.members]]
+    nothing = jnp.zeros_like(facts.structure.log_q)
+    scores, _, _ = best_field(
+        facts.op, facts.labels, facts.fold, jnp.asarray(truth).mean(0), nothing, np.zeros(len(asked.labels), bool),
+        num_folds=facts.num_folds,
+    )  # fmt: skip
+    return Answer(scores, UNREAD)
+
+
+def _links(asked: Asked) -> Any:
+    return sparse(asked.data.graph.senders, asked.data.graph.receivers, len(asked.labels))
+
+
+def _gcn_of_names(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """A graph convolutional network in which each node has a name of her own."""
+    return Answer(over(key, _links(asked), None, asked.labels, asked.classes), UNREAD)
+
+
+def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """A graph convolutional network on the panel's records, spectral coordinates and degrees."""
+    rows = asked.rows
+    kept = np.isin(np.asarray(rows.row), asked.members)
+    value = jnp.asarray(np.where(kept, np.asarray(rows.value), 0.0).astype(np.float32))
+    public = panel.Rows(rows.row, rows.column, value, shape=rows.shape)
+    degree = np.bincount(np.asarray(asked.data.graph.receivers), minlength=len(asked.labels))
+    columns = [spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
+    inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=_links(asked))
+    return Answer(trained(key, inputs, asked.labels, asked.classes), UNREAD)
+
+
+def _classifier(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """What devices find, without the graph."""
+    return Answer(asked.facts.classifier.scores(asked.rows), SHOWN)
+
+
+def _true_records(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
+    """A baseline on everybody's records and the graph."""
+    found = BASELINES[name](key, asked.data.graph, asked.rows, asked.labels, epsilon, asked.classes)
+    return Answer(found.scores, SHOWN)
+
+
+# --- PrivGE ----------------------------------------------------------------------------------------------------
+
+PUBLIC_EPSILON = 1.0
+"""Of the noise of PrivGE's public record, which no budget is spent on."""
+
+
+def _privge(key: Any, asked: Asked, epsilon: float, *, structure_only: bool = False) -> Answer:
+    """PrivGE as published: HDS reports of records, propagated, and its MLP, which has the panel's labels.
+
+    A fifth of the panel says when to stop, and whether columns are standardised. Hyper-parameters are the published
+    ones of the data set.
+    """
+    bench, made = _bench(key, asked, PUBLIC_EPSILON if structure_only else epsilon)
+    z = cells.embed(bench, made, structure_only=structure_only)
+    best = max((cells.train(bench, z, how) for how in cells.EMBEDDINGS), key=lambda score: score.validation)
+    return Answer(best.test, UNREAD if structure_only else _spent(made))
+
+
+def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """How much of the true embedding that of PrivGE's row shows, and one of the same noise on a public record."""
+    bench, made = _bench(key, asked, epsilon)
+    true = cells.embed(bench, None)
+    found = metrics.fidelity(cells.embed(bench, made), true)
+    bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))  # paired on purpose
+    alone = metrics.fidelity(cells.embed(bench, made, structure_only=True), true)
+    values = {
+        STRUCTURE_CORRELATION: alone.correlation, ERROR: found.relative_error, CORRELATION: found.correlation
+    }  # fmt: skip
+    return Answer({name: float(value) for name, value in values.items()}, _spent(made))
+
+
+def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.Mechanism]:
+    """A draw as PrivGE's cells take it, and HDS."""
+    parts_key, noise_key, fit_key = jax.random.split(key, 3)
+    settings = privge_config.settings(privge_config.Config(), "node", asked.dataset, Plan((epsilon,), 1))
+    dim = asked.data.num_features
+    made = cells.make_mechanism("hds", epsilon, dim, min(dim, cells.published_k(asked.dataset, "node")))
+    train, validation = parts(parts_key, asked.labels)
+    private = asked.private.astype(np.int32)
+    test = Examples(private, asked.data.y[private].astype(np.int32))
+    model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
+    bench = cells.Bench(
+        settings, asked.data, 0, _dense(asked.dataset), asked.facts.op, train, validation, test, noise_key, fit_key,
+        model,
+    )  # fmt: skip
+    return bench, made
+
+
+def _spent(made: cells.Mechanism) -> PipelineGuarantee:
+    return PipelineGuarantee.of(
+        [made.value.guarantee()], protected=("features",), unprotected=("edges", "the panel's labels")
+    )
+
+
+@lru_cache(maxsize=1)
+def _dense(dataset: str) -> Any:
+    data = cells.load(dataset)
+    return jnp.asarray(data.scaled_rows(0, data.num_nodes))
+
+
+# --- Advice ------------------------------------------------------------------------------------------------------
+
+
+def _advice(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """What the panel foretells of local prediction; nobody reports."""
+    found = advise(asked.facts, epsilon)
+    gain = found.gains[epsilon]
+    values = {
+        LOG_LOSS_GAIN: gain.log_loss, FORETOLD: gain.accuracy, GUARD: gain.guard(found.users), T: gain.t,
+        **({} if found.needed is None else {NEEDED: found.needed}), COLLECT: float(found.collect),
+    }  # fmt: skip
+    return Answer(values, UNREAD)
+
+
+# --- By name ---------------------------------------------------------------------------------------------------
+
+LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
+PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"
+PLAIN, PRIVGE = "local prediction, plain alphabet", "privge"
+FIDELITY, ADVICE = "privge, fidelity", "advice"
+SCORES, RECORD_ITSELF, SAMPLED = (f"{LOCAL}, {name}" for name in ("scores", "record", "sampled"))
+STRUCTURE, CHOSEN = "structure", "structure, chosen"
+TRUE = "non-private"
+
+_SOURCES = (
+    "1 hops", "2 hops", "PageRank 0.3", "PageRank 0.1", "PageRank 0.03", "spectral 16", "spectral 32",
+    "spectral 64", "records of the panel",
+)  # fmt: skip
+
+METHODS: dict[str, Method] = {
+    CHOSEN: Method(10, _chosen),
+    **{f"{STRUCTURE}, {name}": Method(10, partial(_source, name)) for name in _SOURCES},
+    f"{STRUCTURE}, field": Method(10, _field),
+    f"{STRUCTURE}, stack": Method(10, _stack),
+    f"{STRUCTURE}, gcn": Method(11, _gcn_of_names),
+    f"{STRUCTURE}, gcn on the panel's records": Method(12, _gcn_of_panel),
+    f"{STRUCTURE}, privge": Method(13, partial(_privge, structure_only=True)),
+    f"{TRUE}, class": Method(20, partial(_noiseless, soft=False)),
+    f"{TRUE}, class scores": Method(20, partial(_noiseless, soft=True)),
+    f"{TRUE}, record alone": Method(20, _classifier),
+    f"{TRUE}, ppr": Method(21, partial(_true_records, "non-private, ppr")),
+    f"{TRUE}, gcn": Method(22, partial(_true_records, "non-private, gcn")),
+    LOCAL: Method(0, _local),
+    UNGUARDED: Method(0, partial(_local, guarded=False)),
+    PLAIN: Method(0, _plain),
+    PLACEBO: Method(1, partial(_local, placebo=True)),
+    UNGUARDED_PLACEBO: Method(1, partial(_local, placebo=True, guarded=False)),
+    PRIVGE: Method(13, _privge),
+    SCORES: Method(0, partial(_local, message="scores")),
+    RECORD_ITSELF: Method(0, partial(_local, message="record")),
+    SAMPLED: Method(0, partial(_local, message="sampled")),
+    ADVICE: Method(30, _advice),
+    FIDELITY: Method(13, _fidelity),
+}
+"""By name; a name's number of noise is a part of its rows' keys."""
+
+WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith((STRUCTURE, TRUE)))
+"""Rows that use no private record at all, or all of them."""
+
+LAST = {ADVICE: COLLECT, FIDELITY: CORRELATION}
+"""Of rows without an accuracy, the metric that is computed last."""
+
+DENSE = (SAMPLED,)
+"""Rows that hold a number for each user and feature, zeros too."""
+
+MOST_NUMBERS = 50_000_000
+"""Of these: a graph with more has no such rows."""

@@ -1,0 +1,474 @@
+"""Tables and figures of private features beside a public panel; nothing is computed but statistics."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments._report import legend_below, markdown, panels, signed, significant
+from experiments.frontier import advice_report, features
+from experiments.frontier._points import interval_of, write_with_points
+from experiments.frontier.features import ACCURACY, NAME
+from experiments.frontier.features_methods import (
+    CHOSEN,
+    CORRELATION,
+    FIDELITY,
+    LOCAL,
+    PLACEBO,
+    PLAIN,
+    PRIVGE,
+    RECORD_ITSELF,
+    SAMPLED,
+    SCORES,
+    STRUCTURE,
+    STRUCTURE_CORRELATION,
+    TRUE,
+    UNGUARDED_PLACEBO,
+)
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
+
+OVER_BEST, OVER_CHOSEN, STRENGTH = (
+    "gain over best structure-only",
+    "gain over chosen structure-only",
+    "strength of the guard",
+)
+SHOWN, SHOWN_ALONE = "correlation with the true embedding", "that of structure alone"
+METRICS = (ACCURACY, OVER_BEST, OVER_CHOSEN, STRENGTH, SHOWN, SHOWN_ALONE)
+"""Of the tidy table, one row a draw: points, but for the guard's strength and correlations."""
+
+SETTING = ["dataset", "panel"]
+_KEY = [*SETTING, "members", "mechanism", "epsilon"]
+
+
+def points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy and gains in points, one row a draw; tidy.
+
+    Gains are paired by draw. *Best structure-only* is the best by the mean over these draws, of rows with all of
+    them: a choice that sees the test, so that the gain over it is understated. *Chosen* is the one that the panel's
+    log-loss prefers in each draw: what a user has who collects nothing.
+
+    Args:
+      frame: rows of :func:`~experiments.frontier.features.results_in`.
+    """
+    rows: list[dict[str, Any]] = []
+    frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
+    seen = frame[frame.mechanism == FIDELITY]
+    frame = frame[frame.metric == ACCURACY]
+    for (dataset, setting), part in frame.groupby(SETTING, sort=False):
+        parts = {key: one.set_index("seed") for key, one in part.groupby(["mechanism", "epsilon"], sort=False)}
+        values = {key: 100 * one.value for key, one in parts.items()}
+        best = best_structure(values)
+        beside = {OVER_BEST: None if best is None else values[best, 0.0], OVER_CHOSEN: values.get((CHOSEN, 0.0))}
+        for (mechanism, epsilon), mine in values.items():
+            found = {ACCURACY: mine}
+            if epsilon > 0:
+                found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
+                found[STRENGTH] = pd.to_numeric(parts[mechanism, epsilon].strength).dropna()
+            if mechanism == PRIVGE:
+                of_this = (seen.dataset == dataset) & (seen.panel == setting) & (seen.epsilon == epsilon)
+                for name, metric in ((SHOWN, CORRELATION), (SHOWN_ALONE, STRUCTURE_CORRELATION)):
+                    found[name] = seen[of_this & (seen.metric == metric)].set_index("seed").value
+            rows += [
+                {
+                    "dataset": dataset, "panel": setting, "members": int(part.members.iloc[0]),
+                    "mechanism": mechanism, "epsilon": epsilon, "seed": seed, "metric": metric,
+                    "value": round(float(value), 4),
+                }
+                for metric, series in found.items()
+                for seed, value in series.items()
+            ]  # fmt: skip
+    return pd.DataFrame(rows, columns=[*_KEY, "seed", "metric", "value"])
+
+
+def best_structure(values: dict[Any, pd.Series]) -> str | None:
+    """The structure-only row of the best mean, of those with the most draws; None where there is none."""
+    known = {name: series for (name, _), series in values.items() if name.startswith(STRUCTURE)}
+    most = max(map(len, known.values()), default=0)
+    whole = {name: series.mean() for name, series in known.items() if len(series) == most}
+    return max(whole, key=lambda name: whole[name]) if whole else None
+
+
+def write(out: Path) -> list[Path]:
+    """frontier_features.csv (points), frontier_features.md and the figures."""
+    frame = features.results_in(out).read()
+    if frame.empty:
+        return []
+    found = points(frame)
+    sections = ["# Private features beside a public panel: what a report is worth", _PREFACE, _counted(found)]
+    figures = {"Accuracy against epsilon": (out / f"{NAME}.png", _figure(found))}
+    if sizes := _of_sizes(found):
+        figures["Gain against the size of the panel"] = (out / f"{NAME}_panels.png", _size_figure(sizes))
+    for title, (path, figure) in figures.items():
+        figure.savefig(path)
+        sections.append(f"![{title}]({path.name})")
+    measured = found[(found.mechanism == LOCAL) & (found.metric == OVER_CHOSEN)]
+    foretold, advice = advice_report.outcomes(frame, measured), out / f"{NAME}_advice.png"
+    if foretold:
+        advice_report.figure(foretold).savefig(advice)
+    sections += ["## All graphs", summary(found)]
+    if said := messages(found):
+        sections += ["## What a device should say", _MESSAGES, said]
+    if foretold:
+        sections += ["## Advice before anybody reports, against outcome", advice_report.words(foretold)]
+        sections += [f"![Advice against outcome]({NAME}_advice.png)", advice_report.table(foretold)]
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        sections += [f"## {dataset}, {setting_words(str(setting))}", table(part), _public_table(part)]
+    pictures = [path for path, _ in figures.values()] + ([advice] if foretold else [])
+    return [*write_with_points(out, NAME, found, sections), *pictures]
+
+
+def setting_words(panel: str) -> str:
+    """A panel in words of a heading."""
+    share = f"{100 * float(panel):.3g} %" if "." in panel else panel
+    return f"a panel of {share} of each class"
+
+
+_PREFACE = """\
+Made by `python -m experiments report` from `frontier_features_accuracy.csv`; guarantees are in its manifest, and of
+a run of yours `frontier_features.csv` has every number in points, a row a draw. The graph is public, with the
+records and labels of a panel; everybody else's record is private, no label of theirs is collected, and their
+classes are asked for. Intervals are 95 % (Student, over draws of the panel, noise and training), differences
+paired by draw, bold where their interval leaves 0 out; with k such differences k / 40 would be bold and positive by
+chance.
+
+* **local prediction** is `ldp_jax.panel_predict`: each device reports the class that a broadcast classifier finds,
+  among a few that the graph makes likely for this user. *no guard*: reports are believed as they are. *plain
+  alphabet*: among all classes. *scores*, *record*, *sampled*: other messages than a class. **placebo**: every
+  private user reports on another one's record.
+* **structure**: what the graph and the panel (labels, and records where they are propagated) say alone, and graph
+  convolutional networks and PrivGE on the same panel, PrivGE with one public record for all. *Best* is the best by
+  the mean of these very draws, *chosen* what the panel's log-loss prefers in each draw.
+* **privge**: HDS reports of the records themselves, propagated, and a perceptron, as published. *Fidelity*: the
+  correlation of that embedding with the one of true records (columns centred; 1 less its square is the share that
+  the best scalar leaves), and in brackets of the same noise on one public record for all.
+* **non-private**: the same classes, or class scores, without noise; what devices find, without the graph; true
+  records through PageRank and a graph convolutional network.
+* Bars of the figure are intervals of the gain over the best structure-only row.
+* Choices of every row (ridges, when to stop) are made on the panel, out of fold or on a fifth of it."""
+
+
+_MESSAGES = """\
+Each device sends one message under the whole of epsilon; everything else is the same, the draw of the panel too.
+*Class*: the one that it predicts among a few likely ones (local prediction), or among all classes; *class scores*:
+their direction (PrivUnitG); *record*: on the panel's principal axes (ProjUnit); *sampled*: a few of its numbers
+(HDS). A class in points over the best structure-only row, the others in points over the class, paired by draw."""
+
+
+def _is_private(part: pd.DataFrame) -> pd.Series:
+    return (part.epsilon > 0) & np.isfinite(part.epsilon)
+
+
+def table(part: pd.DataFrame) -> str:
+    """The private rows of one graph and panel, a line each."""
+    rows = []
+    for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
+        strength, shown, alone = (interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
+        rows.append(
+            [
+                str(mechanism),
+                f"{epsilon:g}",
+                f"{one.seed.nunique()}",
+                str(interval_of(one, ACCURACY)),
+                signed(interval_of(one, OVER_BEST)),
+                signed(interval_of(one, OVER_CHOSEN)),
+                "" if strength is None else f"{strength.mean:.2f}",
+                "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})",
+            ]
+        )
+    headers = ["row", "eps", "draws", "accuracy (%)", "less best structure-only", "less chosen", "guard's s"]
+    if (part.metric == SHOWN).any():
+        return markdown([*headers, "fidelity"], rows)
+    return markdown(headers, [row[:-1] for row in rows])
+
+
+def _public_table(part: pd.DataFrame) -> str:
+    """What is said without private records, and with all of them; the best first."""
+    lines = []
+    for mechanism, one in part[~_is_private(part)].groupby("mechanism", sort=False):
+        interval = interval_of(one, ACCURACY)
+        assert interval is not None
+        lines.append((interval.mean, [str(mechanism), f"{one.seed.nunique()}", str(interval)]))
+    rows = [row for _, row in sorted(lines, key=lambda line: -line[0])]
+    return markdown(["row without reports, or without privacy", "draws", "accuracy (%)"], rows)
+
+
+def best_name(part: pd.DataFrame) -> str | None:
+    """Of one graph and panel, the best structure-only row by the mean of its draws."""
+    at = part[(part.metric == ACCURACY) & (part.epsilon == 0)]
+    return best_structure({(name, 0.0): one.value for name, one in at.groupby("mechanism", sort=False)})
+
+
+def _gain(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
+    return interval_of(part[(part.mechanism == mechanism) & (part.epsilon == epsilon)], metric)
+
+
+def _budgets(part: pd.DataFrame) -> list[float]:
+    return sorted(part[(part.mechanism == LOCAL)].epsilon.unique())
+
+
+def _helps_from(part: pd.DataFrame, metric: str) -> str:
+    """The least budget from which all gains have an interval above 0, or that there is none."""
+    found = "none"
+    for epsilon in reversed(_budgets(part)):
+        interval = _gain(part, LOCAL, epsilon, metric)
+        if interval is None or not significant(interval) or interval.mean < 0:
+            break
+        found = f"{epsilon:g}"
+    return found
+
+
+def _true(part: pd.DataFrame) -> ConfidenceInterval | None:
+    """The best non-private row."""
+    rows = part[part.mechanism.str.startswith(TRUE)]
+    each = [interval for _, one in rows.groupby("mechanism") if (interval := interval_of(one, ACCURACY))]
+    return max(each, key=lambda interval: interval.mean, default=None)
+
+
+def _worst(part: pd.DataFrame, mechanism: str) -> str:
+    """Over budgets, the least gain over what the panel chose: what a user may lose."""
+    rows = part[part.mechanism == mechanism]
+    each = [interval for _, one in rows.groupby("epsilon") if (interval := interval_of(one, OVER_CHOSEN))]
+    return signed(min(each, key=lambda interval: interval.mean, default=None))
+
+
+def summary(found: pd.DataFrame, epsilons: Iterable[float] = ()) -> str:
+    """A line a graph and panel: from which budget reports help, and what may be lost."""
+    budgets = list(epsilons) or _budgets(found)
+    rows = []
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        best = best_name(part)
+        rows.append(
+            [
+                f"{dataset}, {setting} ({part.members.iloc[0]})",
+                f"{part.seed.nunique()}",
+                "" if best is None else str(interval_of(part[part.mechanism == best], ACCURACY)),
+                str(interval_of(part[part.mechanism == CHOSEN], ACCURACY) or ""),
+                *(signed(_gain(part, LOCAL, epsilon, OVER_BEST)) for epsilon in budgets),
+                str(_true(part) or ""),
+                _helps_from(part, OVER_BEST),
+                _helps_from(part, OVER_CHOSEN),
+                _worst(part, LOCAL),
+                _worst(part, PLACEBO),
+                _worst(part, UNGUARDED_PLACEBO),
+            ]
+        )
+    headers = [
+        "graph, panel (members)", "draws", "best structure-only (%)", "chosen (%)",
+        *(f"eps {epsilon:g}, less best" for epsilon in budgets), "best non-private (%)", "above best from eps",
+        "above chosen from eps", "worst less chosen", "worst placebo less chosen", "without the guard",
+    ]  # fmt: skip
+    return markdown(headers, rows)
+
+
+_OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECORD_ITSELF, "sampled": SAMPLED}
+
+
+def messages(found: pd.DataFrame) -> str:
+    """What other messages are worth beside a class of a personal alphabet; empty where there are none."""
+    rows = []
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        if not part.mechanism.isin((SCORES, RECORD_ITSELF, SAMPLED)).any():
+            continue
+        at = part[part.metric == ACCURACY].set_index("seed")
+        for epsilon in _budgets(part):
+            here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
+            less = {name: (values - here[LOCAL]).dropna().to_numpy() for name, values in here.items()}
+            others = [
+                signed(mean_interval(less[name])) if len(less.get(name, ())) else "" for name in _OTHERS.values()
+            ]
+            best = signed(_gain(part, LOCAL, epsilon, OVER_BEST))
+            rows.append([f"{dataset}, {setting}", f"{epsilon:g}", best, *others])
+    headers = ["graph, panel", "eps", "class, less best structure-only"]
+    headers += [f"{name}, less class" for name in _OTHERS]
+    return markdown(headers, rows) if rows else ""
+
+
+def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
+    """By graph, panel and budget."""
+    rows = found[(found.mechanism == mechanism) & (found.metric == metric)]
+    return {
+        key: mean_interval(one.value.to_numpy()) for key, one in rows.groupby([*SETTING, "epsilon"], sort=False)
+    }
+
+
+def _above_and_below(each: Iterable[ConfidenceInterval]) -> tuple[int, int]:
+    seen = [interval.mean > 0 for interval in each if significant(interval)]
+    return sum(seen), len(seen) - sum(seen)
+
+
+def _counted(found: pd.DataFrame) -> str:
+    """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
+    rows = found[(found.mechanism == LOCAL) & (found.metric == OVER_BEST)]
+    each = gains(found, LOCAL, OVER_BEST)
+    up, down = _above_and_below(each.values())
+    strict = {
+        key: mean_interval(one.value.to_numpy(), confidence=1 - 0.05 / len(each))
+        for key, one in rows.groupby([*SETTING, "epsilon"], sort=False)
+    }
+    up_all, _ = _above_and_below(strict.values())
+    chosen_up, chosen_down = _above_and_below(gains(found, LOCAL, OVER_CHOSEN).values())
+    k = len(each)
+    return (
+        f"Of {k} gains of local prediction over the best structure-only row (graph, panel, epsilon) {up} have an "
+        f"interval above 0, {down} below; where all are asked together (Bonferroni: level 1 - 0.05 / {k}) {up_all} "
+        f"are above. Over the row chosen on the panel {chosen_up} are above, {chosen_down} below."
+    )
+
+
+# --- Figures ---------------------------------------------------------------------------------------------------
+
+_STYLES: dict[str, tuple[str, str, str, float]] = {
+    "private reports (local prediction)": (LOCAL, "#c1272d", "o", 2.0),
+    "of all classes (plain alphabet)": (PLAIN, "#e8963c", "s", 1.2),
+    "noisy records (PrivGE)": (PRIVGE, "#7a5c99", "v", 1.2),
+    "placebo: others' records": (PLACEBO, "#7f7f7f", "D", 1.2),
+    "placebo without the guard": (UNGUARDED_PLACEBO, "#bdbdbd", "x", 1.0),
+}
+
+
+def _figure(found: pd.DataFrame) -> Any:
+    """A panel a graph and public panel: accuracy against epsilon."""
+    groups = list(_shown(found).groupby(SETTING, sort=False))
+    figure, axes = panels(len(groups), width=4.0, height=3.2, columns=2 if len(groups) == 4 else 3)
+    for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
+        draw(axis, part)
+        axis.set_title(f"{dataset}, {setting_words(str(setting))}", fontsize=9)
+    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
+    legend_below(figure, fullest, min(len(groups) + 1, 3))
+    return figure
+
+
+def _shown(found: pd.DataFrame) -> pd.DataFrame:
+    """Of a graph that was asked with three panels or more, the panel with the most rows; of others, all."""
+    many = {name for name, _ in _of_sizes(found)}
+    rows = found.groupby(SETTING, sort=False).size()
+    kept = {(name, setting) for name, setting in rows.index if name not in many}
+    kept |= {rows[[name]].idxmax() for name in many}
+    return found[[key in kept for key in zip(found.dataset, found.panel, strict=True)]]
+
+
+def draw(axis: Any, part: pd.DataFrame) -> None:
+    """Accuracy against epsilon of one graph and panel, on the band that structure reaches alone.
+
+    Bars are the intervals of gains over the best structure-only row, which are paired by draw.
+    """
+    at, best = part[part.metric == ACCURACY], best_name(part)
+    top = at[at.mechanism == best].value.mean()
+    for label, (name, colour, marker, width) in _STYLES.items():
+        rows = part[(part.mechanism == name) & (part.metric == OVER_BEST)].groupby("epsilon")
+        shown = {epsilon: mean_interval(one.value.to_numpy()) for epsilon, one in rows}
+        if shown:
+            axis.errorbar(
+                list(shown), [top + interval.mean for interval in shown.values()],
+                yerr=[interval.half_width if interval.n > 1 else 0 for interval in shown.values()],
+                label=label, color=colour, marker=marker, markersize=4, capsize=2, linewidth=width,
+                zorder=3 if name == LOCAL else 2,
+            )  # fmt: skip
+    chosen = at[at.mechanism == CHOSEN].value.mean()
+    axis.axhspan(min(chosen, top), top, color="#3b6fa0", alpha=0.25, linewidth=0)
+    axis.axhline(top, color="#3b6fa0", linewidth=1.2, label="public structure alone, best")
+    axis.axhline(chosen, color="#3b6fa0", linewidth=1.2, linestyle="--", label="chosen on the panel")
+    true = _true(part)
+    if true is not None:
+        axis.axhline(true.mean, color="black", linewidth=1.0, label="true records, no privacy")
+    budgets = _budgets(part)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+    axis.set_xlabel("epsilon per record")
+    axis.set_ylabel("test accuracy (%)")
+
+
+def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Graphs that were asked with three panels or more."""
+    return [(str(name), part) for name, part in found.groupby("dataset", sort=False) if part.panel.nunique() > 2]
+
+
+def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
+    """Gain over the best structure-only row against the panel's size, a line a budget."""
+    figure, axes = panels(len(groups), width=4.0, height=3.2)
+    for axis, (name, part) in zip(axes, groups, strict=True):
+        for epsilon, of_budget in part[part.mechanism == LOCAL].groupby("epsilon"):
+            shown = {
+                size: interval
+                for size, one in of_budget.groupby("members")
+                if (interval := interval_of(one, OVER_BEST))
+            }
+            axis.errorbar(
+                list(shown), [interval.mean for interval in shown.values()],
+                yerr=[interval.half_width if interval.n > 1 else 0 for interval in shown.values()],
+                label=f"eps {epsilon:g}", marker="o", markersize=4, capsize=2, linewidth=1.4,
+            )  # fmt: skip
+        axis.axhline(0.0, color="black", linewidth=1.0)
+        axis.set_xscale("log")
+        axis.set_xlabel("members of the panel")
+        axis.set_ylabel("gain over best structure-only (points)")
+        axis.set_title(name, fontsize=9)
+    legend_below(figure, axes[0], 4)
+    return figure
+
+
+# --- README ----------------------------------------------------------------------------------------------------
+
+_README = """\
+![Private features beside a public panel: reports, placebos and structure alone against epsilon]\
+(experiments/results/{figure})
+
+**Private features that help.** The graph is public, with the records and labels of a panel; everybody else's
+record is private and goes into one report: the class that a broadcast classifier finds for it, among a few that the
+graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.panel_predict` is above the best of up to
+{structure} rows that have the graph and the panel alone in {up}, below it in {down}; above what the panel would
+have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records (placebo) it is above the
+latter in {fake_up}, below in {fake_down}{bare}.
+
+{table}
+
+{draws} draws of panel, noise and training, intervals of 95 % paired by draw. *Best structure-only* is the best by
+the mean of these very draws, so that gains over it are understated. All rows, networks and PrivGE on the same panel
+too: [frontier_features.md](experiments/results/frontier_features.md); `python -m experiments frontier --part
+features` computes them.
+"""
+
+
+def readme_sections(out: Path) -> dict[str, str]:
+    """What the README says of private features beside a panel; nothing where there are no rows."""
+    frame = features.results_in(out).read()
+    if frame.empty:
+        return {}
+    found = points(frame)
+    each = gains(found, LOCAL, OVER_BEST)
+    up, down = _above_and_below(each.values())
+    chosen_up, chosen_down = _above_and_below(gains(found, LOCAL, OVER_CHOSEN).values())
+    fake_up, fake_down = _above_and_below(gains(found, PLACEBO, OVER_CHOSEN).values())
+    unguarded = gains(found, UNGUARDED_PLACEBO, OVER_CHOSEN).values()
+    bare = f" (without the guard by up to {-min(i.mean for i in unguarded):.0f} points)" if unguarded else ""
+    structure = found[found.mechanism.str.startswith(STRUCTURE)].mechanism.nunique()
+    counts = found[found.mechanism == LOCAL].groupby(SETTING).seed.nunique()
+    draws = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
+    text = _README.format(
+        figure=f"{NAME}.png", rows=len(each), structure=structure, up=up, down=down, chosen_up=chosen_up,
+        chosen_down=chosen_down, fake_up=fake_up, fake_down=fake_down, bare=bare, table=_short(found), draws=draws,
+    )  # fmt: skip
+    return {"private-features": text}
+
+
+def _short(found: pd.DataFrame) -> str:
+    """Of each graph and panel, what structure says alone, what reports add at each budget, and the truth."""
+    budgets = _budgets(found)
+    rows = []
+    for (dataset, setting), part in _shown(found).groupby(SETTING, sort=False):
+        best = best_name(part)
+        rows.append(
+            [
+                f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
+                "" if best is None else str(interval_of(part[part.mechanism == best], ACCURACY)),
+                *(signed(_gain(part, LOCAL, epsilon, OVER_BEST)) for epsilon in budgets),
+                str(_true(part) or ""),
+            ]
+        )
+    headers = [
+        "graph, panel", "best structure-only (%)", *(f"gain at eps {epsilon:g}" for epsilon in budgets),
+        "best non-private (%)",
+    ]  # fmt: skip
+    return markdown(headers, rows)

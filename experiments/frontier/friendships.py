@@ -1,0 +1,211 @@
+"""Private friendships: the plan, and its computation."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments import _runner
+from experiments._common import fingerprint
+from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments.frontier.config import Config
+from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
+from ldp_jax import datasets, panel
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+
+NAME = "frontier_edges"
+FOUND = ("groups", "strength", "forecast")
+"""Columns of piloted counts that identify no row: the groups chosen after the pilot, the guard's s, and by how much
+accuracy was forecast to rise above that of features alone, before anybody but the pilot reported."""
+
+ACCURACY = "accuracy"
+UNITS: dict[Unit, Any] = {"list": NEIGHBOUR_LIST, "relationship": RELATIONSHIP}
+COUNTS = ("blogcatalog",)
+"""Data sets whose features are counts by their public schema: log(1 + x) of them is taken."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One method on one draw of labels and noise.
+
+    Attributes:
+      labels: whose are public: ``half``, or so many of each class.
+    """
+
+    labels: str
+
+    @property
+    def last_metric(self) -> str:
+        """Of the users without a public label."""
+        return ACCURACY
+
+    def __str__(self) -> str:
+        return (
+            f"{self.dataset} {self.labels} {self.mechanism} eps {self.epsilon:g} per {self.unit} draw {self.seed}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
+
+    Attributes:
+      dataset: name, or path of a user's file.
+      data: short sha256 of the arrays that were loaded.
+      logs: whether log(1 + x) of the features is taken.
+      base_seed: of all keys.
+    """
+
+    dataset: str
+    data: str
+    logs: bool
+    base_seed: int = 20260
+
+
+def results_in(out: Path, name: str = f"{NAME}_accuracy") -> Results:
+    """The rows of a folder; the demo has the same columns."""
+    return Results(out, name, Cell, FOUND)
+
+
+@lru_cache(maxsize=2)
+def load(name: str) -> datasets.Dataset:
+    """A graph with classes, or why there is none, in words of the command line.
+
+    Raises:
+      UsageError: for what cannot be loaded, a set of graphs, or classes that are none.
+    """
+    try:
+        data = datasets.load(name)
+    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+        raise UsageError(f"--datasets {name}: {error}") from error
+    if data.node_graph is not None or data.y.ndim != 1:
+        raise UsageError(f"--datasets {name}: one graph whose nodes have one class each is needed")
+    return data
+
+
+@lru_cache(maxsize=2)
+def rows_of(name: str, logs: bool) -> panel.Rows | None:
+    """The public features as classifiers take them."""
+    data = load(name)
+    return panel.feature_rows(data.x, log=logs) if data.num_features else None
+
+
+def public_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
+    """Labels of half of each class, rounded up, or of so many of each, at most all but one; int32 [n], -1 for none.
+
+    >>> labels = public_labels(jax.random.key(0), np.array([0, 0, 0, 0, 1, 1, 1]), "half")
+    >>> [int((labels == c).sum()) for c in (0, 1)]
+    [2, 2]
+    """
+    size = np.bincount(y)[y]
+    wanted = -(-size // 2) if setting == "half" else np.minimum(int(setting), np.maximum(size - 1, 1))
+    return labels_of(key, y, wanted)
+
+
+def labels_of(key: Any, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Labels of users drawn from each class, ``wanted`` [n] of a user's class; int32 [n], -1 for everybody else."""
+    order = np.lexsort((np.asarray(jax.random.uniform(key, y.shape)), y))
+    place = np.empty(len(y), np.int64)
+    place[order] = np.arange(len(y)) - np.searchsorted(y[order], y[order])
+    return np.where(place < wanted, y, -1).astype(np.int32)
+
+
+@lru_cache(maxsize=4)
+def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]:
+    """What the server knows in one draw, and the classes that it does not."""
+    data = load(settings.dataset)
+    key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
+    y = data.y.astype(np.int32)
+    known = public_labels(key, y, labels)
+    rows, classes = rows_of(settings.dataset, settings.logs), data.num_classes
+    q = None
+    if rows is not None:
+        folds = 10 if len(rows.value) <= 100_000 else 5
+        fold = panel.folds(jax.random.fold_in(key, 1), known, folds)
+        q = panel.features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
+    asked = Asked(data.graph, rows, known, classes, q)
+    return asked, np.where(known < 0, y, -1)
+
+
+def answer(cell: Cell, settings: Settings) -> Answer:
+    """What a method makes of a draw; its noise is that of the same method at every budget."""
+    asked, _ = draw(settings, cell.labels, cell.seed)
+    number = list(METHODS).index(cell.mechanism)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
+    unit = next(word for word, unit in UNITS.items() if str(unit) == cell.unit)
+    return METHODS[cell.mechanism](key, asked, cell.epsilon, unit)
+
+
+def plan(config: Config) -> dict[Cell, Settings]:
+    """The cells, draw after draw: a run that is stopped leaves whole draws."""
+    planned = {}
+    for dataset in config.datasets:
+        data = load(dataset)
+        chosen = Settings(dataset, fingerprint(data), dataset in COUNTS)
+        for labels in config.labels:
+            for seed in range(config.draws):
+                for mechanism, epsilon, unit in variants(config):
+                    cell = Cell(
+                        dataset=data.name, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed,
+                        epsilon_proved=epsilon, unit=str(unit), config=config_hash(chosen), labels=labels,
+                    )  # fmt: skip
+                    planned[cell] = chosen
+    return planned
+
+
+def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
+    """Method, epsilon and unit; those without epsilon first."""
+    asked = [name for name in METHODS if not config.methods or name in config.methods or name == "features"]
+    for name in asked:
+        if name in WITHOUT_EPSILON:
+            yield name, math.inf if name.startswith("non-private") else 0.0, NEIGHBOUR_LIST
+    for epsilon in config.epsilons:
+        for name in asked:
+            if name in WITHOUT_EPSILON:
+                continue
+            for unit in config.units if name == PILOTED else ("list",):
+                yield name, epsilon, UNITS[unit]
+
+
+def main(config: Config) -> None:
+    """Run what is asked for."""
+    compute(plan(config), results_in(config.out))
+
+
+def compute(planned: dict[Cell, Settings], results: Results) -> None:
+    """Compute what is missing; a killed run goes on here."""
+    promises: dict[Cell, str] = {}
+
+    def one(cell: Cell, say: Callable[[str], None]) -> Found:
+        settings = planned[cell]
+        found = answer(cell, settings)
+        _, y = draw(settings, cell.labels, cell.seed)
+        promised = found.guarantee[UNITS_OF[cell.unit]].epsilon
+        if promised > cell.epsilon_proved * (1 + 1e-9):
+            raise AssertionError(f"{cell}: its guarantee is {promised}")  # a defect of ours, not of the user's
+        promises[cell] = str(found.guarantee)
+        if found.scores is None:  # a method that refuses the graph, such as lists that no memory holds
+            return Found({})
+        hidden = y >= 0
+        right = np.asarray(found.scores).argmax(1)[hidden] == y[hidden]
+        told = {name: found.also.get(name, "") for name in FOUND}
+        return Found({ACCURACY: round(float(right.mean()), 6)}, told)
+
+    def notes(cell: Cell) -> dict[str, dict[str, Any]]:
+        data = load(planned[cell].dataset)
+        said: dict[str, dict[str, Any]] = {
+            "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+        }
+        if (promise := promises.get(cell)) is not None:
+            said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g} per {cell.unit}": promise}
+        return said
+
+    run(planned, one, results, settings=planned.__getitem__, notes=notes, called="rows")
+
+
+UNITS_OF = {str(unit): unit for unit in UNITS.values()}

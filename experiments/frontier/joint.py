@@ -1,0 +1,34 @@
+"""Records, friendships and labels private at once, within one total: which rows there are."""
+
+from pathlib import Path
+
+from experiments._runner import Results
+from experiments.frontier import features
+from experiments.frontier.config import Config
+from experiments.frontier.features import Cell, Part
+from experiments.frontier.joint_methods import METHODS, NOTHING, WITHOUT_EPSILON
+from ldp_jax.guarantee import RELATIONSHIP, PipelineGuarantee
+
+NAME = "frontier_joint"
+FOUND = ("members", "record", "list", "label", "foreseen", "strength")
+"""Columns that identify no row: how many are of the panel; epsilon of a record, of a bit of a list and of a label
+of the panel, as the total was split; the share of the entropy of classes that the split was expected to tell; the
+guard's s."""
+
+
+def _most(promised: PipelineGuarantee) -> float:
+    """Of all that it names but a relationship, which is in two lists."""
+    return max(one.epsilon for unit, one in promised.items() if unit != RELATIONSHIP)
+
+
+PART = Part(METHODS, WITHOUT_EPSILON, NOTHING, FOUND, "record, label, and record with a bit of a list", _most)
+
+
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, f"{NAME}_accuracy", Cell, FOUND)
+
+
+def main(config: Config) -> None:
+    """Run what is asked for: on the draws of part features."""
+    features.compute(features.plan(config, PART), results_in(config.out), PART)

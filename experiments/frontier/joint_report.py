@@ -1,0 +1,277 @@
+"""Tables and the figure of joint privacy; nothing is computed but statistics."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments._report import legend_below, markdown, panels, signed, significant
+from experiments._runner import REFERENCE, write_atomically
+from experiments.frontier import joint
+from experiments.frontier.features import ACCURACY
+from experiments.frontier.features_report import SETTING, setting_words
+from experiments.frontier.joint import NAME
+from experiments.frontier.joint_methods import (
+    JOINT,
+    LABELS_TOO,
+    LISTS,
+    NOTHING,
+    PUBLIC,
+    PUBLIC_ALONE,
+    RECORDS,
+    TRUE_ALL,
+)
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
+
+OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
+SHARE, FORESEEN = "record's share of the total", "share of a class foreseen"
+METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, SHARE, FORESEEN)
+"""Of the tidy table, one row a draw: points, but for the shares, which are in [0, 1]."""
+
+LITTLE = 0.1
+"""Of the way from nothing asked to true records and graph: what regains less has cost everything."""
+
+_KEY = [*SETTING, "members", "mechanism", "epsilon"]
+
+
+def points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy and gains in points, one row a draw, gains paired by draw; tidy.
+
+    Args:
+      frame: rows of :func:`~experiments.frontier.joint.results_in`.
+    """
+    rows: list[dict[str, Any]] = []
+    frame = frame[frame.metric == ACCURACY]
+    frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
+    for (dataset, setting), part in frame.groupby(SETTING, sort=False):
+        parts = {key: one.set_index("seed") for key, one in part.groupby(["mechanism", "epsilon"], sort=False)}
+        values = {key: 100 * one.value for key, one in parts.items()}
+        for (mechanism, epsilon), mine in values.items():
+            beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
+            found = {ACCURACY: mine}
+            found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
+            if 0 < epsilon < np.inf:
+                found[SHARE] = pd.to_numeric(parts[mechanism, epsilon].record).dropna() / epsilon
+                found[FORESEEN] = pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
+            rows += [
+                {
+                    "dataset": dataset, "panel": setting, "members": int(part.members.iloc[0]),
+                    "mechanism": mechanism, "epsilon": epsilon, "seed": seed, "metric": metric,
+                    "value": round(float(value), 4),
+                }
+                for metric, series in found.items()
+                for seed, value in series.items()
+            ]  # fmt: skip
+    return pd.DataFrame(rows, columns=[*_KEY, "seed", "metric", "value"])
+
+
+def write(out: Path) -> list[Path]:
+    """frontier_joint.csv (points), frontier_joint.md and the figure."""
+    frame = joint.results_in(out).read()
+    if frame.empty:
+        return []
+    found = points(frame)
+    written = [out / f"{NAME}.md", out / f"{NAME}.png"]
+    if out.resolve() != REFERENCE.resolve():  # what follows from rows is not committed beside them
+        written.append(out / f"{NAME}.csv")
+        write_atomically(written[-1], found.to_csv(index=False, lineterminator="\n"))
+    _figure(found).savefig(written[1])
+    sections = [
+        "# Records, friendships and labels private at once: what one total buys", _PREFACE, verdict(found),
+        f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
+    ]  # fmt: skip
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        sections += [f"## {dataset}, {setting_words(str(setting))}", table(part)]
+    write_atomically(written[0], "\n\n".join(sections) + "\n")
+    return written
+
+
+_PREFACE = """\
+Made by `python -m experiments report` from `frontier_joint_accuracy.csv`; guarantees are in its manifest, and of a
+run of yours `frontier_joint.csv` has every number, a row a draw. Nothing of the graph is public. A panel shows its
+records and labels; everybody else may be asked for the class that her device predicts and for counts of her friends
+by a broadcast class, and the two together (the record with one bit of the list) cost the total. Intervals are 95 %
+(Student, over draws of the panel, noise and training), differences paired by draw, bold where their interval leaves
+0 out.
+
+* **joint** is `ldp_jax.joint_predict`: the split of the total is the one that the panel foretells most of
+  (*record's share*: which it took, in how many draws). *labels too*: half of the total on a label of the panel, of
+  which none is public; no bit of anybody's list costs more than the other half.
+* **record alone**, **list alone**, **half each**: the same with one split.
+* **nothing asked**: the commonest class of the panel, all that is known without reports.
+* **public graph**: `ldp_jax.panel_predict` where friendships are public, with reports at the same epsilon a record,
+  and what the panel's log-loss prefers without any.
+* **non-private**: what devices find of true records; and class scores without noise on the true graph.
+* *Regained*: of the way from nothing asked to the latter; *foreseen*: what the best split was expected to tell of a
+  class, as a share of the entropy of classes, before private users reported."""
+
+
+def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
+    rows = part[(part.mechanism == mechanism) & (part.epsilon == epsilon) & (part.metric == metric)]
+    return mean_interval(rows.value.to_numpy()) if len(rows) else None
+
+
+def _less(part: pd.DataFrame, one: tuple[str, float], other: tuple[str, float]) -> ConfidenceInterval | None:
+    """The difference of two rows in points, paired by draw."""
+    at = part[part.metric == ACCURACY]
+    mine, beside = (
+        at[(at.mechanism == mechanism) & (at.epsilon == epsilon)].set_index("seed").value
+        for mechanism, epsilon in (one, other)
+    )
+    gap = (mine - beside).dropna()
+    return mean_interval(gap.to_numpy()) if len(gap) else None
+
+
+def totals(part: pd.DataFrame) -> list[float]:
+    """The budgets that there are."""
+    return sorted(part[part.mechanism == JOINT].epsilon.unique())
+
+
+def regained(part: pd.DataFrame, mechanism: str, total: float) -> float | None:
+    """Of the way from nothing asked to true records on the true graph."""
+    mine, nothing = (_interval(part, *row, ACCURACY) for row in ((mechanism, total), (NOTHING, 0.0)))
+    true = _interval(part, TRUE_ALL, np.inf, ACCURACY)
+    if mine is None or nothing is None or true is None or true.mean <= nothing.mean:
+        return None
+    return (mine.mean - nothing.mean) / (true.mean - nothing.mean)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def verdict(found: pd.DataFrame) -> str:
+    """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
+    everything, unseen, up, down, count = [], [], [], [], 0
+    for (dataset, _), part in found.groupby(SETTING, sort=False):
+        for total in totals(part):
+            words = f"{dataset} at {total:g}"
+            gain, share = _interval(part, JOINT, total, OVER_NOTHING), regained(part, JOINT, total)
+            if share is not None and share < LITTLE:
+                everything.append(words)
+            if gain is None or not significant(gain) or gain.mean < 0:
+                unseen.append(words)
+            lists = _interval(part, JOINT, total, OVER_RECORDS)
+            count += 1
+            if lists is not None and significant(lists):
+                (up if lists.mean > 0 else down).append(words)
+    return (
+        f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
+        f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of {count} "
+        f"settings the chosen split is above the whole total on the record in {len(up)} ({_listed(up)}), below "
+        f"it in {len(down)} ({_listed(down)})."
+    )
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words) or "none"
+
+
+def summary(found: pd.DataFrame) -> str:
+    """A line a graph and total."""
+    rows = []
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        for total in totals(part):
+            foreseen = _interval(part, JOINT, total, FORESEEN)
+            rows.append(
+                [
+                    f"{dataset}, {setting} ({part.members.iloc[0]})",
+                    f"{total:g}",
+                    str(_interval(part, NOTHING, 0.0, ACCURACY) or ""),
+                    str(_interval(part, JOINT, total, ACCURACY) or ""),
+                    signed(_interval(part, JOINT, total, OVER_NOTHING)),
+                    signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    _shares(part, JOINT, total),
+                    signed(_less(part, (LABELS_TOO, total), (JOINT, total))),
+                    signed(_less(part, (PUBLIC, total), (JOINT, total))),
+                    signed(_less(part, (PUBLIC_ALONE, 0.0), (JOINT, total))),
+                    str(_interval(part, TRUE_ALL, np.inf, ACCURACY) or ""),
+                    _percent(regained(part, JOINT, total)),
+                    "" if foreseen is None else _percent(foreseen.mean),
+                ]
+            )
+    headers = [
+        "graph, panel (members)", "total", "nothing asked (%)", "joint (%)", "less nothing asked",
+        "less record alone", "record's share (draws)", "labels too, less joint", "public graph, less joint",
+        "public graph without reports, less joint", "non-private (%)", "regained", "foreseen",
+    ]  # fmt: skip
+    return markdown(headers, rows)
+
+
+def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
+    """Which share of the total records got, and in how many draws."""
+    at = part[(part.mechanism == mechanism) & (part.epsilon == total) & (part.metric == SHARE)]
+    counts = at.value.round(2).value_counts()
+    return ", ".join(f"{share:.0%} ({count})" for share, count in counts.items())
+
+
+def table(part: pd.DataFrame) -> str:
+    """All rows of one graph and panel, a line each."""
+    rows = []
+    for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
+        row = (str(mechanism), float(epsilon))
+        rows.append(
+            [
+                row[0],
+                f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+                f"{one.seed.nunique()}",
+                str(_interval(part, *row, ACCURACY)),
+                signed(_interval(part, *row, OVER_NOTHING)) if mechanism != NOTHING else "",
+                signed(_interval(part, *row, OVER_RECORDS)) if mechanism != RECORDS else "",
+                _shares(part, *row),
+                _percent(regained(part, *row)),
+            ]
+        )
+    headers = [
+        "row", "total", "draws", "accuracy (%)", "less nothing asked", "less record alone",
+        "record's share (draws)", "regained",
+    ]  # fmt: skip
+    return markdown(headers, rows)
+
+
+_STYLES: dict[str, tuple[str, str, str, float, str]] = {
+    "record and list private (joint)": (JOINT, "#c1272d", "o", 2.0, "-"),
+    "the panel's labels too": (LABELS_TOO, "#e8963c", "s", 1.2, "-"),
+    "record alone": (RECORDS, "#7a5c99", "v", 1.0, "--"),
+    "list alone": (LISTS, "#2f7d4f", "^", 1.0, "--"),
+    "friendships public, record private": (PUBLIC, "#3b6fa0", "D", 1.4, "-"),
+}
+
+
+def _figure(found: pd.DataFrame) -> Any:
+    """A panel a graph: accuracy against the total, between nothing asked and the truth."""
+    groups = list(found.groupby(SETTING, sort=False))
+    figure, axes = panels(len(groups), width=4.0 if len(groups) > 1 else 6.5, height=3.2)
+    for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
+        _draw(axis, part)
+        axis.set_title(f"{dataset}, {setting_words(str(setting))}", fontsize=9)
+    legend_below(figure, axes[0], 4 if len(groups) > 1 else 3)
+    return figure
+
+
+def _draw(axis: Any, part: pd.DataFrame) -> None:
+    """Bars are the intervals of gains over nothing asked, which are paired by draw."""
+    nothing, true = (_interval(part, *row, ACCURACY) for row in ((NOTHING, 0.0), (TRUE_ALL, np.inf)))
+    budgets = totals(part)
+    for label, (name, colour, marker, width, line) in _STYLES.items():
+        shown = {}
+        for total in budgets:
+            at, gain = (_interval(part, name, total, metric) for metric in (ACCURACY, OVER_NOTHING))
+            if at is not None and gain is not None:
+                shown[total] = (at, gain)
+        if shown:
+            axis.errorbar(
+                list(shown), [at.mean for at, _ in shown.values()],
+                yerr=[gain.half_width if gain.n > 1 else 0 for _, gain in shown.values()],
+                label=label, color=colour, marker=marker, markersize=4, capsize=2, linewidth=width, linestyle=line,
+                zorder=3 if name == JOINT else 2,
+            )  # fmt: skip
+    if nothing is not None:
+        axis.axhline(nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked")
+    if true is not None:
+        axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(budgets, [f"{total:g}" for total in budgets])
+    axis.set_xlabel("total epsilon of a user")
+    axis.set_ylabel("test accuracy (%)")

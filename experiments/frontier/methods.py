@@ -1,0 +1,135 @@
+"""What is compared where friendships are private: by name, each a function of one draw and a budget."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.frontier.baselines import BASELINES
+from ldp_jax import edges, panel
+from ldp_jax.guarantee import PipelineGuarantee
+from ldp_jax.pipeline import count_classes
+
+
+class Asked(NamedTuple):
+    """One draw of a data set: who has a public label, and what is known of everybody.
+
+    Attributes:
+      graph: private.
+      rows: public features, None where there are none.
+      labels: int [n], -1 for users whose class is asked for.
+      classes: C.
+      q: what the features alone say, from which piloted counts start at every budget; None where there are none.
+    """
+
+    graph: Any
+    rows: panel.Rows | None
+    labels: np.ndarray
+    classes: int
+    q: panel.FeaturesPosterior | None
+
+
+class Answer(NamedTuple):
+    """Scores of classes, what was spent, and what else a row says.
+
+    Attributes:
+      scores: [n, C]; None where the method refuses the graph.
+      guarantee: what was spent.
+      also: by column.
+    """
+
+    scores: Any
+    guarantee: PipelineGuarantee
+    also: Mapping[str, Any] = {}
+
+
+Unit = Literal["list", "relationship"]
+
+Method = Callable[[Any, Asked, float, Unit], Answer]
+"""Of a key, a draw, epsilon and the unit that it is about."""
+
+
+def _told(found: panel.PilotedCounts) -> dict[str, Any]:
+    """The columns of piloted counts: what was forecast after the pilot, and how far the guard believed reports."""
+    plan = found.design
+    return {
+        "groups": plan.best,
+        "strength": round(found.strength, 4),
+        "forecast": round(plan.accuracy[plan.best] - plan.accuracy_without, 4),
+    }
+
+
+def _piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool) -> Answer:
+    found = count_classes(
+        key, asked.graph, asked.rows, asked.labels, epsilon, unit=unit, num_classes=asked.classes, log_q=asked.q,
+        guarded=guarded,
+    )  # fmt: skip
+    return Answer(found.log_posterior, found.guarantee, _told(found.found))
+
+
+def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+    """Piloted counts."""
+    return _piloted(key, asked, epsilon, unit, True)
+
+
+def _placebo(key: Any, asked: Asked, epsilon: float, guarded: bool) -> Answer:
+    """Piloted counts where every user reports on the list of another one at random: nothing to be learned."""
+    key, shuffle_key = jax.random.split(key)
+    users = edges.Population.of(asked.graph)
+    whose = np.asarray(jax.random.permutation(shuffle_key, len(asked.labels)))
+    guarantees = []
+
+    def noisy_counts(key: Any, question: panel.Question) -> Any:
+        made = edges.NeighbourCounts(epsilon, question.num_groups)
+        guarantees[:] = [made.guarantee(), made.relationship("full")]
+        return made.add_noise(key, edges.count_neighbours(users, question.groups, question.num_groups)[whose])
+
+    found = panel.piloted_counts(
+        key, noisy_counts, asked.rows, asked.labels, epsilon, num_classes=asked.classes, log_q=asked.q,
+        guarded=guarded,
+    )  # fmt: skip
+    spent = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=("features", "labels"))
+    return Answer(found.log_posterior, spent, _told(found))
+
+
+def placebo(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+    """Shuffled lists, with the guard."""
+    return _placebo(key, asked, epsilon, True)
+
+
+def unguarded_placebo(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+    """Shuffled lists, without the guard."""
+    return _placebo(key, asked, epsilon, False)
+
+
+def unguarded(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+    """Piloted counts without the guard."""
+    return _piloted(key, asked, epsilon, unit, False)
+
+
+def _baseline(name: str) -> Method:
+    def run(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+        found = BASELINES[name](key, asked.graph, asked.rows, asked.labels, epsilon, asked.classes)
+        return Answer(found.scores, found.guarantee)
+
+    return run
+
+
+PILOTED = "piloted"
+PLACEBO, UNGUARDED_PLACEBO = "piloted, placebo", "piloted, placebo, no guard"
+FEATURES, PLAIN = "features", "plain counts"
+
+METHODS: dict[str, Method] = {
+    PILOTED: piloted,
+    "piloted, no guard": unguarded,
+    PLACEBO: placebo,
+    UNGUARDED_PLACEBO: unguarded_placebo,
+    **{name: _baseline(name) for name in BASELINES},
+}
+
+WITHOUT_EPSILON = tuple(name for name in BASELINES if name.startswith(("features", "non-private")))
+"""Rows that use no private data at all, or all of it."""
+
+PUBLISHED_METHODS = tuple(name for name in BASELINES if name not in WITHOUT_EPSILON and name != PLAIN)
+"""Released lists, degrees and counts as others use them; beside features alone, what ours is held against."""

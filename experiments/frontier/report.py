@@ -1,0 +1,302 @@
+"""Tables and figures of private friendships; nothing is computed but statistics."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments._report import legend_below, markdown, panels, signed, significant
+from experiments.frontier import friendships
+from experiments.frontier._points import interval_of, write_with_points
+from experiments.frontier.friendships import ACCURACY, NAME
+from experiments.frontier.methods import FEATURES, PILOTED, PLACEBO, PLAIN, PUBLISHED_METHODS, UNGUARDED_PLACEBO
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.metrics import mean_interval
+
+OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
+    "gain over features",
+    "gain over plain counts",
+    "gain over best published",
+)
+METRICS = (ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
+"""Of the tidy table of points, one row a draw."""
+
+_KEY = ["dataset", "labels", "unit", "mechanism", "epsilon"]
+_LIST, _PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
+_TRUE = "non-private"
+
+
+def points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy and gains in points, one row a draw; tidy.
+
+    Gains are paired by draw. *Best published* is the best by the mean over these draws, features alone among
+    them: a choice that sees the test, so that the gain over it is understated. A row per relationship is held
+    against lists of half its epsilon, whose two ends cost as much.
+
+    Args:
+      frame: rows of :func:`~experiments.frontier.friendships.results_in`.
+    """
+    rows: list[dict[str, Any]] = []
+    for (dataset, labels), part in frame[frame.metric == ACCURACY].groupby(["dataset", "labels"], sort=False):
+        values = {
+            key: 100 * one.set_index("seed").value
+            for key, one in part.groupby(["unit", "mechanism", "epsilon"], sort=False)
+        }
+        for (unit, mechanism, epsilon), mine in values.items():
+            per_list = epsilon / 2 if unit == _PAIR else epsilon
+            beside = {
+                OVER_FEATURES: values.get((_LIST, FEATURES, 0.0)),
+                OVER_PLAIN: values.get((_LIST, PLAIN, per_list)),
+                OVER_PUBLISHED: _best_published(values, per_list),
+            }
+            found = {ACCURACY: mine}
+            if 0 < epsilon < np.inf:
+                found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
+            rows += [
+                {
+                    "dataset": dataset, "labels": labels, "unit": unit, "mechanism": mechanism, "epsilon": epsilon,
+                    "seed": seed, "metric": metric, "value": round(float(value), 4),
+                }
+                for metric, series in found.items()
+                for seed, value in series.items()
+            ]  # fmt: skip
+    return pd.DataFrame(rows, columns=[*_KEY, "seed", "metric", "value"])
+
+
+def _best_published(values: dict[Any, pd.Series], epsilon: float) -> pd.Series | None:
+    """The row of the best mean among features alone and published ones; None where none of these was run."""
+    published = [values[_LIST, name, epsilon] for name in PUBLISHED_METHODS if (_LIST, name, epsilon) in values]
+    alone = [values.get((_LIST, name, 0.0)) for name in (FEATURES, "features, perceptron")]
+    known = [*published, *(series for series in alone if series is not None)]
+    return max(known, key=lambda series: series.mean()) if published else None
+
+
+def write(out: Path) -> list[Path]:
+    """frontier_edges.csv (points), frontier_edges.md and the figures."""
+    frame = friendships.results_in(out).read()
+    if frame.empty:
+        return []
+    found = points(frame)
+    sections = ["# Private friendships: what the message is worth", _PREFACE]
+    for (dataset, labels), part in found.groupby(["dataset", "labels"], sort=False):
+        title = f"{dataset}, {_setting(str(labels))}"
+        sections += [f"## {title}", table(part)]
+    sections += ["## All graphs", _summary(found)]
+    path = out / f"{NAME}.png"
+    _figure(found).savefig(path)
+    sections.insert(2, f"![Accuracy against epsilon]({path.name})")
+    return [*write_with_points(out, NAME, found, sections), path]
+
+
+def _setting(labels: str) -> str:
+    return "half of the labels" if labels == "half" else f"{labels} labels a class"
+
+
+_PREFACE = """\
+Made by `python -m experiments report` from `frontier_edges_accuracy.csv`; guarantees are in its manifest, and of a
+run of yours `frontier_edges.csv` has every number in points, a row a draw. Features and some labels are public,
+every user's neighbour list is private; the classes of the other users are asked for. Intervals are 95 % (Student,
+over draws of labels, noise and training), differences paired by draw, bold where their interval leaves 0 out; with
+k such differences k / 40 would be bold and positive by chance.
+
+* **piloted** is `ldp_jax.count_classes`; *per relationship* each pair has one owner, and what it is held against
+  has half of the epsilon per list, since there both ends report. **placebo**: every user reports on another's list.
+* **plain counts**: noisy counts by broadcast class beside the features, in a logistic regression. **best
+  published**: the best by the mean of these very draws of features alone, noisy degrees, LPGNet moved to the local
+  model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
+  through PageRank in place of a GCN, LPGNet's counts by public label.
+* Of LPGNet, Blink, DPRR and randomised response the figure shows the variant that is best by the mean of these
+  draws at each budget, and of the true graph the better of GCN and PageRank; the tables have all.
+* Choices of every row (ridges, layers, when to stop) are made on labels that are held out."""
+
+
+def table(part: pd.DataFrame) -> str:
+    """Of one graph and setting, a line a row."""
+    rows = []
+    for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
+        gains = [interval_of(one, metric) for metric in METRICS[1:]]
+        own = mechanism in (FEATURES, PLAIN)
+        rows.append(
+            [
+                f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
+                f"{epsilon:g}",
+                f"{one.seed.nunique()}",
+                str(interval_of(one, ACCURACY)),
+                "" if mechanism == FEATURES else signed(gains[0]),
+                "" if own else signed(gains[1]),
+                signed(gains[2]) if mechanism.startswith(PILOTED) else "",
+            ]
+        )
+    headers = ["row", "eps", "draws", "accuracy (%)", "less features", "less plain counts", "less best published"]
+    return markdown(headers, rows)
+
+
+def _summary(found: pd.DataFrame) -> str:
+    """Of every graph and setting at epsilon 1 what is gained, and what a placebo loses."""
+    at = found[(found.epsilon == 1.0) & (found.unit == _LIST)]
+    features = found[found.mechanism == FEATURES]
+    rows = []
+    for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
+        mine, fake, bare = (part[part.mechanism == name] for name in (PILOTED, PLACEBO, UNGUARDED_PLACEBO))
+        alone = features[(features.dataset == dataset) & (features.labels == labels)]
+        rows.append(
+            [
+                f"{dataset}, {labels}",
+                f"{mine.seed.nunique()}",
+                str(interval_of(alone, ACCURACY)),
+                str(interval_of(mine, ACCURACY) or ""),
+                *(signed(interval_of(mine, metric)) for metric in METRICS[1:]),
+                signed(interval_of(fake, OVER_FEATURES)),
+                signed(interval_of(bare, OVER_FEATURES)),
+            ]
+        )
+    headers = [
+        "graph, labels", "draws", "features", "piloted, eps 1", "less features", "less plain counts",
+        "less best published", "placebo less features", "placebo without guard",
+    ]  # fmt: skip
+    return markdown(headers, rows)
+
+
+# --- Figure ----------------------------------------------------------------------------------------------------
+
+_STYLES: dict[str, tuple[str, str, str]] = {
+    "piloted counts (ours)": (PILOTED, "#c1272d", "o"),
+    "plain counts": (PLAIN, "#e8963c", "s"),
+    "LPGNet, local": ("lpgnet", "#7a5c99", "v"),
+    "Blink": ("blink", "#5b8c5a", "^"),
+    "DPRR": ("dprr", "#3b6fa0", "D"),
+    "randomised response": ("rr,", "#7f7f7f", "x"),
+}
+"""By label: how the names of its rows begin, of which the best by the mean of the draws is shown at each budget."""
+
+
+def _figure(found: pd.DataFrame) -> Any:
+    """A panel a graph and setting that has more than one budget: accuracy against epsilon."""
+    per_list = found[(found.metric == ACCURACY) & (found.unit == _LIST)]
+    groups = [
+        (name, part) for name, part in per_list.groupby(["dataset", "labels"], sort=False)
+        if part[part.mechanism == PILOTED].epsilon.nunique() > 1
+    ] or list(per_list.groupby(["dataset", "labels"], sort=False))[:1]  # fmt: skip
+    figure, axes = panels(len(groups), width=4.0, height=3.2, columns=2 if len(groups) == 4 else 3)
+    for axis, ((dataset, labels), part) in zip(axes, groups, strict=True):
+        draw(axis, part)
+        axis.set_title(f"{dataset}, {_setting(str(labels))}", fontsize=9)
+    legend_below(figure, axes[0], 4)
+    return figure
+
+
+def draw(axis: Any, part: pd.DataFrame) -> None:
+    """Accuracy against epsilon of one graph and setting."""
+    for label, (begins, colour, marker) in _STYLES.items():
+        names = [name for name in part.mechanism.unique() if name.startswith(begins)]
+        names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
+        means = part[part.mechanism.isin(names)].pivot_table(index="epsilon", columns="mechanism", values="value")
+        best = dict(zip(means.index, means.idxmax(axis=1), strict=True))
+        shown = {
+            epsilon: mean_interval(part[(part.mechanism == name) & (part.epsilon == epsilon)].value.to_numpy())
+            for epsilon, name in best.items()
+        }
+        if shown:
+            axis.errorbar(
+                list(shown), [i.mean for i in shown.values()],
+                yerr=[i.half_width if i.n > 1 else 0 for i in shown.values()],
+                label=label, color=colour, marker=marker, markersize=4, capsize=2,
+                linewidth=2.0 if begins == PILOTED else 1.2, zorder=3 if begins == PILOTED else 2,
+            )  # fmt: skip
+    for begins, label, style in (("features", "features alone", "--"), (_TRUE, "true graph, no privacy", "-")):
+        means = part[part.mechanism.str.startswith(begins)].groupby("mechanism").value.mean()
+        if len(means):
+            axis.axhline(means.max(), color="black", linestyle=style, linewidth=1.0, label=label)
+    axis.set_xscale("log", base=2)
+    budgets = sorted(eps for eps in part.epsilon.unique() if 0 < eps < np.inf)
+    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+    axis.set_xlabel("epsilon per bit of a neighbour list")
+    axis.set_ylabel("test accuracy (%)")
+
+
+def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:
+    """Over graphs, settings and budgets per list: how many piloted rows, with a gain over features, with a loss."""
+    rows = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    intervals = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "epsilon"])]
+    up = sum(significant(i) and i.mean > 0 for i in intervals)
+    return len(intervals), up, sum(significant(i) and i.mean < 0 for i in intervals)
+
+
+# --- README ----------------------------------------------------------------------------------------------------
+
+_README = """\
+![Private friendships: counts by a broadcast class, noisy lists and features alone against epsilon]\
+(experiments/results/{figure})
+
+**Private friendships that help.** Every user's neighbour list is private; features and some labels are public.
+At epsilon 1, {gcn_up} of {gcn} rows of noisy lists through a GCN, as published, have an interval above the
+features alone, and {ppr_up} of {ppr} through PageRank. Counts of neighbours by a class that the server broadcasts:
+in {up} of {rows} settings (graph, labels, epsilon per list) `ldp.count_classes` is above the features alone, in
+{down} below. At epsilon 1:
+
+{table}
+
+{draws} draws of labels, noise and training, intervals of 95 % paired by draw. *Best published* is the best by the
+mean of these very draws of the features alone, noisy degrees, LPGNet, Blink, DPRR's and randomised response's
+lists, where they were run. All rows, per relationship too, and placebos:
+[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.
+"""
+
+
+def readme_sections(out: Path) -> dict[str, str]:
+    """What the README says of private friendships; nothing where there are no rows."""
+    frame = friendships.results_in(out).read()
+    if frame.empty:
+        return {}
+    found = points(frame)
+    rows, up, down = gains_of(found)
+    at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
+    lines = []
+    for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
+        of_graph = found[(found.dataset == dataset) & (found.labels == labels)]
+        exact = [mean_interval(one.to_numpy()) for one in _exact(of_graph)]
+        lines.append(
+            [
+                f"{dataset}, {_setting(str(labels))}",
+                str(interval_of(of_graph[of_graph.mechanism == FEATURES], ACCURACY)),
+                str(interval_of(part, ACCURACY)),
+                signed(interval_of(part, OVER_FEATURES)),
+                signed(interval_of(part, OVER_PUBLISHED)),
+                str(max(exact, key=lambda interval: interval.mean)) if exact else "",
+            ]
+        )
+    headers = [
+        "graph",
+        "features (%)",
+        "piloted counts (%)",
+        "less features",
+        "less best published",
+        "true graph (%)",
+    ]
+    noisy = {}
+    for name in ("gcn", "ppr"):
+        noisy[name], noisy[f"{name}_up"] = _above(found, name)
+    text = _README.format(
+        **noisy, figure=f"{NAME}.png", up=up, down=down, rows=rows, table=markdown(headers, lines), draws=_draws(at)
+    )
+    return {"friendships": text}
+
+
+def _above(found: pd.DataFrame, ending: str) -> tuple[int, int]:
+    """At epsilon 1, how many rows of noisy lists whose names end so, and how many are above the features alone."""
+    at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
+    each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
+    return len(each), sum(significant(interval) and interval.mean > 0 for interval in each)
+
+
+def _exact(part: pd.DataFrame) -> list[pd.Series]:
+    """The accuracies of each row that has the true graph."""
+    rows = part[part.mechanism.str.startswith(_TRUE) & (part.metric == ACCURACY)]
+    return [one.value for _, one in rows.groupby("mechanism")]
+
+
+def _draws(part: pd.DataFrame) -> str:
+    counts = part.groupby(["dataset", "labels"]).seed.nunique()
+    return f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"

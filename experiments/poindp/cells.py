@@ -1,0 +1,309 @@
+"""One cell of PoinDP: a network trained on records, with the paper's noise, or on what was reported of them."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import _runner
+from experiments._common import standardized
+from experiments._runner import Found
+from experiments.poindp import networks, releases
+from experiments.poindp.settings import FEATURES, PROJECTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
+from ldp_jax import datasets, hyperbolic, metrics, panel, propagation, training
+from ldp_jax.datasets import splits
+from ldp_jax.models import Model, mlp
+
+FOUND = ("validation", "chosen")
+"""Columns that identify no row: the validation score, and the preprocessing that was chosen by it."""
+
+METRICS = ("weighted-F1", "macro-F1", "micro-F1")
+"""Of the test nodes. Of one class a node, micro-F1 is the accuracy."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """One training.
+
+    Attributes:
+      split: how its nodes were split, one of ``settings.SPLITS``.
+      delta: beside ``epsilon_proved``; 0 where that is pure, or nothing is proved.
+    """
+
+    split: str
+    delta: float
+
+    @property
+    def last_metric(self) -> str:
+        """The accuracy."""
+        return METRICS[-1]
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.split} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
+
+
+@lru_cache(maxsize=2)
+def load(name: str) -> datasets.Dataset:
+    """A data set."""
+    return datasets.load(name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class World:
+    """A data set with what is public of it, shared by all seeds.
+
+    Attributes:
+      settings: of its rows.
+      data: the data set.
+      op: the graph laid out for sums over neighbours; ``segments`` for attention.
+      segments: the same in the other layout.
+      unit: float32 [n, d], each user's record scaled to length 1; a record of zeros is 0.
+      known: float32 [n, 4], the Poincaré embedding of the public graph, and each node's inter- and intra-hierarchy
+        sensitivity in it.
+    """
+
+    settings: Settings
+    data: datasets.Dataset
+    op: Any
+    segments: Any
+    unit: np.ndarray
+    known: np.ndarray
+
+    @property
+    def records(self) -> Any:
+        """What networks see that see records; float32 [n, d]."""
+        return self.settings.length * jnp.asarray(self.unit)
+
+    @property
+    def places(self) -> np.ndarray:
+        """float32 [n, 2]."""
+        return self.known[:, : networks.PLACES]
+
+
+@lru_cache(maxsize=2)
+def world(settings: Settings) -> World:
+    """What all seeds share; the embedding is that of the graph alone, by one key."""
+    data = load(settings.dataset)
+    x = data.x.toarray()
+    x = x if data.lower == 0 else x - (data.lower + data.upper) / 2
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    edges = data.edges
+    found = hyperbolic.embed(
+        jax.random.fold_in(jax.random.key(settings.base_seed), _EMBEDDING),
+        np.concatenate([edges, edges[:, ::-1]]), data.num_nodes,
+        epochs=settings.embedding_epochs, burn_in=settings.embedding_burn_in, batch_size=_BATCH,
+    )  # fmt: skip
+    places = found.points
+    local = [hyperbolic.inter_hierarchy_of_nodes(places), hyperbolic.intra_hierarchy_of_nodes(places)]
+    known = np.concatenate([np.asarray(places), np.stack([np.asarray(part) for part in local], 1)], 1)
+    return World(
+        settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
+        unit.astype(np.float32), known.astype(np.float32),
+    )  # fmt: skip
+
+
+_EMBEDDING = np.uint32(0xB411)
+"""The tag that is folded into the base seed for what is public of a data set."""
+
+_BATCH = 256
+"""Pairs a step of the embedding."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bench:
+    """A world made ready for one seed and split: what its cells share, so that their rows are paired."""
+
+    world: World
+    parts: tuple[training.Examples, ...]
+    report_key: Any
+    projection_key: Any
+    fit_key: Any
+
+
+@lru_cache(maxsize=16)
+def prepare(settings: Settings, split: str, seed: int) -> Bench:
+    """Split and keys of a seed."""
+    here = world(settings)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 4)
+    nodes = split_nodes(keys[0], here, split)
+    parts = tuple(training.Examples(part, here.data.y[part].astype(np.int32)) for part in nodes)
+    return Bench(here, parts, *keys[1:])
+
+
+def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
+    """Nodes of training, validation and test.
+
+    Args:
+      key: a typed threefry key; ``public`` asks for none.
+      here: the world.
+      split: one of ``settings.SPLITS``.
+    """
+    n = here.data.num_nodes
+    if split == "random":
+        return tuple(splits.node_split(key, n, (0.1, 0.1, 0.8)))
+    if split == "public":
+        public = np.asarray(here.data.extras["split"])
+        return tuple(np.flatnonzero(public == part).astype(np.int32) for part in (1, 2, 3))
+    order = np.argsort(np.asarray(hyperbolic.radius(here.places)), kind="stable").astype(np.int32)
+    order = order if split == "inner" else order[::-1]
+    # As the release: 30 % of the third train, a tenth of all other nodes validates.
+    shuffle = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    third = shuffle.permutation(order[: n // 3])
+    train, left = np.split(third, [round(0.3 * len(third))])
+    rest = shuffle.permutation(np.concatenate([left, order[n // 3 :]]))
+    return train, *np.split(rest, [round(0.1 * len(rest))])
+
+
+# --- Training ----------------------------------------------------------------------------------------------------
+
+
+class Score(NamedTuple):
+    """A trained row: its metrics, the validation score that chose it, and what it chose."""
+
+    values: dict[str, float]
+    validation: float
+    chosen: str
+    variables: Any
+
+
+@partial(jax.jit, static_argnames=("model", "objective"))
+def _judged(variables: Any, context: Any, test: Any, *, model: Model, objective: training.Objective) -> Any:
+    outputs, _ = model.apply(variables, objective.inputs(context, test), key=None, train=False)
+    outputs = outputs[test.index] if objective is _ON_GRAPH else outputs
+    return [metrics.f1(outputs, test.label, name.removesuffix("-F1")) for name in METRICS]
+
+
+_ON_GRAPH = training.on_graph(training.node_classification)
+
+
+def fit(bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: bool = False) -> Score:
+    """Train a network, keep the best epoch by validation, and judge it.
+
+    Args:
+      bench: splits and keys.
+      model: the network.
+      context: what it is applied to.
+      chosen: what the preprocessing is called.
+      rows: whether it takes rows without a graph.
+    """
+    settings = bench.world.settings
+    objective = training.node_classification if rows else _ON_GRAPH
+    fitted = training.fit(
+        jax.random.clone(bench.fit_key), model, objective, context, *bench.parts,
+        settings=training.Settings(
+            training.adam(settings.learning_rate, settings.weight_decay), settings.epochs,
+            len(bench.parts[0].index), settings.patience,
+        ),
+    )  # fmt: skip
+    judged = _judged(fitted.variables, context, bench.parts[2], model=model, objective=objective)
+    values = {name: round(float(value), 6) for name, value in zip(METRICS, judged, strict=True)}
+    return Score(values, float(fitted.validation), chosen, fitted.variables)
+
+
+def noisy_rows(bench: Bench, name: str, epsilon: float) -> Any:
+    """The reports of a sound row, float32 [n, k]; of its structure-only twin those of one public record.
+
+    Of ``PROJECTED`` the projected records themselves.
+    """
+    here, mine = bench.world, releases.base(name)
+    if mine == "laplace":
+        records = to_one(here.unit)
+    else:
+        key = jax.random.clone(bench.projection_key)
+        records = releases.projected(key, here.unit, here.settings.dim)
+    if name.startswith(STRUCTURE):
+        records = np.zeros_like(records)
+    if mine == PROJECTED:
+        return jnp.asarray(records)
+    key = jax.random.clone(bench.report_key)
+    return releases.reports(key, mine, epsilon, records, here.places, here.settings)
+
+
+def to_one(unit: np.ndarray) -> np.ndarray:
+    """Rows that sum to 1; what is negative is taken for 0."""
+    positive = np.maximum(unit, 0.0)
+    return positive / np.maximum(positive.sum(1, keepdims=True), 1e-12)
+
+
+def train_on_reports(bench: Bench, name: str, epsilon: float) -> Score:
+    """The network on reports that were propagated by several numbers of steps: the best in validation."""
+    here = bench.world
+    settings, classes = here.settings, here.data.num_classes
+    reports = noisy_rows(bench, name, epsilon)
+    if name.startswith(FEATURES):
+        return fit(bench, mlp(2, settings.hidden, classes, settings.dropout), standardized(reports), rows=True)
+    model, kind = networks.network("poindp", settings, classes)
+    found = []
+    menu = settings.steps if reports.shape[1] <= settings.dim + 1 else (0,)  # as LaP, which propagates no features
+    for steps, rows in zip(menu, propagation.kprop_many(here.op, reports, menu), strict=True):
+        context = networks.inputs_of(kind, here.op, standardized(rows), here.known, epsilon, settings)
+        found.append(fit(bench, model, context, f"{steps} steps"))
+    return best(found)
+
+
+def best(scores: Sequence[Score]) -> Score:
+    """In validation; the first of equals."""
+    return max(scores, key=lambda score: score.validation)
+
+
+def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
+    """A network on the records themselves: without privacy, or with the paper's noise; of its twin on none."""
+    if name.startswith(STRUCTURE):
+        empty = dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit))
+        bench, name = dataclasses.replace(bench, world=empty), name.removeprefix(STRUCTURE)
+    here = bench.world
+    settings, classes = here.settings, here.data.num_classes
+    if name == "mlp":
+        model = mlp(2, settings.hidden, classes, settings.dropout)
+        return fit(bench, model, here.records, rows=True)
+    x = here.records
+    if name == f"{PUBLISHED}lap":
+        x = noise_of_lap(bench, epsilon)
+    model, kind = networks.network(name, settings, classes)
+    attends = name in ("gat", "hyperimba")
+    op = here.segments if attends else here.op
+    return fit(bench, model, networks.inputs_of(kind, op, x, here.known, epsilon, settings))
+
+
+def noise_of_lap(bench: Bench, epsilon: float) -> Any:
+    """Rows that sum to 1 with Laplace noise of scale 1 / epsilon on each feature, drawn once (LaP)."""
+    rows = jnp.asarray(to_one(bench.world.unit))
+    return rows + jax.random.laplace(jax.random.clone(bench.report_key), rows.shape) / epsilon
+
+
+_FOLDS = 10
+"""In which training nodes are asked of a posterior that has not seen their label."""
+
+
+def without_records(bench: Bench) -> Score:
+    """What the public graph and the training labels say.
+
+    Label propagation, a field, or a stack of both with regressions on spectral coordinates, whichever has the least
+    log-loss on the training nodes, out of fold.
+    """
+    here = bench.world
+    train, validation, test = bench.parts
+    labels = np.full(here.data.num_nodes, -1, np.int32)
+    labels[train.index] = train.label
+    fold = panel.folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
+    found = panel.structure_posterior(
+        here.data.graph, labels, fold, num_classes=here.data.num_classes, num_folds=_FOLDS, op=here.op
+    )
+    values = [metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1")) for name in METRICS]
+    right = metrics.accuracy(found.log_q[validation.index], validation.label)
+    shown = {name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)}
+    return Score(shown, float(right), found.chosen, None)
+
+
+def compute(bench: Bench, cell: Cell) -> Found:
+    """The rows of a cell."""
+    if cell.mechanism == PUBLIC:
+        score = without_records(bench)
+        return Found(score.values, {"validation": round(score.validation, 6), "chosen": score.chosen})
+    of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)
+    score = (train_on_reports if of_reports else train_on_records)(bench, cell.mechanism, cell.epsilon)
+    return Found(score.values, {"validation": round(score.validation, 6), "chosen": score.chosen})

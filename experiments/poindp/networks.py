@@ -1,0 +1,127 @@
+"""The networks of the rows, and what each is applied to."""
+
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from experiments.poindp.settings import PRINTED, PUBLISHED, WITHOUT, Settings
+from ldp_jax import models
+from ldp_jax.models import Model, NodeInputs, PlacedInputs, PoinDPInputs
+
+Kind = Literal["node", "placed", "poindp", "noisy"]
+
+PLACES = 2
+"""Coordinates of the embedding, and sensitivities of each node."""
+
+
+class NoisyInputs(NamedTuple):
+    """What a network with noise on its outputs is applied to."""
+
+    inputs: Any
+    epsilon: Any
+
+
+@lru_cache
+def vanilla(model: Model) -> Model:
+    """Laplace noise of scale 1 / epsilon on each output, in training and whenever the model is asked (VANPD).
+
+    Nothing is proved of it: outputs have no bound, and depend on the records of neighbours.
+    """
+
+    def init(key: Any, inputs: NoisyInputs) -> Any:
+        key, noise_key = jax.random.split(key)
+        return {**model.init(key, inputs.inputs), "noise": {"words": jax.random.key_data(noise_key)}}
+
+    def apply(variables: Any, inputs: NoisyInputs, *, key: Any, train: bool) -> Any:
+        own = {name: part for name, part in variables.items() if name != "noise"}
+        if train:
+            key, noise_key = jax.random.split(key)
+        else:
+            noise_key = jax.random.wrap_key_data(variables["noise"]["words"], impl="threefry2x32")
+        outputs, changed = model.apply(own, inputs.inputs, key=key, train=train)
+        noisy = outputs + jax.random.laplace(noise_key, outputs.shape) / inputs.epsilon
+        return noisy, {**changed, "noise": variables["noise"]}
+
+    return Model(init, apply)
+
+
+def network(name: str, settings: Settings, classes: int) -> tuple[Model, Kind]:
+    """The network of a row, and what kind of inputs it takes.
+
+    Args:
+      name: one of ``NON_PRIVATE``, of the published private rows, or ``gcn+H``: a GCN to whose layers a perceptron
+        adds what it reads from the places.
+      settings: of the rows.
+      classes: outputs.
+    """
+    width, dropout = settings.hidden, settings.dropout
+    gcn = models.gcn(2, width, classes, dropout, "symmetric")
+    plain: dict[str, tuple[Model, Kind]] = {
+        "gcn": (gcn, "node"),
+        "gat": (models.gat(2, settings.heads, width // 2, classes, dropout), "node"),
+        "hgcn": (
+            models.hyperbolic_gcn(2, width, classes, dropout, activation="elu", normalisation="symmetric"), "node",
+        ),
+        "hyperimba": (models.hyperimba(2, width, classes, dropout), "placed"),
+        "gcn+H": (models.hyperimba(2, width, classes, dropout, weights="degree"), "placed"),
+        "published:vanpd": (vanilla(gcn), "noisy"),
+        "published:lap": (gcn, "node"),
+    }  # fmt: skip
+    if name in plain:
+        return plain[name]
+    noise: Any = "off"
+    strength: Any = "hierarchy"
+    branches: Any = ("inter", "intra")
+    allocate = True
+    if name.startswith((PUBLISHED, PRINTED)):
+        noise = "released" if name.startswith(PUBLISHED) else "printed"
+        mine = name.removeprefix(PUBLISHED).removeprefix(PRINTED)
+        strength = {"rddp": "random", "atdp": "attention"}.get(mine, "hierarchy")
+        if mine.endswith(WITHOUT[:2]):
+            branches = ("intra",) if mine.endswith(WITHOUT[0]) else ("inter",)
+        allocate = not mine.endswith(WITHOUT[2])
+    made = models.poindp(classes, width, dropout, noise, branches, allocate, strength)
+    return made, "poindp"
+
+
+def inputs_of(kind: Kind, op: Any, x: Any, known: Any, epsilon: float, settings: Settings) -> Any:
+    """What a network is applied to.
+
+    Args:
+      kind: of inputs.
+      op: the graph's operator.
+      x: float [n, d].
+      known: float [n, 4]: each node's place, and its two sensitivities; public.
+      epsilon: nominal, of networks with noise; others do not read it.
+      settings: of the rows.
+    """
+    rows = NodeInputs(op, x)
+    if kind == "node":
+        return rows
+    if kind == "noisy":
+        return NoisyInputs(rows, jnp.float32(epsilon))
+    places = known[:, :PLACES]
+    if kind == "placed":
+        return PlacedInputs(op, x, places)
+    delta = jnp.float32(settings.published_delta)
+    return PoinDPInputs(op, x, places, known[:, PLACES:], jnp.float32(epsilon), delta)
+
+
+@lru_cache
+def of_columns(model: Model, kind: Kind, epsilon: float, settings: Settings) -> Model:
+    """The same network on :class:`ldp_jax.models.NodeInputs` whose last columns are places and sensitivities."""
+
+    def split(inputs: Any) -> Any:
+        graph, x, _ = NodeInputs(*inputs)
+        records, known = x[:, : -2 * PLACES], x[:, -2 * PLACES :]
+        return inputs_of(kind, graph, records, known, epsilon, settings)
+
+    def init(key: Any, inputs: Any) -> Any:
+        return model.init(key, split(inputs))
+
+    def apply(variables: Any, inputs: Any, *, key: Any, train: bool) -> Any:
+        return model.apply(variables, split(inputs), key=key, train=train)
+
+    return Model(init, apply)

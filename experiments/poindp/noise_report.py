@@ -1,0 +1,148 @@
+"""Figures 4 to 6: how much noise nodes get, where they are on the disk, and whether the one goes with the other."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments._report import legend_below, markdown, panels
+from experiments.poindp import noise
+from experiments.poindp.labels import COLOURS, label
+from experiments.poindp.settings import PRINTED, PUBLISHED
+
+DISKS = {
+    "poindp_figure5": (f"{PUBLISHED}vanpd", f"{PUBLISHED}poindp", f"{PRINTED}poindp"),
+    "poindp_figure6": (f"{PUBLISHED}lap", f"{PUBLISHED}rddp", f"{PUBLISHED}atdp"),
+}
+"""The rows of each picture of the disk: the paper's two, and of ours one."""
+
+_ABOUT = """\
+From `poindp_noise.csv`: {nodes} nodes of {dataset}, drawn at random, at epsilon {epsilon:g}, the same for all
+networks; of each the mean absolute difference between the trained network's answer with noise and without (of LaP,
+the noise on its features). One training and one draw each: nothing is said of others.
+
+The paper reads Figure 4 as noise that PoinDP puts on few nodes, and Figures 5 and 6 as noise that fades with the
+radius for PoinDP and does not for the others. The last column asks that: Spearman's correlation of a node's noise
+with its distance from the centre. Of noise that knows no hierarchy it is within {chance:.2f} of 0 with
+probability 95 %. In the pictures the lower row is the upper one with distances from the centre as they are in the
+hyperbolic plane, of which the disk shows all but the innermost at its rim; colours end at the lowest and the
+highest 2 % of the nodes."""
+
+
+def sections(out: Path) -> list[str]:
+    """What the report says; nothing where there are no rows."""
+    frame = noise.results_in(out).read()
+    if frame.empty:
+        return []
+    wide = _wide(frame)
+    nodes = wide.groupby(level=0).size().max()
+    about = _ABOUT.format(
+        nodes=nodes,
+        dataset=frame.dataset.iloc[0],
+        epsilon=frame.epsilon.iloc[0],
+        chance=1.96 / math.sqrt(nodes - 1),
+    )
+    rows = []
+    for name in _names(wide):
+        part = wide.loc[name].dropna()
+        rows.append(
+            [
+                label(name),
+                *(f"{part.noise.quantile(share):.2f}" for share in (0.1, 0.5, 0.9)),
+                f"{part.noise.rank().corr(part.distance.rank()):+.2f}",
+            ]
+        )
+    table = markdown(["row", "10 % below", "median", "90 % below", "correlation with the radius"], rows)
+    pictures = [f"![Figure {path.stem[-1]}]({path.name})" for path in paths(out)]
+    return ["## Figures 4 to 6: noise on nodes, as published", about, table, *pictures]
+
+
+def paths(out: Path) -> list[Path]:
+    """Of the pictures."""
+    return [out / f"{name}.png" for name in ("poindp_figure4", *DISKS)]
+
+
+def draw(out: Path) -> list[Path]:
+    """Save the pictures; none where there are no rows."""
+    frame = noise.results_in(out).read()
+    if frame.empty:
+        return []
+    wide = _wide(frame)
+    title = f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
+    first, *others = paths(out)
+    _cumulative(wide, title).savefig(first)
+    for path in others:
+        _disks(wide, DISKS[path.stem], title).savefig(path)
+    return [first, *others]
+
+
+def _wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row for each mechanism and node: its place, its distance from the centre and its noise."""
+    wide = frame.pivot_table(index=["mechanism", "node"], columns="metric", values="value")
+    wide["distance"] = 2 * np.arctanh(np.minimum(np.hypot(wide.x, wide.y), 1 - 1e-6))
+    return wide
+
+
+def _names(wide: pd.DataFrame) -> list[str]:
+    return [name for name in noise.MECHANISMS if name in wide.index.get_level_values(0)]
+
+
+def _cumulative(wide: pd.DataFrame, title: str) -> Any:
+    figure, (axis,) = panels(1, width=5.0, height=3.6)
+    for name in _names(wide):
+        size = np.sort(wide.loc[name].noise)
+        axis.step(
+            size, np.arange(1, len(size) + 1) / len(size), where="post", label=label(name), color=COLOURS[name],
+            linestyle="--" if name.startswith(PRINTED) else "-",
+        )  # fmt: skip
+    axis.set_xlabel("mean absolute noise of a node")
+    axis.set_ylabel("share of nodes below")
+    axis.set_xscale("log")
+    axis.set_title(title, fontsize=9)
+    legend_below(figure, axis, 3)
+    return figure
+
+
+def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
+    """The disk above, and below it the same with true distances from the centre."""
+    figure, axes = panels(2 * len(names), width=3.5, height=2.8, columns=len(names))
+    figure.subplots_adjust(left=0.01, right=0.95, bottom=0.01, top=0.91, wspace=0.1, hspace=0.03)
+    for place, name in enumerate(names):
+        both = axes[place], axes[place + len(names)]
+        for axis in both:
+            axis.set_axis_off()
+            axis.set_aspect("equal")
+        if name not in wide.index.get_level_values(0):
+            continue
+        part: Any = wide.xs(name)
+        part = part.sort_values("noise")  # the darkest last: on top where dots overlap
+        low, high = np.nanquantile(part.noise, [0.02, 0.98])
+        stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
+        rim = math.ceil(part.distance.max())
+        for axis, scale, rings in ((both[0], 1.0, (1.0,)), (both[1], stretch, range(2, rim + 1, 2))):
+            for ring in rings:
+                axis.add_patch(_circle(ring))
+                if scale is stretch:
+                    axis.text(
+                        0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+                    )  # fmt: skip
+            dots = axis.scatter(
+                part.x * scale, part.y * scale, c=part.noise, cmap="viridis_r", vmin=low, vmax=high, s=7,
+                linewidths=0, zorder=2,
+            )  # fmt: skip
+            most = 1.04 * max(rings)
+            axis.set_xlim(-most, most)
+            axis.set_ylim(-most, most)
+        both[0].set_title(label(name), fontsize=9)
+        figure.colorbar(dots, ax=both, shrink=0.6, aspect=35, fraction=0.05, extend="both", pad=0.02)
+    figure.suptitle(f"{title}: mean absolute noise (above the disk, below hyperbolic distances)", fontsize=9)
+    return figure
+
+
+def _circle(radius: float) -> Any:
+    from matplotlib.patches import Circle
+
+    return Circle((0, 0), radius, fill=False, color="0.8", linewidth=0.6, zorder=1)

@@ -1,0 +1,128 @@
+"""What users report of their records under a proved guarantee, and what is proved of each row."""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.poindp.settings import FEATURES, LEVELS, PRINTED, PUBLISHED, SHARES, STRUCTURE, Settings
+from ldp_jax import hyperbolic
+from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
+
+UNPROTECTED = ("labels", "edges")
+
+
+def base(name: str) -> str:
+    """The mechanism of a row, without what stands before it."""
+    return name.removeprefix(STRUCTURE).removeprefix(FEATURES)
+
+
+def is_sound(name: str) -> bool:
+    """Whether a row's records are reported under a proved guarantee."""
+    return base(name) in (*SHARES, "hyperbolic", "levels", "laplace")
+
+
+@lru_cache(maxsize=64)
+def mechanism(name: str, epsilon: float, settings: Settings) -> Any:
+    """The mechanism on projected records; ``levels`` is a stack of one for each level of the hierarchy."""
+    words = {"delta": settings.delta, "dim": settings.dim, "clip": settings.clip}
+    if name in SHARES:
+        return hyperbolic.RadialAngularGaussian(epsilon=epsilon, radial_share=SHARES[name], **words)
+    budgets = np.float32(epsilon) * np.asarray(LEVELS, np.float32) if name == "levels" else epsilon
+    return hyperbolic.HyperbolicGaussian(epsilon=budgets, **words)
+
+
+def levels(places: np.ndarray) -> np.ndarray:
+    """The level of each node by the radius of its public place: 0 for the innermost third, 2 for the outermost."""
+    radius = np.asarray(hyperbolic.radius(places))
+    rank = np.empty(len(radius), np.int32)
+    rank[np.argsort(radius, kind="stable")] = np.arange(len(radius), dtype=np.int32)
+    return rank * len(LEVELS) // len(radius)
+
+
+def projected(key: Any, unit: np.ndarray, dim: int) -> np.ndarray:
+    """Records in a few coordinates, by a random projection that depends on no record; their lengths hardly change.
+
+    Args:
+      key: a typed threefry key, public.
+      unit: float32 [n, d], each of length 1, or 0.
+      dim: coordinates.
+    """
+    projection = jax.random.normal(key, (unit.shape[1], dim)) / np.sqrt(dim)
+    return unit @ np.asarray(projection)
+
+
+def reports(key: Any, name: str, epsilon: float, records: np.ndarray, places: Any, settings: Settings) -> Any:
+    """What the server gets, a row a user.
+
+    Args:
+      key: a typed threefry key.
+      name: a sound mechanism.
+      epsilon: of a record, the largest where users have their own.
+      records: float32 [n, dim] as :func:`projected`; for ``laplace`` rows that sum to 1, or 0.
+      places: float [n, 2], public.
+      settings: of the rows.
+    """
+    if name == "laplace":
+        return jnp.asarray(records) + laplace_scale(epsilon) * jax.random.laplace(key, records.shape)
+    made = mechanism(name, epsilon, settings)
+    users = len(records)
+    level = levels(places) if name == "levels" else None
+    return _drawn(made, level, jax.random.split(key, users), jnp.asarray(records))
+
+
+@jax.jit
+def _drawn(made: Any, level: Any, keys: Any, records: Any) -> Any:
+    if level is None:
+        return jax.vmap(made.privatize)(keys, records)
+
+    def one(index: Any, key: Any, record: Any) -> Any:
+        own = jax.tree.map(lambda leaf: leaf[index] if jnp.ndim(leaf) else leaf, made)
+        return own.privatize(key, record)
+
+    return jax.vmap(one)(level, keys, records)
+
+
+def laplace_scale(epsilon: float) -> float:
+    """Of rows that sum to 1: two of them differ by at most 2 in the sum of absolute values."""
+    return 2.0 / epsilon
+
+
+def of_laplace(scale: float) -> Guarantee:
+    """What Laplace noise of a scale on every coordinate of a row that sums to 1 is worth."""
+    return Guarantee(
+        2.0 / scale,
+        unit=RECORD,
+        adjacency="any two rows of non-negative numbers that sum to 1, or to 0",
+        status="proved",
+        reason="independent Laplace noise on every feature; two rows differ by at most 2 in L1; drawn once",
+    )
+
+
+def guarantee(name: str, epsilon: float, settings: Settings) -> PipelineGuarantee | None:
+    """What is proved of a row; None where nothing is, or nothing private is used."""
+    if name == f"{PUBLISHED}lap":
+        spent = of_laplace(1.0 / epsilon)
+    elif is_sound(name) and not name.startswith(STRUCTURE):
+        mine = base(name)
+        spent = of_laplace(laplace_scale(epsilon)) if mine == "laplace" else None
+        spent = mechanism(mine, epsilon, settings).guarantee() if spent is None else spent
+    else:
+        return None
+    return PipelineGuarantee.of([spent], protected=("features",), unprotected=UNPROTECTED)
+
+
+def why_none(name: str, epsilon: float, settings: Settings) -> str:
+    """In words, for the manifest: what a row of the paper's noise does not have."""
+    asked = (
+        f"at epsilon {epsilon:g} an application, in each of at most {settings.epochs} epochs and in every answer"
+    )
+    if name.startswith((PUBLISHED, PRINTED)):
+        return (
+            f"none proved: noise {asked}, with nothing composed; its scale is a function of the data, or bounds no "
+            "sensitivity; even were each application (epsilon, delta), basic composition would give "
+            f"{settings.epochs + 1} times both"
+        )
+    return ""
