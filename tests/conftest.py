@@ -1,6 +1,7 @@
 """Every test runs on the CPU, under JAX's key-reuse checker, and with the same hypothesis examples each time."""
 
 import atexit
+import contextlib
 import gc
 import os
 import shutil
@@ -8,63 +9,166 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jax
 import jax.monitoring
+import jaxlib.version
 import pytest
+from jax._src import pjit
 from jaxtyping import config as jaxtyping_config
 
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
+# Kernels by XLA's older emitter, here and in what tests start: two thirds of the time of compiling. Of 220 arrays
+# of reports, densities, estimates and moments of all cases 216 are the same bits: the others are one mechanism's
+# reports, and one log density. XLA ends a process whose flags it does not know.
+if jaxlib.version.__version_info__[:2] == (0, 10):
+    os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
-def _programs() -> Path:
+class _Programs:
     """Where this worker keeps what it compiled: what a finished file forgets is read back, not compiled once more.
 
-    Workers do not share it, since JAX writes its files in place. It goes with the run, unless
-    ``JAX_COMPILATION_CACHE_DIR`` says where it may stay: the next run then compiles what has changed.
+    JAX writes its files in place, so that two processes cannot write to one folder: each worker has its own, and
+    gives what is new in it to the others, whole files that appear at once. They go with the run, unless
+    ``JAX_COMPILATION_CACHE_DIR`` says where they may stay: the next run then compiles what has changed.
     """
-    kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
-    if kept:
-        return Path(kept) / worker
-    made = tempfile.mkdtemp(prefix=f"ldp_jax-{worker}-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made)
+
+    def __init__(self) -> None:
+        kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+        self.all = Path(kept) if kept else Path(tempfile.gettempdir()) / f"ldp_jax-{run}"
+        self.mine = self.all / os.environ.get("PYTEST_XDIST_WORKER", "alone")
+        self.mine.mkdir(parents=True, exist_ok=True)
+        self.known = set(os.listdir(self.mine))
+        if not kept:
+            atexit.register(self.remove)
+
+    def share(self) -> None:
+        """Give the other workers what was compiled since the last time."""
+        new = {name for name in os.listdir(self.mine) if name.endswith("-cache")} - self.known
+        self.known |= new
+        for other in self.all.glob("gw*"):
+            if other == self.mine:
+                continue
+            with contextlib.suppress(FileNotFoundError):  # a worker that has ended
+                for name in new - set(os.listdir(other)):
+                    part = other / f"{name}.{self.mine.name}"
+                    shutil.copyfile(self.mine / name, part)
+                    part.replace(other / name)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.mine, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another worker is there
+            self.all.rmdir()
 
 
+_PROGRAMS = _Programs()
 # For the whole process: what a fixture of a file compiled would be compiled again in a test under another setting.
 jax.config.update("jax_debug_key_reuse", True)
-jax.config.update("jax_compilation_cache_dir", str(_programs()))
+jax.config.update("jax_compilation_cache_dir", str(_PROGRAMS.mine))
+jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # a GPU's, whose path would name each program
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _check_keys_where_there_are_keys() -> None:
+    """What JAX says of its checker: it looks at each call of a compiled function with keys in or out.
+
+    JAX 0.10 calls every function from Python while the checker is on, a quarter of the time of a test of a law. A
+    function without a key, taken, captured or returned, has none to use twice; what happens inside it is looked at
+    when it is traced.
+    """
+    call = pjit._run_python_pjit
+
+    def run(p: Any, *given: Any) -> Any:
+        jaxpr = p.params["jaxpr"].jaxpr
+        held = (v.aval for v in (*jaxpr.invars, *jaxpr.constvars, *jaxpr.outvars))
+        if any(jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key) for aval in held):
+            return call(p, *given)
+        with jax.debug_key_reuse(False):
+            return call(p, *given)
+
+    pjit._run_python_pjit = run
+
+
+if jax.__version_info__[:2] == (0, 10):  # of another version the checker is as it is
+    _check_keys_where_there_are_keys()
+# Each collection walks every program that was traced, and calls XLA; a file's garbage goes when it ends.
+gc.set_threshold(20_000, 10, 10)
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)
 hypothesis.settings.load_profile("ci")
 
 
 class _Memory:
-    """Compiled programs of a finished file, tests or doctests, would fill the memory of a worker by and by.
+    """Compiled programs would fill the memory of a worker by and by: 500 take about half a gigabyte.
 
-    So would those of a long file: 500 programs take about half a gigabyte.
+    What is forgotten is traced, lowered and read back from disk at the next call: so files share what they can.
     """
 
     def __init__(self) -> None:
         self.compiled = 0
+        self.unshared = 0
+        self.quick = False  # some of them may be those of `quickly_compiled`
         jax.monitoring.register_event_duration_secs_listener(self.count)
 
     def count(self, event: str, duration: float, **_: object) -> None:
-        self.compiled += event == "/jax/core/compile/backend_compile_duration"
+        compiled = event == "/jax/core/compile/backend_compile_duration"
+        self.compiled += compiled
+        self.unshared += compiled
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        quick = "quickly_compiled" in getattr(item, "fixturenames", ())
+        if self.quick and not quick:  # files of networks follow each other, and share
+            self.forget()
+        self.quick = quick
 
     @pytest.hookimpl(trylast=True)
-    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        if nextitem is None or nextitem.path != item.path or self.compiled > 500:
-            self.compiled = 0
-            jax.clear_caches()
-            gc.collect()
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if self.unshared > 50:
+            self.unshared = 0
+            _PROGRAMS.share()
+        if self.compiled > 400:
+            self.forget()
+
+    def forget(self) -> None:
+        self.compiled = 0
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Memory())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests of one ``name`` run together: they share programs that :class:`_Memory` would soon forget."""
+    seen: dict[tuple[Path, Any], int] = {}
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        file = seen.setdefault((item.path, None), len(seen))
+        name = params.get("name")
+        return file, seen.setdefault((item.path, name), len(seen)) if isinstance(name, str) else file
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="module")
+def quickly_compiled() -> Iterator[None]:
+    """Programs of a file, and of processes that it starts, without LLVM's optimisation, in 60 % of the time.
+
+    For networks and batches, large programs that run once or twice. Not where speed, memory, the arithmetic of a
+    mechanism or the bits of a released number are asked: those are what users run.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from ldp_jax import bounds, datasets, pipeline
 from ldp_jax.features import HDS, GeneralPiecewise, LaplaceVector, MultiBit, MultiPiecewise
 from ldp_jax.propagation import operator, ppr, ppr_rows
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 DIM = 30
 MECHANISMS = {
     "hds": HDS(1.0, DIM, 5),

@@ -47,6 +47,7 @@ words_of = jax.jit(lambda m, word, rounding, x: m.from_words(word, rounding, x))
 draws = jax.jit(lambda m, key, x: m.draw(key, x))
 densities = jax.jit(lambda m, y, x: m.log_density(y, x))
 moments = jax.jit(lambda m, x: (m.mean(x), m.variance(x)))
+estimates_of = jax.jit(jax.vmap(lambda m, y: m.estimate(y), in_axes=(None, 0)))
 
 
 def key(seed):
@@ -174,7 +175,8 @@ def test_levels_and_users_under_vmap_are_a_loop():
     m = Discrete.of(*tables)
     levels = jnp.arange(12) % 4
     xs = jnp.linspace(-1.2, 1.2, 12)
-    ys = jax.vmap(lambda level, k, x: m.at(level).privatize(k, x))(levels, jax.random.split(key(5), 12), xs)
+    each = lambda function: jax.jit(jax.vmap(function))
+    ys = each(lambda level, k, x: m.at(level).privatize(k, x))(levels, jax.random.split(key(5), 12), xs)
     loop = [
         int(draws(m.at(int(level)), k, x))
         for level, k, x in zip(levels, jax.random.split(key(5), 12), xs, strict=True)
@@ -182,12 +184,12 @@ def test_levels_and_users_under_vmap_are_a_loop():
     assert ys.tolist() == loop
     want = [moments(m.at(int(level)), x) for level, x in zip(levels, xs, strict=True)]
     for got in (
-        jax.vmap(lambda level, x: moments(m.at(level), x))(levels, xs),
+        each(lambda level, x: moments(m.at(level), x))(levels, xs),
         moments(m.at(levels), xs),  # with the array of levels as it is, elementwise
     ):
         np.testing.assert_allclose(got, np.array(want).T, rtol=1e-5, atol=1e-5)
-    got = jax.vmap(lambda level, y, x: m.at(level).log_density(y, x))(levels, ys, xs)
-    np.testing.assert_allclose(got, m.at(levels).log_density(ys, xs), rtol=1e-6)
+    got = each(lambda level, y, x: m.at(level).log_density(y, x))(levels, ys, xs)
+    np.testing.assert_allclose(got, densities(m.at(levels), ys, xs), rtol=1e-6)
     assert jnp.isfinite(got).all()
 
 
@@ -761,7 +763,7 @@ def test_nothing_else_is_as_good_in_the_worst_case(epsilon):
         "SquareWave": features.SquareWave(epsilon, debias=True),
     }
     for name, other in others.items():
-        worst = float(other.variance(jnp.asarray(FINE)).max())
+        worst = float(moments(other, FINE)[1].max())
         assert variance.max() < worst, f"{name}: {worst}"
     for table in (GridSquareWave(epsilon, debias=True).table(), GridPiecewise(epsilon).table()):
         assert variance.max() < table_moments(table, FINE)[1].max()
@@ -865,15 +867,16 @@ def test_sampled_vectors_of_a_discrete_mechanism(name):
     assert guarantee.epsilon == 2 * inner.guarantee().epsilon <= 1.0
     x = np.float32([-1.0, -0.33, 0.0, 0.5, 1.0])
     n = 30_000
-    ys = mechanism.privatize(key(11), m, jnp.tile(x, (n, 1)))
+    ys = jax.tree.map(np.asarray, mechanism.privatize(key(11), m, np.tile(x, (n, 1))))
     assert ys.indices.shape == ys.values.shape == (n, 2)
     assert (ys.indices[:, 0] < ys.indices[:, 1]).all()
     assert ((ys.values >= 0) & (ys.values < inner.table().outputs)).all()
-    estimates = np.asarray(jax.vmap(m.estimate)(ys))
+    estimates = np.asarray(estimates_of(m, ys))
     mean, variance = table_moments(inner.table(), x)
     second = (variance + mean**2) * 5 / 2
-    np.testing.assert_allclose(m.mean(x), x, atol=1e-4)
-    np.testing.assert_allclose(m.variance(x), second - mean**2, rtol=1e-4)
+    said = moments(m, x)
+    np.testing.assert_allclose(said[0], x, atol=1e-4)
+    np.testing.assert_allclose(said[1], second - mean**2, rtol=1e-4)
     largest = float(np.abs(inner.table().values).max()) * 5 / 2
     stats.assert_moments(estimates, mean, second - mean**2, second * largest**2)
     # a user's report alone is the same as in the batch
@@ -967,8 +970,7 @@ def test_the_program_is_refused_where_it_is_worse(epsilon):
 def test_the_window_of_least_variance_is_taken():
     """Half a place matters fourfold at epsilon 9 and 17 inputs; the rounding may cost h^2 / 4."""
     for epsilon, inputs in ((2.0, 33), (7.0, 17), (9.0, 17), (11.0, 33), (14.5, 129)):
-        best = float(
-            np.max(GridPiecewise(epsilon, inputs).variance(np.linspace(-1, 1, 8 * inputs, dtype=np.float32)))
-        )
-        limit = float(OptimalPiecewise(epsilon).variance(1.0)) + (2 / (inputs - 1)) ** 2 / 4
+        x = np.linspace(-1, 1, 8 * inputs, dtype=np.float32)
+        best = float(np.max(moments(GridPiecewise(epsilon, inputs), x)[1]))
+        limit = float(moments(OptimalPiecewise(epsilon), 1.0)[1]) + (2 / (inputs - 1)) ** 2 / 4
         assert best <= 1.25 * limit

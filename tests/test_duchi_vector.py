@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -184,21 +185,32 @@ def test_what_is_no_vector_of_signs_is_impossible():
         assert np.isneginf(m.log_density(np.float32(y), x))
 
 
+@jax.jit
+def density_and_slopes(epsilon, x, y):
+    """log p(y | x) with its slope in epsilon, and its gradient in x."""
+    density = lambda epsilon, x: DuchiVector(epsilon, len(y)).log_density(y, x)
+    return jax.value_and_grad(density)(epsilon, x), jax.grad(density, 1)(epsilon, x)
+
+
+@partial(jax.jit, static_argnums=1)
+def variance_and_slopes(epsilon, dim):
+    spread, slope = jax.value_and_grad(lambda e: DuchiVector(e, dim).variance(0.5))(epsilon)
+    return spread, slope, jax.grad(lambda e: DuchiVector(e, dim).estimate(1.0))(epsilon)
+
+
 @pytest.mark.parametrize("dim", [1, 2, 5, 64])
 @pytest.mark.parametrize("epsilon", [1e-8, 1.0, 88.0])
 def test_everything_is_finite(epsilon, dim):
     """Values and gradients in epsilon, of the density at corners, of the variance and of the estimate."""
     y = np.ones(dim, np.float32)
     for x in (y, -y, 0 * y):
-        value, slope = jax.value_and_grad(lambda e, x=x: DuchiVector(e, dim).log_density(y, x))(epsilon)
-        assert np.isfinite(value)
-        assert np.isfinite(slope)
-    assert np.isfinite(jax.grad(lambda x: DuchiVector(epsilon, dim).log_density(y, x))(-y)).all()
-    spread, slope = jax.value_and_grad(lambda e: DuchiVector(e, dim).variance(0.5))(epsilon)
+        assert np.isfinite(density_and_slopes(epsilon, x, y)[0]).all()
+    assert np.isfinite(density_and_slopes(epsilon, -y, y)[1]).all()
+    spread, slope, of_estimate = variance_and_slopes(epsilon, dim)
     assert np.isfinite(spread)
     if epsilon > 1e-6:  # below, the slope of 1/epsilon^2 is 1e24 and more: finite, but tells nothing
         assert np.isfinite(slope)
-    assert np.isfinite(jax.grad(lambda e: DuchiVector(e, dim).estimate(1.0))(epsilon))
+    assert np.isfinite(of_estimate)
 
 
 def test_gradient_in_epsilon_is_right():
@@ -223,12 +235,13 @@ def test_compiled_equals_eager():
 def test_stacked_budgets_are_one_program():
     epsilons, n = jnp.array([0.5, 1.0, 3.0]), 3
     x, keys = np.stack([record(4)] * n), jax.random.split(jax.random.key(9), n)
-    many = jax.vmap(lambda e, key, x: DuchiVector(e, 4).privatize(key, x))(epsilons, keys, x)
-    same = jax.vmap(lambda m, key, x: m.privatize(key, x))(DuchiVector(epsilons, 4), jax.random.clone(keys), x)
+    each = lambda function: jax.jit(jax.vmap(function))
+    many = each(lambda e, key, x: DuchiVector(e, 4).privatize(key, x))(epsilons, keys, x)
+    same = each(lambda m, key, x: m.privatize(key, x))(DuchiVector(epsilons, 4), jax.random.clone(keys), x)
     np.testing.assert_array_equal(many, same)
     for i, epsilon in enumerate([0.5, 1.0, 3.0]):
         np.testing.assert_array_equal(many[i], DuchiVector(epsilon, 4).privatize(jax.random.clone(keys)[i], x[i]))
-    stacked = jax.vmap(lambda m: m.log_density(jnp.ones(4), x[0]))(DuchiVector(epsilons, 4))
+    stacked = each(lambda m: m.log_density(jnp.ones(4), x[0]))(DuchiVector(epsilons, 4))
     single = [DuchiVector(e, 4).log_density(jnp.ones(4), x[0]) for e in (0.5, 1.0, 3.0)]
     np.testing.assert_allclose(stacked, single, rtol=1e-6)
 

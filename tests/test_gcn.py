@@ -13,6 +13,8 @@ from ldp_jax.models import NodeInputs, gcn
 from ldp_jax.propagation import operator
 from ldp_jax.training import Examples
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, D = 60, 5
 MODEL = gcn(3, 7, 4)
 
@@ -138,7 +140,7 @@ def test_learns_what_only_neighbours_tell(several):
     fitted, blind = (
         training.fit(
             jax.random.key(0), gcn(1, 1, 2), objective, NodeInputs(operator(form, "segment"), x), *split(label),
-            optimizer=ADAM, epochs=100, batch_size=N,
+            training.Settings(ADAM, epochs=100, batch_size=N),
         )
         for form in (graph, rewired)
     )  # fmt: skip
@@ -147,7 +149,7 @@ def test_learns_what_only_neighbours_tell(several):
 
 
 def test_examples_that_do_not_fit_are_refused():
-    settings = {"optimizer": ADAM, "epochs": 1, "batch_size": N}
+    settings = training.Settings(ADAM, epochs=1, batch_size=N)
     graph, x = example()
     good = Examples(np.array([0, 1]), np.array([[0, 1], [1, 1]]))
     several, one = training.on_graph(training.node_labels), training.on_graph(training.node_classification)
@@ -158,7 +160,7 @@ def test_examples_that_do_not_fit_are_refused():
         (one, Examples(np.array([0]), np.array([2])), r"label of train must be in \[0, 2\)"),
     ):
         with pytest.raises(ValueError, match=message):
-            training.fit(jax.random.key(0), gcn(1, 1, 2), objective, (graph, x), part, good, good, **settings)
+            training.fit(jax.random.key(0), gcn(1, 1, 2), objective, (graph, x), part, good, good, settings)
     with pytest.raises(ValueError, match="x must have a row for each of 60 nodes"):
         MODEL.init(jax.random.key(0), (operator(graph), x[:-1]))
 

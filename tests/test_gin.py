@@ -15,6 +15,8 @@ from ldp_jax.models.gin import _MaskedNormReLU, _normalised
 from ldp_jax.packing import GraphSet, assemble, deal, from_graphs, pack, whole
 from tests.test_packing import every_layout, many_graphs
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 MODEL = gin(layers=3, hidden=6, outputs=3, dropout=0.5)
 WITHOUT_DROPOUT = gin(layers=3, hidden=6, outputs=3, dropout=0.0)
 

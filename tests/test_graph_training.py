@@ -1,6 +1,7 @@
 """Training on graphs: an easy task, what is kept, one trace, and checkpoints that change nothing."""
 
 import builtins
+import dataclasses
 import os
 import signal
 import subprocess
@@ -23,6 +24,9 @@ from ldp_jax.edges import DPRR, privatize_graph
 from ldp_jax.graph_training import Scores, fit_graphs, predict, scores, step_decay_adam
 from ldp_jax.models import Model, gin
 from ldp_jax.packing import GraphSet
+from ldp_jax.training import Settings
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 GIN = gin(layers=3, hidden=8, outputs=2, dropout=0.2)
 SMALL = gin(layers=1, hidden=4, outputs=2, dropout=0.2)
@@ -53,11 +57,14 @@ def without_edges(count=12):
     return GraphSet.from_edges([], [], np.repeat(np.arange(count), nodes), np.arange(count) % 2)
 
 
-SETTINGS = {"optimizer": ADAM, "epochs": 6, "batch_size": 16}
+SETTINGS = Settings(ADAM, epochs=6, batch_size=16)
 
 
 def run(key=0, parts=None, model=GIN, **changes):
-    return fit_graphs(jax.random.key(key), model, *(parts or stars_and_cycles()), **{**SETTINGS, **changes})
+    """``changes`` of the settings, and what else there is to say."""
+    own = {field.name for field in dataclasses.fields(Settings)} & set(changes)
+    settings = dataclasses.replace(SETTINGS, **{name: changes.pop(name) for name in own})
+    return fit_graphs(jax.random.key(key), model, *(parts or stars_and_cycles()), settings, **changes)
 
 
 def assert_same(one, two):
@@ -397,7 +404,7 @@ def test_bad_arguments_are_refused(changes, message):
 @pytest.mark.parametrize("key", [jax.random.PRNGKey(0), jax.random.key(0, impl="rbg")])
 def test_other_keys_are_refused(key):
     with pytest.raises(ValueError, match="key must be a"):
-        fit_graphs(key, GIN, *stars_and_cycles(), **SETTINGS)
+        fit_graphs(key, GIN, *stars_and_cycles(), SETTINGS)
 
 
 @pytest.mark.parametrize("arguments", [(0.0,), (0.1, 0.0), (0.1, 0.5, 0)])

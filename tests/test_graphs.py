@@ -36,7 +36,7 @@ def test_edges_round_trip(n, random):
     pairs = [(u, v) for u in range(n) for v in range(u + 1, n) if random.random() < 0.3]
     given_ = [pair if random.random() < 0.5 else pair[::-1] for pair in pairs]
     random.shuffle(given_)
-    graph = graphs.from_edges(np.array(given_, np.int64).reshape(-1, 2), n)
+    graph = graphs.from_edges(np.array(given_, np.int64).reshape(-1, 2), n, pairs_in="rows")
     assert list(map(tuple, graphs.to_edges(graph).tolist())) == pairs
     senders, receivers, m = graphs.validate_symmetric(graph)
     np.testing.assert_array_equal((senders, receivers), (graph.senders, graph.receivers))
@@ -131,6 +131,33 @@ def test_validation_sorts_what_is_not_sorted():
     mixed = graph._replace(senders=graph.senders[::-1], receivers=graph.receivers[::-1])
     senders, receivers, _ = graphs.validate_symmetric(mixed)
     np.testing.assert_array_equal((senders, receivers), (graph.senders, graph.receivers))
+
+
+def test_blocks_of_edges_change_nothing(monkeypatch):
+    """What is done block by block to 10^8 edges, with blocks of three edges."""
+    rng = np.random.default_rng(0)
+    n, pairs = 40, np.stack(np.triu_indices(40, 1), 1)
+    pairs = pairs[rng.permutation(len(pairs))[:100]]
+    pairs = np.where(rng.random((100, 1)) < 0.5, pairs, pairs[:, ::-1])
+    whole = graphs.from_edges(pairs, n)
+    monkeypatch.setattr(graphs, "_BLOCK", 3)
+    blocked = graphs.from_edges(pairs, n)
+    np.testing.assert_array_equal((blocked.senders, blocked.receivers), (whole.senders, whole.receivers))
+    order = rng.permutation(200)
+    for graph in (whole, whole._replace(senders=whole.senders[order], receivers=whole.receivers[order])):
+        np.testing.assert_array_equal(graphs.validate_symmetric(graph)[:2], (whole.senders, whole.receivers))
+    for at in (0, 101, 199):  # an edge without its reverse, one given twice
+        u, v = whole.senders[at], whole.receivers[at]
+        missing = whole._replace(senders=np.delete(whole.senders, at), receivers=np.delete(whole.receivers, at))
+        with pytest.raises(ValueError, match=f"symmetric.* got {v} -> {u} alone"):
+            graphs.validate_symmetric(missing)
+        twice = missing._replace(
+            senders=np.insert(whole.senders, at, u), receivers=np.insert(whole.receivers, at, v)
+        )
+        with pytest.raises(ValueError, match=f"got {u} -> {v} twice"):
+            graphs.validate_symmetric(twice)
+        with pytest.raises(ValueError, match="each pair once"):
+            graphs.from_edges(np.insert(pairs, 5, [u, v], axis=0), n)
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,8 @@ def test_local_and_central_guarantees_never_add(untyped):
         for pair in ((local, central), (central, local)):
             with pytest.raises(ValueError, match="local and central guarantees do not add"):
                 add(*pair)
+        with pytest.raises(ValueError, match="local and shuffled guarantees do not add"):
+            add(proved(1.0, trust="shuffled"), local)
     with pytest.raises(ValueError, match="local and central guarantees do not add"):
         composition.joint(edge, bit, adjacency="two graphs")
     assert composition.joint(edge, central, adjacency="two graphs").trust == "central"
@@ -256,11 +258,14 @@ def test_local_and_central_guarantees_never_add(untyped):
 def test_the_trust_is_said_in_words_and_fits_the_unit(untyped):
     assert "trusted curator" in str(proved(1.0, trust="central"))
     assert "trusted curator" in str(proved(1.0, unit=EDGE_CENTRAL))
-    assert "curator" not in str(proved(1.0))
+    assert "trusted shuffler" in str(proved(1.0, trust="shuffled"))
+    assert "trusted" not in str(proved(1.0))
     for unit in (NEIGHBOUR_LIST, RELATIONSHIP):
         with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
             proved(1.0, unit=unit, trust="central")
-    with pytest.raises(ValueError, match="trust must be one of local, central; got 'global'"):
+        with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
+            proved(1.0, unit=unit, trust="shuffled")
+    with pytest.raises(ValueError, match="trust must be one of local, shuffled, central; got 'global'"):
         proved(1.0, trust="global")
 
 

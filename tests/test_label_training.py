@@ -14,7 +14,9 @@ from ldp_jax.features import Discrete, GeneralizedRR, GridSquareWave
 from ldp_jax.label_training import NoisyExamples, drop, drop_inputs, noisy_examples, noisy_node_classification
 from ldp_jax.models import Model, NodeInputs, gcn, linear
 from ldp_jax.propagation import kprop, operator
-from ldp_jax.training import Examples, fit, node_classification, on_graph
+from ldp_jax.training import Examples, Settings, fit, node_classification, on_graph
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 N, CLASSES, KEEP = 24, 4, 0.4
 OBJECTIVE = on_graph(noisy_node_classification)
@@ -185,7 +187,7 @@ def test_training_stops_where_reports_are_learned_by_heart():
     part = noisy_examples(GeneralizedRR(0.5, 3), np.arange(m), reports)
     fitted = fit(
         jax.random.key(0), linear(3), noisy_node_classification, jnp.eye(m), part, part, part,
-        optimizer=training.adam(0.05), epochs=60, batch_size=m, patience=5,
+        Settings(training.adam(0.05), epochs=60, batch_size=m, patience=5),
     )  # fmt: skip
     run = np.isfinite(fitted.losses).sum()
     assert run < 60
@@ -197,7 +199,7 @@ def test_training_stops_where_reports_are_learned_by_heart():
 # --- Training ----------------------------------------------------------------------------------------------------
 
 WORLD = {"num_nodes": 1200, "num_classes": 6, "num_features": 64, "mean_degree": 5, "homophily": 0.85}
-SETTINGS = {"optimizer": training.adam(0.01), "epochs": 100, "batch_size": 1200}
+SETTINGS = Settings(training.adam(0.01), epochs=100, batch_size=1200)
 MODEL = gcn(2, 16, 6)
 
 
@@ -220,10 +222,10 @@ def trained(seed, steps):
     key = jax.random.key(300 + seed)
     if steps is None:
         train, validation = (Examples(part, reports[part]) for part in split[:2])
-        return fit(key, MODEL, on_graph(node_classification), inputs, train, validation, test, **SETTINGS)
+        return fit(key, MODEL, on_graph(node_classification), inputs, train, validation, test, SETTINGS)
     train, validation = (noisy_examples(rr, part, reports[part]) for part in split[:2])
     context, train = drop_inputs(inputs, op, train, steps, also=validation)
-    return fit(key, drop(MODEL), OBJECTIVE, context, train, validation, test, **SETTINGS)
+    return fit(key, drop(MODEL), OBJECTIVE, context, train, validation, test, SETTINGS)
 
 
 def test_drop_is_better_than_training_on_raw_reports():
@@ -281,7 +283,7 @@ def test_examples_that_do_not_fit_are_refused():
         with pytest.raises(ValueError, match=message):
             fit(
                 jax.random.key(0), TABLE, OBJECTIVE, jnp.log(TRUTH), part, good, good,
-                optimizer=training.adam(0.1), epochs=1, batch_size=N,
+                Settings(training.adam(0.1), epochs=1, batch_size=N),
             )  # fmt: skip
     with pytest.raises(ValueError, match=r"index of also must be in \[0, 24\)"):
         drop_inputs(None, OP, good, 1, also=good._replace(index=good.index + 9))

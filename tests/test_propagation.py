@@ -185,7 +185,7 @@ def test_whole_numbers_are_records():
 
 
 def test_table_widths_waste_little():
-    """Layout ell: widths 0, 1, 2, 3, 4, 6, 8, 12, ...; each row in the narrowest that holds it, each edge once."""
+    """Layout ell: widths are some of 0, 1, 2, 3, 4, 6, 8, 12, ...; each row and each edge once."""
     op = OPERATORS["ell"]
     tables = [np.asarray(table) for table in op.neighbours.neighbours]
     widths = [table.shape[0] for table in tables]

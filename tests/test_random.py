@@ -151,3 +151,12 @@ def test_counts_are_poisson(mean):
 def test_other_keys_are_refused():
     with pytest.raises(ValueError, match="threefry"):
         _random.bernoulli(jax.random.key(0, impl="rbg"), 0.5)
+
+
+def test_numbers_below_a_bound_are_those_of_randint():
+    """Bit for bit, of bounds that divide 2^32 or not, above 2^16 too: what a release draws of its words stays."""
+    bounds = jnp.int32([1, 2, 3, 7, 896, 4714, 2**16, 2**16 + 1, 10**6, 2**31 - 1])
+    key = jax.random.key(7)
+    wanted = jax.random.randint(jax.random.clone(key), bounds.shape, 0, bounds, dtype=jnp.int32)
+    high, low = jax.vmap(lambda key: _random.words(key, bounds.shape, 1)[0])(jax.random.split(key))
+    np.testing.assert_array_equal(_random.below_from_words(high, low, bounds), wanted)

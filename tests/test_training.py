@@ -1,5 +1,6 @@
 """Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
 
+import dataclasses
 from functools import cache
 
 import jax
@@ -12,7 +13,9 @@ from scipy import stats as scipy_stats
 
 from ldp_jax import metrics, training
 from ldp_jax.models import Model, linear, mlp
-from ldp_jax.training import Examples, Objective, Pairs, fit, fit_many
+from ldp_jax.training import Examples, Objective, Pairs, Settings, fit, fit_many
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def blobs(n=90, classes=3, seed=0):
@@ -32,7 +35,7 @@ def test_a_separable_toy_is_learned(model):
     z, train, validation, test = blobs()
     fitted = fit(
         jax.random.key(0), model, training.node_classification, z, train, validation, test,
-        optimizer=ADAM, epochs=15, batch_size=16,
+        Settings(ADAM, epochs=15, batch_size=16),
     )  # fmt: skip
     assert fitted.validation == fitted.test == 1.0
     assert fitted.losses.shape == fitted.validations.shape == (15,)
@@ -70,7 +73,7 @@ def run_one_number(weights, *, batch_size, epochs=1, score=the_number, key=0, te
     one = jnp.ones(1)
     return fit(
         jax.random.key(key), ONE_NUMBER, falling(score), None, jnp.asarray(weights, jnp.float32), one,
-        one if test is None else test, optimizer=SGD, epochs=epochs, batch_size=batch_size,
+        one if test is None else test, Settings(SGD, epochs, batch_size),
     )  # fmt: skip
 
 
@@ -102,11 +105,11 @@ def test_every_epoch_visits_every_example_once():
 
 def test_full_batch_is_gradient_descent_whatever_the_order():
     z, train, validation, test = blobs()
-    settings = {"optimizer": optax.sgd(0.1), "epochs": 4, "batch_size": 30}
+    settings = Settings(optax.sgd(0.1), epochs=4, batch_size=30)
     reversed_train = Examples(train.index[::-1], train.label[::-1])
     model, objective = linear(3), training.node_classification
     one, other = (
-        fit(jax.random.key(1), model, objective, z, part, validation, test, **settings)
+        fit(jax.random.key(1), model, objective, z, part, validation, test, settings)
         for part in (train, reversed_train)
     )
     np.testing.assert_allclose(one.losses, other.losses, rtol=1e-5)
@@ -144,7 +147,7 @@ def test_the_best_epoch_is_kept_the_earliest_on_ties(score, epoch, w):
 def one_epoch_after_another(score, **settings):
     return fit(
         jax.random.key(0), ONE_NUMBER, falling(score), None, jnp.ones(3), jnp.ones(1), jnp.zeros(1),
-        optimizer=SGD, epochs=8, batch_size=3, **settings,
+        Settings(SGD, epochs=8, batch_size=3, **settings),
     )  # fmt: skip
 
 
@@ -193,7 +196,7 @@ def stacked_runs(runs=3):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *made)
 
 
-SETTINGS = {"optimizer": ADAM, "epochs": 3, "batch_size": 8}
+SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
 def test_many_runs_are_the_single_ones_in_one_program():
@@ -201,20 +204,20 @@ def test_many_runs_are_the_single_ones_in_one_program():
     counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
     objective, inputs = training.node_classification, stacked_runs()
     many = fit_many(
-        jax.random.split(jax.random.key(2), 3), counted, objective, *inputs, **SETTINGS, keep_variables=True
+        jax.random.split(jax.random.key(2), 3), counted, objective, *inputs, SETTINGS, keep_variables=True
     )
     once = len(traces)
     assert once <= 6  # the step, its gradient, two scores: not one a run or an epoch
     again = fit_many(
-        jax.random.split(jax.random.key(3), 3), counted, objective, *inputs, **SETTINGS, keep_variables=True
+        jax.random.split(jax.random.key(3), 3), counted, objective, *inputs, SETTINGS, keep_variables=True
     )
     assert len(traces) == once
     assert not np.array_equal(many.losses, again.losses)
     for i, key in enumerate(jax.random.split(jax.random.key(2), 3)):
-        alone = fit(key, model, objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), **SETTINGS)
+        alone = fit(key, model, objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
         one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
-    together = fit_many(jax.random.split(jax.random.key(2), 3), model, objective, *inputs, **SETTINGS, at_once=3)
+    together = fit_many(jax.random.split(jax.random.key(2), 3), model, objective, *inputs, SETTINGS, at_once=3)
     np.testing.assert_allclose(together.losses, many.losses, rtol=1e-4)
     assert together.variables == ()
 
@@ -231,7 +234,7 @@ def test_many_runs_are_the_single_ones_in_one_program():
 @pytest.mark.usefixtures("untyped")
 def test_bad_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        fit(jax.random.key(0), linear(3), training.node_classification, *blobs(), **{**SETTINGS, **change})
+        dataclasses.replace(SETTINGS, **change)
 
 
 @pytest.mark.parametrize(
@@ -252,25 +255,25 @@ def test_examples_outside_the_model_are_refused(field, value, message, part):
     wrong[4] = value
     parts[place] = parts[place]._replace(**{field: wrong})
     with pytest.raises(ValueError, match=message.format(part)):
-        fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, **SETTINGS)
+        fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, SETTINGS)
     runs = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (z, *parts))
     with pytest.raises(ValueError, match=message.format(part)):
-        fit_many(jax.random.split(jax.random.key(0), 2), linear(3), training.node_classification, *runs, **SETTINGS)
+        fit_many(jax.random.split(jax.random.key(0), 2), linear(3), training.node_classification, *runs, SETTINGS)
 
 
 def test_pairs_and_labels_of_another_kind_are_refused():
     z, train, validation, test = blobs()
     whole = train._replace(label=train.label.astype(np.float32))
     with pytest.raises(ValueError, match="label of train must be integers, got float"):
-        fit(jax.random.key(0), linear(3), training.node_classification, z, whole, validation, test, **SETTINGS)
+        fit(jax.random.key(0), linear(3), training.node_classification, z, whole, validation, test, SETTINGS)
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
     with pytest.raises(ValueError, match=r"non_edge of train must be in \[0, 90\)"):
-        fit(jax.random.key(0), linear(1), training.link_prediction, z, pairs, pairs, pairs, **SETTINGS)
+        fit(jax.random.key(0), linear(1), training.link_prediction, z, pairs, pairs, pairs, SETTINGS)
 
 
 def test_bad_keys_and_rates_are_refused():
     with pytest.raises(ValueError, match="threefry2x32 key, got rbg"):
-        fit(jax.random.key(0, impl="rbg"), linear(3), training.node_classification, *blobs(), **SETTINGS)
+        fit(jax.random.key(0, impl="rbg"), linear(3), training.node_classification, *blobs(), SETTINGS)
     with pytest.raises(ValueError, match="learning_rate must be finite and > 0, got 0"):
         training.adam(0.0)
     with pytest.raises(ValueError, match="weight_decay must be in"):
@@ -298,7 +301,7 @@ def test_links_of_a_separable_toy_are_learned():
 
     fitted = fit(
         jax.random.key(4), linear(1), training.link_prediction, z, pairs(50), pairs(20), pairs(20),
-        optimizer=ADAM, epochs=20, batch_size=16,
+        Settings(ADAM, epochs=20, batch_size=16),
     )  # fmt: skip
     assert fitted.test == 1.0
     assert fitted.losses[-1] < fitted.losses[0]

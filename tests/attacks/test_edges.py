@@ -14,6 +14,8 @@ from ldp_jax.models import Model, NodeInputs, gcn, mlp
 from ldp_jax.propagation import operator
 from tests.stats import SIGMAS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, D, C = 90, 6, 3
 HALF = 1.99  # standard errors in half the width of a 95 % interval of 90 groups
 

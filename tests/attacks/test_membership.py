@@ -16,6 +16,8 @@ from ldp_jax.propagation import operator
 from ldp_jax.training import adam, node_classification
 from tests.stats import SIGMAS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, P, D, C, MODELS = 320, 160, 48, 4, 12
 MODEL = gcn(2, 48, C)
 

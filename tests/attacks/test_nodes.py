@@ -13,6 +13,8 @@ from ldp_jax import attacks, metrics
 from ldp_jax.attacks import Targets
 from tests.stats import SIGMAS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 # --- The likelihood ratio ----------------------------------------------------------------------------------------
 
 

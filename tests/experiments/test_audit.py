@@ -1,6 +1,7 @@
 """The audit: it covers everything that is exported, fails when a claim fails, and goes on where it was killed."""
 
 import math
+import shutil
 
 import jax
 import numpy as np
@@ -8,7 +9,10 @@ import pandas as pd
 import pytest
 
 from experiments import audit, variance
-from ldp_jax import edges, features, verification
+from experiments._published import PrintedHyperbolicGaussian
+from experiments._runner import REFERENCE
+from ldp_jax import edges, features, hyperbolic, verification
+from ldp_jax.verification.cases import CASES
 from tests import broken
 from tests.contract.test_mechanisms import NOT_MECHANISMS
 from tests.edges.test_contract import NOT_MECHANISMS as NOT_LIST_MECHANISMS
@@ -24,13 +28,17 @@ def only(monkeypatch, **subjects):
 
 def test_every_exported_mechanism_is_audited():
     named = {subject.public for subject in audit.SUBJECTS.values() if subject.sound}
-    assert named == (set(features.__all__) - NOT_MECHANISMS) | (set(edges.__all__) - NOT_LIST_MECHANISMS)
+    of_points = {name for name in hyperbolic.__all__ if hasattr(getattr(hyperbolic, name), "privatize")}
+    of_lists = (set(edges.__all__) - NOT_LIST_MECHANISMS) | {"NeighbourCounts"}
+    of_features = set(features.__all__) - NOT_MECHANISMS
+    assert named == of_features | of_lists | (of_points - {"PaperHyperbolicGaussian"})  # whose claim is none
 
 
 def test_every_curator_is_audited():
     named = {subject.public for subject in audit.CENTRAL.values() if subject.sound}
     assert named == set(edges.central.__all__) - {
-        "CentralMechanism", "EdgeSplit", "connections", "hrg", "release", "split_edges",
+        "CentralMechanism", "DendrogramLaw", "EdgeSplit", "HasDendrogram", "connections", "hrg", "release",
+        "split_edges",
     }  # fmt: skip
 
 
@@ -76,10 +84,14 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
 
 
 def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys):
-    """A rare sign that one float32 uniform loses from epsilon 16.64 on, and that every other figure passes."""
+    """A rare sign that one float32 uniform loses from epsilon 16.64 on, and that every other figure passes.
+
+    A claim that fails ends the audit with 1.
+    """
     only(monkeypatch, **{"float32": audit.Subject("Duchi", broken.FloatDuchi)})
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stopped:
         audit.main(audit.Config(quick=True, out=tmp_path))
+    assert stopped.value.code == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "float32 at epsilon 17: loses inf in the words that it draws" in printed
     assert "float32 at epsilon 1:" not in printed
@@ -109,24 +121,30 @@ TWINS = {
 }
 
 
+def failures(monkeypatch, name, subject):
+    """What is said of one mechanism at epsilon 1, without the files and the figure that a run writes."""
+    only(monkeypatch, **{name: subject})
+    unasked = verification.FloatAudit(math.nan, math.nan, math.nan, 0)  # over 2^23 uniforms, which no verdict reads
+    monkeypatch.setattr(verification, "float_audit", lambda *_: unasked)
+    measured = audit.examine(subject, 1.0, jax.random.key(0), CONFIG, CONFIDENCE)
+    said = {"mechanism": name, "epsilon": 1.0}
+    rows = [{**said, "metric": metric, "value": value} for metric, value in measured.items()]
+    return audit.verdicts(audit.table(pd.DataFrame(rows)))
+
+
 @pytest.mark.parametrize("name", TWINS)
-def test_a_broken_claim_fails_it(name, tmp_path, monkeypatch, capsys):
+def test_a_broken_claim_is_seen(name, monkeypatch):
     make, words = TWINS[name]
-    only(monkeypatch, **{name: audit.Subject("SquareWave", make)})
-    with pytest.raises(SystemExit) as stopped:
-        audit.main(audit.Config(quick=True, out=tmp_path))
-    assert stopped.value.code == 1
-    printed = capsys.readouterr().out
-    assert name in printed
-    assert words in " ".join(printed.split())
+    found = failures(monkeypatch, name, audit.Subject("SquareWave", make))
+    assert found
+    assert all(line.startswith(name) for line in found)
+    assert any(words in line for line in found)
 
 
-def test_a_defect_that_is_not_seen_fails_it(tmp_path, monkeypatch, capsys):
+def test_a_defect_that_is_not_seen_fails_it(monkeypatch):
     """Otherwise an audit that sees nothing would pass."""
-    only(monkeypatch, honest=audit.Subject("Duchi", features.Duchi, sound=False))
-    with pytest.raises(SystemExit):
-        audit.main(audit.Config(quick=True, out=tmp_path))
-    assert "its defect was not seen" in " ".join(capsys.readouterr().out.split())
+    found = failures(monkeypatch, "honest", audit.Subject("Duchi", features.Duchi, sound=False))
+    assert "its defect was not seen" in " ".join(found)
 
 
 def test_a_mechanism_that_refuses_a_budget_is_said_to():
@@ -144,8 +162,7 @@ def test_lists_are_audited_and_the_printed_split_is_seen():
     label = "DPRR's printed split, 3 nodes"
     found = audit.examine(audit.SUBJECTS[label], 1.0, jax.random.key(4), CONFIG, CONFIDENCE)
     assert found["supremum"] == pytest.approx(2.9)
-    rows = [audit._row(label, 1.0, metric, value, found, {"seed": 0}) for metric, value in found.items()]
-    assert {row["unit"] for row in rows} == {"neighbour-list"}
+    rows = [{"mechanism": label, "epsilon": 1.0, "metric": metric, "value": found[metric]} for metric in found]
     assert audit.verdicts(audit.table(pd.DataFrame(rows))) == []
     assert audit._lines(audit.table(pd.DataFrame(rows)))[0][3].startswith("**2.9** (**> 2.")
 
@@ -180,3 +197,34 @@ def test_variances_are_in_the_papers_order(tmp_path):
     for name, exact in (("Laplace", lambda e: 8 / e**2), ("Duchi", lambda e: 1 / math.tanh(e / 2) ** 2)):
         np.testing.assert_allclose(table[name], [exact(e) for e in table.index], rtol=1e-5)
     assert (tmp_path / "variance.png").stat().st_size > 10_000
+
+
+def test_a_delta_is_asked_of_the_law_and_a_printed_one_is_seen_not_to_hold():
+    subjects = {
+        "sound": audit.Subject("HyperbolicGaussian", CASES["HyperbolicGaussian"].make),
+        "printed": audit.Subject("PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False),
+    }
+    found = {
+        name: audit.examine(subject, 1.0, jax.random.key(0), CONFIG, CONFIDENCE)
+        for name, subject in subjects.items()
+    }
+    assert found["sound"]["supremum"] == found["sound"]["claimed"] <= 1.0
+    assert found["sound"]["lower_bound"] <= 1.0
+    assert found["printed"]["claimed"] == 1.0
+    assert found["printed"]["supremum"] == math.inf
+    assert found["printed"]["lower_bound"] > 2.0
+    for measured in found.values():
+        assert measured["fit"] <= 1
+        assert measured["distinct"] <= 1
+        assert "drawn_loss" not in measured
+
+
+def test_committed_rows_are_cells_that_are_done(tmp_path):
+    """By what was asked: what was found of their epsilon is no part of it."""
+    shutil.copy(REFERENCE / "audit.csv", tmp_path)
+    results = audit.results_in(tmp_path)
+    results.look()
+    frame = results.read()
+    rows = frame[["mechanism", "epsilon", "seed", "unit", "config"]].drop_duplicates().to_dict("records")
+    assert all(audit.Cell(**row) in results for row in rows)
+    assert audit.Cell(**{**rows[0], "config": "other"}) not in results

@@ -5,10 +5,13 @@ import json
 import jax
 import numpy as np
 import pandas as pd
+import pytest
 import scipy.sparse
 
-from experiments import benchmarks, repeat
-from ldp_jax import graphs, propagation
+from experiments import _gin_benchmark, benchmarks, repeat
+from ldp_jax import graphs, models, packing, propagation
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def test_benchmarks_give_every_repetition_a_number_of_its_own():
@@ -39,6 +42,32 @@ def test_the_scipy_sides_solve_what_ppr_solves():
     same = benchmarks.semi_iteration(step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2)))
     np.testing.assert_allclose(few, same, atol=1e-6)
     np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
+
+
+@pytest.mark.usefixtures("quickly_compiled")
+def test_the_side_with_flax_batch_norm_is_the_same_network():
+    """Outputs in training, padding masked, and the statistics that are kept, of the same parameters and key."""
+    whole = packing.GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1, 2], [0, 1, 0])
+    packed = packing.pack(whole, 2, shapes=1)
+    batch = packing.assemble(packed, packing.deal(packed)[0][-1], packed.shapes[0])
+    assert not batch.node_mask.all()
+    ours = models.gin(_gin_benchmark.LAYERS, _gin_benchmark.HIDDEN, 2, _gin_benchmark.DROPOUT)
+    variables = jax.jit(ours.init)(jax.random.key(0), batch)
+    rename = lambda names: {name.replace("_MaskedNormReLU", "BatchNorm"): leaf for name, leaf in names.items()}
+    trained = [
+        jax.jit(lambda given, model=model: model.apply(given, batch, key=jax.random.key(1), train=True))(given)
+        for model, given in (
+            (ours, variables),
+            (_gin_benchmark.flax_model(), {part: rename(names) for part, names in variables.items()}),
+        )
+    ]
+    (found, kept), (theirs, also) = trained
+    real = np.asarray(batch.graph_mask)
+    np.testing.assert_allclose(found[real], theirs[real], atol=1e-4)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        rename(kept["batch_stats"]), also["batch_stats"],
+    )  # fmt: skip
 
 
 def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys):

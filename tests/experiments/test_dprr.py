@@ -19,6 +19,8 @@ from experiments.dprr import report as dprr_report
 from ldp_jax.guarantee import NEIGHBOUR_LIST
 from ldp_jax.packing import GraphSet
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 README = Path(_runner.__file__).parents[1] / "README.md"
 
 

@@ -11,6 +11,8 @@ from experiments.dprr import classifiers
 from ldp_jax import datasets, training
 from ldp_jax.packing import GraphSet
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def directed_set(densities, seed=0):
     """Directed graphs, one a density; sparse ones and dense ones."""
@@ -108,10 +110,10 @@ def test_patience_ends_a_perceptrons_training_where_it_ends_the_networks(monkeyp
     rows = (labels[:, None] + 2 * rng.normal(size=(80, 4))).astype(np.float64)
     asked, plain = [], training.fit
 
-    def late(*arguments, epochs, **settings):
-        asked.append(epochs)
-        fitted = plain(*arguments, epochs=epochs, **settings)
-        if epochs == 12:
+    def late(*arguments, settings):
+        asked.append(settings.epochs)
+        fitted = plain(*arguments, settings)
+        if asked[-1] == 12:
             validations = jnp.array([0.5, 0.6, *[0.55] * 9, 0.9])
             return fitted._replace(validations=validations, epoch=jnp.int32(11))
         return fitted

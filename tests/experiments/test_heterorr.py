@@ -19,6 +19,7 @@ from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, P
 from ldp_jax import datasets, graphs
 from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("featurerr", "lpgnn")
 
 

@@ -18,6 +18,8 @@ from experiments.privge.settings import COMMITTED, HYPERPARAMETERS, Plan
 from ldp_jax import datasets, features, metrics, pipeline, propagation, training
 from ldp_jax.datasets._registry import REGISTRY
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 KEY = list(accuracy.results_in(_runner.REFERENCE).key)
 
 
@@ -25,6 +27,7 @@ KEY = list(accuracy.results_in(_runner.REFERENCE).key)
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     config = privge.Config(datasets=(str(graph_file),), preset="smoke", epsilons=(0.5, 1.0), out=out)
+    jax.clear_caches()  # what another file has compiled would not be counted
     before = training._fit._cache_size()
     privge.main(config)
     return config, pd.read_csv(out / "privge.csv"), training._fit._cache_size() - before
@@ -265,13 +268,26 @@ def test_published_hyper_parameters_are_those_of_the_paper():
 
 
 @pytest.mark.slow
-def test_demo_runs_small(tmp_path, monkeypatch):
+def test_demo_runs_small(graph_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "GRAPH", str(graph_file))
     monkeypatch.setattr(demo, "PLAN", Plan(epsilons=(1.0,), seeds=2, epochs=2))
-    monkeypatch.setattr(demo, "FEATURES", 40)
+    monkeypatch.setattr(demo, "FEATURES", 8)
     monkeypatch.setattr(demo, "ASKED", privge.Config(mechanisms=("hds",)))
+    few = dataclasses.replace(
+        demo.FRIENDSHIPS, datasets=(str(graph_file),), draws=1, epsilons=(2.0,), methods=("piloted", "plain counts")
+    )
+    monkeypatch.setattr(demo, "FRIENDSHIPS", few)
+    few = dataclasses.replace(
+        demo.PREDICTIONS, datasets=(str(graph_file),), panel=("0.3",), draws=1, epsilons=(2.0,),
+        methods=("local prediction",),
+    )  # fmt: skip
+    monkeypatch.setattr(demo, "PREDICTIONS", few)
     demo.main(demo.Config(out=tmp_path))
     assert (tmp_path / "demo.png").stat().st_size > 10_000
-    assert set(pd.read_csv(tmp_path / "demo.csv").task) == {"node", "link"}
+    assert set(pd.read_csv(tmp_path / "demo.csv").task) == {"node"}
+    assert set(pd.read_csv(tmp_path / "demo_friendships.csv").mechanism) == {"features", "piloted", "plain counts"}
+    predicted = pd.read_csv(tmp_path / "demo_predictions.csv")
+    assert set(predicted.mechanism) == {"local prediction", "structure, chosen"}
 
 
 # --- What validation chooses, and what a row may depend on -----------------------------------------------------
@@ -288,8 +304,9 @@ def test_both_embeddings_are_trained_alike(bench, monkeypatch):
     """The same keys, examples and rules; a row each, of which the report chooses."""
     seen = []
 
-    def fit(key, model, objective, z, *examples, **settings):
-        seen.append((jax.random.key_data(key).tolist(), [id(part) for part in examples], settings))
+    def fit(key, model, objective, z, *examples):
+        *parts, settings = examples
+        seen.append((jax.random.key_data(key).tolist(), [id(part) for part in parts], settings))
         centred = np.allclose(np.asarray(z).mean(0), 0.0, atol=1e-4)
         return training.Fitted((), 0.25 if centred else 0.75, 0.5 if centred else 0.1, 0, (), ())
 
@@ -361,9 +378,9 @@ def test_more_seeds_take_the_same_programs(ran, tmp_path):
     config, rows, _ = ran
     one = dataclasses.replace(config, out=tmp_path, seeds=1, mechanisms=("hds",), epsilons=(1.0,))
     privge.main(one)
-    programs = [training._fit._cache_size(), pipeline._private_embeddings._cache_size()]
+    programs = [training._fit._cache_size(), pipeline.embedding._private_embeddings._cache_size()]
     privge.main(dataclasses.replace(one, seeds=3))
-    assert [training._fit._cache_size(), pipeline._private_embeddings._cache_size()] == programs
+    assert [training._fit._cache_size(), pipeline.embedding._private_embeddings._cache_size()] == programs
     keys = KEY
     both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=keys, suffixes=("", "_before"))
     assert len(both) == 26  # two seeds, both embeddings: three rows a task, and label propagation

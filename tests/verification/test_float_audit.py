@@ -112,8 +112,8 @@ def test_it_is_symmetric_and_counts_what_a_loop_counts():
     found, back = float_audit(m, x, other), float_audit(m, other, x)
     assert (found.impossible, found.impossible_other) == (back.impossible_other, back.impossible)
     assert found.largest_loss == back.largest_loss
-    push = jax.jit(lambda made, record: made.from_uniform(UNIFORMS, record))
-    mine, theirs = (np.sort(push(m, jnp.float32(record))) for record in (x, other))
+    push = jax.jit(lambda made, u, record: made.from_uniform(u, record))
+    mine, theirs = (np.sort(push(m, UNIFORMS, jnp.float32(record))) for record in (x, other))
     at = np.minimum(np.searchsorted(theirs, mine), TOTAL - 1)
     assert found.impossible == (theirs[at] != mine).mean()
     assert found.reports == 1 + (np.diff(mine) > 0).sum()

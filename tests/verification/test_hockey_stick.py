@@ -13,7 +13,7 @@ import pytest
 
 from ldp_jax import features
 from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Interval, clip
+from ldp_jax.domains import Box, Finite, Interval, Subset, clip
 from ldp_jax.features import (
     BranchReport,
     Discrete,
@@ -28,6 +28,7 @@ from ldp_jax.features import (
     Laplace,
     LPOptimal,
     OptimalPiecewise,
+    PersonalAlphabet,
     Piecewise,
     Sampled,
     SquareWave,
@@ -37,7 +38,7 @@ from ldp_jax.features import (
 )
 from ldp_jax.mechanism import Numeric
 from ldp_jax.types import Scalar
-from ldp_jax.verification import enumerated_supremum, hockey_stick, privacy_loss_supremum
+from ldp_jax.verification import arithmetic, enumerated_supremum, hockey_stick, privacy_loss_supremum
 from tests import broken
 from tests.test_duchi_vector import signs, table
 
@@ -58,11 +59,14 @@ TABLES = {
     "GridPiecewise": GridPiecewise,
     "LPOptimal": lambda epsilon: LPOptimal(min(epsilon, 5.0)),  # above, it asks for more inputs
     "GeneralizedRR": lambda epsilon: GeneralizedRR(epsilon, 5),
+    "PersonalAlphabet": lambda epsilon: PersonalAlphabet(epsilon, (0.1, 0.4, 0.2, 0.3)),
     "FeatureRR": lambda epsilon: FeatureRR(epsilon, 6, dim=1).coordinate(0),
 }
 NUMBERS = CONTINUOUS | TABLES
 VECTORS = {"DuchiVector", "HDS", "LaplaceVector", "MultiBit", "MultiPiecewise", "RandomizedFeatures", "Sampled"}
+VECTORS |= {"PrivUnit", "PrivUnitG", "ProjUnit"}
 OTHERS = {"BranchReport", "Discrete", "SparseReport", "importance_weights", "menu"}
+OTHERS |= {"Alphabets", "PersonalAlphabets", "alphabets", "Choice", "choose", "random_projection"}
 
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
 every_number = pytest.mark.parametrize("name", NUMBERS)
@@ -414,6 +418,32 @@ def test_sampled_inherits_the_supremum_of_any_inner_mechanism():
         found = privacy_loss_supremum(Sampled(inner, 9, 3))
         assert found.epsilon == pytest.approx(3 * inner.guarantee().epsilon, rel=1e-9)
     assert privacy_loss_supremum(Sampled(broken.Overspent(1.05), 9, 3)).epsilon == pytest.approx(3.15)
+
+
+class _Strangers:
+    """Two numbers, each by a law of its own, ``sent`` of them reported: of no class that verification knows."""
+
+    def __init__(self, sent):
+        self.laws = Duchi(0.25), Duchi(0.75)
+        self.sent = sent
+
+    def coordinate(self, j):
+        return self.laws[j]
+
+    def domain(self):
+        return Box(2)
+
+    def codomain(self):
+        return Subset(2, self.sent, Finite((-1.0, 1.0)))
+
+
+@pytest.mark.parametrize(("sent", "epsilon"), [(2, 1.0), (1, 0.75)])
+def test_coordinates_of_different_laws_add_up_to_as_many_as_are_sent(sent, epsilon):
+    m = _Strangers(sent)
+    found = privacy_loss_supremum(m)
+    assert found.epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert len(found.x) == len(found.y) == sent
+    assert arithmetic(m).epsilon == pytest.approx(epsilon, abs=1e-5)
 
 
 # --- Findings of a review, kept out ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ldp_jax.edges.lists import listed, nodes_of, stacked, to_bits, to_list
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.mechanism import mechanism
 
-N = 4
+N = 6  # as in test_contract.py, with which it shares its programs
 MADE = {
     "DPRR": DPRR(0.3, 0.7, n=N),
     "RandomizedResponse": RandomizedResponse(1.0, n=N),

@@ -1,16 +1,19 @@
 """Every honest mechanism passes every rung, and each rung finds a defect at the power that it states."""
 
 import math
+from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ldp_jax import verification
-from ldp_jax._pytree import mechanism
+from ldp_jax._pytree import mechanism, static
 from ldp_jax.domains import Box
 from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse
 from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace, Sampled, ThreeOutputs
+from ldp_jax.guarantee import Guarantee
 from ldp_jax.verification import statistics
 from tests import broken
 from tests.contract.test_mechanisms import CASES
@@ -37,8 +40,9 @@ KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", 
 
 @pytest.mark.parametrize("name", CASES)
 def test_honest_reports_follow_their_law_whatever_the_record(name):
-    """Four budgets; windows, single reports and what they lose, at 1e-6 over all cells."""
-    for place, epsilon in enumerate(CASES[name].epsilons):
+    """A budget of each branch; windows, single reports and what they lose, at 1e-6 over all cells."""
+    for place in (0, 1, 3):  # no law has a branch that the third is in, and the last is not
+        epsilon = CASES[name].epsilons[place]
         m = CASES[name].make(epsilon)
         keys = jax.random.split(jax.random.key(100 + place), 3)
         found = [
@@ -107,6 +111,39 @@ def test_edges_cost_what_is_claimed(name):
         assert found.epsilon <= claim * (1 + 1e-9), f"{name}, {reporting}: {found}"
         if not ("personal" in name and reporting == "half list"):
             assert found.epsilon == pytest.approx(claim, rel=1e-9)
+
+
+@mechanism
+class LoudForOne:
+    """Of no class of the library: a bit by randomised response, at four times the budget in lists of no other."""
+
+    epsilon: float
+    reporting: str = static(default="full")
+    reportings: ClassVar = ("full", "half")
+
+    def of_users(self, choose):
+        return self
+
+    def bit_reports(self, owned):
+        return np.full(2, np.nan), np.array([0.0, 1.0])
+
+    def bit_log_density(self, noisy, sent, degree, bit, owned):
+        budget = self.epsilon * jnp.where(degree - bit > 0, 1.0, 4.0)
+        return jax.nn.log_sigmoid(jnp.where(sent == bit, budget, -budget)) + 0.0 * degree
+
+    def guarantee(self):
+        return Guarantee(self.epsilon)
+
+    def relationship(self, reporting=None):
+        return Guarantee((2 if (reporting or self.reporting) == "full" else 1) * self.epsilon)
+
+
+def test_a_mechanism_of_no_known_class_is_enumerated():
+    """By what it says of a bit; the loud bit is found in the graphs where it is loud, at both ends of an edge."""
+    for reporting, ends in (("full", 2), ("half", 1)):
+        found = verification.relationship_supremum(LoudForOne(0.25), reporting)
+        assert found.epsilon == pytest.approx(ends * 1.0, rel=1e-9)
+        assert not any(set(found.edge) & set(pair) for pair in found.graph)
 
 
 # --- The power that is stated ---------------------------------------------------------------------------------

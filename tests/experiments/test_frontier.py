@@ -1,0 +1,143 @@
+"""Private friendships: rows that say what they cost, gains that are paired by draw, tables a reader can check."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import frontier
+from experiments._runner import UsageError
+from experiments.frontier import friendships, methods, report
+from experiments.frontier.config import Config
+from experiments.frontier.methods import FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS, WITHOUT_EPSILON
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+FEW = (PILOTED, FEATURES, PLAIN, "non-private, ppr")
+LIST, PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("frontier")
+    config = Config(datasets=(str(graph_file),), labels=("half",), epsilons=(2.0,), draws=2, methods=FEW, out=out)
+    frontier.main(config)
+    return config
+
+
+def test_each_row_is_there_once_under_what_it_costs(ran):
+    rows = friendships.results_in(ran.out).read()
+    assert len(rows) == 2 * (len(FEW) + 1)  # piloted counts per list and per relationship
+    private = rows[~rows.mechanism.isin(WITHOUT_EPSILON)]
+    assert set(private.epsilon) == {2.0}
+    assert set(private.unit[private.mechanism == PILOTED]) == {LIST, PAIR}
+    assert set(rows.epsilon[rows.mechanism == "non-private, ppr"]) == {math.inf}
+    assert set(rows.epsilon[rows.mechanism == FEATURES]) == {0.0}
+    assert rows.value.between(0, 1).all()
+    told = rows[rows.mechanism == PILOTED]
+    assert told.strength.between(0, 1).all()
+    assert told.groups.notna().all()
+    manifest = friendships.results_in(ran.out).describe()
+    assert any("epsilon 2 per relationship" in promise for promise in manifest["guarantees"].values())
+
+
+def test_a_run_that_is_repeated_computes_nothing(ran, monkeypatch):
+    before = friendships.results_in(ran.out).csv.read_bytes()
+    monkeypatch.setattr(friendships, "answer", None)
+    frontier.main(ran)
+    assert friendships.results_in(ran.out).csv.read_bytes() == before
+
+
+def test_the_tidy_table_has_accuracy_and_gains_in_points_a_row_a_draw(ran):
+    found = pd.read_csv(ran.out / "frontier_edges.csv")
+    assert set(found.metric) == set(report.METRICS) - {"gain over best published"}
+    assert not found.duplicated([*report._KEY, "seed", "metric"]).any()
+    at = found.set_index(["mechanism", "unit", "epsilon", "metric", "seed"]).value
+    for seed in (0, 1):
+        mine = at[PILOTED, LIST, 2.0, "accuracy", seed]
+        assert mine - at[FEATURES, LIST, 0.0, "accuracy", seed] == pytest.approx(
+            at[PILOTED, LIST, 2.0, "gain over features", seed], abs=1e-3
+        )
+    text = (ran.out / "frontier_edges.md").read_text()
+    assert "piloted, per relationship" in text
+    assert (ran.out / "frontier_edges.png").stat().st_size > 10_000
+
+
+def made(rows):
+    return pd.DataFrame(
+        [
+            {"dataset": "g", "labels": "half", "unit": unit, "mechanism": name, "epsilon": epsilon, "seed": seed,
+             "metric": "accuracy", "value": value / 100}
+            for name, unit, epsilon, values in rows
+            for seed, value in values.items()
+        ]
+    )  # fmt: skip
+
+
+def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
+    rough, steady = PUBLISHED_METHODS[0], PUBLISHED_METHODS[1]
+    found = report.points(
+        made(
+            [
+                (FEATURES, LIST, 0.0, {0: 50, 1: 60, 2: 70}),
+                (PILOTED, LIST, 1.0, {1: 70, 2: 85}),  # draw 0 is missing: pairs, not positions
+                (PILOTED, PAIR, 2.0, {0: 60, 1: 70, 2: 80}),
+                (PLAIN, LIST, 1.0, {0: 55, 1: 65, 2: 75}),
+                (rough, LIST, 1.0, {0: 0, 1: 99, 2: 0}),
+                (steady, LIST, 1.0, {0: 52, 1: 62, 2: 72}),
+            ]
+        )
+    )
+    at = found.set_index(["mechanism", "unit", "metric", "seed"]).value
+    assert [at[PILOTED, LIST, "gain over features", seed] for seed in (1, 2)] == [10, 15]
+    assert (PILOTED, LIST, "gain over features", 0) not in at.index
+    assert [at[PILOTED, LIST, "gain over best published", seed] for seed in (1, 2)] == [8, 13]
+    assert (PILOTED, PAIR, "gain over best published", 0) in at.index  # lists at 1
+    alone = report.points(made([(FEATURES, LIST, 0.0, {0: 50}), (PILOTED, LIST, 1.0, {0: 70})]))
+    assert "gain over best published" not in set(alone.metric)  # where none was run, features are not called that
+    # Per relationship at 2 it is held against lists at 1, whose two ends cost 2.
+    assert [at[PILOTED, PAIR, "gain over plain counts", seed] for seed in (0, 1, 2)] == [5, 5, 5]
+
+
+def test_labels_are_of_every_class_and_no_more_than_asked():
+    y = np.repeat(np.arange(3), (40, 9, 2))
+    half = friendships.public_labels(jax.random.key(0), y, "half")
+    np.testing.assert_array_equal(np.bincount(half[half >= 0]), [20, 5, 1])
+    few = friendships.public_labels(jax.random.key(0), y, "5")
+    np.testing.assert_array_equal(np.bincount(few[few >= 0]), [5, 5, 1])
+    assert (few[few >= 0] == y[few >= 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "option"),
+    [
+        ({"epsilons": (0.0,)}, "--epsilons"),
+        ({"draws": 0}, "--draws"),
+        ({"labels": ("most",)}, "--labels"),
+        ({"labels": ("0",)}, "--labels"),
+        ({"methods": ("magic",)}, "--methods"),
+        ({"datasets": ()}, "--datasets"),
+        ({"datasets": ("nowhere",)}, "--datasets"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(tmp_path, changes, option):
+    with pytest.raises(UsageError, match=option):
+        frontier.main(dataclasses.replace(Config(out=tmp_path), **changes))
+
+
+@pytest.mark.parametrize(("name", "guarded"), [(PILOTED, True), ("piloted, no guard", False)])
+def test_a_row_without_the_guard_has_none(monkeypatch, name, guarded):
+    asked = []
+    monkeypatch.setattr(methods, "count_classes", lambda *_, **given: asked.append(given))
+    with pytest.raises(AttributeError):  # nothing was found
+        METHODS[name](jax.random.key(0), methods.Asked(None, None, np.zeros(1), 1, None), 1.0, "relationship")
+    assert (asked[0]["guarded"], asked[0]["unit"]) == (guarded, "relationship")
+
+
+def test_every_method_is_held_against_something():
+    assert set(PUBLISHED_METHODS) | set(WITHOUT_EPSILON) | {PLAIN} <= set(METHODS)
+    assert FEATURES in WITHOUT_EPSILON

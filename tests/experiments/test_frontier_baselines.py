@@ -1,0 +1,103 @@
+"""The baselines of private neighbour lists: what they return, what they spend, and that lists get through."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.frontier.baselines import BASELINES, _features, _links, _released
+from ldp_jax import edges, panel
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
+from tests.panel.planted import blocks, some_labels
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+CLASSES = 3
+
+
+@pytest.fixture(scope="module")
+def planted():
+    graph, y, x = blocks(n=240, classes=CLASSES, clarity=0.4)
+    return graph, y, panel.feature_rows(x), some_labels(y, 0.4)
+
+
+@pytest.mark.parametrize("name", ["plain counts", "rr, ppr", "blink hybrid, gcn"])
+def test_lists_of_a_large_budget_say_more_than_features(planted, name):
+    graph, y, rows, labels = planted
+    epsilon = 6.0
+    found = BASELINES[name](jax.random.key(0), graph, rows, labels, epsilon, CLASSES)
+    assert found.scores.shape == (240, CLASSES)
+    assert np.isfinite(found.scores).all()
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon <= epsilon
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(epsilon)
+    assert found.guarantee[RELATIONSHIP].epsilon == pytest.approx(2 * epsilon)
+    assert found.guarantee.protected == ("edges",)
+    assert {"features", "labels"} <= set(found.guarantee.unprotected)
+    alone = BASELINES["features"](jax.random.key(0), graph, rows, labels, epsilon, CLASSES)
+    assert alone.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
+    asked = labels < 0
+    right = [(each.scores.argmax(1) == y)[asked].mean() for each in (found, alone)]
+    assert right[0] > right[1] + 0.1
+
+
+def test_the_true_graph_promises_nothing_and_says_most(planted):
+    graph, y, _, labels = planted
+    found = BASELINES["non-private, ppr"](jax.random.key(0), graph, None, labels, 1.0, CLASSES)
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon == math.inf
+    assert found.guarantee.protected == ()
+    assert (found.scores.argmax(1) == y)[labels < 0].mean() > 0.85  # without any feature
+
+
+def test_a_dense_graph_beyond_memory_is_a_row_that_says_so(planted, monkeypatch):
+    graph, _, rows, labels = planted
+    monkeypatch.setattr("experiments.frontier.baselines.lists.MEMORY", 1e5)
+    monkeypatch.setattr("experiments.frontier.baselines.blink.MEMORY", 1e5)
+    for name in ("rr, gcn", "blink soft, ppr"):
+        found = BASELINES[name](jax.random.key(0), graph, rows, labels, 1.0, CLASSES)
+        assert found.scores is None
+        assert found.note.startswith("refused:")
+        assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0)
+
+
+def test_rounds_of_reports_add_up(planted):
+    graph, _, _, labels = planted
+    half = edges.NeighbourCounts(0.5, CLASSES)
+    once = PipelineGuarantee.of([half.guarantee(), half.relationship()], protected=["edges"], unprotected=["n"])
+    total = _released.spent(once, once)
+    assert 0.99 < total[NEIGHBOUR_LIST].epsilon <= 1.0
+    assert total.unprotected == ("features", "labels", "n")
+    # Nothing is asked where nothing predicts a class.
+    found = BASELINES["lpgnet, 2 rounds"](jax.random.key(0), graph, None, labels, 1.0, CLASSES)
+    assert found.scores is None
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
+
+
+def test_parts_of_the_labels_are_disjoint_and_hold_every_class(planted):
+    _, y, _, labels = planted
+    train, validation = _features.parts(jax.random.key(0), labels)
+    assert not set(train.index) & set(validation.index)
+    assert len(train.index) + len(validation.index) == (labels >= 0).sum()
+    for part in (train, validation):
+        np.testing.assert_array_equal(y[part.index], part.label)
+        assert set(part.label) == set(range(CLASSES))
+
+
+def test_links_are_the_pairs_that_enough_ends_report():
+    senders, receivers = np.array([1, 0, 2, 3]), np.array([0, 1, 0, 2])
+    pairs = {ends: _links.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}
+    assert set(zip(*map(np.ndarray.tolist, pairs[1]), strict=True)) == {
+        (0, 1),
+        (1, 0),
+        (0, 2),
+        (2, 0),
+        (2, 3),
+        (3, 2),
+    }
+    assert set(zip(*map(np.ndarray.tolist, pairs[2]), strict=True)) == {(0, 1), (1, 0)}
+    links, matrix = _links.sparse(*pairs[1], 4), np.zeros((4, 4))
+    matrix[pairs[1]] = 1
+    h = jnp.arange(8.0).reshape(4, 2)
+    np.testing.assert_allclose(links.sum(h), matrix @ h)
+    np.testing.assert_allclose(links.degree, matrix.sum(1))

@@ -1,0 +1,338 @@
+"""Private features beside a panel: rows that say what they cost, gains paired by draw, a report that is checked."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import frontier
+from experiments._runner import UsageError
+from experiments.frontier import (
+    advice_report,
+    features,
+    features_methods,
+    features_report,
+    joint,
+    joint_methods,
+    joint_report,
+)
+from experiments.frontier.config import Config
+from experiments.frontier.features_methods import (
+    ADVICE,
+    CHOSEN,
+    COLLECT,
+    CORRELATION,
+    FIDELITY,
+    FORETOLD,
+    LOCAL,
+    METHODS,
+    PLACEBO,
+    PLAIN,
+    PRIVGE,
+    RECORD_ITSELF,
+    SAMPLED,
+    SCORES,
+    STRUCTURE,
+    STRUCTURE_CORRELATION,
+    UNGUARDED,
+    UNGUARDED_PLACEBO,
+    WITHOUT_EPSILON,
+    T,
+)
+from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
+from ldp_jax import panel
+from ldp_jax.guarantee import RECORD
+from ldp_jax.panel import ExpectedGain
+from ldp_jax.pipeline import Advice, JointPrivacy, Split, SplitForecast, joint_predict
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+TRUE = "non-private, class"
+FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of the panel", TRUE, LOCAL, PLACEBO)
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("frontier")
+    config = Config(
+        part="features", datasets=(str(graph_file),), panel=("0.3",), epsilons=(2.0,), draws=2, methods=FEW, out=out
+    )
+    frontier.main(config)
+    return config
+
+
+def test_each_row_is_there_once_under_what_it_costs(ran):
+    rows = features.results_in(ran.out).read()
+    assert len(rows) == 2 * 2 * (len(FEW) + 1)  # accuracy and log-loss, and what the panel chose
+    assert set(rows.epsilon[~rows.mechanism.isin(WITHOUT_EPSILON)]) == {2.0}
+    assert set(rows.epsilon[rows.mechanism == TRUE]) == {math.inf}
+    assert set(rows.epsilon[rows.mechanism.str.startswith(STRUCTURE)]) == {0.0}
+    assert rows.value[rows.metric == "accuracy"].between(0, 1).all()
+    told = rows[rows.mechanism == LOCAL]
+    assert told.strength.between(0, 1).all()
+    assert set(told.used) <= {"reports", "structure"}
+    assert (rows.members == rows.members.iloc[0]).all()
+    promises = features.results_in(ran.out).describe()["guarantees"]
+    assert "NOT protected: edges, the panel's records" in promises[f"{LOCAL}, epsilon 2"]
+
+
+def test_what_the_panel_chose_is_one_of_the_rows(ran):
+    """The stack that is computed anew for private users is the library's own."""
+    rows = features.results_in(ran.out).read()
+    rows = rows[rows.metric == "accuracy"].set_index(["mechanism", "seed"])
+    for seed in (0, 1):
+        named = {"stack": "stack", "field": "field"}.get(rows.used[CHOSEN, seed])
+        if named is not None:
+            assert rows.value[f"{STRUCTURE}, {named}", seed] == rows.value[CHOSEN, seed]
+
+
+def test_a_run_that_is_repeated_computes_nothing(ran, monkeypatch):
+    before = features.results_in(ran.out).csv.read_bytes()
+    monkeypatch.setattr(features, "draw", None)
+    frontier.main(ran)
+    assert features.results_in(ran.out).csv.read_bytes() == before
+
+
+def test_the_report_is_of_the_rows(ran):
+    found = pd.read_csv(ran.out / "frontier_features.csv")
+    assert set(found.metric) == set(features_report.METRICS[:4])  # fidelity is PrivGE's, which did not run
+    assert not found.duplicated([*features_report._KEY, "seed", "metric"]).any()
+    at = found.set_index(["mechanism", "epsilon", "metric", "seed"]).value
+    for seed in (0, 1):
+        gain = at[LOCAL, 2.0, "accuracy", seed] - at[CHOSEN, 0.0, "accuracy", seed]
+        assert gain == pytest.approx(at[LOCAL, 2.0, "gain over chosen structure-only", seed], abs=1e-3)
+    assert PLACEBO in (ran.out / "frontier_features.md").read_text()
+    assert (ran.out / "frontier_features.png").stat().st_size > 10_000
+    (section,) = features_report.readme_sections(ran.out).values()
+    assert "Of 1 settings" in section
+
+
+def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
+    config = dataclasses.replace(
+        ran, part="joint", epsilons=(4.0,), draws=1, methods=(RECORDS, JOINT), out=tmp_path
+    )
+
+    def without_lists(*given, **more):
+        """The whole total on the record, as if it had been chosen of two splits."""
+        *given, budget = given
+        found = joint_predict(*given, JointPrivacy(budget.total, shares=(1.0,)), **more)
+        forecasts = (SplitForecast(Split(4.0, 0.0), 0.1, 0.0), SplitForecast(Split(2.0, 2.0), 0.05, 0.15))
+        return found._replace(forecasts=forecasts if len(budget.splits) > 1 else ())
+
+    monkeypatch.setattr(joint_methods, "joint_predict", without_lists)
+    joint.main(config)
+    rows = joint.results_in(tmp_path).read()
+    at = rows[rows.metric == "accuracy"].set_index("mechanism")
+    assert set(at.index) == {NOTHING, RECORDS, JOINT}
+    assert (at.record[RECORDS], at.list[RECORDS]) == (4.0, 0.0)
+    assert at.epsilon[NOTHING] == 0.0
+    assert at.value[JOINT] == at.value[RECORDS]  # the same noise
+    assert at.foreseen[JOINT] == pytest.approx(0.2 / np.log(3), rel=0.01)  # of classes of about one size
+    promises = joint.results_in(tmp_path).describe()["guarantees"]
+    assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4"]
+    assert len(joint_report.write(tmp_path)) == 3
+    assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
+    before = joint.results_in(tmp_path).csv.read_bytes()
+    monkeypatch.setattr(features, "draw", None)
+    joint.main(config)  # computes nothing
+    assert joint.results_in(tmp_path).csv.read_bytes() == before
+
+
+def made(rows, panel="20"):
+    return pd.DataFrame(
+        [
+            {"dataset": "g", "panel": panel, "members": 60, "mechanism": name, "epsilon": epsilon, "seed": seed,
+             "metric": "accuracy", "value": value / 100, "strength": np.nan}
+            for name, epsilon, values in rows
+            for seed, value in values.items()
+        ]
+    )  # fmt: skip
+
+
+ROWS = (
+    (CHOSEN, 0.0, {0: 50, 1: 60, 2: 70}),
+    (f"{STRUCTURE}, gcn", 0.0, {0: 52, 1: 62, 2: 72}),
+    (f"{STRUCTURE}, field", 0.0, {2: 99}),  # one draw is no mean of three
+    (LOCAL, 2.0, {1: 70, 2: 85}),  # draw 0 is missing: pairs, not positions
+)
+
+
+def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
+    found = features_report.points(made(ROWS))
+    at = found.set_index(["mechanism", "metric", "seed"]).value
+    assert [at[LOCAL, "gain over best structure-only", seed] for seed in (1, 2)] == [8, 13]
+    assert [at[LOCAL, "gain over chosen structure-only", seed] for seed in (1, 2)] == [10, 15]
+    assert (LOCAL, "accuracy", 0) not in at.index
+    assert features_report.best_name(found) == f"{STRUCTURE}, gcn"
+
+
+def test_the_summary_says_from_which_budget_reports_help():
+    """At 1 the gain's interval holds 0, from 2 on it does not: 2; where the largest budget does not help, none."""
+    rough, sure = {0: 50, 1: 75, 2: 66}, {0: 60, 1: 71, 2: 80}
+    base = ROWS[:2]
+    helps = made([*base, (LOCAL, 1.0, rough), (LOCAL, 2.0, sure), (LOCAL, 4.0, sure)])
+    wanted = features_report.points(helps)
+    assert features_report._helps_from(wanted, "gain over best structure-only") == "2"
+    never = features_report.points(made([*base, (LOCAL, 1.0, sure), (LOCAL, 2.0, rough)]))
+    assert features_report._helps_from(never, "gain over best structure-only") == "none"
+    assert "none" in features_report.summary(never)
+
+
+def test_messages_are_compared_with_a_class_draw_by_draw():
+    found = features_report.points(made([*ROWS, (SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
+    (line,) = features_report.messages(found).splitlines()[2:]
+    assert "| **-2.0 ± 0.0** |" in line  # of draws 1 and 2, which both have
+    assert features_report.messages(features_report.points(made(ROWS))) == ""
+
+
+def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
+    """What was advised, and how much PrivGE's embedding shows; each ends with what completes its cell."""
+    gain = ExpectedGain(0.2, 0.05, 3.0, 1.0, 0.1, 0.5, 0.5, 120, 2.0)
+    told = Advice(True, "", 1.0, None, {1.0: gain}, {}, 100)
+    monkeypatch.setattr(features_methods, "advise", lambda facts, epsilon: told)
+    private, true = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
+    made = {"hds": jnp.asarray(private), None: jnp.asarray(true), "public": jnp.ones((40, 3))}
+    bench = features_methods.cells.Bench(*[None] * 8, jax.random.key(1), None, None)
+    monkeypatch.setattr(
+        features_methods, "_bench", lambda *_: (bench, features_methods.cells.make_mechanism("hds", 1.0, 3, 2))
+    )
+
+    def embed(bench, mechanism, structure_only=False):
+        return made["public" if structure_only else mechanism and mechanism.name]
+
+    monkeypatch.setattr(features_methods.cells, "embed", embed)
+    asked = type("Draw", (), {"facts": None})
+    found = {name: METHODS[name].run(jax.random.key(0), asked, 1.0) for name in (ADVICE, FIDELITY)}
+    values = {name: features.scored(answer, asked) for name, answer in found.items()}
+    for name, of_row in values.items():
+        assert list(of_row)[-1] == features_methods.LAST[name]
+    assert (values[ADVICE][COLLECT], values[ADVICE][T], values[ADVICE][FORETOLD]) == (1.0, 4.0, 3.0)
+    assert "epsilon needed" not in values[ADVICE]
+    assert found[ADVICE].guarantee[RECORD].epsilon == 0.0
+    wanted = np.corrcoef((private - private.mean(0)).ravel(), (true - true.mean(0)).ravel())[0, 1]
+    assert values[FIDELITY][CORRELATION] == pytest.approx(wanted, abs=1e-5)
+    assert values[FIDELITY]["relative error"] == pytest.approx(math.sqrt(1 - wanted**2), abs=1e-5)
+    assert values[FIDELITY][STRUCTURE_CORRELATION] == 0.0
+    assert found[FIDELITY].guarantee[RECORD].epsilon == pytest.approx(1.0)
+
+
+def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
+    shown = [(CORRELATION, 0.25), (STRUCTURE_CORRELATION, 0.125)]
+    base = made([*ROWS, (PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
+    more = [base, *(made([(FIDELITY, 2.0, {0: 100 * value})]).assign(metric=name) for name, value in shown)]
+    found = features_report.points(pd.concat(more))
+    (line,) = [line for line in features_report.table(found).splitlines() if line.startswith("| privge")]
+    assert line.endswith("| 0.25 (0.12) |")
+    assert "fidelity" not in features_report.table(features_report.points(base))
+
+
+def test_advice_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():
+    """Of draws that have both: 0 and 1 of a graph, on which collecting is advised in one, in both, in none."""
+    advised = {0.5: (0, 1), 1.0: (1, 1), 2.0: (1, 1), 4.0: (0, 0)}
+    gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
+    told = [
+        made([(ADVICE, epsilon, {seed: 100 * value for seed, value in enumerate(each)})]).assign(metric=metric)
+        for epsilon, collect in advised.items()
+        for metric, each in ((COLLECT, (*collect, 1)), (T, (2 * epsilon,) * 3), (FORETOLD, (epsilon,) * 3))
+    ]
+    measured = [made([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
+    found = advice_report.outcomes(pd.concat(told), pd.concat(measured))
+    assert [one.gain.n for one in found] == [2] * 4
+    assert [one.advised for one in found] == [1, 2, 2, 0]
+    assert [one.miss for one in found] == ["not advised, and it gains", "", "advised, and no gain is seen", ""]
+    assert "wrong in 2" in advice_report.words(found)
+    (axis,) = advice_report.figure(found).axes
+    assert [text.get_text() for text in axis.texts] == ["g, 20 (60)"]
+    (ringed,) = [line for line in axis.lines if line.get_label() == "the advice was wrong"]
+    assert list(ringed.get_xdata()) == [1.0, 4.0]
+    assert advice_report.outcomes(made(ROWS), pd.concat(measured)) == []
+
+
+def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
+    config = Config(part="features", datasets=(str(graph_file),), methods=(LOCAL, SAMPLED), epsilons=(1.0,))
+    assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL, SAMPLED}
+    monkeypatch.setattr(features, "MOST_NUMBERS", 120 * 12 - 1)
+    assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL}
+    assert SAMPLED in capsys.readouterr().out
+
+
+def test_three_panels_of_a_graph_are_a_figure():
+    frames = [made(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")]
+    found = features_report.points(pd.concat(frames))
+    groups = features_report._of_sizes(found)
+    assert [name for name, _ in groups] == ["g"]
+    (axis,) = features_report._size_figure(groups).axes
+    assert axis.get_lines()[0].get_xdata().tolist() == [5, 20, 50]
+    assert features_report._of_sizes(found[found.panel != "5"]) == []
+    more = features_report.points(pd.concat([*frames, made([(PLACEBO, 2.0, {0: 50})]).assign(members=20)]))
+    assert set(features_report._shown(more).panel) == {"20"}
+    assert set(features_report._shown(found[found.panel != "5"]).panel) == {"20", "50"}
+
+
+def test_a_panel_is_of_every_class_and_leaves_somebody():
+    y = np.repeat(np.arange(3), (40, 9, 2))
+    share = features.panel_labels(jax.random.key(0), y, "0.1")
+    np.testing.assert_array_equal(np.bincount(share[share >= 0]), [4, 1, 1])
+    few = features.panel_labels(jax.random.key(0), y, "5")
+    np.testing.assert_array_equal(np.bincount(few[few >= 0]), [5, 5, 1])
+    assert (few[few >= 0] == y[few >= 0]).all()
+
+
+def test_a_placebo_deals_out_the_records_of_private_users_alone():
+    x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
+    rows, private = panel.feature_rows(x), np.array([1, 2, 4, 5, 7])
+    dealt = features_methods.shuffled(jax.random.key(3), rows, private).times(jnp.eye(8))
+    own = rows.times(jnp.eye(8))
+    others = np.setdiff1d(np.arange(8), private)
+    np.testing.assert_array_equal(dealt[others], own[others])
+    assert (np.asarray(dealt)[private] != np.asarray(own)[private]).any()
+    np.testing.assert_array_equal(np.sort(dealt[private], axis=0), np.sort(own[private], axis=0))
+
+
+def test_padding_is_no_record():
+    rows = panel.feature_rows(np.eye(5, 7) + np.eye(5, 7, 2))
+    more = features.padded(rows)
+    assert len(more.row) == 64
+    assert (np.diff(more.row) >= 0).all()
+    np.testing.assert_array_equal(more.times(jnp.eye(7)), rows.times(jnp.eye(7)))
+
+
+def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
+    """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
+    asked = []
+    monkeypatch.setattr(features_methods, "panel_predict", lambda *_, **given: asked.append(given))
+    facts = type("Facts", (), {"num_classes": 3})
+    draw = features_methods.Asked(
+        "g", type("Data", (), {"graph": None}), panel.feature_rows(np.eye(4)), np.array([0, -1, -1, -1]), facts
+    )
+    told = (SCORES, RECORD_ITSELF, SAMPLED)
+    for name in (LOCAL, UNGUARDED, PLAIN, PLACEBO, UNGUARDED_PLACEBO, *told):
+        with pytest.raises(AttributeError):  # nothing was found
+            METHODS[name].run(jax.random.key(0), draw, 1.0)
+    assert [given["guarded"] for given in asked] == [True, False, True, True, False, True, True, True]
+    assert ["alphabets" in given for given in asked[:5]] == [False, False, True, False, False]
+    assert [given.get("message") for given in asked] == [None] * 5 + ["scores", "record", "sampled"]
+    assert asked[2]["alphabets"].sizes.tolist() == [3, 3, 3, 3]
+    assert {METHODS[name].noise for name in (LOCAL, UNGUARDED, PLAIN, *told)} == {METHODS[LOCAL].noise}
+    assert METHODS[PLACEBO].noise == METHODS[UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
+
+
+@pytest.mark.parametrize(
+    ("changes", "option"),
+    [
+        ({"panel": ("half",)}, "--panel"),
+        ({"panel": ("1.5",)}, "--panel"),
+        ({"panel": ("0",)}, "--panel"),
+        ({"panel": ()}, "--panel"),
+        ({"epsilons": (1.0, 21.0)}, "--epsilons"),  # refused before anything is computed
+        ({"methods": ("piloted",)}, "--methods"),  # of the other part
+        ({"datasets": ("nowhere",)}, "--datasets"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(tmp_path, changes, option):
+    with pytest.raises(UsageError, match=option):
+        frontier.main(dataclasses.replace(Config(part="features", out=tmp_path), **changes))

@@ -1,0 +1,69 @@
+"""Joint privacy: rows that differ in what their names say, and a report that says what a total buys.
+
+Rows are computed beside those of part features, in ``test_frontier_features.py``, which compile the same programs.
+"""
+
+import math
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.frontier import joint_methods, joint_report
+from experiments.frontier.features_methods import Asked
+from experiments.frontier.joint_methods import (
+    HALVES,
+    JOINT,
+    LABELS_TOO,
+    LISTS,
+    METHODS,
+    NOTHING,
+    RECORDS,
+    TRUE_ALL,
+)
+
+
+def test_rows_differ_in_what_their_names_say(monkeypatch):
+    asked = []
+    monkeypatch.setattr(joint_methods, "joint_predict", lambda *given, **more: asked.append(given[5]))
+    nothing = type("Nothing", (), {"graph": None, "num_classes": 3})
+    draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
+    for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO):
+        with pytest.raises(AttributeError):  # nothing was found
+            METHODS[name].run(jax.random.key(0), draw, 4.0)
+    assert [budget.shares for budget in asked[1:4]] == [(1.0,), (0.0,), (0.5,)]
+    assert [budget.labels for budget in asked] == [None] * 4 + [2.0]
+    assert {budget.total for budget in asked} == {4.0}
+    assert {METHODS[name].noise for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO)} == {METHODS[JOINT].noise}
+    shares = np.exp(METHODS[NOTHING].run(jax.random.key(0), draw, 0.0).scores)
+    np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
+
+
+def made(rows):
+    return pd.DataFrame(
+        [
+            {"dataset": "g", "panel": "0.1", "members": 60, "mechanism": name, "epsilon": epsilon, "seed": seed,
+             "metric": "accuracy", "value": value / 100, "record": record, "foreseen": 0.1}
+            for name, epsilon, record, values in rows
+            for seed, value in enumerate(values)
+        ]
+    )  # fmt: skip
+
+
+def test_the_report_says_where_joint_privacy_costs_everything():
+    rows = [
+        (NOTHING, 0.0, np.nan, (30, 30, 30)), (TRUE_ALL, math.inf, np.nan, (80, 80, 80)),
+        (JOINT, 1.0, 1.0, (29, 31, 30)), (RECORDS, 1.0, 1.0, (29, 31, 30)),
+        (JOINT, 2.0, 1.0, (32, 32, 31)), (RECORDS, 2.0, 2.0, (33, 32, 32)),
+        (JOINT, 4.0, 2.0, (55, 56, 54)), (RECORDS, 4.0, 4.0, (40, 41, 40)),
+    ]  # fmt: skip
+    found = joint_report.points(made(rows))
+    said = joint_report.verdict(found)
+    assert "is regained) on g at 1, g at 2; no gain over nothing asked is seen on g at 1." in said
+    assert "above the whole total on the record in 1 (g at 4), below it in 0 (none)" in said
+    line = next(line for line in joint_report.summary(found).splitlines() if "| 4 |" in line)
+    assert "| 50% (3) |" in line
+    assert "| 50% | 10% |" in line  # 25 of the 50 points to the truth; foreseen
+    at = found.set_index(["mechanism", "epsilon", "metric", "seed"]).value
+    assert at[JOINT, 2.0, "gain over record alone", 0] == -1.0

@@ -1,0 +1,255 @@
+"""PoinDP: which rows there are, what is proved of each, and that twins know no private record."""
+
+import dataclasses
+import math
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import poindp
+from experiments._runner import REFERENCE
+from experiments.poindp import accuracy, cells, membership, networks, noise, published, releases, report
+from experiments.poindp.config import Config
+from experiments.poindp.settings import AS_PUBLISHED, FEATURES, NON_PRIVATE, PUBLIC, SHARES, SOUND, STRUCTURE
+from ldp_jax.attacks.membership import Shadows
+from ldp_jax.guarantee import RECORD
+from ldp_jax.models import NodeInputs
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+FEW = ("published:vanpd", "hyperbolic", PUBLIC)
+REAL = cells.fit
+
+
+def as_first_drawn(bench, model, context, chosen="", *, rows=False):
+    """A network as it was drawn, in place of training, of which one test has its own."""
+    given = context[np.asarray(bench.parts[0].index)] if rows else context
+    variables = jax.jit(model.init)(jax.random.key(1), given)
+    return cells.Score(dict.fromkeys(cells.METRICS, 0.5), float(len(chosen)), chosen, variables)
+
+
+def as_if_asked(bench, name, epsilon, protocol, models):
+    """Answers that have nothing to do with who was trained on."""
+    rng = np.random.default_rng(0)
+    n = bench.world.data.num_nodes
+    outputs = rng.normal(size=(models, n, 3)).astype(np.float32)
+    return Shadows(outputs, rng.random((models, n)) < 0.5, np.arange(n), ())
+
+
+@pytest.fixture(scope="module")
+def quick():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "fit", as_first_drawn)
+        patch.setattr(membership, "shadows", as_if_asked)
+        patch.setattr(membership, "ASKED", ("LiRA online", "RMIA offline"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory, quick):
+    config = Config(
+        parts=("table1", "noise", "membership"), datasets=(str(graph_file),), attacked=(str(graph_file),),
+        mechanisms=FEW, protocols=("TSTF",), splits=("random",), seeds=1, models=3, preset="smoke",
+        out=tmp_path_factory.mktemp("poindp"),
+    )  # fmt: skip
+    poindp.main(config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def bench(ran):
+    return cells.prepare(accuracy.resolved(ran, ran.datasets[0]), "random", 0)
+
+
+def test_rows_stand_beside_their_twins_and_say_what_is_proved(ran):
+    rows = accuracy.results_in(ran.out).read()
+    assert set(rows.mechanism) == {*FEW, *(STRUCTURE + name for name in FEW[:2]), FEATURES + "hyperbolic"}
+    proved = rows.groupby("mechanism").epsilon_proved.max()
+    assert proved["published:vanpd"] == math.inf
+    assert (proved[[PUBLIC, *(STRUCTURE + name for name in FEW[:2])]] == 0).all()
+    assert 0.999 < proved["hyperbolic"] <= 1.0
+    assert (rows[rows.mechanism == "hyperbolic"].delta == 1e-5).all()
+    assert set(rows.metric) == set(cells.METRICS)
+    assert rows.value.between(0, 1).all()
+    said = accuracy.results_in(ran.out).describe()["guarantees"]
+    assert said["published:vanpd, epsilon 1"].startswith("none proved")
+    assert "NOT protected: labels, edges" in said["hyperbolic, epsilon 1"]
+
+
+def test_a_second_run_computes_nothing(ran, monkeypatch):
+    for module, name in ((cells, "compute"), (noise, "noise_of"), (membership, "attacked")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed a row that was there"))
+    poindp.main(ran)
+
+
+def test_reports_hold_tables_and_figures(ran):
+    text = (ran.out / "poindp.md").read_text()
+    assert "| graph and labels alone | no record | 0 |" in text
+    assert "| VANPD | as published | none |" in text
+    assert "| HyperbolicGaussian | sound | 1, 1e-05 |" in text
+    attacks = membership.results_in(ran.out).read()
+    assert set(attacks.attack) == {*membership.ASKED, membership.GRAPH}
+    assert attacks[attacks.metric == "AUC"].value.between(0, 1).all()
+    assert "four-point delta" in (ran.out / "poindp_membership.md").read_text()
+    for figure in ("figure4", "figure5", "figure6", "membership"):
+        assert (ran.out / f"poindp_{figure}.png").stat().st_size > 10_000
+    assert "| VANPD | " in text.split("## Figures 4 to 6")[1]
+    (ours,) = report.readme_sections(ran.out).values()
+    assert "| mine | 1 | " in ours
+    sizes = noise.results_in(ran.out).read()
+    assert (sizes[sizes.metric == "noise"].value > 0).all()
+
+
+def test_every_row_of_the_tables_is_planned_once_with_what_holds_of_it(ran):
+    config = dataclasses.replace(ran, parts=("table1", "table2", "figure3"), mechanisms=(), seeds=2)
+    planned = list(accuracy.plan(config))
+    assert len({(cell.mechanism, cell.epsilon, cell.split, cell.seed) for cell in planned}) == len(planned)
+    first = {cell.mechanism: cell for cell in planned if cell.epsilon in (1.0, math.inf) and cell.split == "random"}
+    private = (*AS_PUBLISHED, *SOUND)
+    assert {*NON_PRIVATE, *private, *(STRUCTURE + name for name in private)} <= set(first)
+    for name in (*NON_PRIVATE, *AS_PUBLISHED):
+        assert first[name].epsilon_proved == (2.0 if name == "published:lap" else math.inf)
+    for name in SOUND:
+        assert 0.999 < first[name].epsilon_proved <= 1.0
+        assert first[name].delta == (0.0 if name == "laplace" else 1e-5)
+    ablated = {cell.mechanism for cell in planned if cell.epsilon == 0.01 and cell.split == "random"}
+    assert {"printed:poindp without allocation", *SHARES} <= ablated
+    assert {cell.split for cell in planned} == {"random", "inner", "outer"}  # the file has no public split
+
+
+def with_other_records(bench):
+    """The same users with other records."""
+    world = dataclasses.replace(bench.world, unit=np.roll(bench.world.unit, 1, 0) * 0.5)
+    return dataclasses.replace(bench, world=world)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_twins_know_no_private_record_and_rows_do(bench, name):
+    one, other = (
+        [np.asarray(cells.noisy_rows(each, prefix + name, 1.0)) for prefix in (STRUCTURE, "")]
+        for each in (bench, with_other_records(bench))
+    )
+    np.testing.assert_array_equal(one[0], other[0])
+    if name != "laplace":  # which takes rows of any length alike
+        assert (one[1] != other[1]).any()
+
+
+def test_users_of_a_lower_level_have_more_noise(bench):
+    world = bench.world
+    level = releases.levels(world.places)
+    assert np.bincount(level).tolist() == [40, 40, 40]
+    radius = np.linalg.norm(world.places, axis=1)
+    assert radius[level == 0].max() <= radius[level == 2].min()
+    records = np.zeros((len(level), world.settings.dim), np.float32)
+    drawn = np.asarray(releases.reports(jax.random.key(0), "levels", 1.0, records, world.places, world.settings))
+    made = releases.mechanism("levels", 1.0, world.settings)
+    # 640 draws a level: a standard deviation that is wrong by 15 % is 5 of its standard errors away.
+    spread = [drawn[level == k].std() for k in range(3)]
+    np.testing.assert_allclose(spread, np.asarray(made.sigma), rtol=0.14)
+    assert made.sigma[0] < made.sigma[1] < made.sigma[2]
+    assert 0.999 < made.guarantee().epsilon <= 1.0
+
+
+def test_laplace_rows_differ_by_at_most_the_sensitivity_that_their_guarantee_takes(bench):
+    rows = cells.to_one(bench.world.unit)
+    far = np.abs(rows[:, None] - rows[None]).sum(-1).max()
+    assert far <= 2 * (1 + 1e-6)
+    for name, epsilon, proved in (("laplace", 0.5, 0.5), ("published:lap", 0.5, 1.0)):
+        assert releases.guarantee(name, epsilon, bench.world.settings)[RECORD].epsilon == proved
+    scale = [float(np.abs(np.asarray(cells.noise_of_lap(bench, 0.5)) - rows).mean())]
+    scale.append(float(np.abs(np.asarray(cells.noisy_rows(bench, "laplace", 0.5)) - rows).mean()))
+    np.testing.assert_allclose(scale, [2.0, 4.0], rtol=0.14)  # of 1440 draws, 5 standard errors
+
+
+def test_training_nodes_of_figure_3_are_of_their_third(bench):
+    world = bench.world
+    radius = np.linalg.norm(world.places, axis=1)
+    order = np.sort(radius)
+    for split, inside in (("inner", radius <= order[39]), ("outer", radius >= order[80])):
+        parts = cells.split_nodes(jax.random.key(1), world, split)
+        assert inside[parts[0]].all()
+        assert [len(part) for part in parts] == [12, 11, 97]
+        assert len(np.unique(np.concatenate(parts))) == 120
+
+
+def test_the_papers_tables_are_whole():
+    assert len(published.TABLE_1) == 8 * 5
+    assert published.TABLE_1["amazon_photo", "published:poindp"] == (92.6, 92.4)
+    assert published.TABLE_1["citeseer", "hyperimba"] == (76.3, 73.4)
+    assert published.TABLE_2["citeseer", "published:poindp without allocation"] == 69.5
+
+
+def test_a_network_with_noise_trains_and_answers_the_same_twice(bench):
+    model, kind = networks.network("published:vanpd", bench.world.settings, 3)
+    world = bench.world
+    given = networks.inputs_of(kind, world.op, world.unit, world.known, 1.0, world.settings)
+    score = REAL(bench, model, given)
+    assert all(0 <= value <= 1 for value in score.values.values())
+    judged = cells._judged(score.variables, given, bench.parts[2], model=model, objective=cells._ON_GRAPH)
+    assert [round(float(value), 6) for value in judged] == list(score.values.values())
+
+
+@pytest.mark.parametrize("name", ["gcn", "gcn+H", "published:vanpd", "published:poindp"])
+def test_attacked_networks_take_places_and_sensitivities_as_columns(bench, name):
+    world = bench.world
+    network, kind = networks.network(name, world.settings, 3)
+    columns = networks.of_columns(network, kind, 0.2, world.settings)
+    both = NodeInputs(world.segments, np.concatenate([world.unit, world.known], 1))
+    own = networks.inputs_of(kind, world.segments, world.unit, world.known, 0.2, world.settings)
+
+    def answers(model, given):
+        variables = model.init(jax.random.key(1), given)
+        return variables, model.apply(variables, given, key=None, train=False)[0]
+
+    shapes = [jax.eval_shape(partial(answers, model), given) for model, given in ((columns, both), (network, own))]
+    one, other = shapes
+    assert jax.tree.map(np.shape, one) == jax.tree.map(np.shape, other)
+
+
+def test_networks_of_the_ablations_have_the_branches_that_they_name(bench):
+    made = {name: networks.network(name, bench.world.settings, 3)[0] for name in ("printed:poindp", *AS_PUBLISHED)}
+    less = networks.network("printed:poindp without inter", bench.world.settings, 3)[0]
+    assert less not in made.values()
+    assert networks.network("published:poindp without inter", bench.world.settings, 3)[0] is not less
+
+
+# --- The committed rows ------------------------------------------------------------------------------------------
+
+PLANETOID = ("cora", "citeseer", "pubmed")
+NODES = {"cora": 2708, "citeseer": 3327, "pubmed": 19717, "amazon_photo": 7650, "amazon_computers": 13752}
+
+
+@pytest.mark.parametrize("part", [accuracy, noise, membership])
+def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
+    """Cell by cell, with the settings of the manifest: a changed setting, budget, seed or row is another cell."""
+    results = part.results_in(REFERENCE)
+    known = {one["dataset"]: one["data"] for one in results.describe().get("configs", {}).values()}
+    some_data = lambda name: SimpleNamespace(
+        name=name, num_nodes=NODES[name], node_graph=None, num_features=1, y=np.zeros(1),
+        extras={"split": None} if name in PLANETOID else {},
+    )  # fmt: skip
+    monkeypatch.setattr(cells, "load", some_data)
+    monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
+    tables = {"table1", "table2", "figure3"}
+    runs = [
+        config
+        for config in poindp.COMMITTED
+        if (tables & set(config.parts) if part is accuracy else part.NAME.split("_")[1] in config.parts)
+    ]
+    wanted = {dataclasses.replace(cell, epsilon_proved=0.0) for config in runs for cell in part.plan(config)}
+    rows = results.read().fillna({"protocol": ""}).assign(epsilon_proved=0.0)
+    fields = list(results.key[:-1])
+    found = {tuple(row) for row in rows[fields].itertuples(index=False, name=None)}
+    assert found == {dataclasses.astuple(cell) for cell in wanted}
+
+
+def test_tables_and_the_readme_are_those_of_the_committed_rows():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for name, section in report.readme_sections(REFERENCE).items():
+        assert readme.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0] == section
+    assert (REFERENCE / "poindp.md").read_text() == report.as_markdown(REFERENCE)
+    for picture in report.as_markdown(REFERENCE).split("](")[1:]:
+        assert (REFERENCE / picture.split(")")[0]).exists()
