@@ -10,6 +10,8 @@ edges. Three layouts of that one linear map:
 * :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that
   batches of graphs can share.
 
+:class:`Induced` is tables of which only edges within parts of the nodes count: subgraphs drawn inside a program.
+
 All are differentiable forward (``jax.jvp``, ``jax.linearize``) and backward (``jax.grad``). The transpose of a
 gather is a scatter, slow on every backend; so the layouts of gathers carry the layout of their transpose
 (:func:`linear`), and a gradient is a sum of gathers as well. A layout is an argument of compiled code, never
@@ -28,7 +30,7 @@ from jaxtyping import Float
 from ldp_jax._pytree import pytree
 from ldp_jax.types import Array
 
-__all__ = ["NeighbourRows", "Segments", "Tables", "gather_sum", "linear", "tables"]
+__all__ = ["Induced", "NeighbourRows", "Segments", "Tables", "gather_sum", "linear", "tables"]
 
 
 def __dir__() -> list[str]:
@@ -163,6 +165,34 @@ def _weighted_tangent(primals: Any, tangents: Any) -> Any:
     along_h = linear(lambda v: tables._sum(v, weights), lambda v: tables._sum(v, backward), h_dot)
     # In the weights the map goes from edges to nodes: its transpose, products of two gathered rows, JAX finds.
     return tables._sum(h, weights), along_h + tables.segments.sum(h, weights_dot)
+
+
+@pytree
+class Induced:
+    """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
+
+    A product costs as much as that of the whole graph, once a part; no table is made anew, so which nodes are in a
+    part may be decided inside a program.
+
+    Attributes:
+      whole: of all edges.
+      parts: float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two.
+
+    >>> path = tables(np.array([1, 0, 2, 1]), np.array([0, 1, 1, 2]), 3)
+    >>> Induced(path, jnp.array([[1.0, 1.0, 0.0]])).sum(jnp.array([1.0, 2.0, 4.0])).tolist()
+    [2.0, 1.0, 0.0]
+    """
+
+    whole: Tables
+    parts: Any
+
+    def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The sum over the neighbours of each node in its part; 0 for a node in none."""
+        total = jnp.zeros_like(h)
+        for part in self.parts:
+            inside = _along(part, h)
+            total = total + inside * self.whole.sum(inside * h)
+        return total
 
 
 def tables(

@@ -16,6 +16,7 @@ The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{
 weights, one division a row. A node without edges keeps z = alpha x.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,11 +25,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax import _compiling, _validate, aggregation, graphs
 from ldp_jax._pytree import pytree, static
-from ldp_jax.aggregation import Segments, Tables
+from ldp_jax.aggregation import Induced, Segments, Tables
 from ldp_jax.types import Array, Graph, Scalar
 
 __all__ = [
@@ -66,13 +67,14 @@ class Operator:
 
     Attributes:
       degree: float32 [n], how many edges end at each node.
-      neighbours: :class:`~ldp_jax.aggregation.Segments` or :class:`~ldp_jax.aggregation.Tables`.
+      neighbours: :class:`~ldp_jax.aggregation.Segments` or :class:`~ldp_jax.aggregation.Tables`;
+        :class:`~ldp_jax.aggregation.Induced` where only parts of these are there.
       directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds up the power
         series, because Chebyshev iteration may diverge.
     """
 
     degree: Float[Array, "*runs n"]
-    neighbours: Segments | Tables
+    neighbours: Segments | Tables | Induced
     directed: bool = static(default=False)
 
     @property
@@ -84,7 +86,10 @@ class Operator:
     def num_places(self) -> int:
         """How many neighbours are gathered in a product: the edges of both directions, and padding."""
         sums = self.neighbours
-        return sums.senders.size if isinstance(sums, Segments) else sum(table.size for table in sums.neighbours)
+        if isinstance(sums, Segments):
+            return sums.senders.size
+        tables = sums if isinstance(sums, Tables) else sums.whole
+        return sum(table.size for table in tables.neighbours)
 
     @property
     def layout(self) -> str:
@@ -94,16 +99,41 @@ class Operator:
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """D^-1 A w, of rows in the layout's own order; 0 for a node without edges."""
         sums = self.neighbours
-        total = sums.sum(w) if isinstance(sums, Segments) else sums.sum_by_class(w)
+        total = sums.sum_by_class(w) if isinstance(sums, Tables) else sums.sum(w)
         return total / jnp.maximum(self.rows(self.degree), 1.0)[:, None]
 
     def rows(self, values: Array) -> Array:
         """Bring values by node into the layout's own order."""
-        return values if isinstance(self.neighbours, Segments) else self.neighbours.by_class(values)
+        return self.neighbours.by_class(values) if isinstance(self.neighbours, Tables) else values
 
     def nodes(self, values: Array) -> Array:
         """Bring values in the layout's own order back to nodes."""
-        return values if isinstance(self.neighbours, Segments) else self.neighbours.by_node(values)
+        return self.neighbours.by_node(values) if isinstance(self.neighbours, Tables) else values
+
+    def induced(self, *parts: Bool[Array, " n"]) -> "Operator":
+        """The operator of the edges within each of some parts of the nodes; these may be decided in a program.
+
+        Args:
+          *parts: which nodes are in each; no node is in two.
+
+        >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
+        >>> path.induced(jnp.array([True, True, False])).degree.tolist()
+        [1.0, 1.0, 0.0]
+        """
+        n, sums = self.num_nodes, self.neighbours
+        if isinstance(sums, Induced):
+            raise TypeError("parts of parts are not laid out: ask the operator of the whole graph")
+        if isinstance(sums, Tables):
+            within = Induced(sums, jnp.stack(parts).astype(jnp.float32))
+            return dataclasses.replace(self, degree=within.sum(jnp.ones(n)), neighbours=within)
+        kept = jnp.zeros(sums.senders.shape, bool)
+        for part in parts:
+            sends, receives = (part.at[ends].get(mode="clip") for ends in (sums.senders, sums.receivers))
+            kept = kept | (sends & receives)
+        receivers = jnp.where(kept, sums.receivers, n)  # the others become padding, last
+        order = jnp.argsort(receivers, stable=True)
+        sums = Segments(sums.senders[order], receivers[order])
+        return dataclasses.replace(self, degree=graphs.degree(sums.receivers, n), neighbours=sums)
 
 
 def operator(

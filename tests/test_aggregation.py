@@ -56,6 +56,27 @@ def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
     np.testing.assert_array_equal(layout(name).sum(H)[:2], 0.0)
 
 
+@pytest.mark.parametrize("name", ["tables", "weighted tables"])
+def test_induced_sums_keep_the_edges_within_parts(name):
+    """In value, and in both modes; of one program, whatever the parts."""
+    traces = []
+
+    @jax.jit
+    def both(parts, h):
+        traces.append(1)
+        within = aggregation.Induced(layout(name), parts)
+        square = lambda h: (within.sum(h) ** 2).sum() / 2  # noqa: E731
+        return within.sum(h), jax.grad(square)(h), jax.jvp(within.sum, (h,), (h + 1,))[1]
+
+    inside = RNG.integers(0, 3, N)  # a third in neither part
+    for parts in (inside == np.array([[1], [2]]), np.stack([inside < 3, inside > 3])):
+        kept = dense() * (parts.T.astype(float) @ parts)
+        wanted = kept @ H, kept.T @ kept @ H, kept @ (H + 1)
+        for found, value in zip(both(jnp.asarray(parts, jnp.float32), H), wanted, strict=True):
+            np.testing.assert_allclose(found, value, atol=1e-3)
+    assert len(traces) == 1
+
+
 def test_classes_of_little_padding_are_left_out():
     """No sum changes by a bit, and each class that is left out costs at most what may be spared."""
     every, fewer = (aggregation.tables(*edges(), N, spare=spare) for spare in (0, 40))

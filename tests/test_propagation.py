@@ -129,6 +129,19 @@ def test_isolated_nodes_keep_alpha_x(r, layout):
 
 
 @every_layout
+def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
+    part = np.arange(N) % 3
+    edges = np.array([pair for pair in edges_of_many_kinds() if part[pair[0]] == part[pair[1]] < 2])
+    assert 0 < len(edges) < len(edges_of_many_kinds()) / 2
+    op, x = OPERATORS[layout], np.random.default_rng(2).normal(size=(N, 3)).astype(np.float32)
+    mine = jax.jit(lambda op, part: op.induced(part == 0, part == 1))(op, part)
+    wanted = ppr(graphs.from_edges(edges, N), x, 0.2, 0.5)
+    np.testing.assert_allclose(ppr(mine, x, 0.2, 0.5), wanted, atol=1e-4)
+    assert mine.layout == op.layout
+    assert mine.num_places == op.num_places
+
+
+@every_layout
 def test_components_do_not_mix(layout):
     one = X * (np.arange(N) < 41)[:, None]
     assert not np.asarray(ppr(OPERATORS[layout], one, 0.1, 0.5))[41:].any()

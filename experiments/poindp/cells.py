@@ -83,6 +83,10 @@ class World:
         """float32 [n, 2]."""
         return self.known[:, : networks.PLACES]
 
+    def layout(self, name: str) -> Any:
+        """The layout of the graph in which the network of a row is fastest."""
+        return self.segments if name in ("gat", "hyperimba") else self.op
+
 
 @lru_cache(maxsize=2)
 def world(settings: Settings) -> World:
@@ -264,9 +268,7 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
     if name == f"{PUBLISHED}lap":
         x = noise_of_lap(bench, epsilon)
     model, kind = networks.network(name, settings, classes)
-    attends = name in ("gat", "hyperimba")
-    op = here.segments if attends else here.op
-    return fit(bench, model, networks.inputs_of(kind, op, x, here.known, epsilon, settings))
+    return fit(bench, model, networks.inputs_of(kind, here.layout(name), x, here.known, epsilon, settings))
 
 
 def noise_of_lap(bench: Bench, epsilon: float) -> Any:

@@ -79,7 +79,7 @@ def shadows(bench: cells.Bench, name: str, epsilon: float, protocol: str, models
     columns = networks.of_columns(network, kind, epsilon, settings)
     x = jnp.concatenate([records(bench, name, epsilon), jnp.asarray(here.known)], 1)
     return membership.shadow_models(
-        jax.random.clone(bench.fit_key), columns, training.node_classification, here.segments, x,
+        jax.random.clone(bench.fit_key), columns, training.node_classification, here.layout(of), x,
         here.data.y.astype(np.int32), models=models, protocol=cast(Any, protocol),
         optimizer=training.adam(settings.learning_rate, settings.weight_decay), epochs=settings.epochs,
     )  # fmt: skip

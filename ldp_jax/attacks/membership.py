@@ -23,7 +23,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Bool, Float64
 
-from ldp_jax import _validate, graphs
+from ldp_jax import _validate
 from ldp_jax.attacks._result import _FALSE, _METRICS, Difference, _metrics, _shown
 from ldp_jax.attacks.link_stealing import _OPTIMIZER, _TOLD_APART, _Rows
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
@@ -504,8 +504,9 @@ def shadow_models(
       key: a typed threefry key.
       model: of nodes on a graph: its inputs are :class:`ldp_jax.models.NodeInputs`.
       objective: of :class:`ldp_jax.training.Examples`, such as :data:`ldp_jax.training.node_classification`.
-      graph: a ``jraph.GraphsTuple`` of one graph, or its operator of layout ``segment``; an argument of the
-        program.
+      graph: a ``jraph.GraphsTuple`` of one graph, or its operator; an argument of the program. Layout ``ell`` is
+        several times faster on a CPU, for models that add up neighbours; those that attend to them, such as
+        :func:`ldp_jax.models.gat`, need layout ``segment``, which a ``GraphsTuple`` is given.
       x: float [n, d].
       labels: [n] or [n, k], as the objective wants them.
       models: N, at least 2. Time is in proportion, memory is not: x and the graph are there once.
@@ -522,7 +523,8 @@ def shadow_models(
 
     Raises:
       ValueError: for nodes out of range or given twice, a share that leaves no member or no other, validation nodes
-        in the population, an operator of another layout, or what :func:`ldp_jax.training.fit` refuses.
+        in the population, or what :func:`ldp_jax.training.fit` refuses.
+      TypeError: for a model that attends to neighbours, and an operator of layout ``ell``.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
     TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.
@@ -531,7 +533,7 @@ def shadow_models(
     _validate.integer_in(2, models=models)
     _validate.one_of(get_args(MembershipProtocol), protocol=protocol)
     share = _validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
-    op = _segments(graph)
+    op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
     n = op.num_nodes
     x, labels = jnp.asarray(x, jnp.float32), np.asarray(labels)
     if len(x) != n or len(labels) != n:
@@ -561,15 +563,6 @@ def shadow_models(
     return Shadows(np.asarray(outputs), np.asarray(member), population, variables)
 
 
-def _segments(graph: Any) -> Operator:
-    """Any graph as an operator whose edges can be taken away."""
-    if isinstance(graph, Operator):
-        if graph.layout != "segment":
-            raise ValueError("graph must be an operator of layout segment, whose edges can be taken away, got ell")
-        return graph
-    return operator(graph, "segment", allow_directed=True)
-
-
 def _distinct(name: str, nodes: Any, n: int) -> np.ndarray:
     nodes = np.asarray(nodes)
     whole = nodes.ndim == 1 and len(nodes) and np.issubdtype(nodes.dtype, np.integer)
@@ -594,16 +587,6 @@ def _drawn(keys: PRNGKeys, *, size: int, count: int) -> Array:
     return jax.vmap(one)(keys)
 
 
-def _with_edges(op: Operator, kept: Array) -> Operator:
-    """The operator of the edges that are kept; the others become padding, last."""
-    n = op.num_nodes
-    edges: Any = op.neighbours
-    receivers = jnp.where(kept, edges.receivers, n)
-    order = jnp.argsort(receivers, stable=True)
-    edges = dataclasses.replace(edges, senders=edges.senders[order], receivers=receivers[order])
-    return dataclasses.replace(op, degree=graphs.degree(edges.receivers, n), neighbours=edges)
-
-
 @partial(jax.jit, static_argnames=("model", "objective", "size", "settings", "at_once"))
 def _trained(
     keys: PRNGKeys,
@@ -621,21 +604,21 @@ def _trained(
     settings: Settings,
     at_once: int | None,
 ) -> tuple[Array, Any]:
-    edges: Any = op.neighbours
-
     def examples(index: Array) -> Examples:
         return Examples(index, labels[index])
 
     def one(given: Any) -> tuple[Array, Any]:
         key, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
-        sends, receives = (inside.at[ends].get(mode="clip") for ends in (edges.senders, edges.receivers))
         train = examples(nodes[jnp.nonzero(chosen, size=size)[0]])
         # fit, not fit_many, which would hold x as many times as there are models.
-        context = NodeInputs(_with_edges(op, sends & receives), x)
+        context = NodeInputs(op.induced(inside), x)
         validation = train if held is None else examples(held)
         fitted = fit(key, model, objective, context, train, validation, validation, settings)
-        asked = _with_edges(op, jnp.stack([sends | True, sends == receives, sends & False])[protocol])
+        everybody, nobody = jnp.ones_like(inside), jnp.zeros_like(inside)
+        # In the order of MembershipProtocol: all edges, those on either side of the membership, none.
+        one_part = jnp.stack([everybody, inside, nobody])[protocol]
+        asked = op.induced(one_part, jnp.stack([nobody, ~inside, nobody])[protocol])
         outputs, _ = model.apply(fitted.variables, NodeInputs(asked, x), key=None, train=False)
         return outputs[nodes], fitted.variables
 

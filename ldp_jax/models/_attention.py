@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32
 
-from ldp_jax.aggregation import Segments, Tables, linear
+from ldp_jax.aggregation import Induced, Segments, Tables, linear
 from ldp_jax.models._dropout import STEPS, threefry
 from ldp_jax.types import Array, PRNGKey
 
@@ -32,7 +32,7 @@ _AT_ONCE = 4
 
 
 def attend(
-    neighbours: Segments | Tables,
+    neighbours: Segments | Tables | Induced,
     receiver: Float[Array, "n heads"],
     sender: Float[Array, "n heads"],
     h: Float[Array, "n heads width"],
@@ -45,7 +45,7 @@ def attend(
     First derivatives, forward and backward, in ``receiver``, ``sender`` and ``h``.
 
     Args:
-      neighbours: a layout of edges without self-loops.
+      neighbours: a layout of edges without self-loops; of part of a graph, segments.
       receiver: a, what a node adds to the scores of those it attends to.
       sender: b, what a node adds to its score with those that attend to it.
       h: what is averaged.
@@ -53,6 +53,11 @@ def attend(
         alone, not on the layout.
       rate: the share of weights that is dropped, rounded to 16 bits; the others grow by as much.
     """
+    if isinstance(neighbours, Induced):
+        raise TypeError(
+            "attention needs a weight for each edge, and tables of part of a graph have none: lay the graph "
+            "out as segments, operator(graph, 'segment')"
+        )
     dropped = 0 if key is None else round(rate * STEPS)
     words = None
     if (

@@ -11,7 +11,7 @@ from scipy import stats
 
 from ldp_jax import attacks, graphs, metrics
 from ldp_jax.attacks import evaluate_membership, lira, log_odds, rmia, trained_membership
-from ldp_jax.models import gcn
+from ldp_jax.models import gat, gcn
 from ldp_jax.propagation import operator
 from ldp_jax.training import adam, node_classification
 from tests.stats import SIGMAS
@@ -114,8 +114,9 @@ def ring():
     return graph, rng.normal(size=(12, 3)).astype(np.float32), rng.integers(0, 2, 12)
 
 
-def small(protocol, x=None):
+def small(protocol, layout, x=None):
     graph, rows, labels = ring()
+    graph = graph if layout == "segment" else operator(graph, layout)
     return attacks.shadow_models(
         jax.random.key(4), SMALL, node_classification, graph, rows if x is None else x, labels, models=4,
         protocol=protocol, optimizer=adam(0.1), epochs=3, nodes=np.arange(10), share=0.4,
@@ -129,10 +130,11 @@ def averages(x, kept):
     return adjacency / adjacency.sum(1, keepdims=True) @ x
 
 
+@pytest.mark.parametrize("layout", ["segment", "ell"])
 @pytest.mark.parametrize("protocol", ["TSTF", "TSTS", "0-hop"])
-def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol):
+def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol, layout):
     _, x, _ = ring()
-    shadows = small(protocol)
+    shadows = small(protocol, layout)
     assert (shadows.member.sum(1) == 4).all()
     for model in range(4):
         inside = np.append(shadows.member[model], [False, False])
@@ -142,12 +144,13 @@ def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol):
         np.testing.assert_allclose(shadows.outputs[model], wanted[:10], atol=1e-5)
 
 
-def test_a_model_is_trained_on_the_graph_of_its_own_nodes():
+@pytest.mark.parametrize("layout", ["segment", "ell"])
+def test_a_model_is_trained_on_the_graph_of_its_own_nodes(layout):
     """Another record moves the models of its node, and no other, whatever they are asked on."""
     _, x, _ = ring()
-    first = small("TSTF")
+    first = small("TSTF", layout)
     for node in (0, 4, 11):
-        second = small("TSTF", np.where(np.arange(12)[:, None] == node, 5.0, x))
+        second = small("TSTF", layout, np.where(np.arange(12)[:, None] == node, 5.0, x))
         one, two = (np.asarray(s.variables["params"]["Dense_0"]["kernel"]) for s in (first, second))
         moved = (one != two).any((1, 2))
         np.testing.assert_array_equal(moved, first.member[:, node] if node < 10 else False)
@@ -331,7 +334,6 @@ def test_a_training_that_does_not_fit_is_refused():
     graph, x, labels = ring()
     given = {"graph": graph, "x": x, "labels": labels, "models": 4, "protocol": "TSTF", "nodes": np.arange(10)}
     for change, message in (
-        ({"graph": operator(graph)}, "graph must be an operator of layout segment"),
         ({"x": x[:-1]}, "x and labels must have a row for each of 12 nodes, got 11 and 12"),
         ({"nodes": [0, 0]}, r"nodes must be distinct integers in \[0, 12\)"),
         ({"share": 0.01}, "share must leave members and others, got 0 of 10"),
@@ -347,3 +349,8 @@ def test_a_training_that_does_not_fit_is_refused():
                 jax.random.key(0), SMALL, node_classification, settings.pop("graph"), settings.pop("x"),
                 settings.pop("labels"), optimizer=adam(0.1), epochs=1, **settings,
             )  # fmt: skip
+    with pytest.raises(TypeError, match="lay the graph out as segments"):
+        attacks.shadow_models(
+            jax.random.key(0), gat(1, 1, 2, 2), node_classification, operator(graph), x, labels, models=4,
+            protocol="TSTF", optimizer=adam(0.1), epochs=1,
+        )  # fmt: skip
