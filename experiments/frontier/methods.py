@@ -80,10 +80,10 @@ def _placebo(key: Any, asked: Asked, epsilon: float, guarded: bool) -> Answer:
     whose = np.asarray(jax.random.permutation(shuffle_key, len(asked.labels)))
     guarantees = []
 
-    def noisy_counts(key: Any, question: panel.Question) -> Any:
-        made = edges.NeighbourCounts(epsilon, question.num_groups)
+    def noisy_counts(key: Any, count_round: panel.CountRound) -> Any:
+        made = edges.NeighbourCounts(epsilon, count_round.num_groups)
         guarantees[:] = [made.guarantee(), made.relationship("full")]
-        return made.add_noise(key, edges.count_neighbours(users, question.groups, question.num_groups)[whose])
+        return made.add_noise(key, edges.count_neighbours(users, count_round.groups, count_round.num_groups)[whose])
 
     found = panel.piloted_counts(
         key, noisy_counts, asked.rows, asked.labels, epsilon, num_classes=asked.classes, log_q=asked.q,

@@ -14,8 +14,8 @@ published one that has no guarantee.
 
 from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
 from ldp_jax.hyperbolic.embedding import (
-    Embedding,
-    Reconstruction,
+    PoincareEmbedding,
+    ReconstructionQuality,
     angle,
     closure,
     embed,
@@ -36,12 +36,12 @@ from ldp_jax.hyperbolic.sensitivity import (
 
 __all__ = [
     "Delta",
-    "Embedding",
+    "PoincareEmbedding",
     "HyperbolicExponential",
     "HyperbolicGaussian",
     "PaperHyperbolicGaussian",
     "RadialAngularGaussian",
-    "Reconstruction",
+    "ReconstructionQuality",
     "angle",
     "apply_updates",
     "closure",

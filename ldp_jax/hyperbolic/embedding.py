@@ -34,7 +34,16 @@ from ldp_jax.hyperbolic._numerics import gap
 from ldp_jax.hyperbolic.optimizers import LearningRate, apply_updates, riemannian_sgd
 from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
-__all__ = ["Embedding", "Optimizer", "Reconstruction", "angle", "closure", "embed", "radius", "reconstruction"]
+__all__ = [
+    "PoincareEmbedding",
+    "Optimizer",
+    "ReconstructionQuality",
+    "angle",
+    "closure",
+    "embed",
+    "radius",
+    "reconstruction",
+]
 
 
 def __dir__() -> list[str]:
@@ -48,7 +57,7 @@ _SLOTS = 16
 """Slots of the table of pairs for each pair: of nodes in no pair, a share of at most 1/16 is passed over too."""
 
 
-class Embedding(NamedTuple):
+class PoincareEmbedding(NamedTuple):
     """What a training gives.
 
     Attributes:
@@ -60,7 +69,7 @@ class Embedding(NamedTuple):
     losses: Float[Array, " epochs"]
 
 
-class Reconstruction(NamedTuple):
+class ReconstructionQuality(NamedTuple):
     """How well distances reconstruct a relation.
 
     Attributes:
@@ -193,7 +202,7 @@ def _train(
     epochs: int,
     batch_size: int,
     negatives: int,
-) -> Embedding:
+) -> PoincareEmbedding:
     n, m = len(points), len(pairs)
     steps = -(-m // batch_size)
     bits = int(math.log2(len(table)))
@@ -235,7 +244,7 @@ def _train(
 
     carry = points, method.init(points), jnp.zeros(n, jnp.int32)
     (points, *_), losses = jax.lax.scan(epoch, carry, jax.random.split(key, burn_in + epochs))
-    return Embedding(points, losses)
+    return PoincareEmbedding(points, losses)
 
 
 def embed(
@@ -250,7 +259,7 @@ def embed(
     burn_in: int = 10,
     batch_size: int = 64,
     negatives: int = 50,
-) -> Embedding:
+) -> PoincareEmbedding:
     """Train a Poincaré embedding of a relation, in one compiled program.
 
     Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step computes with the
@@ -305,7 +314,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     return closer.sum(1) - jnp.take_along_axis(closer, u[:, None], 1)[:, 0], own[:, 0]
 
 
-def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int = 256) -> Reconstruction:
+def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int = 256) -> ReconstructionQuality:
     """How well the distances of an embedding reconstruct a relation.
 
     Ties count for the pair: only strictly nearer nodes are before it. Memory is ``chunk`` times the nodes.
@@ -341,7 +350,7 @@ def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int
     precision = (before + 1.0) / (closer + 1.0)
     node = np.cumsum(fresh) - 1
     average = np.bincount(node, precision) / np.bincount(node)
-    return Reconstruction(float((closer - before + 1).mean()), float(average.mean()))
+    return ReconstructionQuality(float((closer - before + 1).mean()), float(average.mean()))
 
 
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:

@@ -37,7 +37,7 @@ from ldp_jax.panel.message import (
     restricted_confusion,
 )
 from ldp_jax.panel.pilot import GroupShares, expected_counts, group_shares, pilot
-from ldp_jax.panel.piloted import PilotedCounts, Question, piloted_counts
+from ldp_jax.panel.piloted import CountRound, PilotedCounts, piloted_counts
 from ldp_jax.panel.prediction import (
     Broadcast,
     ClassReports,
@@ -79,7 +79,7 @@ __all__ = [
     "Observations",
     "PanelFacts",
     "PilotedCounts",
-    "Question",
+    "CountRound",
     "ReadReports",
     "ClassReports",
     "Rows",

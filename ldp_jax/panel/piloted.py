@@ -17,10 +17,10 @@ labels are public, and so are who reports in which round, the groups, and all ra
 >>> data = datasets.synthetic(
 ...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
 ... )
->>> def noisy_counts(key, question):  # what the users do, each with her own list
-...     mechanism = edges.NeighbourCounts(1.0, question.num_groups)
+>>> def noisy_counts(key, count_round):  # what the users do, each with her own list
+...     mechanism = edges.NeighbourCounts(1.0, count_round.num_groups)
 ...     return edges.privatize_counts(
-...         key, data.graph, mechanism, question.groups, reporters=question.reporters
+...         key, data.graph, mechanism, count_round.groups, reporters=count_round.reporters
 ...     ).counts
 >>> labels = np.where(np.arange(600) < 200, data.y, -1)
 
@@ -59,7 +59,7 @@ from ldp_jax.panel.self_training import (
 from ldp_jax.panel.stack import combine, likeliest, stack
 from ldp_jax.types import Array, PRNGKey
 
-__all__ = ["PilotedCounts", "Question", "piloted_counts"]
+__all__ = ["CountRound", "PilotedCounts", "piloted_counts"]
 
 
 def __dir__() -> list[str]:
@@ -77,7 +77,7 @@ _TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np
 """Where weights start and are pulled to: the law, both, the regression. Labels choose among them."""
 
 
-class Question(NamedTuple):
+class CountRound(NamedTuple):
     """What the server broadcasts in one round, and whom it asks. All of it is public.
 
     Attributes:
@@ -95,7 +95,7 @@ class Question(NamedTuple):
     confidence: Float[np.ndarray, " n"]
 
 
-NoisyCounts = Callable[[PRNGKey, Question], Int[Array, "n groups"]]
+NoisyCounts = Callable[[PRNGKey, CountRound], Int[Array, "n groups"]]
 """What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read."""
 
 
@@ -170,7 +170,7 @@ def piloted_counts(
     Raises:
       ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
         of other sizes, silent users without a label or a class of which all are silent, an epsilon that is not
-        finite and > 0, before anybody is asked; and for answers of another shape than the question's.
+        finite and > 0, before anybody is asked; and for answers of another shape than the round's.
     """
     _validate.threefry(key)
     labels = _check(labels, rows, log_q, epsilon, num_classes)
@@ -197,7 +197,7 @@ def piloted_counts(
     confidence = np.exp(np.asarray(log_q)).max(-1)
     first = pilot(pilot_key, labels, quiet)
     second = ~first & ~quiet
-    pilot_reports = _ask(noisy_counts, first_key, Question(fine, num_fine, first, confidence))
+    pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence))
     model = group_shares(pilot_reports, fine, prior, first, epsilon)
     means = expected_counts(model)
     size = table_size(pilot_reports, means, epsilon)
@@ -206,7 +206,7 @@ def piloted_counts(
     plan = design(design_key, log_q, means, piloted.weights, dispersion, epsilon, size=size, asked=second)
 
     groups = merge(plan.best, num_classes)
-    reports = _ask(noisy_counts, second_key, Question(groups.groups(fine), groups.num_groups, second, confidence))
+    reports = _ask(noisy_counts, second_key, CountRound(groups.groups(fine), groups.num_groups, second, confidence))
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
     reports = jnp.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
     means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
@@ -297,13 +297,13 @@ def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
     return quiet
 
 
-def _ask(noisy_counts: NoisyCounts, key: PRNGKey, question: Question) -> Array:
+def _ask(noisy_counts: NoisyCounts, key: PRNGKey, count_round: CountRound) -> Array:
     """The reports of those who were asked; rows of 0 for others, so that nothing of them can be read."""
-    reports = jnp.asarray(noisy_counts(key, question))
-    wanted = (len(question.reporters), question.num_groups)
+    reports = jnp.asarray(noisy_counts(key, count_round))
+    wanted = (len(count_round.reporters), count_round.num_groups)
     if reports.shape != wanted or not jnp.issubdtype(reports.dtype, jnp.integer):
         raise ValueError(
             f"noisy_counts must answer with whole numbers of shape {wanted}, "
             f"got {reports.dtype} of shape {reports.shape}"
         )
-    return jnp.where(question.reporters[:, None], reports, 0)
+    return jnp.where(count_round.reporters[:, None], reports, 0)

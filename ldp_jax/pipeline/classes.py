@@ -10,7 +10,7 @@ from ldp_jax import _validate
 from ldp_jax.edges import NeighbourCounts, Population, ownership, privatize_counts
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.panel import FeaturesPosterior, PilotedCounts, Question, Rows, feature_rows, piloted_counts
+from ldp_jax.panel import CountRound, FeaturesPosterior, PilotedCounts, Rows, feature_rows, piloted_counts
 from ldp_jax.types import Array, Graph, PRNGKey
 
 __all__ = ["CountedClasses", "Protects", "count_classes", "silent_users"]
@@ -156,12 +156,12 @@ def count_classes(
         silent = silent_users(silent_key, labels)
     reported = np.zeros(len(labels), np.int8)
 
-    def noisy_counts(key: PRNGKey, question: Question) -> Any:
-        reported[question.reporters] = reported.max() + 1
-        owners = ownership(question.confidence, silent) if unit == "relationship" else None
-        made = NeighbourCounts(epsilon, question.num_groups, most=most)
+    def noisy_counts(key: PRNGKey, count_round: CountRound) -> Any:
+        reported[count_round.reporters] = reported.max() + 1
+        owners = ownership(count_round.confidence, silent) if unit == "relationship" else None
+        made = NeighbourCounts(epsilon, count_round.num_groups, most=most)
         return privatize_counts(
-            key, lists, made, question.groups, reporters=question.reporters, owners=owners
+            key, lists, made, count_round.groups, reporters=count_round.reporters, owners=owners
         ).counts
 
     found = piloted_counts(

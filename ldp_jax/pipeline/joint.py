@@ -36,9 +36,9 @@ from ldp_jax.features import Discrete, PersonalAlphabet, PersonalAlphabets
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.panel import (
+    CountRound,
     GroupShares,
     PilotedCounts,
-    Question,
     design,
     device_classifier,
     evidence,
@@ -275,10 +275,12 @@ def joint_predict(
     log_prior = jnp.asarray(np.log(prior), jnp.float32)
 
     def noisy_counts(epsilon: float) -> Any:
-        def ask(key: PRNGKey, question: Question) -> Any:
-            asked[question.reporters] = 2
-            mechanism = NeighbourCounts(epsilon, question.num_groups, most=most)
-            return privatize_counts(key, lists, mechanism, question.groups, reporters=question.reporters).counts
+        def ask(key: PRNGKey, count_round: CountRound) -> Any:
+            asked[count_round.reporters] = 2
+            mechanism = NeighbourCounts(epsilon, count_round.num_groups, most=most)
+            return privatize_counts(
+                key, lists, mechanism, count_round.groups, reporters=count_round.reporters
+            ).counts
 
         return ask
 
@@ -289,12 +291,12 @@ def joint_predict(
     if len(splits) > 1:
         early = silent_users(early_key, everybody, 0.5)
         groups = np.where(everybody >= 0, everybody, num_classes).astype(np.int32)
-        question = Question(jnp.asarray(groups), num_classes + 1, early, np.zeros(n, np.float32))
-        reports = jnp.where(early[:, None], noisy_counts(budget.pilot)(noise_key, question), 0)
+        count_round = CountRound(jnp.asarray(groups), num_classes + 1, early, np.zeros(n, np.float32))
+        reports = jnp.where(early[:, None], noisy_counts(budget.pilot)(noise_key, count_round), 0)
         asked[early] = 1
         shares = np.tile(prior, (n, 1))
         shares[members] = soft_labels(told, num_classes, keep)
-        known = _Friends.of(reports, question, shares, budget.pilot, len(members) / n)
+        known = _Friends.of(reports, count_round, shares, budget.pilot, len(members) / n)
         message = _Message(classifier.panel_scores, told, prior, keep)
         forecasts = tuple(
             _forecast(jax.random.fold_in(choice_key, place), split, message, known)
@@ -382,12 +384,12 @@ class _Friends(NamedTuple):
 
     @classmethod
     def of(
-        cls, reports: Any, question: Question, shares: np.ndarray, epsilon: float, labelled: float
+        cls, reports: Any, count_round: CountRound, shares: np.ndarray, epsilon: float, labelled: float
     ) -> "_Friends":
-        prior, reported = jnp.asarray(shares, jnp.float32), question.reporters
-        model = group_shares(reports, question.groups, prior, reported, epsilon)
+        prior, reported = jnp.asarray(shares, jnp.float32), count_round.reporters
+        model = group_shares(reports, count_round.groups, prior, reported, epsilon)
         means = expected_counts(model)
-        room = 3 * (question.num_groups - 1) - question.num_groups  # one program with the rounds that follow
+        room = 3 * (count_round.num_groups - 1) - count_round.num_groups  # one program with the rounds that follow
         reports = jnp.pad(reports, ((0, 0), (0, room)))
         means = jnp.pad(means, ((0, 0), (0, 0), (0, room)))
         size = table_size(reports, means, epsilon)

@@ -58,7 +58,7 @@ whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search o
 """
 
 from ldp_jax.domains import NotApplicable
-from ldp_jax.verification.arithmetic import Arithmetic, arithmetic
+from ldp_jax.verification.arithmetic import ArithmeticLoss, arithmetic
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.central import (
     HasReleaseLaw,
@@ -88,7 +88,7 @@ from ldp_jax.verification.totality import is_total
 from ldp_jax.verification.verdict import Rung, Verdict, check
 
 __all__ = [
-    "Arithmetic",
+    "ArithmeticLoss",
     "Fit",
     "FloatAudit",
     "HasReleaseLaw",

@@ -25,7 +25,7 @@ _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
 
 
-class Arithmetic(NamedTuple):
+class ArithmeticLoss(NamedTuple):
     r"""What the arithmetic of a sampler loses.
 
     Attributes:
@@ -50,7 +50,7 @@ class Arithmetic(NamedTuple):
         return self.epsilon <= epsilon + ROUNDING
 
 
-def arithmetic(mechanism: Any) -> Arithmetic:
+def arithmetic(mechanism: Any) -> ArithmeticLoss:
     r"""The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
     The program of ``privatize`` is run with words of the verifier's choice. A finite report is a step function of
@@ -80,7 +80,7 @@ def arithmetic(mechanism: Any) -> Arithmetic:
     if isinstance(mechanism, HasCoordinates):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):
-        return Arithmetic(mechanism.table().epsilon, None, None, None, 0.0, 0)
+        return ArithmeticLoss(mechanism.table().epsilon, None, None, None, 0.0, 0)
     if isinstance(mechanism, HasWordRuns):
         return _of_runs(mechanism)
     _check(mechanism)
@@ -151,7 +151,7 @@ def _adjacent(domain: Any, records: list[Any]) -> np.ndarray:
 
 def _largest(
     found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int, adjacent: np.ndarray
-) -> Arithmetic:
+) -> ArithmeticLoss:
     """The largest ratio between two adjacent records, and the largest distance to what is claimed."""
     best: tuple[Any, ...] = (Fraction(1), 0, 0, 0)
     pairs = np.argwhere(adjacent & ~np.eye(len(records), dtype=bool)).tolist()
@@ -169,14 +169,14 @@ def _largest(
             mass = masses.get(int(y), Fraction(0))
             off = max(off, abs(_log(mass) - math.log(claimed[row][y])) if mass else math.inf)
     loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
-    return Arithmetic(loss, records[best[1]], records[best[2]], best[3], off, cells)
+    return ArithmeticLoss(loss, records[best[1]], records[best[2]], best[3], off, cells)
 
 
 def _log(ratio: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)
 
 
-def _of_coordinates(mechanism: HasCoordinates) -> Arithmetic:
+def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
     """Coordinates that are sent and lose most, added up."""
     laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
     each = [arithmetic(law) for law, _ in laws]
@@ -187,10 +187,10 @@ def _of_coordinates(mechanism: HasCoordinates) -> Arithmetic:
         math.fsum(sorted((getattr(found, field) for found in every), reverse=True)[:sent])
         for field in ("epsilon", "off")
     )
-    return Arithmetic(epsilon, None, None, None, off, sum(found.cells for found in every))
+    return ArithmeticLoss(epsilon, None, None, None, off, sum(found.cells for found in every))
 
 
-def _of_runs(m: HasWordRuns) -> Arithmetic:
+def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
     """Masses of each report of one number, from both ends of every run of words."""
     runs = m.word_runs()
     best: tuple[Any, ...] = (Fraction(1), *runs.pairs[0], 0)
@@ -213,7 +213,7 @@ def _of_runs(m: HasWordRuns) -> Arithmetic:
         claimed = np.asarray(_log_likelihood(m, np.array(list(law), np.float32), record))
         off = max(off, float(np.abs(claimed - [_log(mass) for mass in law.values()]).max()))
     loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
-    return Arithmetic(loss, best[1], best[2], best[3], off, len(runs.share))
+    return ArithmeticLoss(loss, best[1], best[2], best[3], off, len(runs.share))
 
 
 @jax.jit
