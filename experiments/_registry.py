@@ -27,6 +27,7 @@ from experiments.heterorr import inversion as heterorr_inversion
 from experiments.heterorr import mixing as heterorr_mixing
 from experiments.heterorr import shares as heterorr_shares
 from experiments.poindp import accuracy as poindp_accuracy
+from experiments.poindp import membership as poindp_membership
 from experiments.poindp import noise as poindp_noise
 from experiments.privge import accuracy as privge_accuracy
 
@@ -88,7 +89,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
-    "poindp": Experiment(poindp, (poindp_accuracy.results_in, poindp_noise.results_in), ("poindp.md",)),
+    "poindp": Experiment(
+        poindp,
+        (poindp_accuracy.results_in, poindp_noise.results_in, poindp_membership.results_in),
+        ("poindp.md", "poindp_membership.md"),
+    ),
     "frontier": Experiment(
         frontier,
         (frontier_friendships.results_in, frontier_features.results_in),

@@ -106,15 +106,10 @@ def settings(config: Config, dataset: str, data: str) -> Settings:
     )
 
 
-_SOONEST = (
-    "poindp", "vanpd", "lap", "rddp", "atdp", "radial", "hyperbolic", "levels", "laplace", "projected", "mlp",
-    "stack",
-)  # fmt: skip
-"""All but networks that attend, or drop wide inputs, in each of 200 epochs."""
-
 COMMITTED = (
-    Config(parts=("table1", "table2", "noise"), datasets=("cora",)),
+    Config(parts=("table1", "table2", "figure3", "noise"), datasets=("cora",)),
     Config(parts=("table1", "table2"), datasets=("citeseer", "amazon_photo")),
-    Config(parts=("table1", "table2"), datasets=("pubmed", "amazon_computers"), seeds=3, mechanisms=_SOONEST),
+    Config(parts=("table1", "table2"), datasets=("pubmed", "amazon_computers"), seeds=3),
+    Config(parts=("membership",), protocols=("TSTF",)),
 )
 """The runs whose rows are committed."""

@@ -13,6 +13,8 @@ from ldp_jax.pipeline import fidelity_forecast, gathered, likeness, non_private_
 from ldp_jax.propagation import operator, ppr_rows
 from tests.panel.planted import blocks
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, DIM = 500, 24
 
 

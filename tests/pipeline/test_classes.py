@@ -14,6 +14,8 @@ from ldp_jax.pipeline import classes, count_classes
 from ldp_jax.pipeline.classes import silent_users
 from tests.panel.planted import blocks, some_labels
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 FOLDS = 4
 
 

@@ -13,6 +13,8 @@ from ldp_jax.pipeline import JointPrivacy, Split, _panel_arguments, joint, joint
 from ldp_jax.pipeline.private_labels import label_noise
 from tests.panel.planted import blocks
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, PANEL, FOLDS, TOTAL = 600, 150, 3, 4.0
 BOTH = Unit("neighbour-list + record")
 

@@ -13,6 +13,8 @@ from ldp_jax.panel import device_classifier, feature_rows, label_log_loss, panel
 from ldp_jax.pipeline import panel_predict, principal_axes, score_directions
 from tests.panel.planted import blocks
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, PANEL, FOLDS = 500, 150, 3
 
 
