@@ -10,6 +10,8 @@ import pytest
 from ldp_jax import aggregation, graphs, packing
 from ldp_jax.aggregation import Segments
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N = 60
 RNG = np.random.default_rng(3)
 

@@ -12,6 +12,8 @@ from ldp_jax.hyperbolic import poincare
 from ldp_jax.models import NodeInputs, gcn, hyperbolic_gcn
 from ldp_jax.propagation import operator
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, D, WIDTH, OUT, C = 30, 3, 2, 2, 0.7
 MODEL = hyperbolic_gcn(2, WIDTH, OUT, c=C, learn_curvature=True, activation="elu")
 

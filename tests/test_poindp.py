@@ -12,6 +12,8 @@ from ldp_jax import graphs
 from ldp_jax.models import PlacedInputs, PoinDPInputs, gcn, hyperimba, poindp
 from ldp_jax.propagation import operator
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, D, OUT = 400, 3, 25
 
 

@@ -308,7 +308,8 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     """
     u, v = pairs.T
     at = points[u]
-    far = _squared(at, points) * scaled
+    # Rounded once: computed anew beside the comparison, v could be nearer than itself.
+    far = jax.lax.optimization_barrier(_squared(at, points) * scaled)
     own = jnp.take_along_axis(far, v[:, None], 1)
     closer = far < own
     return closer.sum(1) - jnp.take_along_axis(closer, u[:, None], 1)[:, 0], own[:, 0]

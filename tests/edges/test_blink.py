@@ -9,6 +9,8 @@ from scipy.special import expit
 from ldp_jax import edges, graphs
 from ldp_jax.edges.blink import VARIANTS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 N, EPSILON = 40, 1.2
 
 

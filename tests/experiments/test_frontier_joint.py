@@ -23,6 +23,8 @@ from experiments.frontier.joint_methods import (
     TRUE_ALL,
 )
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def test_rows_differ_in_what_their_names_say(monkeypatch):
     asked = []

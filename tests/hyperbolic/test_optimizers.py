@@ -10,6 +10,8 @@ from ldp_jax.hyperbolic import optimizers
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_sgd
 from tests.hyperbolic import reference as ref
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 C = 0.5
 TARGETS = ref.points(np.random.default_rng(0), (4,), 3, 3.0, C)
 START = ref.points(np.random.default_rng(1), (4,), 3, 2.0, C)
