@@ -308,11 +308,12 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     """
     u, v = pairs.T
     at = points[u]
-    # Rounded once: computed anew beside the comparison, v could be nearer than itself.
-    far = jax.lax.optimization_barrier(_squared(at, points) * scaled)
+    far = _squared(at, points) * scaled
     own = jnp.take_along_axis(far, v[:, None], 1)
     closer = far < own
-    return closer.sum(1) - jnp.take_along_axis(closer, u[:, None], 1)[:, 0], own[:, 0]
+    # Nor v: a compiler may compute ``far`` once for each use, and round it otherwise.
+    themselves = jnp.take_along_axis(closer, jnp.stack([u, v], 1), 1)
+    return closer.sum(1) - themselves.sum(1), own[:, 0]
 
 
 def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int = 256) -> ReconstructionQuality:
