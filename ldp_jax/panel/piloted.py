@@ -229,9 +229,11 @@ def piloted_counts(
         trust = jnp.clip(stack(scores, held_out, _LAW)[2], 0.0, 1.0)
         taught = jnp.where(unlabelled[:, None], trust * evident, known)
         begin = blank(rows, num_classes, num_folds) if start is None else start
-        log_f = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f
-        trusted = believed(log_f)
+        learned = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f
+        trusted = believed(learned)
         evident = trusted.log_likelihood if guarded else own
+        # Reports that are not believed by what they have taught have taught nothing.
+        log_f = learned if float(trusted.strength) > 0.0 or not guarded else log_q
     regression, towards = jnp.zeros_like(log_q), jnp.asarray(_LAW)
     if float(trusted.strength) > 0.0 or not guarded:
         counts = jnp.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)

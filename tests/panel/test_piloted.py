@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.panel import feature_rows, features_posterior, folds, piloted_counts
+from ldp_jax.panel import feature_rows, features_posterior, folds, piloted, piloted_counts
 from tests.panel.planted import blocks, some_labels
 from tests.panel.planted import noisy_counts as reported
 
@@ -112,6 +112,30 @@ def test_features_are_asked_once_for_a_sweep(data):
         jax.random.key(4), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, log_q=found, num_folds=9
     )
     np.testing.assert_array_equal(whole.log_posterior, again.log_posterior)
+
+
+def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught_nothing(data, monkeypatch):
+    graph, y, rows, labels = data
+    found = []
+
+    def guard(*given, **named):
+        trusted = real(*given, **named)
+        # As if the second time the reports explained nothing.
+        found.append(
+            trusted._replace(strength=0.0, log_likelihood=0 * trusted.log_likelihood) if found else trusted
+        )
+        return found[-1]
+
+    real = piloted.guard
+    monkeypatch.setattr(piloted, "guard", guard)
+    answer = piloted_counts(
+        jax.random.key(0), users(graph)[0], rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+    )
+    assert len(found) == 2
+    assert float(found[0].strength) > 0.6
+    assert answer.strength == 0.0
+    np.testing.assert_array_equal(answer.log_f, answer.log_q)
+    assert abs(right(answer.log_posterior, y, labels) - right(answer.log_q, y, labels)) < 0.01
 
 
 def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
