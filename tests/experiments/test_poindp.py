@@ -233,6 +233,7 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(cells, "load", some_data)
     monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
+    monkeypatch.setattr(membership, "ASKED", membership.ATTACKS)  # `quick` asks two
     tables = {"table1", "table2", "figure3"}
     runs = [
         config
