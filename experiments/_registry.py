@@ -20,6 +20,7 @@ from experiments.dprr import degrees as dprr_degrees
 from experiments.dprr import scaling as dprr_scaling
 from experiments.frontier import features as frontier_features
 from experiments.frontier import friendships as frontier_friendships
+from experiments.frontier import joint as frontier_joint
 from experiments.heterorr import accuracy as heterorr_accuracy
 from experiments.heterorr import attacks as heterorr_attacks
 from experiments.heterorr import counts as heterorr_counts
@@ -96,8 +97,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "frontier": Experiment(
         frontier,
-        (frontier_friendships.results_in, frontier_features.results_in),
-        ("frontier_features.md", "frontier_edges.md"),
+        (frontier_friendships.results_in, frontier_features.results_in, frontier_joint.results_in),
+        ("frontier_features.md", "frontier_edges.md", "frontier_joint.md"),
     ),
     "audit": Experiment(audit, (audit.results_in,), ("audit.md",)),
     "variance": Experiment(variance, (), ("variance.md",), "seconds"),

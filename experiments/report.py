@@ -6,7 +6,7 @@ from pathlib import Path
 from experiments import _readme
 from experiments._registry import EXPERIMENTS
 from experiments._runner import DEFAULT_OUT, UsageError, console
-from experiments.frontier import features_report
+from experiments.frontier import features_report, joint_report
 from experiments.frontier import report as frontier_report
 from experiments.heterorr import report as heterorr_report
 from experiments.poindp import report as poindp_report
@@ -46,7 +46,8 @@ def main(config: Config) -> None:
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
     if config.readme is not None:
-        papers = (privge_report, heterorr_report, poindp_report, frontier_report, features_report)
+        frontier = (frontier_report, features_report, joint_report)
+        papers = (privge_report, heterorr_report, poindp_report, *frontier)
         sections = {name: text for paper in papers for name, text in paper.readme_sections(config.out).items()}
         _readme.write_sections(config.readme, sections)
         console.print(f"written: {config.readme}", soft_wrap=True)

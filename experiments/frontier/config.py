@@ -113,10 +113,17 @@ def _is_panel(setting: str) -> bool:
         return False
 
 
-def _committed() -> tuple[Config, ...]:
-    lists = Config(units=("list",))
-    cora, debian = (dataclasses.replace(lists, datasets=(name,)) for name in ("cora", "debian"))
+COUNTS = (*PILOTED, "plain counts")
+GRAPH = (*COUNTS, "noisy degree", "non-private, ppr")
+"""What further graphs are asked: what piloted counts are held against, and the truth."""
+
+
+def _friendships() -> tuple[Config, ...]:
     replace = dataclasses.replace
+    lists = Config(units=("list",))
+    cora, debian = (replace(lists, datasets=(name,)) for name in ("cora", "debian"))
+    wide = replace(lists, datasets=("facebook100_oklahoma97", "blogcatalog", "pubmed"), labels=("20",))
+    more = ("amazon_photo", "debian", "facebook_pages", "amazon_computers")
     return (
         Config(datasets=("facebook100_caltech36",)),
         replace(cora, epsilons=(1.0,), methods=(*PILOTED, *LISTS)),
@@ -125,13 +132,34 @@ def _committed() -> tuple[Config, ...]:
         replace(cora, labels=("half",), epsilons=(0.5, 2.0, 4.0), methods=("piloted", *FEW), draws=5),
         replace(debian, labels=("half",), methods=PILOTED),
         replace(debian, labels=("half",), epsilons=(1.0, 2.0), methods=DEBIAN),
+        replace(wide, epsilons=(1.0,), methods=GRAPH),
+        replace(wide, epsilons=(0.5, 2.0), methods=COUNTS, draws=5),
+        replace(lists, datasets=("citeseer",), labels=("half",), epsilons=(1.0,), methods=GRAPH),
+        replace(lists, datasets=more, labels=("20",), epsilons=(1.0,), methods=GRAPH, draws=5),
     )
 
 
-COMMITTED = (
-    *_committed(),
-    Config(part="features", datasets=("citeseer", "cora"), panel=("20",)),
-    Config(part="features", datasets=("debian",), panel=("0.1",)),
-    Config(part="features", datasets=("blogcatalog",), panel=("0.05",), draws=5, methods=WIDE),
-)
+def _features() -> tuple[Config, ...]:
+    few = Config(part="features", draws=5)
+    return (
+        Config(part="features", datasets=("citeseer", "cora"), panel=("20",)),
+        Config(part="features", datasets=("debian",), panel=("0.1",)),
+        dataclasses.replace(few, datasets=("blogcatalog",), panel=("0.05",), methods=WIDE),
+        Config(part="features", datasets=("cora",), panel=("5",)),
+        Config(part="features", datasets=("debian",), panel=("0.05",)),
+        dataclasses.replace(few, datasets=("amazon_photo",), panel=("0.02",)),
+        dataclasses.replace(few, datasets=("pubmed",), panel=("0.002",)),
+    )
+
+
+def _joint() -> tuple[Config, ...]:
+    ten = Config(
+        part="joint",
+        datasets=("facebook100_caltech36", "cora", "debian", "twitch_de"),
+        epsilons=(1.0, 2.0, 4.0, 8.0),
+    )
+    return (ten, dataclasses.replace(ten, datasets=("pubmed",), draws=5))
+
+
+COMMITTED = (*_friendships(), *_features(), *_joint())
 """The runs whose rows are committed."""

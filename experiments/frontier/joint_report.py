@@ -275,3 +275,51 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
     axis.set_xticks(budgets, [f"{total:g}" for total in budgets])
     axis.set_xlabel("total epsilon of a user")
     axis.set_ylabel("test accuracy (%)")
+
+
+_README = """\
+![Accuracy of classes within one total over records, friendships and labels, between nothing asked and the truth]\
+(experiments/results/{figure})
+
+**Records, friendships and labels private at once.** Only a panel is public. One total over a user's record with a
+bit of her list (`ldp.joint_predict`; the split is the one that the panel foretells most of):
+
+{table}
+
+{verdict} *Record's share*: of the total, in how many draws. *Labels too*: of the panel no label is public either;
+half of the total goes into one. *Regained*: of the way from the panel's commonest class to true records on the true
+graph. All rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments frontier --part
+joint` computes them.
+"""
+
+
+def readme_sections(out: Path) -> dict[str, str]:
+    """What the README says of joint privacy; nothing where there are no rows."""
+    frame = joint.results_in(out).read()
+    if frame.empty:
+        return {}
+    found = points(frame)
+    rows = []
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        for total in totals(part):
+            at = {name: _interval(part, name, total, ACCURACY) for name in (JOINT, LABELS_TOO, PUBLIC)}
+            rows.append(
+                [
+                    f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
+                    f"{total:g}",
+                    str(_interval(part, NOTHING, 0.0, ACCURACY) or ""),
+                    str(at[JOINT] or ""),
+                    signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    _shares(part, JOINT, total),
+                    str(at[LABELS_TOO] or ""),
+                    str(at[PUBLIC] or ""),
+                    str(_interval(part, TRUE_ALL, np.inf, ACCURACY) or ""),
+                    _percent(regained(part, JOINT, total)),
+                ]
+            )
+    headers = [
+        "graph, panel", "total", "nothing asked (%)", "joint (%)", "less record alone", "record's share (draws)",
+        "labels too (%)", "public graph (%)", "non-private (%)", "regained",
+    ]  # fmt: skip
+    text = _README.format(figure=f"{NAME}.png", table=markdown(headers, rows), verdict=verdict(found))
+    return {"joint-privacy": text}

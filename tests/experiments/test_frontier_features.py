@@ -136,6 +136,10 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4"]
     assert len(joint_report.write(tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
+    (section,) = joint_report.readme_sections(tmp_path).values()
+    (row,) = [line for line in section.splitlines() if line.startswith("| mine, ")]
+    assert " | 4 | " in row
+    assert joint_report.readme_sections(tmp_path / "empty") == {}
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
     joint.main(config)  # computes nothing
