@@ -113,6 +113,11 @@ def _is_panel(setting: str) -> bool:
         return False
 
 
+SIZES = (
+    "local prediction", "structure, stack", "structure, field", "structure, PageRank 0.1",
+    "structure, records of the panel", "structure, spectral 32",
+)  # fmt: skip
+"""What larger panels are asked."""
 COUNTS = (*PILOTED, "plain counts")
 GRAPH = (*COUNTS, "noisy degree", "non-private, ppr")
 """What further graphs are asked: what piloted counts are held against, and the truth."""
@@ -123,7 +128,7 @@ def _friendships() -> tuple[Config, ...]:
     lists = Config(units=("list",))
     cora, debian = (replace(lists, datasets=(name,)) for name in ("cora", "debian"))
     wide = replace(lists, datasets=("facebook100_oklahoma97", "blogcatalog", "pubmed"), labels=("20",))
-    more = ("amazon_photo", "debian", "facebook_pages", "amazon_computers")
+    more = ("amazon_photo", "debian", "facebook_pages", "amazon_computers", "twitch_de", "squirrel")
     return (
         Config(datasets=("facebook100_caltech36",)),
         replace(cora, epsilons=(1.0,), methods=(*PILOTED, *LISTS)),
@@ -147,8 +152,12 @@ def _features() -> tuple[Config, ...]:
         dataclasses.replace(few, datasets=("blogcatalog",), panel=("0.05",), methods=WIDE),
         Config(part="features", datasets=("cora",), panel=("5",)),
         Config(part="features", datasets=("debian",), panel=("0.05",)),
+        Config(part="features", datasets=("facebook100_caltech36",), panel=("0.1",)),
         dataclasses.replace(few, datasets=("amazon_photo",), panel=("0.02",)),
         dataclasses.replace(few, datasets=("pubmed",), panel=("0.002",)),
+        dataclasses.replace(
+            few, datasets=("citeseer",), panel=("40", "80"), epsilons=(1.0, 2.0, 4.0), methods=SIZES
+        ),
     )
 
 

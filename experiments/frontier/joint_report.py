@@ -286,10 +286,12 @@ bit of her list (`ldp.joint_predict`; the split is the one that the panel forete
 
 {table}
 
-{verdict} *Record's share*: of the total, in how many draws. *Labels too*: of the panel no label is public either;
+{verdict}
+
+*Record's share*: of the total, in how many draws. *Labels too*: of the panel no label is public either;
 half of the total goes into one. *Regained*: of the way from the panel's commonest class to true records on the true
-graph. All rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments frontier --part
-joint` computes them.
+graph. All totals and rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments
+frontier --part joint` computes them.
 """
 
 
@@ -301,7 +303,7 @@ def readme_sections(out: Path) -> dict[str, str]:
     found = points(frame)
     rows = []
     for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        for total in totals(part):
+        for total in totals(part)[1::2] or totals(part):
             at = {name: _interval(part, name, total, ACCURACY) for name in (JOINT, LABELS_TOO, PUBLIC)}
             rows.append(
                 [
