@@ -402,6 +402,9 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
             )  # fmt: skip
         axis.axhline(0.0, color="black", linewidth=1.0)
         axis.set_xscale("log")
+        sizes = sorted(part.members.unique())
+        axis.set_xticks(sizes, [f"{size}" for size in sizes])
+        axis.set_xticks([], minor=True)
         axis.set_xlabel("members of the panel")
         axis.set_ylabel("gain over best structure-only (points)")
         axis.set_title(name, fontsize=9)
