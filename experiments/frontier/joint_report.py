@@ -99,8 +99,8 @@ by a broadcast class, and the two together (the record with one bit of the list)
   (*record's share*: which it took, in how many draws). *labels too*: half of the total on a label of the panel, of
   which none is public; no bit of anybody's list costs more than the other half.
   Where the split is all list, only labels of the panel that neither the choice nor the model of lists has seen, a
-  quarter of them, can say whether to believe it; of a small panel they rarely can, and what remains is the commonest
-  class, although *list alone*, which spends none on a choice, is believed.
+  quarter of them, can say whether to believe it; of a small panel they rarely can, and what remains is the
+  commonest class, although *list alone*, which spends none on a choice, is believed.
 * **record alone**, **list alone**, **half each**: the same with one split.
 * **nothing asked**: the commonest class of the panel, all that is known without reports.
 * **public graph**: `ldp_jax.panel_predict` where friendships are public, with reports at the same epsilon a record,
