@@ -116,11 +116,20 @@ class Operator:
         Args:
           *parts: which nodes are in each; no node is in two.
 
+        Raises:
+          ValueError: for parts that are not bool [n], or, where they are known, a node in two.
+          TypeError: of an operator that is one of parts.
+
         >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
         >>> path.induced(jnp.array([True, True, False])).degree.tolist()
         [1.0, 1.0, 0.0]
         """
         n, sums = self.num_nodes, self.neighbours
+        if not parts or any(part.shape != (n,) or part.dtype != bool for part in parts):
+            got = [f"{part.dtype}{list(part.shape)}" for part in parts]
+            raise ValueError(f"parts must be bool [{n}] each, at least one, got {got}")
+        if all(_validate.concrete(part) for part in parts) and np.sum(parts, 0).max(initial=0) > 1:
+            raise ValueError("parts must have no node in common, and two of them have")
         if isinstance(sums, Induced):
             raise TypeError("parts of parts are not laid out: ask the operator of the whole graph")
         if isinstance(sums, Tables):

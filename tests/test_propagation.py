@@ -129,6 +129,7 @@ def test_isolated_nodes_keep_alpha_x(r, layout):
 
 
 @every_layout
+@pytest.mark.usefixtures("untyped")
 def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
     part = np.arange(N) % 3
     edges = np.array([pair for pair in edges_of_many_kinds() if part[pair[0]] == part[pair[1]] < 2])
@@ -139,6 +140,16 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
     np.testing.assert_allclose(ppr(mine, x, 0.2, 0.5), wanted, atol=1e-4)
     assert mine.layout == op.layout
     assert mine.num_places == op.num_places
+    for wrong, message in (
+        ((), r"parts must be bool \[\d+\] each, at least one"),
+        ((np.flatnonzero(part == 0),), r"parts must be bool \[\d+\] each.*got \['int64"),
+        ((part[1:] == 0,), "parts must be bool"),
+        ((part == 0, part < 2), "parts must have no node in common"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            op.induced(*wrong)
+    with pytest.raises(TypeError, match="ask the operator of the whole graph"):
+        operator(GRAPH, "ell").induced(part == 0).induced(part == 1)
 
 
 @every_layout

@@ -146,7 +146,7 @@ def _percent(share: float | None) -> str:
 
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
-    everything, unseen, up, down, count = [], [], [], [], 0
+    everything, unseen, up, down, listed, count = [], [], [], [], [], 0
     for (dataset, _), part in found.groupby(SETTING, sort=False):
         for total in totals(part):
             words = f"{dataset} at {total:g}"
@@ -159,11 +159,15 @@ def verdict(found: pd.DataFrame) -> str:
             count += 1
             if lists is not None and significant(lists):
                 (up if lists.mean > 0 else down).append(words)
+            records = _less(part, (JOINT, total), (LISTS, total))
+            if records is not None and significant(records) and records.mean < 0:
+                listed.append(words)
     return (
         f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
         f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of {count} "
         f"settings the chosen split is above the whole total on the record in {len(up)} ({_listed(up)}), below "
-        f"it in {len(down)} ({_listed(down)})."
+        f"it in {len(down)} ({_listed(down)}); below the whole total on the list in {len(listed)} "
+        f"({_listed(listed)})."
     )
 
 
@@ -185,6 +189,7 @@ def summary(found: pd.DataFrame) -> str:
                     str(_interval(part, JOINT, total, ACCURACY) or ""),
                     signed(_interval(part, JOINT, total, OVER_NOTHING)),
                     signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    signed(_less(part, (JOINT, total), (LISTS, total))),
                     _shares(part, JOINT, total),
                     signed(_less(part, (LABELS_TOO, total), (JOINT, total))),
                     signed(_less(part, (PUBLIC, total), (JOINT, total))),
@@ -196,8 +201,9 @@ def summary(found: pd.DataFrame) -> str:
             )
     headers = [
         "graph, panel (members)", "total", "nothing asked (%)", "joint (%)", "less nothing asked",
-        "less record alone", "record's share (draws)", "labels too, less joint", "public graph, less joint",
-        "public graph without reports, less joint", "non-private (%)", "regained", "foreseen",
+        "less record alone", "less list alone", "record's share (draws)", "labels too, less joint",
+        "public graph, less joint", "public graph without reports, less joint", "non-private (%)", "regained",
+        "foreseen",
     ]  # fmt: skip
     return markdown(headers, rows)
 
@@ -315,6 +321,7 @@ def readme_sections(out: Path) -> dict[str, str]:
                     str(_interval(part, NOTHING, 0.0, ACCURACY) or ""),
                     str(at[JOINT] or ""),
                     signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    signed(_less(part, (JOINT, total), (LISTS, total))),
                     _shares(part, JOINT, total),
                     str(at[LABELS_TOO] or ""),
                     str(at[PUBLIC] or ""),
@@ -323,8 +330,8 @@ def readme_sections(out: Path) -> dict[str, str]:
                 ]
             )
     headers = [
-        "graph, panel", "total", "nothing asked (%)", "joint (%)", "less record alone", "record's share (draws)",
-        "labels too (%)", "public graph (%)", "non-private (%)", "regained",
+        "graph, panel", "total", "nothing asked (%)", "joint (%)", "less record alone", "less list alone",
+        "record's share (draws)", "labels too (%)", "public graph (%)", "non-private (%)", "regained",
     ]  # fmt: skip
     text = _README.format(figure=f"{NAME}.png", table=markdown(headers, rows), verdict=verdict(found))
     return {"joint-privacy": text}
