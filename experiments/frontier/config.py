@@ -121,6 +121,8 @@ SIZES = (
 COUNTS = (*PILOTED, "plain counts")
 GRAPH = (*COUNTS, "noisy degree", "non-private, ppr")
 """What further graphs are asked: what piloted counts are held against, and the truth."""
+NETWORK = ("non-private, gcn",)
+"""The truth by a network, where that takes seconds a draw."""
 
 
 def _friendships() -> tuple[Config, ...]:
@@ -128,6 +130,7 @@ def _friendships() -> tuple[Config, ...]:
     lists = Config(units=("list",))
     cora, debian = (replace(lists, datasets=(name,)) for name in ("cora", "debian"))
     wide = replace(lists, datasets=("facebook100_oklahoma97", "blogcatalog", "pubmed"), labels=("20",))
+    networks = ("debian", "facebook_pages", "twitch_de", "squirrel")
     more = ("amazon_photo", "debian", "facebook_pages", "amazon_computers", "twitch_de", "squirrel")
     return (
         Config(datasets=("facebook100_caltech36",)),
@@ -141,6 +144,9 @@ def _friendships() -> tuple[Config, ...]:
         replace(wide, epsilons=(0.5, 2.0), methods=COUNTS, draws=5),
         replace(lists, datasets=("citeseer",), labels=("half",), epsilons=(1.0,), methods=GRAPH),
         replace(lists, datasets=more, labels=("20",), epsilons=(1.0,), methods=GRAPH, draws=5),
+        replace(lists, datasets=("pubmed",), labels=("20",), methods=NETWORK),
+        replace(lists, datasets=("citeseer",), labels=("half",), methods=NETWORK),
+        replace(lists, datasets=networks, labels=("20",), methods=NETWORK, draws=5),
     )
 
 
