@@ -12,8 +12,7 @@ from ldp_jax.guarantee import RELATIONSHIP, PipelineGuarantee
 NAME = "frontier_joint"
 FOUND = ("members", "record", "list", "label", "foreseen", "strength")
 """Columns that identify no row: how many are of the panel; epsilon of a record, of a bit of a list and of a label
-of the panel, as the total was split; the share of the entropy of classes that the split was expected to tell; the
-guard's s."""
+of the panel, as the total was split; the share of classes that the split was expected to find; the guard's s."""
 
 
 def _most(promised: PipelineGuarantee) -> float:

@@ -4,25 +4,36 @@ import math
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 
-from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Answer, Asked, Method
+from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Answer, Asked, Method, shuffled
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
+from ldp_jax import graphs
 from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.pipeline import JointPrivacy, joint_predict
+from ldp_jax.types import Graph
 
 LABEL_SHARE = 0.5
 """Of the total, what a label of the panel may cost where labels are private too."""
 
 
 def _joint(
-    key: Any, asked: Asked, total: float, *, shares: tuple[float, ...] | None = None, labels: bool = False
-) -> Answer:
-    """Records and lists within one total, split as the panel foretells or as said; the panel's labels too."""
+    key: Any, asked: Asked, total: float, *, shares: tuple[float, ...] | None = None, labels: bool = False,
+    placebo: bool = False,
+) -> Answer:  # fmt: skip
+    """Records and lists within one total, split as the panel foretells or as said; the panel's labels too.
+
+    Of a placebo, private users report on records and lists of others.
+    """
+    graph, rows = asked.data.graph, asked.rows
+    if placebo:
+        key, list_key, record_key = jax.random.split(key, 3)
+        graph, rows = renamed(list_key, graph, asked.private), shuffled(record_key, rows, asked.private)
     given = {} if shares is None else {"shares": shares}
     budget = JointPrivacy(total, LABEL_SHARE * total if labels else None, **given)
     found = joint_predict(
-        key, asked.data.graph, asked.rows, asked.members, asked.labels[asked.members], budget,
+        key, graph, rows, asked.members, asked.labels[asked.members], budget,
         num_classes=asked.classes, tested=asked.private,
     )  # fmt: skip
     told = {
@@ -32,10 +43,16 @@ def _joint(
         "strength": round(found.strength, 4),
     }
     if found.forecasts:
-        prior = np.exp(np.asarray(found.log_prior, np.float64))
-        entropy = -float((prior * np.log(prior)).sum())
-        told["foreseen"] = round(max(one.gain for one in found.forecasts) / entropy, 4)
+        told["foreseen"] = round(next(one.accuracy for one in found.forecasts if one.split == found.split), 4)
     return Answer(found.log_posterior, found.guarantee, told)
+
+
+def renamed(key: Any, graph: Graph, private: np.ndarray) -> Graph:
+    """The same graph, the names of private users dealt out among them."""
+    name = np.arange(int(np.asarray(graph.n_node).sum()))
+    name[private] = np.asarray(jax.random.permutation(key, private))
+    ends = np.stack([name[np.asarray(graph.senders)], name[np.asarray(graph.receivers)]], 1)
+    return graphs.from_edges(ends[ends[:, 0] < ends[:, 1]], len(name))
 
 
 UNASKED = PipelineGuarantee.of(
@@ -61,7 +78,7 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
     return Answer(PUBLIC_GRAPH[name].run(key, asked, math.inf).scores, SHOWN)
 
 
-JOINT, LABELS_TOO = "joint", "joint, labels too"
+JOINT, LABELS_TOO, PLACEBO = "joint", "joint, labels too", "joint, placebo"
 RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
@@ -77,6 +94,7 @@ METHODS: dict[str, Method] = {
     LISTS: Method(0, partial(_joint, shares=(0.0,))),
     HALVES: Method(0, partial(_joint, shares=(0.5,))),
     LABELS_TOO: Method(0, partial(_joint, labels=True)),
+    PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
 }
 """By name; a name's number of noise is a part of its rows' keys."""

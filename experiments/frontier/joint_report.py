@@ -17,6 +17,7 @@ from experiments.frontier.joint_methods import (
     LABELS_TOO,
     LISTS,
     NOTHING,
+    PLACEBO,
     PUBLIC,
     PUBLIC_ALONE,
     RECORDS,
@@ -25,9 +26,9 @@ from experiments.frontier.joint_methods import (
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
-SHARE, FORESEEN = "record's share of the total", "share of a class foreseen"
+SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
 METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, SHARE, FORESEEN)
-"""Of the tidy table, one row a draw: points, but for the shares, which are in [0, 1]."""
+"""Of the tidy table, one row a draw: points, but for the record's share, which is in [0, 1]."""
 
 LITTLE = 0.1
 """Of the way from nothing asked to true records and graph: what regains less has cost everything."""
@@ -53,7 +54,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
             found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
             if 0 < epsilon < np.inf:
                 found[SHARE] = pd.to_numeric(parts[mechanism, epsilon].record).dropna() / epsilon
-                found[FORESEEN] = pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
+                found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
             rows += [
                 {
                     "dataset": dataset, "panel": setting, "members": int(part.members.iloc[0]),
@@ -95,19 +96,17 @@ by a broadcast class, and the two together (the record with one bit of the list)
 (Student, over draws of the panel, noise and training), differences paired by draw, bold where their interval leaves
 0 out.
 
-* **joint** is `ldp_jax.joint_predict`: the split of the total is the one that the panel foretells most of
-  (*record's share*: which it took, in how many draws). *labels too*: half of the total on a label of the panel, of
-  which none is public; no bit of anybody's list costs more than the other half.
-  Where the split is all list, only labels of the panel that neither the choice nor the model of lists has seen, a
-  quarter of them, can say whether to believe it; of a small panel they rarely can, and what remains is the
-  commonest class, although *list alone*, which spends none on a choice, is believed.
+* **joint** is `ldp_jax.joint_predict`: the split of the total is the one by which the panel foretells that most
+  classes are found (*record's share*: which it took, in how many draws; *foreseen*: how many it foretold, before
+  private users reported). *labels too*: half of the total on a label of the panel, of which none is public; no
+  bit of anybody's list costs more than the other half.
+* **placebo**: private users report on the records and the lists of others, dealt out among them.
 * **record alone**, **list alone**, **half each**: the same with one split.
 * **nothing asked**: the commonest class of the panel, all that is known without reports.
 * **public graph**: `ldp_jax.panel_predict` where friendships are public, with reports at the same epsilon a record,
   and what the panel's log-loss prefers without any.
 * **non-private**: what devices find of true records; and class scores without noise on the true graph.
-* *Regained*: of the way from nothing asked to the latter; *foreseen*: what the best split was expected to tell of a
-  class, as a share of the entropy of classes, before private users reported."""
+* *Regained*: of the way from nothing asked to the latter."""
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
@@ -187,23 +186,24 @@ def summary(found: pd.DataFrame) -> str:
                     f"{total:g}",
                     str(_interval(part, NOTHING, 0.0, ACCURACY) or ""),
                     str(_interval(part, JOINT, total, ACCURACY) or ""),
+                    "" if foreseen is None else f"{foreseen.mean:.1f}",
                     signed(_interval(part, JOINT, total, OVER_NOTHING)),
                     signed(_interval(part, JOINT, total, OVER_RECORDS)),
                     signed(_less(part, (JOINT, total), (LISTS, total))),
                     _shares(part, JOINT, total),
                     signed(_less(part, (LABELS_TOO, total), (JOINT, total))),
+                    signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
                     signed(_less(part, (PUBLIC, total), (JOINT, total))),
                     signed(_less(part, (PUBLIC_ALONE, 0.0), (JOINT, total))),
                     str(_interval(part, TRUE_ALL, np.inf, ACCURACY) or ""),
                     _percent(regained(part, JOINT, total)),
-                    "" if foreseen is None else _percent(foreseen.mean),
                 ]
             )
     headers = [
-        "graph, panel (members)", "total", "nothing asked (%)", "joint (%)", "less nothing asked",
+        "graph, panel (members)", "total", "nothing asked (%)", "joint (%)", "foreseen (%)", "less nothing asked",
         "less record alone", "less list alone", "record's share (draws)", "labels too, less joint",
-        "public graph, less joint", "public graph without reports, less joint", "non-private (%)", "regained",
-        "foreseen",
+        "placebo, less nothing asked", "public graph, less joint", "public graph without reports, less joint",
+        "non-private (%)", "regained",
     ]  # fmt: skip
     return markdown(headers, rows)
 
@@ -291,7 +291,7 @@ _README = """\
 (experiments/results/{figure})
 
 **Records, friendships and labels private at once.** Only a panel is public. One total over a user's record with a
-bit of her list (`ldp.joint_predict`; the split is the one that the panel foretells most of):
+bit of her list (`ldp.joint_predict`; the split is the one by which the panel foretells that most are found):
 
 {table}
 

@@ -4,12 +4,13 @@ A member of the panel has a structural posterior q and a class c that her device
 have not seen her. Her report r is drawn by a known law, so that the expectation over it is a finite sum: with
 :math:`T_r(y) = \sum_{c \in S} M_S(c | y) P(r | c)`, M the confusion of the panel without her,
 
-.. math:: g = \sum_r P(r | c) \Big( \log T_r(y) - \log \sum_{y'} q(y') T_r(y') \Big)
+.. math:: g = \sum_r P(r | c) \Big( w \log T_r(y) - \log \sum_{y'} q(y') T_r(y')^w \Big)
 
-is what her report is expected to take off her log-loss. Its mean over the panel says whether reports know more than
-structure does, and how sure that is. However little a report says, that may be sure; whether so many of them can be
-seen to agree with structure, as the :mod:`guard <ldp_jax.panel.guard>` will ask, is foretold too. What reports of
-neighbours add comes on top.
+is what her report is expected to take off her log-loss. The weight w is one for all, the best of a few for the
+panel: a small panel's confusion is too sure of itself, and the stack that follows weighs reports too. The mean over
+the panel says whether reports know more than structure does, and how sure that is. However little a report says,
+that may be sure; whether so many of them can be seen to agree with structure, as the
+:mod:`guard <ldp_jax.panel.guard>` will ask, is foretold too. What reports of neighbours add comes on top.
 """
 
 import math
@@ -32,6 +33,9 @@ def __dir__() -> list[str]:
     return __all__
 
 
+WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25)
+"""Of reports beside structure, to choose from."""
+
 _AT_A_TIME = 256
 """Members whose reports are gone through together."""
 
@@ -50,6 +54,7 @@ class ExpectedGain(NamedTuple):
       agreement_square: the mean of its square.
       members: how many were asked.
       smoothing: counts that the confusion was smoothed by.
+      weight: w, of reports.
     """
 
     log_loss: float
@@ -61,6 +66,7 @@ class ExpectedGain(NamedTuple):
     agreement_square: float
     members: int
     smoothing: float
+    weight: float
 
     @property
     def t(self) -> float:
@@ -86,7 +92,8 @@ def expected_gain(
 
     In closed form over reports. Nothing is drawn, and no private user is asked. The confusion is smoothed by as
     many counts as make reports of the panel's members likeliest under their classes, each by the others' records:
-    later, :func:`~ldp_jax.panel.likeliest_evidence` asks everybody's reports.
+    later, :func:`~ldp_jax.panel.likeliest_evidence` asks everybody's reports. The weight is the one of
+    :data:`WEIGHTS` that gains the panel most.
 
     Args:
       log_q: what structure says of the panel's members, out of fold.
@@ -128,7 +135,9 @@ def expected_gain(
         if best is None or made[0].sum() > best[0][0].sum():
             best = (made, smoothing)
     assert best is not None
-    (_, gain, right, rho, agreement, square), smoothing = best
+    (_, gains, decided, rho, agreement, square), smoothing = best
+    weight = int(gains.sum(0).argmax())
+    gain, right = gains[:, weight], decided[:, weight]
     errors = [float(each.std(ddof=1)) / math.sqrt(len(each)) for each in (gain, 100 * right)]
     return ExpectedGain(
         log_loss=float(gain.mean()),
@@ -140,6 +149,7 @@ def expected_gain(
         agreement_square=float(square.mean()),
         members=len(labels),
         smoothing=smoothing,
+        weight=WEIGHTS[weight],
     )
 
 
@@ -154,7 +164,7 @@ def _members(
     epsilon: Array,
     smoothing: Array,
 ) -> tuple[Array, ...]:
-    """Of each member, expected over reports: their log-likelihood by her class, both gains, rho, t, its square."""
+    """Of each member, expected over reports: log-likelihood by her class, gains [weights] of both, rho, t, t^2."""
     classes = scores.shape[1]
     size = jax.nn.one_hot(labels, classes).sum(0)
     prior = size / size.sum()
@@ -172,13 +182,14 @@ def _members(
         confusion = table[which].at[label].set(jnp.maximum(rest, 0.0))
         report = jnp.where(inside, other + more * sent, 0.0)  # P(r | sent)
         log_t = jnp.where(inside, jnp.log(other + more * confusion), 0.0)  # [class, report]
-        joint = log_q[:, None] + log_t
-        marginal = jax.nn.logsumexp(joint, axis=0)
-        decided = (joint.argmax(0) == label).astype(jnp.float32) - (log_q.argmax() == label)
+        joint = log_q[:, None] + jnp.asarray(WEIGHTS)[:, None, None] * log_t  # [weight, class, report]
+        marginal = jax.nn.logsumexp(joint, axis=1)
+        gains = joint[:, label] - log_q[label] - marginal
+        decided = (joint.argmax(1) == label).astype(jnp.float32) - (log_q.argmax() == label)
         by_anybody = jnp.log(jnp.maximum(prior, 1e-30))[:, None] + log_t
         away = ((jax.nn.softmax(by_anybody, axis=0) - prior[:, None]) ** 2).sum(0) / variance
-        agreement = jnp.expm1(marginal - jax.nn.logsumexp(by_anybody, axis=0))
-        each = (log_t[label], log_t[label] - marginal, decided, away, agreement, agreement**2)
-        return tuple(report @ value for value in each)
+        agreement = jnp.expm1(marginal[0] - jax.nn.logsumexp(by_anybody, axis=0))
+        each = (log_t[label], gains, decided, away, agreement, agreement**2)
+        return tuple(value @ report for value in each)
 
     return jax.lax.map(one, (log_q, scores, labels, inside, which), batch_size=_AT_A_TIME)

@@ -20,7 +20,14 @@ from ldp_jax.panel.groups import fine_groups
 from ldp_jax.panel.pilot import GroupShares
 from ldp_jax.types import PRNGKey
 
-__all__ = ["broadcast_shares", "group_reliability", "report_information", "report_law", "simulated_reports"]
+__all__ = [
+    "broadcast_shares",
+    "group_reliability",
+    "report_accuracy",
+    "report_information",
+    "report_law",
+    "simulated_reports",
+]
 
 
 def __dir__() -> list[str]:
@@ -50,6 +57,16 @@ def report_information(law: Float[np.ndarray, "classes outputs"], prior: Any) ->
     share = np.asarray(prior, np.float64)[:, None]
     marginal = np.maximum((share * law).sum(0), 1e-300)
     return max(0.0, float((share * law * np.log(np.maximum(law, 1e-300) / marginal)).sum()))
+
+
+def report_accuracy(law: Float[np.ndarray, "classes outputs"], prior: Any) -> float:
+    """How often the likeliest class after a report is the user's; at least the largest share of the prior.
+
+    >>> report_accuracy(np.array([[0.75, 0.25], [0.25, 0.75]]), [0.5, 0.5])
+    0.75
+    """
+    share = np.asarray(prior, np.float64)[:, None]
+    return float((share * law).max(0).sum())
 
 
 def simulated_reports(

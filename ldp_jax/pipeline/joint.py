@@ -6,14 +6,17 @@ and its labels or reports of them.
 1. The panel teaches a classifier, which is broadcast, and class shares.
 2. Half of the panel counts its neighbours in the panel, by class: from that the server learns who befriends whom.
 3. Of each way to split the total, the panel tells what the record's report would say (closed form, out of fold),
-   and simulated users what the list's report would add. The best split is taken.
+   and simulated users what the list's report would add. The split that is expected to find most classes is taken.
+   (That is not the one that says most in nats: a list may make sure of what is known, and change no decision.)
 4. Every private user reports the class that her device predicts, within the likeliest classes of the panel. The
    panel's own reports are simulated from records that the classifier has not seen.
 5. The server broadcasts what it thinks of everybody's class; everybody else counts her neighbours by it
    (:mod:`ldp_jax.panel.piloted`).
 6. Counts are believed as far as reports of records or the panel's labels bear them out, reports of records as far
    as counts do (:mod:`ldp_jax.panel.guard`), and both are stacked on the panel, where the noise of private labels
-   is corrected for. (The model of who befriends whom takes reported labels at their word, which blurs it.)
+   is corrected for. (The model of who befriends whom takes reported labels at their word, which blurs it.) Labels
+   that the model has seen bear nothing out. Where few others are left, the half of step 2 counts once more, by
+   the same classes as everybody else, with what is left of its members' total.
 
 What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own: a
 whole list is protected by no more than that.
@@ -39,14 +42,18 @@ from ldp_jax.panel import (
     CountRound,
     GroupShares,
     PilotedCounts,
+    class_shares,
     design,
     device_classifier,
     evidence,
     expected_counts,
+    fine_groups,
     folds,
     group_shares,
     guard,
     likeliest_evidence,
+    merge,
+    merged,
     piloted_counts,
     restricted_confusion,
     soft_labels,
@@ -56,6 +63,7 @@ from ldp_jax.panel import (
 from ldp_jax.panel.budget_split import (
     broadcast_shares,
     group_reliability,
+    report_accuracy,
     report_information,
     report_law,
     simulated_reports,
@@ -77,8 +85,14 @@ def __dir__() -> list[str]:
 _LEAST_LIST = 0.001
 """The least epsilon of whole noise."""
 
-_SIMULATED = 2048
-"""Users whose reports are simulated to tell how reliable a broadcast class is."""
+_SIMULATED = 16_384
+"""Users whose reports are simulated."""
+
+_ALIKE = 0.0025
+"""Expected accuracies that so many users do not tell apart: of such splits the one that says most is taken."""
+
+_FEW = 100
+"""Labels that a model of lists has not seen: below, lists that say much may not be believed."""
 
 _NOTHING = 0.02
 """Of the entropy of class shares: what says less says next to nothing."""
@@ -152,19 +166,27 @@ class JointPrivacy:
         """What a bit of a list costs of those members of the panel who report before a split is chosen."""
         return min(max(self.total / 2, _LEAST_LIST), self.most_of_a_list)
 
+    @property
+    def again(self) -> float:
+        """What a bit costs of them who count once more: what is left; 0 where that is too little for a report."""
+        rest = rounded_down(Fraction(self.most_of_a_list) - Fraction(self.pilot))
+        return rest if rest >= _LEAST_LIST else 0.0
+
 
 class SplitForecast(NamedTuple):
-    """What a split is expected to say of a user's class, in nats.
+    """What a split is expected to say of a user's class, in nats, and how often it is expected to be right.
 
     Attributes:
       split: the split.
       record: what her record's report says.
       list: what her list's report adds.
+      accuracy: the share of users whose class is expected to be found.
     """
 
     split: Split
     record: float
     list: float
+    accuracy: float
 
     @property
     def gain(self) -> float:
@@ -183,7 +205,8 @@ class JointClasses(NamedTuple):
       reason: why, in a sentence; says so where a total buys next to nothing.
       strength: s of the guard: how far reports of records were believed.
       counts: what came of the lists; None where they were not asked for.
-      round: int8 [n], when a user reported of her list: 1 before the split was chosen, 2 after it; 0 if never.
+      round: int8 [n], when a user reported of her list: 1 before the split was chosen, 2 after it, 3 both times; 0
+        if never.
       guarantee: per record, label, bit of a list, relationship, and record with a bit; names what is protected.
     """
 
@@ -220,13 +243,14 @@ def joint_predict(
 
     Guarantee: of a private user, her record's report costs ``split.record`` and a bit of her list ``split.list``,
     together at most the total; of a member of the panel, a label ``budget.labels`` and a bit of her list what the
-    total leaves, at most. Each list is reported once. A relationship is in two lists. The split is chosen from
+    total leaves, at most. Each list is reported once, of some members of a small panel twice
+    (:attr:`JointPrivacy.again`). A relationship is in two lists. The split is chosen from
     records and labels of the panel, public or reported, and from lists that were reported: a private user has no
     part in it, so that to her it costs what it says. Reports that do have a part choose an epsilon: a relationship
     of who reports before the choice, and a private label with a bit, are stated at the largest that might be.
 
     Utility: with the graph private too, little is left of what a public graph gives. The forecasts say what a total
-    buys, in nats of the entropy of classes, and ``reason`` where it is next to nothing.
+    buys, in classes found and in nats of their entropy, and ``reason`` where it is next to nothing.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
@@ -265,7 +289,8 @@ def joint_predict(
     _validate.integer_in(2, num_folds=num_folds)
     NeighbourCounts(1.0, num_classes, most=most)
 
-    label_key, fold_key, early_key, noise_key, choice_key, record_key, count_key = jax.random.split(key, 7)
+    keys = jax.random.split(key, 8)
+    label_key, fold_key, early_key, noise_key, choice_key, record_key, count_key, again_key = keys
     everybody = given.told(label_key, panel, labels)
     told, fold = everybody[members], folds(fold_key, everybody, num_folds)
     classifier = device_classifier(
@@ -276,7 +301,7 @@ def joint_predict(
 
     def noisy_counts(epsilon: float) -> Any:
         def ask(key: PRNGKey, count_round: CountRound) -> Any:
-            asked[count_round.reporters] = 2
+            asked[count_round.reporters] += 2
             mechanism = NeighbourCounts(epsilon, count_round.num_groups, most=most)
             return privatize_counts(
                 key, lists, mechanism, count_round.groups, reporters=count_round.reporters
@@ -302,10 +327,11 @@ def joint_predict(
             _forecast(jax.random.fold_in(choice_key, place), split, message, known)
             for place, split in enumerate(splits)
         )
-    split = max(forecasts, key=lambda one: one.gain).split if forecasts else splits[0]
+    split = _best(forecasts).split if forecasts else splits[0]
 
+    again = budget.again if early.any() and 0.5 * (len(members) - early.sum()) < _FEW else 0.0
     waiting = np.bincount(everybody[(everybody >= 0) & ~early], minlength=num_classes)
-    reason = _reason(split, forecasts, prior)
+    reason = _reason(forecasts, prior)
     counting = split.list > 0.0 and bool(waiting.all())
     if split.list > 0.0 and not counting:
         reason = f"nobody of class {waiting.argmin()} is left to count with: records alone"
@@ -327,8 +353,12 @@ def joint_predict(
             count_key, noisy_counts(split.list), None, everybody, split.list,
             num_classes=num_classes, log_q=log_q, silent=early, num_folds=num_folds, guarded=False,
         )  # fmt: skip
-        unseen = np.where(early | found.pilot, -1, everybody)  # labels that the model has not seen
-        of_lists = _believed(found.log_likelihood, log_q, log_prior, asked_of_record, unseen)
+        of_lists, seen = found.log_likelihood, found.pilot | (early & (again == 0.0))
+        if again:
+            second = _count_again(again_key, noisy_counts(again), found, everybody, early, again)
+            of_lists = jnp.where(early[:, None], second, of_lists)
+        unseen = np.where(seen, -1, everybody)  # labels that the model has not seen, of who counted as others do
+        of_lists = _believed(of_lists, log_q, log_prior, asked_of_record, unseen)
         trusted = guard(
             own, jax.nn.softmax(log_prior + of_lists), asked_of_record,
             labels=jnp.asarray(everybody), label_log_likelihood=own,
@@ -338,9 +368,26 @@ def joint_predict(
         log_posterior, _ = stack_out_of_fold(
             scores, np.where(early, -1, everybody), fold, (1.0, 1.0), num_folds=num_folds, keep=keep
         )
-    lists_at, piloted = split.list if counting else 0.0, bool(early.any())
+    lists_at, piloted = split.list if counting else 0.0, (budget.pilot, again) if early.any() else ()
     guarantee = _guarantee(spent_on_records, given.noise, lists_at, piloted, budget, most)
     return JointClasses(log_posterior, log_prior, split, forecasts, reason, strength, found, asked, guarantee)
+
+
+def _count_again(
+    key: PRNGKey, noisy_counts: Any, found: PilotedCounts, labels: np.ndarray, who: np.ndarray, epsilon: float
+) -> Array:
+    """What more reports by the groups of the second round say; float32 [n, C], of others it means nothing."""
+    fine, classes = fine_groups(found.log_q, labels), found.log_q.shape[1]
+    groups = merge(found.design.best, classes)
+    confidence = np.exp(np.asarray(found.log_q)).max(-1)
+    reports = noisy_counts(key, CountRound(groups.groups(fine), groups.num_groups, who, confidence))
+    reports = jnp.where(who[:, None], reports, 0)
+    reports = jnp.pad(reports, ((0, 0), (0, 3 * classes - groups.num_groups)))
+    means = expected_counts(found.model)
+    means = merged(means.reshape(-1, 3 * classes), groups.column, 3 * classes).reshape(means.shape)
+    size = table_size(reports, means, epsilon)
+    prior = class_shares(found.log_q, labels)
+    return evidence(reports, means, prior, epsilon, size=size, counted=who).log_likelihood
 
 
 def _believed(own: Array, log_q: Array, log_prior: Array, asked: np.ndarray, labels: np.ndarray) -> Array:
@@ -399,48 +446,65 @@ class _Friends(NamedTuple):
 
 def _forecast(key: PRNGKey, split: Split, message: _Message, friends: _Friends) -> SplitForecast:
     law = message.law(split.record)
-    record = report_information(law, message.prior)
+    record, right = report_information(law, message.prior), report_accuracy(law, message.prior)
     if split.list == 0.0:
-        return SplitForecast(split, record, 0.0)
+        return SplitForecast(split, record, 0.0, right)
     who_key, key = jax.random.split(key)
     y, log_q = simulated_reports(who_key, law, message.prior, _SIMULATED)
     model = broadcast_shares(friends.model, group_reliability(y, log_q), friends.labelled)
     means = expected_counts(model)
     size = table_size(np.zeros(1), means, split.list)
-    plan = design(
-        key, jnp.asarray(log_q, jnp.float32), means, friends.weights, friends.dispersion, split.list, size=size
-    )
-    return SplitForecast(split, record, max(0.0, plan.gain[plan.best]))
+    log_q = jnp.asarray(log_q, jnp.float32)
+    plan = design(key, log_q, means, friends.weights, friends.dispersion, split.list, size=size, users=_SIMULATED)
+    more = plan.accuracy[plan.best] - plan.accuracy_without
+    return SplitForecast(split, record, max(0.0, plan.gain[plan.best]), right + more)
 
 
-def _reason(split: Split, forecasts: tuple[SplitForecast, ...], prior: np.ndarray) -> str:
+def _best(forecasts: tuple[SplitForecast, ...]) -> SplitForecast:
+    most = max(one.accuracy for one in forecasts)
+    return max((one for one in forecasts if one.accuracy >= most - _ALIKE), key=lambda one: one.gain)
+
+
+def _reason(forecasts: tuple[SplitForecast, ...], prior: np.ndarray) -> str:
     if not forecasts:
         return "the only split that there is"
     entropy = -float((prior * np.log(prior)).sum())
-    best = max(forecasts, key=lambda one: one.gain)
-    if best.gain < _NOTHING * entropy:
+    most, taken = max(one.gain for one in forecasts), _best(forecasts)
+    if most < _NOTHING * entropy:
         return (
             f"joint privacy costs everything: no split is expected to tell {_NOTHING:.0%} of a class "
-            f"({best.gain:.3f} of {entropy:.2f} nats)"
+            f"({most:.3f} of {entropy:.2f} nats)"
         )
-    kept = {True: "records and lists", False: "records alone" if split.record else "lists alone"}
-    said = kept[bool(split.record and split.list)]
-    return f"{said} are expected to tell most: {best.gain:.2f} of {entropy:.2f} nats"
+    kept = {True: "records and lists", False: "records alone" if taken.split.record else "lists alone"}
+    said = kept[bool(taken.split.record and taken.split.list)]
+    return (
+        f"{said} are expected to find most classes: {taken.accuracy:.0%}, of {prior.max():.0%} without any report "
+        f"({taken.gain:.2f} of {entropy:.2f} nats)"
+    )
 
 
 # --- The guarantee ---------------------------------------------------------------------------------------------
 
 
 def _guarantee(
-    records: list[Guarantee], noise: Discrete | None, epsilon: float, early: bool, budget: JointPrivacy, most: int
+    records: list[Guarantee],
+    noise: Discrete | None,
+    epsilon: float,
+    early: tuple[float, ...],
+    budget: JointPrivacy,
+    most: int,
 ) -> PipelineGuarantee:
-    """Of a private user and of a member of the panel, the worse of the two, unit by unit and together."""
+    """Of a private user and of a member of the panel, the worse of the two, unit by unit and together.
 
-    def of_bit(epsilon: float) -> list[Guarantee]:
-        return [NeighbourCounts(epsilon, 1, most=most).guarantee()] if epsilon else []
+    ``early`` are the epsilons of who reports before the choice, as dear as they may become.
+    """
+
+    def of_bit(*epsilons: float) -> list[Guarantee]:
+        each = [NeighbourCounts(epsilon, 1, most=most).guarantee() for epsilon in epsilons if epsilon]
+        return [composition.sequential(*each)] if each else []
 
     of_labels = [] if noise is None else [noise.guarantee()]
-    of_list, of_pilot = of_bit(epsilon), of_bit(budget.pilot if early else 0.0)
+    of_list, of_pilot = of_bit(epsilon), of_bit(*early)
     # Of what has a part in the choice of a split, a report under the split is as dear as it may become.
     dearest = of_bit(max(split.list for split in budget.splits)) if early else of_list
     spent: list[Guarantee] = []

@@ -120,7 +120,10 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
         """The whole total on the record, as if it had been chosen of two splits."""
         *given, budget = given
         found = joint_predict(*given, JointPrivacy(budget.total, shares=(1.0,)), **more)
-        forecasts = (SplitForecast(Split(4.0, 0.0), 0.1, 0.0), SplitForecast(Split(2.0, 2.0), 0.05, 0.15))
+        forecasts = (
+            SplitForecast(Split(4.0, 0.0), 0.1, 0.0, 0.625),
+            SplitForecast(Split(2.0, 2.0), 0.05, 0.15, 0.5),
+        )
         return found._replace(forecasts=forecasts if len(budget.splits) > 1 else ())
 
     monkeypatch.setattr(joint_methods, "joint_predict", without_lists)
@@ -195,7 +198,7 @@ def test_messages_are_compared_with_a_class_draw_by_draw():
 
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     """What was advised, and how much PrivGE's embedding shows; each ends with what completes its cell."""
-    gain = ExpectedGain(0.2, 0.05, 3.0, 1.0, 0.1, 0.5, 0.5, 120, 2.0)
+    gain = ExpectedGain(0.2, 0.05, 3.0, 1.0, 0.1, 0.5, 0.5, 120, 2.0, 1.0)
     told = Advice(True, "", 1.0, None, {1.0: gain}, {}, 100)
     monkeypatch.setattr(features_methods, "advise", lambda facts, epsilon: told)
     private, true = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)

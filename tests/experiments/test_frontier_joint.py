@@ -19,9 +19,11 @@ from experiments.frontier.joint_methods import (
     LISTS,
     METHODS,
     NOTHING,
+    PLACEBO,
     RECORDS,
     TRUE_ALL,
 )
+from ldp_jax import graphs, panel
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -42,11 +44,34 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
 
 
+def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
+    asked = []
+    monkeypatch.setattr(joint_methods, "joint_predict", lambda *given, **more: asked.append(given))
+    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
+    rows = panel.feature_rows(np.eye(6, dtype=np.float32))
+    known = np.array([0, 1, -1, -1, -1, -1])
+    draw = Asked("g", type("Data", (), {"graph": graph}), rows, known, type("Facts", (), {"num_classes": 2}))
+    seen = set()
+    for seed in range(8):
+        with pytest.raises(AttributeError):  # nothing was found
+            METHODS[PLACEBO].run(jax.random.key(seed), draw, 4.0)
+        _, lists, records, *_ = asked[-1]
+        degree = np.bincount(np.asarray(lists.senders), minlength=6)
+        assert sorted(degree) == [1, 1, 2, 2, 2, 2]
+        assert degree[0] == 1  # the panel's first member still has one friend, the second
+        assert {(int(a), int(b)) for a, b in zip(lists.senders, lists.receivers, strict=True)} >= {(0, 1), (1, 0)}
+        held = np.asarray(records.column)[np.argsort(np.asarray(records.row))]
+        assert held[:2].tolist() == [0, 1]
+        assert sorted(held) == list(range(6))
+        seen.add((*degree, *held))
+    assert len(seen) > 4
+
+
 def made(rows):
     return pd.DataFrame(
         [
             {"dataset": "g", "panel": "0.1", "members": 60, "mechanism": name, "epsilon": epsilon, "seed": seed,
-             "metric": "accuracy", "value": value / 100, "record": record, "foreseen": 0.1}
+             "metric": "accuracy", "value": value / 100, "record": record, "foreseen": 0.52}
             for name, epsilon, record, values in rows
             for seed, value in enumerate(values)
         ]
@@ -58,7 +83,7 @@ def test_the_report_says_where_joint_privacy_costs_everything():
         (NOTHING, 0.0, np.nan, (30, 30, 30)), (TRUE_ALL, math.inf, np.nan, (80, 80, 80)),
         (JOINT, 1.0, 1.0, (29, 31, 30)), (RECORDS, 1.0, 1.0, (29, 31, 30)),
         (JOINT, 2.0, 1.0, (32, 32, 31)), (RECORDS, 2.0, 2.0, (33, 32, 32)),
-        (JOINT, 4.0, 2.0, (55, 56, 54)), (RECORDS, 4.0, 4.0, (40, 41, 40)),
+        (JOINT, 4.0, 2.0, (55, 56, 54)), (PLACEBO, 4.0, 2.0, (31, 31, 31)), (RECORDS, 4.0, 4.0, (40, 41, 40)),
     ]  # fmt: skip
     found = joint_report.points(made(rows))
     said = joint_report.verdict(found)
@@ -66,6 +91,8 @@ def test_the_report_says_where_joint_privacy_costs_everything():
     assert "above the whole total on the record in 1 (g at 4), below it in 0 (none)" in said
     line = next(line for line in joint_report.summary(found).splitlines() if "| 4 |" in line)
     assert "| 50% (3) |" in line
-    assert "| 50% | 10% |" in line  # 25 of the 50 points to the truth; foreseen
+    assert line.endswith("| 50% |")  # 25 of the 50 points to the truth
+    assert "| 55.0 ± 2.5 | 52.0 | **+25.0 ± 2.5** |" in line  # foreseen
+    assert "| **+1.0 ± 0.0** |" in line  # the placebo
     at = found.set_index(["mechanism", "epsilon", "metric", "seed"]).value
     assert at[JOINT, 2.0, "gain over record alone", 0] == -1.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.panel import SMOOTHINGS, expected_gain
+from ldp_jax.panel.advice import WEIGHTS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -14,7 +15,7 @@ def posteriors(rng, y, classes, strength):
     return (scores - np.log(np.exp(scores).sum(1, keepdims=True))).astype(np.float32)
 
 
-def by_hand(log_q, scores, labels, inside, epsilon, smoothing):
+def by_hand(log_q, scores, labels, inside, epsilon, smoothing, weight=1.0):
     """Log-likelihood of reports, gains of log-loss and accuracy, the guard's t and its square, by loops."""
     panel, classes = log_q.shape
     found = np.zeros((panel, 5))
@@ -36,7 +37,7 @@ def by_hand(log_q, scores, labels, inside, epsilon, smoothing):
         for r in range(len(members)):
             chance = law[best[i], r]
             told = np.array([confusion[y, members] @ law[members, r] for y in range(classes)])
-            after = q * told / (q @ told)
+            after = q * told**weight / (q @ told**weight)
             right = float(after.argmax() == labels[i]) - float(q.argmax() == labels[i])
             t = (q @ told) / (share @ told) - 1
             gain = np.log(after[labels[i]] / q[labels[i]])
@@ -54,7 +55,9 @@ def test_it_is_the_sum_over_all_reports_of_a_panel_without_the_member_herself():
     made = expected_gain(log_q, scores, y, inside, 1.5)
     each = {s: by_hand(log_q, scores, y, inside, 1.5, s) for s in SMOOTHINGS}
     assert made.smoothing == max(each, key=lambda s: each[s][:, 0].sum())
-    _, gain, right, t, square = each[made.smoothing].T
+    weighed = {w: by_hand(log_q, scores, y, inside, 1.5, made.smoothing, w) for w in WEIGHTS}
+    assert made.weight == max(weighed, key=lambda w: weighed[w][:, 1].sum())
+    _, gain, right, t, square = weighed[made.weight].T
     assert made.log_loss == pytest.approx(gain.mean(), abs=1e-5)
     assert made.standard_error == pytest.approx(gain.std(ddof=1) / 40**0.5, rel=1e-3)
     assert made.accuracy == pytest.approx(100 * right.mean(), abs=1e-3)
@@ -88,6 +91,17 @@ def test_it_rises_with_epsilon_and_with_what_records_know_and_is_no_gain_where_t
     assert known.guard(1000) > 10  # and sees that reports agree with it
     chance = expected_gain(np.zeros((300, 4), np.float32), scores[3.0], y, inside, 8.0)
     assert abs(chance.guard(1000)) < 2  # which structure that knows nothing cannot
+
+
+def test_a_panel_whose_confusion_is_too_sure_of_itself_weighs_reports_less():
+    """Sixty members, six classes: each row of the confusion is of ten."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 6, 60)
+    log_q, scores = posteriors(rng, y, 6, 2.5), posteriors(rng, y, 6, 1.0)
+    made = expected_gain(log_q, scores, y, np.ones((60, 6), bool), 6.0)
+    plain = by_hand(log_q, scores, y, np.ones((60, 6), bool), 6.0, made.smoothing)[:, 1]
+    assert made.weight < 1.0
+    assert made.log_loss > plain.mean()
 
 
 @pytest.mark.usefixtures("untyped")

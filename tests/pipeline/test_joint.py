@@ -1,5 +1,7 @@
 """Records, lists and labels private at once: what it says, what it spends, and what it refuses before."""
 
+from fractions import Fraction
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ from ldp_jax import graphs
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget, Unit
 from ldp_jax.ledger import BudgetExceededError, Ledger
-from ldp_jax.panel.budget_split import group_reliability, report_information, report_law, simulated_reports
+from ldp_jax.panel.budget_split import (
+    group_reliability,
+    report_accuracy,
+    report_information,
+    report_law,
+    simulated_reports,
+)
 from ldp_jax.pipeline import JointPrivacy, Split, _panel_arguments, joint, joint_predict
 from ldp_jax.pipeline.private_labels import label_noise
 from tests.panel.planted import blocks
@@ -62,28 +70,30 @@ def test_the_best_split_is_taken_and_every_user_stays_within_the_total(data, mon
     budget = JointPrivacy(TOTAL, shares=(1.0, 0.5, 0.0))
     found = predicted(data, budget)
     assert [one.split for one in found.forecasts] == list(budget.splits)
-    assert found.split == max(found.forecasts, key=lambda one: one.gain).split
+    assert found.split == max(found.forecasts, key=lambda one: one.accuracy).split
     gains = [one.record for one in found.forecasts]  # less epsilon says less
     assert gains == sorted(gains, reverse=True)
     assert gains[-1] == pytest.approx(0.0, abs=1e-9)
     assert found.forecasts[0].list == 0.0 < found.forecasts[-1].list
     assert found.split.list > 0.0, "friends are alike: lists are worth asking for here"
     assert "nats" in found.reason
-    # Who reported what, exactly: nobody's list twice, the panel's records never.
+    # Who reported what, exactly: a list twice only of who reported first, the panel's records never.
     spent = np.zeros(N)
     for epsilon, reporters in lists:
-        assert not (spent[reporters] > 0).any()
-        spent[reporters] = epsilon
-    assert (found.round > 0).all()
-    assert lists[0][0] == budget.pilot
-    np.testing.assert_array_equal(found.round == 1, lists[0][1])
+        spent[reporters] += epsilon
+    first, again = lists[0][1], lists[-1][1]
+    np.testing.assert_array_equal(first, again)
+    assert not first[PANEL:].any()
+    assert [epsilon for epsilon, _ in lists] == [budget.pilot, *[found.split.list] * 2, budget.again]
+    np.testing.assert_array_equal(found.round, np.where(first, 3, 2))
     assert len(records) == 1
     assert (np.where(np.arange(N) >= PANEL, records[0], 0.0) + spent).max() <= TOTAL
     guarantee = found.guarantee
     assert guarantee[RECORD].epsilon == records[0] <= found.split.record
     assert guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(spent.max(), rel=1e-6)
     # Who reports first has a part in what the other end will be asked at.
-    edge = max(2 * spent.max(), budget.pilot + max(split.list for split in budget.splits))
+    assert spent[first].max() == TOTAL
+    edge = TOTAL + max(TOTAL, *(split.list for split in budget.splits))
     assert guarantee[RELATIONSHIP].epsilon == pytest.approx(edge, rel=1e-6)
     assert guarantee[BOTH].epsilon <= TOTAL
     assert LABEL not in guarantee
@@ -132,17 +142,55 @@ def dearest_outcome(offered, first):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
-def test_who_has_a_part_in_the_choice_of_a_split_is_told_the_dearest(epsilon):
+@pytest.mark.parametrize("again", [False, True])
+def test_who_has_a_part_in_the_choice_of_a_split_is_told_the_dearest(epsilon, again):
     """An epsilon that a report has chosen is no epsilon of that report: the twin states what came of it."""
     budget, noise = JointPrivacy(TOTAL, labels=0.5, shares=(1.0, 0.75, 0.25)), label_noise(0.5, 3)
     offered = (1.0, 3.0)
-    found = joint._guarantee([], noise, epsilon, True, budget, 100)
-    edge = max(dearest_outcome(offered, budget.pilot), 2 * epsilon, 2 * budget.pilot)
+    assert budget.pilot + budget.again == budget.most_of_a_list == 3.5
+    early = (budget.pilot, budget.again if again else 0.0)
+    found = joint._guarantee([], noise, epsilon, early, budget, 100)
+    first = sum(early)
+    edge = max(dearest_outcome(offered, budget.pilot) - budget.pilot + first, 2 * epsilon, 2 * first)
     assert found[RELATIONSHIP].epsilon == pytest.approx(edge, rel=1e-6)
-    assert found[BOTH].epsilon == pytest.approx(dearest_outcome(offered, 0.5), rel=1e-6)
-    assert found[NEIGHBOUR_LIST].epsilon == pytest.approx(max(epsilon, budget.pilot), rel=1e-6)
-    public = joint._guarantee([], None, epsilon, True, JointPrivacy(TOTAL, shares=(1.0, 0.75, 0.25)), 100)
+    assert found[BOTH].epsilon == pytest.approx(max(dearest_outcome(offered, 0.5), 0.5 + first), rel=1e-6)
+    assert found[BOTH].epsilon <= TOTAL * (1 + 1e-6)
+    assert found[NEIGHBOUR_LIST].epsilon == pytest.approx(max(epsilon, first), rel=1e-6)
+    public = joint._guarantee([], None, epsilon, early, JointPrivacy(TOTAL, shares=(1.0, 0.75, 0.25)), 100)
     assert BOTH not in public
+
+
+def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(data, monkeypatch):
+    """36 of the panel: without the second reports nine labels could say whether to believe."""
+    graph, y, x = data
+    panel = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
+    budget = JointPrivacy(TOTAL, shares=(0.01, 0.0))
+    asked, believed = [], []
+    count, believe = joint._count_again, joint._believed
+    monkeypatch.setattr(joint, "_count_again", lambda *given: asked.append(given[4]) or count(*given))
+    monkeypatch.setattr(joint, "_believed", lambda *given: believed.append(given[4]) or believe(*given))
+    found = joint_predict(jax.random.key(0), graph, x, panel, y[panel], budget, num_folds=FOLDS)
+    (early,), (labels,) = asked, believed
+    assert early.sum() == 18
+    np.testing.assert_array_equal(found.round == 3, early)
+    assert (labels[early] >= 0).all()
+    assert not (labels[found.counts.pilot] >= 0).any()
+    private = np.setdiff1d(np.arange(N), panel)
+    assert (np.asarray(found.log_posterior).argmax(1) == y)[private].mean() > 0.5
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(TOTAL, rel=1e-6)
+    monkeypatch.setattr(joint, "_FEW", 9)  # as many as are left
+    once = joint_predict(jax.random.key(0), graph, x, panel, y[panel], budget, num_folds=FOLDS)
+    assert len(asked) == 1
+    assert set(once.round) == {1, 2}
+    assert (np.asarray(once.log_posterior).argmax(1) == y)[private].mean() < 0.4
+
+
+def test_of_splits_that_find_as_many_classes_the_one_that_says_most_is_taken():
+    made = [
+        joint.SplitForecast(Split(record, 4.0 - record), nats, 0.0, accuracy)
+        for record, nats, accuracy in ((4.0, 0.48, 0.587), (3.0, 0.60, 0.569), (2.0, 0.49, 0.586), (1.0, 0.3, 0.44))
+    ]
+    assert joint._best(tuple(made)).split.record == 2.0
 
 
 def test_records_of_somebody_else_are_not_believed(data):
@@ -174,6 +222,9 @@ def test_what_a_report_says_is_its_mutual_information():
     np.testing.assert_allclose(law.sum(1), 1.0)
     y, log_q = simulated_reports(jax.random.key(0), law, prior, 100_000)
     np.testing.assert_allclose(np.bincount(y) / len(y), prior, atol=0.008)  # five standard errors
+    right = (log_q.argmax(1) == y).mean()
+    assert report_accuracy(law, prior) == pytest.approx(right, abs=0.008)
+    assert report_accuracy(np.ones((3, 1)), prior) == pytest.approx(0.6)
     rise = log_q[np.arange(len(y)), y] - np.log(prior)[y]
     assert report_information(law, prior) == pytest.approx(rise.mean(), abs=5 * rise.std() / len(y) ** 0.5)
     assert report_information(np.ones((3, 1)), prior) == pytest.approx(0.0, abs=1e-12)
@@ -243,3 +294,5 @@ def test_who_reports_first_can_be_asked_whatever_the_total():
             budget = JointPrivacy(total, labels=labels)
             assert budget.pilot <= budget.most_of_a_list
             assert budget.pilot >= 0.001 or len(budget.splits) == 1  # the least of whole noise
+            assert budget.again == 0.0 or budget.again >= 0.001
+            assert Fraction(budget.pilot) + Fraction(budget.again) <= Fraction(budget.most_of_a_list)
