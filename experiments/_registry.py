@@ -18,6 +18,7 @@ from experiments._runner import REFERENCE, Results
 from experiments.dprr import accuracy as dprr_accuracy
 from experiments.dprr import degrees as dprr_degrees
 from experiments.dprr import scaling as dprr_scaling
+from experiments.frontier import beyond as frontier_beyond
 from experiments.frontier import features as frontier_features
 from experiments.frontier import friendships as frontier_friendships
 from experiments.frontier import joint as frontier_joint
@@ -97,8 +98,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "frontier": Experiment(
         frontier,
-        (frontier_friendships.results_in, frontier_features.results_in, frontier_joint.results_in),
-        ("frontier_features.md", "frontier_edges.md", "frontier_joint.md"),
+        (
+            frontier_friendships.results_in,
+            frontier_features.results_in,
+            frontier_joint.results_in,
+            frontier_beyond.results_in,
+        ),
+        ("frontier_features.md", "frontier_edges.md", "frontier_joint.md", "frontier_beyond.md"),
     ),
     "audit": Experiment(audit, (audit.results_in,), ("audit.md",)),
     "variance": Experiment(variance, (), ("variance.md",), "seconds"),

@@ -3,7 +3,16 @@
 from pathlib import Path
 
 from experiments._runner import console
-from experiments.frontier import features, features_report, friendships, joint, joint_report, report
+from experiments.frontier import (
+    beyond,
+    beyond_report,
+    features,
+    features_report,
+    friendships,
+    joint,
+    joint_report,
+    report,
+)
 from experiments.frontier.config import COMMITTED, Config
 
 __all__ = ["COMMITTED", "Config", "main", "write_report"]
@@ -12,11 +21,11 @@ __all__ = ["COMMITTED", "Config", "main", "write_report"]
 def main(config: Config) -> None:
     """Compute what is missing, then the tables and figures."""
     config.check()
-    {"edges": friendships, "features": features, "joint": joint}[config.part].main(config)
+    {"edges": friendships, "features": features, "joint": joint, "beyond": beyond}[config.part].main(config)
     for path in write_report(config.out):
         console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
 def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
-    return [*report.write(out), *features_report.write(out), *joint_report.write(out)]
+    return [*report.write(out), *features_report.write(out), *joint_report.write(out), *beyond_report.write(out)]

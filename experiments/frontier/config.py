@@ -49,15 +49,18 @@ class Config:
 
     Part joint: only the panel is public. Rows: records and lists within one total (`ldp_jax.joint_predict`), the
     panel's labels too; records alone, lists alone; nothing asked; a public graph, with reports and without.
+
+    Part beyond: every user's list is private, as in part edges. Rows: links that were taken out of all lists, found
+    by counts of neighbours or by released degrees; of a set of graphs (reddit_binary), their classes by either.
     """
 
-    part: Literal["edges", "features", "joint"] = "edges"
+    part: Literal["edges", "features", "joint", "beyond"] = "edges"
     """edges: private friendships, public features; features: private features, public friendships and a panel;
-    joint: both private, beside a panel"""
+    joint: both private, beside a panel; beyond: links, and classes of graphs, from counts"""
     datasets: tuple[str, ...] = ("debian",)
     """graphs with features and classes: names, or paths of .npz files"""
     labels: tuple[str, ...] = ("half", "20")
-    """of edges: whose labels are public: half of each class, or so many users of each class"""
+    """of edges and beyond: whose labels are public: half of each class, or so many users of each class"""
     panel: tuple[str, ...] = ("0.1",)
     """of features and joint: whose records and labels are public: a share of each class, or so many of each"""
     epsilons: tuple[float, ...] = EPSILONS
@@ -81,7 +84,7 @@ class Config:
         """
         check_positive("--epsilons", *self.epsilons)
         check_positive("--draws", self.draws)
-        if self.part != "edges" and max(self.epsilons, default=0.0) > MOST_EPSILON:
+        if self.part in ("features", "joint") and max(self.epsilons, default=0.0) > MOST_EPSILON:
             raise UsageError(f"--epsilons must be at most {MOST_EPSILON:g} where records are private")
         for setting in self.labels:
             if setting != "half" and not (setting.isdecimal() and int(setting) > 0):
@@ -91,8 +94,10 @@ class Config:
                 raise UsageError(
                     f"--panel must be a share of each class, as 0.05, or a number of users of each, got {setting}"
                 )
-        known = {"edges": METHODS, "features": FEATURES_METHODS, "joint": JOINT_METHODS}[self.part]
+        known = {"edges": METHODS, "features": FEATURES_METHODS, "joint": JOINT_METHODS, "beyond": ()}[self.part]
         unknown = [name for name in self.methods if name not in known]
+        if self.methods and self.part == "beyond":
+            raise UsageError("--methods: part beyond has all of its rows always")
         if unknown:
             raise UsageError(f"--methods: no {', '.join(unknown)}; there are {'; '.join(known)}")
         for option, words in (

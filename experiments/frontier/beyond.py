@@ -1,0 +1,394 @@
+"""What counts of neighbours say beyond the classes of nodes: links that nobody has reported, and classes of graphs.
+
+Links: a tenth of them is taken out of all lists. The other lists are private, features and some labels are public.
+Which of two pairs is linked? A user counts her neighbours by the class that is broadcast of them (her label, else
+the likeliest by her features); a pair is as likely as both ends' counts of the other's class are large for the size
+of that class.
+
+Classes of graphs: nothing but the number of nodes is public. With half of the budget users report degrees, which
+the server broadcasts as classes of few levels; with the other half they count neighbours by them. A random forest
+takes statistics of all that.
+
+Both are held against released degrees, which have the whole budget.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import scipy.sparse
+
+from experiments._common import fingerprint
+from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments.dprr import classifiers
+from experiments.frontier import friendships
+from experiments.frontier.baselines._features import groups as broadcast
+from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
+from experiments.frontier.config import Config
+from experiments.frontier.friendships import ACCURACY
+from ldp_jax import datasets, edges, graphs, metrics
+from ldp_jax.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
+
+NAME = "frontier_beyond"
+AUC = "auc"
+LINK, GRAPH = "link", "graph"
+HELD_OUT, MOST_PAIRS = 0.1, 5000
+"""Of the links, at most so many; as many pairs without a link stand beside them."""
+LEVELS = (4.0, 24.0)
+"""Over epsilon: noisy degrees from which a user is of the next class."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(friendships.Cell):
+    """One method on one draw; of sets of graphs, half of them have a public class."""
+
+    @property
+    def last_metric(self) -> str:
+        """Of links the area under the ROC curve, of graphs the accuracy."""
+        return AUC if self.task == LINK else ACCURACY
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What rows were made with, beyond what identifies them.
+
+    Attributes:
+      dataset: name, or path of a user's file.
+      data: short sha256 of the arrays that were loaded.
+      logs: whether log(1 + x) of the features is taken.
+      levels: see :data:`LEVELS`.
+      base_seed: of all keys.
+    """
+
+    dataset: str
+    data: str
+    logs: bool
+    levels: tuple[float, ...] = LEVELS
+    base_seed: int = 20260
+
+
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, f"{NAME}_{ACCURACY}", Cell)
+
+
+class Scored(NamedTuple):
+    """What a method says, and what it spent.
+
+    Attributes:
+      value: of the task's metric.
+      guarantee: of the lists.
+    """
+
+    value: float
+    guarantee: PipelineGuarantee
+
+
+# --- Links -----------------------------------------------------------------------------------------------------
+
+
+class Pairs(NamedTuple):
+    """One draw of links to be found.
+
+    Attributes:
+      graph: what is left of the lists, private.
+      linked: [m, 2], the pairs that were taken out.
+      others: [m, 2], pairs without a link.
+      log_q: [n, C], of features, out of fold where there is a label.
+      labels: int [n], -1 for none.
+      rows: public features.
+    """
+
+    graph: Any
+    linked: np.ndarray
+    others: np.ndarray
+    log_q: np.ndarray
+    labels: np.ndarray
+    rows: Any
+
+    @property
+    def group(self) -> np.ndarray:
+        """The class that is broadcast of each node."""
+        return broadcast(self.log_q, self.labels)
+
+
+@lru_cache(maxsize=1)
+def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
+    """A tenth of the links, as many other pairs, and what is public.
+
+    Raises:
+      UsageError: for a graph without features.
+    """
+    asked, _ = friendships.draw(
+        friendships.Settings(settings.dataset, settings.data, settings.logs, settings.base_seed), labels, seed
+    )
+    if asked.rows is None or asked.q is None:
+        raise UsageError(f"--datasets {settings.dataset}: it has no features, by which classes could be broadcast")
+    n = len(asked.labels)
+    senders, receivers = (
+        np.asarray(ends).astype(np.int64) for ends in (asked.graph.senders, asked.graph.receivers)
+    )
+    once = np.stack([senders, receivers], 1)[senders < receivers]
+    draws = np.random.default_rng([settings.base_seed, seed])
+    order = draws.permutation(len(once))
+    count = min(math.ceil(HELD_OUT * len(once)), MOST_PAIRS)
+    made = np.sort(draws.integers(0, n, (4 * count + 100, 2)), 1)
+    made = made[made[:, 0] < made[:, 1]]
+    free = ~np.isin(made[:, 0] * n + made[:, 1], once[:, 0] * n + once[:, 1])
+    left = graphs.from_edges(once[np.sort(order[count:])], n)
+    return Pairs(left, once[order[:count]], made[free][:count], np.asarray(asked.q.log_q), asked.labels, asked.rows)
+
+
+def _of(score: Callable[[np.ndarray, np.ndarray], np.ndarray], draw: Pairs) -> float:
+    """The AUC of a score of pairs."""
+    linked, others = (score(ends[:, 0], ends[:, 1]).astype(np.float64) for ends in (draw.linked, draw.others))
+    return float(metrics.auc(*(jax.numpy.asarray(_ranks(linked, others)[part]) for part in (0, 1))))
+
+
+def _ranks(linked: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Float64 scores as places in their order, which float32 tells apart."""
+    _, place = np.unique(np.concatenate([linked, others]), return_inverse=True)
+    return place[: len(linked)].astype(np.float32), place[len(linked) :].astype(np.float32)
+
+
+def shrunk(counts: Any, noise: float) -> np.ndarray:
+    """Noisy counts [n, K] towards their mean, by the share of each column's variance that is noise; above 0.
+
+    >>> shrunk(np.array([[4], [0], [8], [4]]), 4.0).round(2).ravel().tolist()
+    [4.0, 2.0, 6.0, 4.0]
+    """
+    counts = np.asarray(counts, np.float64)
+    mean = np.maximum(counts.mean(0), 1e-3)
+    signal = np.clip(1.0 - noise / np.maximum(counts.var(0), 1e-9), 0.0, 1.0)
+    return np.maximum(mean + signal * (counts - mean), 0.05 * mean)
+
+
+def _alike(draw: Pairs) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """How much likelier two users are of one class than two at random, by features and labels."""
+    q = np.exp(draw.log_q)
+    known = draw.labels >= 0
+    q[known] = np.eye(q.shape[1])[draw.labels[known]]
+    share = np.maximum(q.mean(0), 1e-9)
+    return lambda u, v: np.log(np.maximum((q[u] * q[v] / share).sum(1), 1e-3))
+
+
+def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
+    """Of the features."""
+    rows = draw.rows
+    x = scipy.sparse.csr_array(
+        (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column))), shape=rows.shape
+    )
+    x = scipy.sparse.diags_array(1.0 / np.maximum(np.sqrt(x.multiply(x).sum(1)), 1e-12)) @ x
+    return Scored(_of(lambda u, v: np.asarray(x[u].multiply(x[v]).sum(1)), draw), nothing_read())
+
+
+def _same_class(key: Any, draw: Pairs, epsilon: float) -> Scored:
+    return Scored(_of(_alike(draw), draw), nothing_read())
+
+
+def _noise(epsilon: float) -> float:
+    """The variance of whole noise."""
+    return 0.0 if math.isinf(epsilon) else 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
+
+
+def _degrees(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
+    """The product of both ends' degrees, as if neighbours were anybody's; of one class likelier, where asked."""
+    if math.isinf(epsilon):
+        degree, guarantee = (
+            np.bincount(np.asarray(draw.graph.receivers), minlength=len(draw.labels)),
+            nothing_kept(),
+        )
+    else:
+        noisy = edges.privatize_graph(key, draw.graph, edges.NoisyDegree(epsilon, noise="geometric"))
+        degree, guarantee = np.asarray(noisy.degree), spent(noisy.guarantee)
+    log_d = np.log(shrunk(degree[:, None], _noise(epsilon))[:, 0])
+    more = _alike(draw) if alike else lambda u, v: 0.0
+    return Scored(_of(lambda u, v: log_d[u] + log_d[v] + more(u, v), draw), guarantee)
+
+
+def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
+    """Each end's count of the other's class, for one of that class; of one class likelier still, where asked."""
+    group, classes = draw.group, draw.log_q.shape[1]
+    if math.isinf(epsilon):
+        counts, guarantee = edges.count_neighbours(edges.Population.of(draw.graph), group, classes), nothing_kept()
+    else:
+        noisy = edges.privatize_counts(key, draw.graph, edges.NeighbourCounts(epsilon, classes), group)
+        counts, guarantee = noisy.counts, spent(noisy.guarantee)
+    size = np.maximum(np.bincount(group, minlength=classes), 1)
+    log_rate = np.log(shrunk(counts, _noise(epsilon)) / size)
+    more = _alike(draw) if alike else lambda u, v: 0.0
+    return Scored(_of(lambda u, v: log_rate[u, group[v]] + log_rate[v, group[u]] + more(u, v), draw), guarantee)
+
+
+def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
+    """Common neighbours in the true graph, each for as much as she has few (Adamic & Adar, 2003)."""
+    n = len(draw.labels)
+    senders, receivers = np.asarray(draw.graph.senders), np.asarray(draw.graph.receivers)
+    degree = np.bincount(receivers, minlength=n)
+    weight = 1.0 / np.log(np.maximum(degree, 2.0))
+    joined = scipy.sparse.csr_array((np.ones(len(senders)), (receivers, senders)), shape=(n, n))
+    weighed = joined @ scipy.sparse.diags_array(weight)
+    return Scored(_of(lambda u, v: np.asarray(weighed[u].multiply(joined[v]).sum(1)), draw), nothing_kept())
+
+
+# --- Classes of graphs -------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def graph_set(dataset: str) -> graphs.GraphSet:
+    """A set of graphs with classes."""
+    return graphs.GraphSet.from_dataset(datasets.load(dataset))
+
+
+def _classified(key: Any, whole: graphs.GraphSet, columns: list[np.ndarray]) -> float:
+    """The accuracy of a random forest on the graphs whose class is not public: every second one, at random."""
+    labels, sizes = np.asarray(whole.labels), np.asarray(whole.nodes_per_graph)
+    split_key, fit_key = jax.random.split(key)
+    order = np.asarray(jax.random.permutation(split_key, len(labels)))
+    train, test = order[: len(order) // 2], order[len(order) // 2 :]
+    rows = np.concatenate([classifiers.of_sizes(sizes), *columns], 1)
+    return float(classifiers.forest(rows, labels, (train, train[:0], test), fit_key).accuracy)
+
+
+def _numbers(whole: graphs.GraphSet, values: Any) -> np.ndarray:
+    return classifiers.of_numbers(np.maximum(values, 0), whole.node_graph, np.asarray(whole.nodes_per_graph))
+
+
+def _sizes_alone(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
+    return Scored(_classified(keys[0], whole, []), nothing_read())
+
+
+def _graph_degrees(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
+    """Released degrees, or the true ones."""
+    if math.isinf(epsilon):
+        degree, guarantee = np.bincount(whole.receivers, minlength=len(whole.node_graph)), nothing_kept()
+    else:
+        noisy = edges.privatize_graph(keys[1], whole, edges.NoisyDegree(epsilon, noise="geometric"))
+        degree, guarantee = np.asarray(noisy.degree), spent(noisy.guarantee)
+    return Scored(_classified(keys[0], whole, [_numbers(whole, degree)]), guarantee)
+
+
+def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
+    """Counts by degree class: half of the budget for degrees, half for counts of neighbours by their class."""
+    degree_key, count_key = jax.random.split(keys[1])
+    classes = len(LEVELS) + 1
+    if math.isinf(epsilon):
+        degree, released = np.bincount(whole.receivers, minlength=len(whole.node_graph)), []
+        group = np.searchsorted(np.array(LEVELS), degree, side="right").astype(np.int32)
+        counts = edges.count_neighbours(edges.Population.of(whole), group, classes)
+    else:
+        half = epsilon / 2
+        noisy = edges.privatize_graph(degree_key, whole, edges.NoisyDegree(half, noise="geometric"))
+        degree = np.asarray(noisy.degree)
+        group = np.searchsorted(np.array(LEVELS) / half, degree, side="right").astype(np.int32)
+        reports = edges.privatize_counts(count_key, whole, edges.NeighbourCounts(half, classes), group)
+        counts, released = reports.counts, [noisy.guarantee, reports.guarantee]
+    columns = [_numbers(whole, degree), *(_numbers(whole, counts[:, k]) for k in range(classes))]
+    columns.append(_numbers(whole, counts.sum(1)))
+    return Scored(_classified(keys[0], whole, columns), spent(*released) if released else nothing_kept())
+
+
+# --- By name -----------------------------------------------------------------------------------------------------
+
+ALIKE = ", same class"
+DEGREES, COUNTS, TRUE = "released degrees", "counts", "non-private"
+
+
+def _alike_too(name: str, run: Any) -> dict[str, Any]:
+    return {
+        name: lambda *given: run(*given, alike=False),
+        f"{name}{ALIKE}": lambda *given: run(*given, alike=True),
+    }
+
+
+METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
+    LINK: {
+        "features, cosine": _cosine,
+        f"features{ALIKE}": _same_class,
+        **_alike_too(DEGREES, _degrees),
+        **_alike_too(COUNTS, _counts),
+        **_alike_too(f"{TRUE} degrees", _degrees),
+        **_alike_too(f"{TRUE} counts", _counts),
+        f"{TRUE}, common neighbours": _common,
+    },
+    GRAPH: {
+        "sizes alone": _sizes_alone,
+        DEGREES: _graph_degrees,
+        f"{COUNTS} by degree class": _graph_counts,
+        f"{TRUE} degrees": _graph_degrees,
+        f"{TRUE} counts by degree class": _graph_counts,
+    },
+}
+"""By task and name: each a function of a key, a draw and epsilon."""
+
+
+def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
+    """Method and epsilon."""
+    for name in METHODS[task]:
+        if name.startswith((DEGREES, COUNTS)):
+            yield from ((name, epsilon) for epsilon in config.epsilons)
+        else:
+            yield name, math.inf if name.startswith(TRUE) else 0.0
+
+
+def plan(config: Config) -> dict[Cell, Settings]:
+    """The cells, draw after draw."""
+    planned = {}
+    for dataset in config.datasets:
+        try:
+            data = datasets.load(dataset)
+        except (ValueError, OSError, datasets.DataUnavailableError) as error:
+            raise UsageError(f"--datasets {dataset}: {error}") from error
+        task = LINK if data.node_graph is None else GRAPH
+        chosen = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS)
+        for labels in config.labels if task == LINK else ("half",):
+            for seed in range(config.draws):
+                for mechanism, epsilon in variants(task, config):
+                    cell = Cell(
+                        dataset=data.name, task=task, mechanism=mechanism, epsilon=epsilon, seed=seed,
+                        epsilon_proved=epsilon, unit=str(NEIGHBOUR_LIST), config=config_hash(chosen), labels=labels,
+                    )  # fmt: skip
+                    planned[cell] = chosen
+    return planned
+
+
+def answer(cell: Cell, settings: Settings) -> Scored:
+    """What a method makes of a draw; its noise is that of the same method at every budget."""
+    number = list(METHODS[cell.task]).index(cell.mechanism)
+    base = jax.random.fold_in(jax.random.key(settings.base_seed + 2), cell.seed)
+    key = jax.random.fold_in(base, number)
+    run = METHODS[cell.task][cell.mechanism]
+    if cell.task == LINK:
+        return run(key, pairs(settings, cell.labels, cell.seed), cell.epsilon)
+    split_key = jax.random.fold_in(base, len(METHODS[GRAPH]))  # the same graphs and trees for all methods
+    return run((split_key, key), graph_set(settings.dataset), cell.epsilon)
+
+
+def main(config: Config) -> None:
+    """Compute what is missing; a killed run goes on here."""
+    planned = plan(config)
+    promises: dict[Cell, str] = {}
+
+    def one(cell: Cell, say: Callable[[str], None]) -> Found:
+        found = answer(cell, planned[cell])
+        promised = found.guarantee[NEIGHBOUR_LIST].epsilon
+        if promised > cell.epsilon_proved * (1 + 1e-9):
+            raise AssertionError(f"{cell}: its guarantee is {promised}")  # a defect of ours, not of the user's
+        promises[cell] = str(found.guarantee)
+        return Found({cell.last_metric: round(found.value, 6)})
+
+    def notes(cell: Cell) -> dict[str, dict[str, Any]]:
+        data = datasets.load(planned[cell].dataset)
+        said: dict[str, dict[str, Any]] = {
+            "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+        }
+        if cell in promises:
+            said["guarantees"] = {f"{cell.task}: {cell.mechanism}, epsilon {cell.epsilon:g}": promises[cell]}
+        return said
+
+    run(planned, one, results_in(config.out), settings=planned.__getitem__, notes=notes, called="rows")

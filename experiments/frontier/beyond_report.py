@@ -1,0 +1,93 @@
+"""Tables of what counts say beyond the classes of nodes; nothing is computed but statistics."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from experiments._report import markdown, signed, significant
+from experiments._runner import write_atomically
+from experiments.frontier import beyond
+from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
+
+_PLACE = ["task", "dataset", "labels"]
+
+_PREFACE = """\
+Made by `python -m experiments report` from `frontier_beyond_accuracy.csv`. Every user's list is private, epsilon
+per bit of it. Intervals are 95 % (Student, over draws), differences paired by draw, bold where their interval
+leaves 0 out.
+
+* **link**: AUC of links that were taken out of all lists (a tenth) against as many pairs without a link. *Counts*:
+  each end's noisy count of the other's broadcast class, over the size of that class; *released degrees*: the
+  product of both; *same class*: times how much likelier the two are of one class by public features and labels.
+* **graph**: accuracy on half of the graphs of a random forest on statistics of what users released. *Counts by
+  degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree; released
+  degrees have all of it."""
+
+
+def write(out: Path) -> list[Path]:
+    """frontier_beyond.md."""
+    frame = beyond.results_in(out).read()
+    if frame.empty:
+        return []
+    sections = ["# Counts beyond the classes of nodes", _PREFACE, verdict(frame)]
+    for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
+        known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
+        sections += [f"## {task}: {dataset}{known}", table(part)]
+    path = out / f"{NAME}.md"
+    write_atomically(path, "\n\n".join(sections) + "\n")
+    return [path]
+
+
+def _series(part: pd.DataFrame, name: str, epsilon: float) -> pd.Series:
+    return 100 * part[(part.mechanism == name) & (part.epsilon == epsilon)].set_index("seed").value
+
+
+def beside(task: str, name: str) -> str:
+    """Released degrees that know as much beside."""
+    return f"{DEGREES}{ALIKE}" if task == LINK and name.endswith(ALIKE) else DEGREES
+
+
+def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
+    """Over released degrees, in points, paired by draw."""
+    task = str(part.task.iloc[0])
+    less = (_series(part, name, epsilon) - _series(part, beside(task, name), epsilon)).dropna()
+    return mean_interval(less.to_numpy()) if len(less) else None
+
+
+def verdict(frame: pd.DataFrame) -> str:
+    """In how many settings counts say more than released degrees, task by task."""
+    words = []
+    for task in (LINK, GRAPH):
+        found = []
+        for _, part in frame[frame.task == task].groupby(_PLACE, sort=False):
+            names = [name for name in part.mechanism.unique() if name.startswith(COUNTS)]
+            budgets = sorted(eps for eps in part.epsilon.unique() if 0 < eps < np.inf)
+            found += [gain(part, name, epsilon) for name in names for epsilon in budgets]
+        seen = [one for one in found if one is not None and significant(one)]
+        up = sum(one.mean > 0 for one in seen)
+        if found:
+            words.append(
+                f"{task}: of {len(found)} rows of counts {up} are above released degrees, {len(seen) - up} below"
+            )
+    return "; ".join(words).capitalize() + "."
+
+
+def table(part: pd.DataFrame) -> str:
+    """A line a row."""
+    rows = []
+    for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
+        private = 0 < epsilon < np.inf
+        less = gain(part, str(name), float(epsilon)) if private and str(name).startswith(COUNTS) else None
+        rows.append(
+            [
+                str(name),
+                f"{epsilon:g}" if private else "",
+                f"{one.seed.nunique()}",
+                str(mean_interval(100 * one.value.to_numpy())),
+                signed(less),
+            ]
+        )
+    metric = "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)"
+    return markdown(["row", "eps", "draws", metric, "less released degrees"], rows)
