@@ -74,6 +74,17 @@ def verdict(frame: pd.DataFrame) -> str:
     return "; ".join(words).capitalize() + "."
 
 
+def readme_words(out: Path) -> str:
+    """A sentence for the README; nothing where there are no rows."""
+    frame = beyond.results_in(out).read()
+    if frame.empty:
+        return ""
+    return (
+        "\n\nThe same counts say more than the classes of users "
+        f"([frontier_beyond.md](experiments/results/{NAME}.md)). {verdict(frame)}"
+    )
+
+
 def table(part: pd.DataFrame) -> str:
     """A line a row."""
     rows = []

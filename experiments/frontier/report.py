@@ -1,18 +1,18 @@
 """Tables and figures of private friendships; nothing is computed but statistics."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, signed, significant
-from experiments.frontier import friendships
+from experiments._report import legend_below, markdown, panels, pyplot, signed, significant
+from experiments.frontier import beyond_report, friendships
 from experiments.frontier._points import interval_of, write_with_points
 from experiments.frontier.friendships import ACCURACY, NAME
 from experiments.frontier.methods import FEATURES, PILOTED, PLACEBO, PLAIN, PUBLISHED_METHODS, UNGUARDED_PLACEBO
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
-from ldp_jax.metrics import mean_interval
+from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
     "gain over features",
@@ -92,10 +92,15 @@ def write(out: Path) -> list[Path]:
         title = f"{dataset}, {_setting(str(labels))}"
         sections += [f"## {title}", table(part)]
     sections += ["## All graphs", _summary(found)]
-    path = out / f"{NAME}.png"
+    path, gained = out / f"{NAME}.png", out / f"{NAME}_gains.png"
     _figure(found).savefig(path)
     sections.insert(2, f"![Accuracy against epsilon]({path.name})")
-    return [*write_with_points(out, NAME, found, sections), path]
+    figures = [path]
+    if len(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)]):
+        _gains_figure(found).savefig(gained)
+        sections.insert(3, f"![Gains over the features alone at epsilon 1]({gained.name})")
+        figures.append(gained)
+    return [*write_with_points(out, NAME, found, sections), *figures]
 
 
 def _setting(labels: str) -> str:
@@ -180,13 +185,19 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 """By label: how the names of its rows begin, of which the best by the mean of the draws is shown at each budget."""
 
 
+_PANELS = 6
+
+
+def headline(found: pd.DataFrame) -> list[tuple[Any, pd.DataFrame]]:
+    """The first graphs and settings that have more than one budget, at most six; the first where none has."""
+    groups = list(found[found.unit == _LIST].groupby(["dataset", "labels"], sort=False))
+    many = [one for one in groups if one[1][one[1].mechanism == PILOTED].epsilon.nunique() > 1]
+    return many[:_PANELS] or groups[:1]
+
+
 def _figure(found: pd.DataFrame) -> Any:
-    """A panel a graph and setting that has more than one budget: accuracy against epsilon."""
-    per_list = found[(found.metric == ACCURACY) & (found.unit == _LIST)]
-    groups = [
-        (name, part) for name, part in per_list.groupby(["dataset", "labels"], sort=False)
-        if part[part.mechanism == PILOTED].epsilon.nunique() > 1
-    ] or list(per_list.groupby(["dataset", "labels"], sort=False))[:1]  # fmt: skip
+    """A panel a graph and setting of :func:`headline`: accuracy against epsilon."""
+    groups = headline(found[found.metric == ACCURACY])
     figure, axes = panels(len(groups), width=4.0, height=3.2, columns=2 if len(groups) == 4 else 3)
     for axis, ((dataset, labels), part) in zip(axes, groups, strict=True):
         draw(axis, part)
@@ -224,6 +235,85 @@ def draw(axis: Any, part: pd.DataFrame) -> None:
     axis.set_ylabel("test accuracy (%)")
 
 
+_MARKS = {
+    "true graph, no privacy": ("black", "|", 12),
+    "best published": ("#3b6fa0", "D", 5),
+    "plain counts": ("#e8963c", "s", 5),
+    "piloted counts (ours)": ("#c1272d", "o", 6),
+}
+
+
+class Line(NamedTuple):
+    """A graph and setting at epsilon 1, in points over the features alone.
+
+    Attributes:
+      name: of both.
+      mine: piloted counts.
+      plain: plain counts; None where there are none.
+      published: the best published row, where lists were run.
+      exact: the better of the rows that have the true graph.
+    """
+
+    name: str
+    mine: ConfidenceInterval
+    plain: ConfidenceInterval | None
+    published: float | None
+    exact: float | None
+
+
+def gains(found: pd.DataFrame) -> list[Line]:
+    """Of all graphs and settings, the largest gain last."""
+    lines = []
+    at = found[(found.epsilon == 1.0) & (found.unit == _LIST)]
+    for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
+        mine, plain = (interval_of(part[part.mechanism == name], OVER_FEATURES) for name in (PILOTED, PLAIN))
+        if mine is None:
+            continue
+        whole = found[(found.dataset == dataset) & (found.labels == labels)]
+        features = interval_of(whole[whole.mechanism == FEATURES], ACCURACY)
+        exact = [one.mean() for one in _exact(whole)]
+        over = interval_of(part[part.mechanism == PILOTED], OVER_PUBLISHED)
+        lines.append(
+            Line(
+                f"{dataset}, {'half' if labels == 'half' else f'{labels} a class'}",
+                mine,
+                plain,
+                None if over is None else mine.mean - over.mean,
+                max(exact) - features.mean if exact and features is not None else None,
+            )
+        )
+    return sorted(lines, key=lambda line: line.mine.mean)
+
+
+def _gains_figure(found: pd.DataFrame) -> Any:
+    """A line a graph and setting, a mark a method."""
+    lines = gains(found)
+    made, axis = pyplot().subplots(figsize=(7.4, 0.3 * len(lines) + 1.5))
+    axis.axvline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
+    shown = {
+        "piloted counts (ours)": [line.mine.mean for line in lines],
+        "plain counts": [None if line.plain is None else line.plain.mean for line in lines],
+        "best published": [line.published for line in lines],
+        "true graph, no privacy": [line.exact for line in lines],
+    }
+    for label, (colour, marker, size) in _MARKS.items():
+        values = np.array(shown[label], float)
+        axis.plot(
+            values, np.arange(len(lines)), label=label, color=colour, marker=marker, markersize=size,
+            linestyle="none", zorder=3 if label.startswith(PILOTED) else 2,
+        )  # fmt: skip
+    axis.errorbar(
+        [line.mine.mean for line in lines], np.arange(len(lines)),
+        xerr=[line.mine.half_width if line.mine.n > 1 else 0.0 for line in lines],
+        color=_MARKS["piloted counts (ours)"][0], capsize=2, linewidth=1.6, linestyle="none",
+    )  # fmt: skip
+    axis.set_yticks(range(len(lines)), [line.name for line in lines])
+    axis.set_xlabel("accuracy less that of the features alone (points), epsilon 1 per bit of a list")
+    axis.legend(loc="lower right", fontsize=8, frameon=True)
+    made.tight_layout()
+    return made
+
+
 def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:
     """Over graphs, settings and budgets per list: how many piloted rows, with a gain over features, with a loss."""
     rows = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
@@ -246,11 +336,14 @@ in {up} of {rows} settings (graph, labels, epsilon per list) `ldp.count_classes`
 
 {table}
 
+![What is gained over the features alone at epsilon 1, graph by graph: by piloted counts, plain counts, the best \
+published method and the true graph](experiments/results/{gained})
+
 {draws} draws of labels, noise and training, intervals of 95 % paired by draw. *Plain counts*: the same message in a
 logistic regression. *Best published* is the best by the mean of these very draws of the features alone, noisy
 degrees, LPGNet, Blink, DPRR's and randomised response's lists, where lists were run; *true graph*: the better of a
-GCN and PageRank, or the latter alone. All rows, per relationship too, and placebos:
-[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.
+GCN and PageRank, or the latter alone. All graphs and rows, per relationship too, and placebos:
+[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.{beyond}
 """
 
 
@@ -263,7 +356,10 @@ def readme_sections(out: Path) -> dict[str, str]:
     rows, up, down = gains_of(found)
     at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
     lines = []
+    first = [name for name, _ in headline(found)]
     for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
+        if (dataset, labels) not in first:
+            continue
         of_graph = found[(found.dataset == dataset) & (found.labels == labels)]
         exact = [mean_interval(one.to_numpy()) for one in _exact(of_graph)]
         lines.append(
@@ -290,8 +386,9 @@ def readme_sections(out: Path) -> dict[str, str]:
     for name in ("gcn", "ppr"):
         noisy[name], noisy[f"{name}_up"] = _above(found, name)
     text = _README.format(
-        **noisy, figure=f"{NAME}.png", up=up, down=down, rows=rows, table=markdown(headers, lines), draws=_draws(at)
-    )
+        **noisy, figure=f"{NAME}.png", gained=f"{NAME}_gains.png", up=up, down=down, rows=rows,
+        table=markdown(headers, lines), draws=_draws(at), beyond=beyond_report.readme_words(out),
+    )  # fmt: skip
     return {"friendships": text}
 
 

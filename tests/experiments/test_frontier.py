@@ -103,6 +103,28 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
     assert [at[PILOTED, PAIR, "gain over plain counts", seed] for seed in (0, 1, 2)] == [5, 5, 5]
 
 
+def test_figures_show_few_settings_in_panels_and_all_in_lines():
+    rows = []
+    for place in range(8):
+        budgets = (1.0, 2.0) if place else (1.0,)
+        part = [(FEATURES, LIST, 0.0, {0: 50, 1: 52}), ("non-private, ppr", LIST, math.inf, {0: 80, 1: 80})]
+        part += [(PILOTED, LIST, epsilon, {0: 60 + place, 1: 63 + place}) for epsilon in budgets]
+        part += [(PLAIN, LIST, 1.0, {0: 55, 1: 57})] if place % 2 else []
+        part += [(PUBLISHED_METHODS[1], LIST, 1.0, {0: 54, 1: 56})] if place % 3 else []
+        rows.append(made(part).assign(dataset=f"g{place}"))
+    found = report.points(pd.concat(rows))
+    assert [name[0] for name, _ in report.headline(found)] == [f"g{place}" for place in range(1, 7)]
+    lines = report.gains(found)
+    assert [line.name for line in lines] == [f"g{place}, half" for place in range(8)]  # the largest gain last
+    assert [line.mine.mean for line in lines] == [10.5 + place for place in range(8)]
+    assert [line.exact for line in lines] == [29.0] * 8
+    assert [None if line.plain is None else line.plain.mean for line in lines] == [None, 5.0] * 4
+    assert [line.published is None for line in lines] == [place % 3 == 0 for place in range(8)]
+    assert lines[1].published == pytest.approx(4.0)
+    axis = report._gains_figure(found).axes[0]
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == [line.name for line in lines]
+
+
 def test_labels_are_of_every_class_and_no_more_than_asked():
     y = np.repeat(np.arange(3), (40, 9, 2))
     half = friendships.public_labels(jax.random.key(0), y, "half")

@@ -1,0 +1,130 @@
+"""Links and classes of graphs from counts: what is asked, what it is held against, and what it costs."""
+
+import math
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import frontier
+from experiments._runner import UsageError
+from experiments.frontier import beyond, beyond_report
+from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, METHODS
+from experiments.frontier.config import Config
+from ldp_jax import datasets, graphs
+from ldp_jax.guarantee import NEIGHBOUR_LIST
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("beyond")
+    config = Config(
+        part="beyond", datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), draws=2, out=out
+    )
+    frontier.main(config)
+    return config
+
+
+def test_each_row_is_there_once_under_what_it_costs(ran, monkeypatch):
+    rows = beyond.results_in(ran.out).read()
+    private = [name for name in METHODS[LINK] if name.startswith((DEGREES, COUNTS))]
+    assert len(rows) == 2 * (len(METHODS[LINK]) + len(private))
+    assert set(rows.metric) == {"auc"}
+    assert rows.value.between(0, 1).all()
+    assert not rows.duplicated(["mechanism", "epsilon", "seed"]).any()
+    manifest = beyond.results_in(ran.out).describe()
+    assert "epsilon 1 per neighbour-list" in manifest["guarantees"][f"{LINK}: {COUNTS}, epsilon 1"]
+    # Of noise that is nothing, counts say what true counts do.
+    at = rows.set_index(["mechanism", "epsilon", "seed"]).value
+    for seed in (0, 1):
+        assert at[COUNTS, 20.0, seed] == pytest.approx(at["non-private counts", math.inf, seed], abs=0.02)
+        assert at[COUNTS, 20.0, seed] > at[DEGREES, 20.0, seed]  # friends are alike here
+    assert "of 4 rows of counts" in (ran.out / "frontier_beyond.md").read_text()
+    monkeypatch.setattr(beyond, "answer", None)  # a run that is repeated computes nothing
+    frontier.main(ran)
+
+
+def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(graph_file):
+    data = datasets.load(str(graph_file))
+    (settings,) = set(beyond.plan(Config(part="beyond", datasets=(str(graph_file),), labels=("half",))).values())
+    draw = beyond.pairs(settings, "half", 0)
+    n = data.num_nodes
+    before, left = (
+        set((np.asarray(g.senders) * n + np.asarray(g.receivers)).tolist()) for g in (data.graph, draw.graph)
+    )
+    linked, others = ({int(u * n + v) for u, v in ends} for ends in (draw.linked, draw.others))
+    back = {int(v * n + u) for u, v in draw.linked}
+    assert len(linked) == math.ceil(0.1 * len(before) / 2) == len(draw.others)
+    assert left | linked | back == before
+    assert not left & (linked | back)
+    assert not others & before
+    assert (draw.others[:, 0] < draw.others[:, 1]).all()
+
+
+def test_an_auc_of_float64_scores_keeps_what_float32_would_tie():
+    draw = beyond.Pairs(None, np.array([[0, 1], [0, 2]]), np.array([[0, 3], [0, 4]]), *[None] * 3)
+    score = np.array([0.0, 1.0 + 1e-12, 3.0, 1.0, 2.0])
+    assert beyond._of(lambda u, v: score[v], draw) == 0.75
+
+
+def twins(count=120, n=30):
+    """Graphs of equal sizes and degrees: two hubs of 14 are friends of each other, or of leaves alone."""
+    rng = np.random.default_rng(0)
+    ends = [(0, k) for k in range(2, 15)] + [(1, k) for k in range(15, 28)]
+    kinds = [np.array([*ends, (0, 1), (28, 29)]), np.array([*ends, (0, 28), (1, 29)])]
+    pairs = [i * n + rng.permutation(n)[kinds[i % 2]] for i in range(count)]
+    one, other = np.concatenate(pairs).T
+    both = np.concatenate([one, other]), np.concatenate([other, one])
+    return graphs.GraphSet.from_edges(*both, np.repeat(np.arange(count), n), np.arange(count) % 2)
+
+
+def test_who_befriends_hubs_tells_graphs_apart_that_have_the_same_degrees(monkeypatch):
+    whole, by = twins(), METHODS[GRAPH]
+    degree = np.sort(np.bincount(whole.receivers).reshape(-1, 30), 1)
+    assert (degree == degree[0]).all()
+
+    def asked(name, epsilon):
+        return by[name](tuple(jax.random.split(jax.random.key(0))), whole, epsilon)
+
+    assert asked("non-private degrees", math.inf).value < 0.75  # of 60 graphs: chance, by four standard errors
+    assert math.isinf(asked("non-private counts by degree class", math.inf).guarantee[NEIGHBOUR_LIST].epsilon)
+    monkeypatch.setattr(beyond, "LEVELS", (40.0, 400.0))  # over half of 20: of 4 and of 40 neighbours
+    found = asked(f"{COUNTS} by degree class", 20.0)
+    assert found.value > 0.9
+    assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(20.0, rel=1e-9)
+    assert asked(DEGREES, 3.0).guarantee[NEIGHBOUR_LIST].epsilon == 3.0
+    assert asked("sizes alone", 0.0).guarantee[NEIGHBOUR_LIST].epsilon == 0.0
+
+
+def made(rows):
+    return pd.DataFrame(
+        [
+            {"task": LINK, "dataset": "g", "labels": "half", "mechanism": name, "epsilon": epsilon, "seed": seed,
+             "value": value / 100}
+            for name, epsilon, values in rows
+            for seed, value in enumerate(values)
+        ]
+    )  # fmt: skip
+
+
+def test_counts_are_held_against_degrees_that_know_as_much():
+    frame = made(
+        [
+            (DEGREES, 1.0, (60, 61, 62)), (f"{DEGREES}{ALIKE}", 1.0, (80, 81, 82)),
+            (COUNTS, 1.0, (70, 71, 72)), (f"{COUNTS}{ALIKE}", 1.0, (78, 79, 80)),
+        ]
+    )  # fmt: skip
+    text = beyond_report.table(frame)
+    assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **+10.0 ± 0.0** |" in text
+    assert f"| {COUNTS}{ALIKE} | 1 | 3 | 79.0 ± 2.5 | **-2.0 ± 0.0** |" in text
+    assert beyond_report.verdict(frame) == "Link: of 2 rows of counts 1 are above released degrees, 1 below."
+
+
+def test_what_cannot_be_run_is_one_line():
+    with pytest.raises(UsageError, match="--methods: part beyond has all of its rows"):
+        Config(part="beyond", methods=(COUNTS,)).check()
+    with pytest.raises(UsageError, match="--datasets nowhere"):
+        beyond.plan(Config(part="beyond", datasets=("nowhere",)))
