@@ -31,7 +31,7 @@ from experiments.frontier.baselines._features import groups as broadcast
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
 from experiments.frontier.friendships import ACCURACY
-from ldp_jax import datasets, edges, graphs, metrics
+from ldp_jax import datasets, edges, graphs, metrics, panel
 from ldp_jax.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 
 NAME = "frontier_beyond"
@@ -39,6 +39,8 @@ AUC = "auc"
 LINK, GRAPH = "link", "graph"
 HELD_OUT, MOST_PAIRS = 0.1, 5000
 """Of the links, at most so many; as many pairs without a link stand beside them."""
+EXACT = 40.0
+"""The epsilon of counts without noise."""
 LEVELS = (4.0, 24.0)
 """Over epsilon: noisy degrees from which a user is of the next class."""
 
@@ -54,22 +56,14 @@ class Cell(friendships.Cell):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(friendships.Settings):
     """What rows were made with, beyond what identifies them.
 
     Attributes:
-      dataset: name, or path of a user's file.
-      data: short sha256 of the arrays that were loaded.
-      logs: whether log(1 + x) of the features is taken.
       levels: see :data:`LEVELS`.
-      base_seed: of all keys.
     """
 
-    dataset: str
-    data: str
-    logs: bool
     levels: tuple[float, ...] = LEVELS
-    base_seed: int = 20260
 
 
 def results_in(out: Path) -> Results:
@@ -156,18 +150,6 @@ def _ranks(linked: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return place[: len(linked)].astype(np.float32), place[len(linked) :].astype(np.float32)
 
 
-def shrunk(counts: Any, noise: float) -> np.ndarray:
-    """Noisy counts [n, K] towards their mean, by the share of each column's variance that is noise; above 0.
-
-    >>> shrunk(np.array([[4], [0], [8], [4]]), 4.0).round(2).ravel().tolist()
-    [4.0, 2.0, 6.0, 4.0]
-    """
-    counts = np.asarray(counts, np.float64)
-    mean = np.maximum(counts.mean(0), 1e-3)
-    signal = np.clip(1.0 - noise / np.maximum(counts.var(0), 1e-9), 0.0, 1.0)
-    return np.maximum(mean + signal * (counts - mean), 0.05 * mean)
-
-
 def _alike(draw: Pairs) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """How much likelier two users are of one class than two at random, by features and labels."""
     q = np.exp(draw.log_q)
@@ -191,9 +173,14 @@ def _same_class(key: Any, draw: Pairs, epsilon: float) -> Scored:
     return Scored(_of(_alike(draw), draw), nothing_read())
 
 
-def _noise(epsilon: float) -> float:
-    """The variance of whole noise."""
-    return 0.0 if math.isinf(epsilon) else 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
+def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alike: bool) -> float:
+    """The AUC of :func:`ldp_jax.panel.link_scores`; of pairs of one class more, where asked."""
+    more = _alike(draw) if alike else lambda u, v: 0.0
+
+    def score(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return np.asarray(panel.link_scores(counts, group, np.stack([u, v], 1), min(epsilon, EXACT))) + more(u, v)
+
+    return _of(score, draw)
 
 
 def _degrees(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
@@ -206,9 +193,10 @@ def _degrees(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     else:
         noisy = edges.privatize_graph(key, draw.graph, edges.NoisyDegree(epsilon, noise="geometric"))
         degree, guarantee = np.asarray(noisy.degree), spent(noisy.guarantee)
-    log_d = np.log(shrunk(degree[:, None], _noise(epsilon))[:, 0])
-    more = _alike(draw) if alike else lambda u, v: 0.0
-    return Scored(_of(lambda u, v: log_d[u] + log_d[v] + more(u, v), draw), guarantee)
+    anybody = np.zeros(len(degree), np.int32)
+    return Scored(
+        _by_counts(draw, np.asarray(degree).astype(np.int32)[:, None], anybody, epsilon, alike), guarantee
+    )
 
 
 def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
@@ -219,10 +207,7 @@ def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     else:
         noisy = edges.privatize_counts(key, draw.graph, edges.NeighbourCounts(epsilon, classes), group)
         counts, guarantee = noisy.counts, spent(noisy.guarantee)
-    size = np.maximum(np.bincount(group, minlength=classes), 1)
-    log_rate = np.log(shrunk(counts, _noise(epsilon)) / size)
-    more = _alike(draw) if alike else lambda u, v: 0.0
-    return Scored(_of(lambda u, v: log_rate[u, group[v]] + log_rate[v, group[u]] + more(u, v), draw), guarantee)
+    return Scored(_by_counts(draw, counts, group, epsilon, alike), guarantee)
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:

@@ -4,7 +4,8 @@ Piloted counts (:func:`piloted_counts`) are for private neighbour lists: users c
 groups. Each step is a pure function of its own module: :mod:`groups <ldp_jax.panel.groups>`,
 :mod:`counts <ldp_jax.panel.counts>`, :mod:`pilot <ldp_jax.panel.pilot>`, :mod:`design <ldp_jax.panel.design>`,
 :mod:`self_training <ldp_jax.panel.self_training>`, :mod:`guard <ldp_jax.panel.guard>`,
-:mod:`count_regression <ldp_jax.panel.count_regression>`, :mod:`stack <ldp_jax.panel.stack>`.
+:mod:`count_regression <ldp_jax.panel.count_regression>`, :mod:`stack <ldp_jax.panel.stack>`. The same counts find
+links: :mod:`links <ldp_jax.panel.links>`.
 
 Local prediction (:func:`local_prediction`) is for private records: devices report the class that a public
 classifier predicts. Its steps: :mod:`structure <ldp_jax.panel.structure>`,
@@ -28,6 +29,7 @@ from ldp_jax.panel.field import Observations, class_field, observations, precisi
 from ldp_jax.panel.forecast import Forecast, forecast, homophily, reliability
 from ldp_jax.panel.groups import MERGES, Merge, class_shares, fine_groups, merge, merged
 from ldp_jax.panel.guard import Guarded, guard, likelihood_ratios, strength
+from ldp_jax.panel.links import link_scores
 from ldp_jax.panel.message import (
     SMOOTHINGS,
     confusions,
@@ -109,6 +111,7 @@ __all__ = [
     "label_log_loss",
     "label_observations",
     "likelihood_ratios",
+    "link_scores",
     "likeliest",
     "likeliest_density_evidence",
     "likeliest_evidence",

@@ -115,12 +115,16 @@ def test_counts_are_held_against_degrees_that_know_as_much():
         [
             (DEGREES, 1.0, (60, 61, 62)), (f"{DEGREES}{ALIKE}", 1.0, (80, 81, 82)),
             (COUNTS, 1.0, (70, 71, 72)), (f"{COUNTS}{ALIKE}", 1.0, (78, 79, 80)),
+            ("features, cosine", 0.0, (74, 75, 76)), (f"features{ALIKE}", 0.0, (60, 61, 70)),
         ]
     )  # fmt: skip
     text = beyond_report.table(frame)
-    assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **+10.0 ± 0.0** |" in text
-    assert f"| {COUNTS}{ALIKE} | 1 | 3 | 79.0 ± 2.5 | **-2.0 ± 0.0** |" in text
-    assert beyond_report.verdict(frame) == "Link: of 2 rows of counts 1 are above released degrees, 1 below."
+    assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **+10.0 ± 0.0** | **-4.0 ± 0.0** |" in text
+    assert f"| {COUNTS}{ALIKE} | 1 | 3 | 79.0 ± 2.5 | **-2.0 ± 0.0** | **+4.0 ± 0.0** |" in text
+    assert beyond_report.verdict(frame) == (
+        "Link: of 2 rows of counts 1 are above released degrees, 1 below; 1 are above the best of what is public, "
+        "1 below."
+    )
 
 
 def test_what_cannot_be_run_is_one_line():
