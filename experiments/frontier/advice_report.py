@@ -112,22 +112,51 @@ def table(found: list[Outcome]) -> str:
     return markdown(headers, rows)
 
 
+def apart(heights: list[float], least: float) -> list[float]:
+    """Heights at least so far from each other, in the same order, near where they were.
+
+    >>> apart([0.0, 0.2, 5.0], 1.0)
+    [-0.4, 0.6, 5.0]
+    """
+    order = np.argsort(heights, kind="stable")
+    place = np.array(heights, float)[order]
+    for _ in range(200):
+        gap = np.diff(place)
+        short = np.maximum(least - gap, 0.0) / 2
+        if short.max(initial=0.0) < 1e-6 * least:
+            break
+        place[:-1] -= short
+        place[1:] += short
+    made = np.empty(len(place))
+    made[order] = place
+    return made.round(6).tolist()
+
+
 def figure(found: list[Outcome]) -> Any:
-    """Measured gain against t, a colour a budget; misses are named."""
+    """Measured gain against t, a colour a budget; misses are ringed."""
     plt = pyplot()
-    made, axis = plt.subplots(figsize=(7.0, 4.4))
-    axis.axvspan(LEAST_T, max(one.t for one in found) + 1.0, color="#2f7d4f", alpha=0.07, linewidth=0)
+    made, axis = plt.subplots(figsize=(8.6, 5.0))
+    right = max(one.t for one in found) + 1.0
+    axis.axvspan(LEAST_T, right, color="#2f7d4f", alpha=0.07, linewidth=0)
     axis.axhline(0.0, color="black", linewidth=1.0)
     axis.axvline(LEAST_T, color="black", linewidth=1.0, linestyle="--", label=f"advised above t = {LEAST_T:g}")
     budgets = sorted({one.epsilon for one in found})
-    for name in dict.fromkeys(one.name for one in found):
-        here = sorted((one for one in found if one.name == name), key=lambda one: one.epsilon)
-        axis.plot(
-            [one.t for one in here], [one.gain.mean for one in here], color="0.7", linewidth=1.0, zorder=1
-        )  # fmt: skip
+    lines = [
+        sorted((one for one in found if one.name == name), key=lambda one: one.epsilon)
+        for name in dict.fromkeys(one.name for one in found)
+    ]
+    for here in lines:
+        axis.plot([one.t for one in here], [one.gain.mean for one in here], color="0.7", linewidth=1.0, zorder=1)
+    ends = [here[-1] for here in lines]
+    reach = [one.gain.mean for one in found]
+    heights = apart([one.gain.mean for one in ends], (max(reach) - min(reach)) / 22)
+    for one, height in zip(ends, heights, strict=True):
         axis.annotate(
-            name, (here[-1].t, here[-1].gain.mean), textcoords="offset points", xytext=(7, 3), fontsize=8,
+            one.name, (one.t, one.gain.mean), xytext=(right + 0.15, height), textcoords="data", fontsize=8,
+            va="center", annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "0.8", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4},
         )  # fmt: skip
+    axis.set_xlim(right=right)
     for place, epsilon in enumerate(budgets):
         here = [one for one in found if one.epsilon == epsilon]
         axis.errorbar(

@@ -328,9 +328,12 @@ _STYLES: dict[str, tuple[str, str, str, float]] = {
 }
 
 
+_PANELS = 9
+
+
 def _figure(found: pd.DataFrame) -> Any:
-    """A panel a graph and public panel: accuracy against epsilon."""
-    groups = list(_shown(found).groupby(SETTING, sort=False))
+    """Accuracy against epsilon of the first graphs and public panels, a panel each; the tables have all."""
+    groups = list(_shown(found).groupby(SETTING, sort=False))[:_PANELS]
     figure, axes = panels(len(groups), width=4.0, height=3.2, columns=2 if len(groups) == 4 else 3)
     for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
         draw(axis, part)
