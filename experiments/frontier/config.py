@@ -128,6 +128,21 @@ GRAPH = (*COUNTS, "noisy degree", "non-private, ppr")
 """What further graphs are asked: what piloted counts are held against, and the truth."""
 NETWORK = ("non-private, gcn",)
 """The truth by a network, where that takes seconds a draw."""
+PUBLISHED = (
+    *COUNTS, "piloted, placebo, no guard", "noisy degree", "features, perceptron", "lpgnet, 1 round",
+    "lpgnet, 2 rounds", "lpgnet by label, 1 round", "lpgnet by label, 2 rounds", "dprr, gcn", "dprr, ppr",
+    "blink hybrid, gcn", "blink hybrid, ppr", "non-private, gcn", "non-private, ppr",
+)  # fmt: skip
+"""What further graphs are asked at epsilon 1: all but variants that are never best."""
+DENSE_TOO = (*PUBLISHED, "rr, ppr")
+"""Where a matrix of all pairs is small enough."""
+
+
+FURTHER = (
+    *(name for name in FEATURES_METHODS if name.startswith(("structure", "non-private")) and "privge" not in name),
+    *(name for name in WIDE if name.startswith("local")), "advice",
+)  # fmt: skip
+"""What further graphs are asked."""
 
 
 def _friendships() -> tuple[Config, ...]:
@@ -152,6 +167,9 @@ def _friendships() -> tuple[Config, ...]:
         replace(lists, datasets=("pubmed",), labels=("20",), methods=NETWORK),
         replace(lists, datasets=("citeseer",), labels=("half",), methods=NETWORK),
         replace(lists, datasets=networks, labels=("20",), methods=NETWORK, draws=5),
+        Config(datasets=("twitch_ptbr", "twitch_ru", "twitch_fr", "citeseer"), epsilons=(1.0,), methods=DENSE_TOO),
+        Config(datasets=("blogcatalog",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
+        Config(datasets=("pubmed", "facebook_pages"), labels=("20",), epsilons=(1.0,), methods=PUBLISHED, draws=5),
     )
 
 
@@ -169,6 +187,10 @@ def _features() -> tuple[Config, ...]:
         dataclasses.replace(
             few, datasets=("citeseer",), panel=("40", "80"), epsilons=(1.0, 2.0, 4.0), methods=SIZES
         ),
+        Config(
+            part="features", datasets=("twitch_ptbr", "twitch_ru", "twitch_fr"), panel=("0.1",), methods=FURTHER
+        ),
+        Config(part="features", datasets=("squirrel", "twitch_de"), panel=("0.05",), methods=FURTHER),
     )
 
 
@@ -181,5 +203,10 @@ def _joint() -> tuple[Config, ...]:
     return (ten, dataclasses.replace(ten, datasets=("pubmed",), draws=5))
 
 
-COMMITTED = (*_friendships(), *_features(), *_joint())
+def _beyond() -> tuple[Config, ...]:
+    graphs = ("debian", "cora", "citeseer", "facebook100_caltech36", "blogcatalog", "reddit_binary")
+    return (Config(part="beyond", datasets=graphs, labels=("half",)),)
+
+
+COMMITTED = (*_friendships(), *_features(), *_joint(), *_beyond())
 """The runs whose rows are committed."""
