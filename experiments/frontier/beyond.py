@@ -1,9 +1,9 @@
 """What counts of neighbours say beyond the classes of nodes: links that nobody has reported, and classes of graphs.
 
-Links: a tenth of them is taken out of all lists. The other lists are private, features and some labels are public.
-Which of two pairs is linked? A user counts her neighbours by the class that is broadcast of them (her label, else
-the likeliest by her features); a pair is as likely as both ends' counts of the other's class are large for the size
-of that class.
+Links: a tenth of them, at most 5 000, is taken out of all lists. What is left of the lists is private, features and
+some labels are public. Which of two pairs is linked? A user counts her neighbours by the class that is broadcast of
+them (her label, else the likeliest by her features); a pair is as likely as both ends' counts of the other's class
+are large for the size of that class.
 
 Classes of graphs: nothing but the number of nodes is public. With half of the budget users report degrees, which
 the server broadcasts as classes of few levels; with the other half they count neighbours by them. A random forest
@@ -42,7 +42,8 @@ HELD_OUT, MOST_PAIRS = 0.1, 5000
 EXACT = 40.0
 """The epsilon of counts without noise."""
 LEVELS = (4.0, 24.0)
-"""Over epsilon: noisy degrees from which a user is of the next class."""
+"""Noisy degrees from which a user is of the next class, times the epsilon of degrees (half of the budget): some
+three standard deviations of the noise, and more. Of true degrees these numbers themselves. Not tuned."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,7 @@ class Pairs(NamedTuple):
 
 @lru_cache(maxsize=1)
 def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
-    """A tenth of the links, as many other pairs, and what is public.
+    """A tenth of the links, at most 5 000, as many other pairs, and what is public.
 
     Raises:
       UsageError: for a graph without features.
@@ -128,10 +129,10 @@ def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
         np.asarray(ends).astype(np.int64) for ends in (asked.graph.senders, asked.graph.receivers)
     )
     once = np.stack([senders, receivers], 1)[senders < receivers]
-    draws = np.random.default_rng([settings.base_seed, seed])
-    order = draws.permutation(len(once))
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 3), seed))
+    order = np.asarray(jax.random.permutation(keys[0], len(once)))
     count = min(math.ceil(HELD_OUT * len(once)), MOST_PAIRS)
-    made = np.sort(draws.integers(0, n, (4 * count + 100, 2)), 1)
+    made = np.sort(np.asarray(jax.random.randint(keys[1], (4 * count + 100, 2), 0, n), np.int64), 1)
     made = made[made[:, 0] < made[:, 1]]
     free = ~np.isin(made[:, 0] * n + made[:, 1], once[:, 0] * n + once[:, 1])
     left = graphs.from_edges(once[np.sort(order[count:])], n)

@@ -100,7 +100,9 @@ by a broadcast class, and the two together (the record with one bit of the list)
   classes are found (*record's share*: which it took, in how many draws; *foreseen*: how many it foretold, before
   private users reported). *labels too*: half of the total on a label of the panel, of which none is public; no
   bit of anybody's list costs more than the other half.
-* **placebo**: private users report on the records and the lists of others, dealt out among them.
+* **placebo**: private users report on records and on lists of others, dealt out among them apart from each other;
+  the panel's own are true. Where both are asked for, they are believed as far as they agree, or as the panel's
+  labels bear out its lists; records alone are taken at their word.
 * **record alone**, **list alone**, **half each**: the same with one split.
 * **nothing asked**: the commonest class of the panel, all that is known without reports.
 * **public graph**: `ldp_jax.panel_predict` where friendships are public, with reports at the same epsilon a record,
@@ -146,6 +148,7 @@ def _percent(share: float | None) -> str:
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
     everything, unseen, up, down, listed, count = [], [], [], [], [], 0
+    placebos: list[ConfidenceInterval] = []
     for (dataset, _), part in found.groupby(SETTING, sort=False):
         for total in totals(part):
             words = f"{dataset} at {total:g}"
@@ -158,6 +161,8 @@ def verdict(found: pd.DataFrame) -> str:
             count += 1
             if lists is not None and significant(lists):
                 (up if lists.mean > 0 else down).append(words)
+            if (fake := _interval(part, PLACEBO, total, OVER_NOTHING)) is not None:
+                placebos.append(fake)
             records = _less(part, (JOINT, total), (LISTS, total))
             if records is not None and significant(records) and records.mean < 0:
                 listed.append(words)
@@ -166,7 +171,20 @@ def verdict(found: pd.DataFrame) -> str:
         f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of {count} "
         f"settings the chosen split is above the whole total on the record in {len(up)} ({_listed(up)}), below "
         f"it in {len(down)} ({_listed(down)}); below the whole total on the list in {len(listed)} "
-        f"({_listed(listed)})."
+        f"({_listed(listed)}).{_of_placebos(placebos)}"
+    )
+
+
+def _of_placebos(found: list[ConfidenceInterval]) -> str:
+    """How often records and lists of others do harm, and how much."""
+    if not found:
+        return ""
+    below = [one for one in found if significant(one) and one.mean < 0]
+    most = f", by up to {-min(one.mean for one in below):.1f} points" if below else ""
+    return (
+        f" With records and lists of other private users (placebo) it is below nothing asked in {len(below)} of "
+        f"{len(found)}{most}: beside a panel alone nothing tells that records are somebody else's, and the panel's "
+        "own lists are true."
     )
 
 

@@ -43,14 +43,14 @@ def link_scores(
     can be learned of any one of them is bounded by epsilon, and the scores are not to be taken for public facts.
 
     Args:
-      reports: counts with whole noise, as :func:`ldp_jax.edges.privatize_counts` gives them.
-      groups: public, in [0, K), by which neighbours were counted; a pair with an end in no group (-1) is scored by
-        that end's report and everybody's total.
-      pairs: users.
+      reports: counts with whole noise, as :func:`ldp_jax.edges.privatize_counts` gives them; of everybody.
+      groups: public, in [0, K), by which neighbours were counted; of an end in no group (-1) the other end's total
+        is taken, over the number of users who are in one.
+      pairs: users, in [0, n).
       epsilon: of each count; 40 says next to nothing of noise, for counts that are exact.
 
     Raises:
-      ValueError: for an epsilon that is not > 0.
+      ValueError: for an epsilon that is not > 0, groups outside [-1, K) or of other users, pairs of others.
 
     >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
     >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)
@@ -59,7 +59,13 @@ def link_scores(
     """
     _validate.positive(epsilon=epsilon)
     noise = 2 * jnp.exp(-jnp.float32(epsilon)) / jnp.expm1(-jnp.float32(epsilon)) ** 2
-    num_groups = np.shape(reports)[1]
+    n, num_groups = np.shape(reports)
+    for name, given, least, most in (("groups", groups, -1, num_groups), ("pairs", pairs, 0, n)):
+        values = np.asarray(given)
+        if values.size and (values.min() < least or values.max() >= most):
+            raise ValueError(f"{name} must be in [{least}, {most}), got {values.min()} to {values.max()}")
+    if np.shape(groups) != (n,):
+        raise ValueError(f"groups must be of the {n} users of reports, got shape {np.shape(groups)}")
     return _link_scores(*map(jnp.asarray, (reports, groups, pairs)), noise, num_groups=num_groups)
 
 

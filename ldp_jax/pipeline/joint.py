@@ -16,7 +16,8 @@ and its labels or reports of them.
    as counts do (:mod:`ldp_jax.panel.guard`), and both are stacked on the panel, where the noise of private labels
    is corrected for. (The model of who befriends whom takes reported labels at their word, which blurs it.) Labels
    that the model has seen bear nothing out. Where few others are left, the half of step 2 counts once more, by
-   the same classes as everybody else, with what is left of its members' total.
+   the same classes as everybody else, with what is left of its members' total. Where records alone are asked for,
+   nothing can bear them out: they are taken at their word.
 
 What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own: a
 whole list is protected by no more than that.
@@ -37,7 +38,7 @@ from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabet, PersonalAlphabets
 from ldp_jax.graphs import GraphSet
-from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.panel import (
     CountRound,
     GroupShares,
@@ -89,7 +90,8 @@ _SIMULATED = 16_384
 """Users whose reports are simulated."""
 
 _ALIKE = 0.0025
-"""Expected accuracies that so many users do not tell apart: of such splits the one that says most is taken."""
+"""Expected accuracies closer than this, which is less than their simulation's standard error, are the same: of such
+splits the one that says most is taken."""
 
 _FEW = 100
 """Labels that a model of lists has not seen: below, lists that say much may not be believed."""
@@ -203,7 +205,8 @@ class JointClasses(NamedTuple):
       split: the one that was taken.
       forecasts: of each split, as far as there was a choice.
       reason: why, in a sentence; says so where a total buys next to nothing.
-      strength: s of the guard: how far reports of records were believed.
+      strength: s of the guard: how far reports of records were believed; 1 where nothing else was asked that could
+        bear them out.
       counts: what came of the lists; None where they were not asked for.
       round: int8 [n], when a user reported of her list: 1 before the split was chosen, 2 after it, 3 both times; 0
         if never.
@@ -311,6 +314,8 @@ def joint_predict(
 
     asked = np.zeros(n, np.int8)
     splits = budget.splits
+    # Half of the panel is early, half of the rest a pilot; the number of members is public, whatever labels are.
+    again = budget.again if len(splits) > 1 and len(members) < 4 * _FEW else 0.0
     forecasts: tuple[SplitForecast, ...] = ()
     early = np.zeros(n, bool)
     if len(splits) > 1:
@@ -329,7 +334,6 @@ def joint_predict(
         )
     split = _best(forecasts).split if forecasts else splits[0]
 
-    again = budget.again if early.any() and 0.5 * (len(members) - early.sum()) < _FEW else 0.0
     waiting = np.bincount(everybody[(everybody >= 0) & ~early], minlength=num_classes)
     reason = _reason(forecasts, prior)
     counting = split.list > 0.0 and bool(waiting.all())
@@ -354,7 +358,7 @@ def joint_predict(
             num_classes=num_classes, log_q=log_q, silent=early, num_folds=num_folds, guarded=False,
         )  # fmt: skip
         of_lists, seen = found.log_likelihood, found.pilot | (early & (again == 0.0))
-        if again:
+        if again and early.any():
             second = _count_again(again_key, noisy_counts(again), found, everybody, early, again)
             of_lists = jnp.where(early[:, None], second, of_lists)
         unseen = np.where(seen, -1, everybody)  # labels that the model has not seen, of who counted as others do
@@ -368,7 +372,9 @@ def joint_predict(
         log_posterior, _ = stack_out_of_fold(
             scores, np.where(early, -1, everybody), fold, (1.0, 1.0), num_folds=num_folds, keep=keep
         )
-    lists_at, piloted = split.list if counting else 0.0, (budget.pilot, again) if early.any() else ()
+    # Whether anybody is early is told by labels: where these are private, what is stated does not depend on it.
+    piloted = (budget.pilot, again) if len(splits) > 1 and (early.any() or given.noise is not None) else ()
+    lists_at = split.list if counting else 0.0
     guarantee = _guarantee(spent_on_records, given.noise, lists_at, piloted, budget, most)
     return JointClasses(log_posterior, log_prior, split, forecasts, reason, strength, found, asked, guarantee)
 
@@ -496,7 +502,9 @@ def _guarantee(
 ) -> PipelineGuarantee:
     """Of a private user and of a member of the panel, the worse of the two, unit by unit and together.
 
-    ``early`` are the epsilons of who reports before the choice, as dear as they may become.
+    ``early`` are the epsilons of who reports before the choice, as dear as they may become. Private labels have a
+    part in who is early, and in whether anybody is asked for lists: together with a bit they are stated at the
+    dearest that might be, whatever came of it.
     """
 
     def of_bit(*epsilons: float) -> list[Guarantee]:
@@ -518,12 +526,12 @@ def _guarantee(
         pairs = [of_list * 2, of_pilot * 2, of_pilot + dearest]
         ends = max((tuple(one.epsilon for one in pair) for pair in pairs), key=sum)
         spent += [worst, dataclasses.replace(per_edge(ends, "full"), arithmetic="exact")]
-        words = "two inputs that differ in one user's record, or label, and in one bit of her list"
-        member = worst if noise is None else max([*lists, *dearest], key=lambda one: one.epsilon)
-        everybody = [[*records, *of_list], [*of_labels, member]]
-        together = [composition.joint(*one, adjacency=words) for one in everybody if one]
-        both = [one for one in together if one.unit != RECORD and "+" in one.unit.name]
-        spent += [composition.parallel(*both)] if both else []
+    words = "two inputs that differ in one user's record, or label, and in one bit of her list"
+    might_be = lists if noise is None else lists + of_bit(max(split.list for split in budget.splits))
+    member = [max(might_be, key=lambda one: one.epsilon)] if might_be else []
+    everybody = [(records, of_list), (of_labels, member)]
+    both = [composition.joint(*own, *bit, adjacency=words) for own, bit in everybody if own and bit]
+    spent += [composition.parallel(*both)] if both else []
     hidden = (
         *(["features of private users"] if records else []),
         *(["edges"] if lists else []),

@@ -121,8 +121,26 @@ def test_figures_show_few_settings_in_panels_and_all_in_lines():
     assert [None if line.plain is None else line.plain.mean for line in lines] == [None, 5.0] * 4
     assert [line.published is None for line in lines] == [place % 3 == 0 for place in range(8)]
     assert lines[1].published == pytest.approx(4.0)
+    said = report._against_published(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)])
+    assert (said["published"], said["published_less"], said["published_where"]) == (5, 0, "")
     axis = report._gains_figure(found).axes[0]
     assert [tick.get_text() for tick in axis.get_yticklabels()] == [line.name for line in lines]
+
+
+def test_the_best_published_is_chosen_over_the_draws_that_all_have():
+    rough, steady = PUBLISHED_METHODS[1], PUBLISHED_METHODS[2]
+    found = report.points(
+        made(
+            [
+                (FEATURES, LIST, 0.0, {0: 50, 1: 50, 2: 99}),
+                (PILOTED, LIST, 1.0, {0: 60, 1: 60, 2: 60}),
+                (rough, LIST, 1.0, {0: 55, 1: 57}),
+                (steady, LIST, 1.0, {0: 54, 1: 56, 2: 99}),
+            ]
+        )
+    )
+    at = found[found.metric == "gain over best published"].set_index(["mechanism", "seed"]).value
+    assert at[PILOTED].to_dict() == {0: 5, 1: 3}
 
 
 def test_labels_are_of_every_class_and_no_more_than_asked():

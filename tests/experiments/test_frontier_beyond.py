@@ -110,7 +110,7 @@ def made(rows):
     )  # fmt: skip
 
 
-def test_counts_are_held_against_degrees_that_know_as_much():
+def test_counts_are_held_against_the_better_row_of_degrees_and_of_what_is_public():
     frame = made(
         [
             (DEGREES, 1.0, (60, 61, 62)), (f"{DEGREES}{ALIKE}", 1.0, (80, 81, 82)),
@@ -119,10 +119,10 @@ def test_counts_are_held_against_degrees_that_know_as_much():
         ]
     )  # fmt: skip
     text = beyond_report.table(frame)
-    assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **+10.0 ± 0.0** | **-4.0 ± 0.0** |" in text
+    assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **-10.0 ± 0.0** | **-4.0 ± 0.0** |" in text
     assert f"| {COUNTS}{ALIKE} | 1 | 3 | 79.0 ± 2.5 | **-2.0 ± 0.0** | **+4.0 ± 0.0** |" in text
     assert beyond_report.verdict(frame) == (
-        "Link: of 2 rows of counts 1 are above released degrees, 1 below; 1 are above the best of what is public, "
+        "Link: of 2 rows of counts 0 are above released degrees, 2 below; 1 are above the best of what is public, "
         "1 below."
     )
 

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from ldp_jax import graphs
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget, Unit
 from ldp_jax.ledger import BudgetExceededError, Ledger
+from ldp_jax.panel import class_shares, evidence, expected_counts, merge, table_size
 from ldp_jax.panel.budget_split import (
     group_reliability,
     report_accuracy,
@@ -160,6 +162,72 @@ def test_who_has_a_part_in_the_choice_of_a_split_is_told_the_dearest(epsilon, ag
     assert BOTH not in public
 
 
+@pytest.mark.parametrize(
+    ("members", "shares", "dearest"),
+    [
+        ((1, 1, 1), (1.0, 0.75), 4.0),  # nobody is early: all are alone in their class
+        ((2, 2, 2), (1.0, 0.75), 4.0),
+        ((9, 8, 8), (1.0, 0.75), 4.0),
+        ((30, 30, 30), (0.25,), 4.0),  # no choice
+    ],
+)
+def test_what_a_private_label_costs_with_a_bit_does_not_depend_on_labels(data, members, shares, dearest):
+    graph, y, x = data
+    budget = JointPrivacy(TOTAL, labels=0.5, shares=shares)
+    panel = np.concatenate([np.flatnonzero(y == c)[:size] for c, size in enumerate(members)])
+    stated = set()
+    for key in range(2):  # other reported labels
+        for labels in (y[panel], np.zeros(len(panel), int)):
+            found = joint_predict(jax.random.key(key), graph, x, panel, labels, budget, num_classes=3, num_folds=2)
+            stated.add(round(found.guarantee[BOTH].epsilon, 6))
+    (cost,) = stated
+    assert cost == pytest.approx(dearest, abs=1e-6)
+
+
+def test_second_reports_are_read_by_the_model_of_everybody_elses(data, monkeypatch):
+    graph, y, x = data
+    seen = []
+    count = joint._count_again
+    monkeypatch.setattr(joint, "_count_again", lambda *given: seen.append((given, count(*given))) or seen[-1][1])
+    reports = []
+    ask = joint.privatize_counts
+
+    def counts(key, *given, **more):
+        made = ask(key, *given, **more)
+        reports.append((key, made.counts))
+        return made
+
+    monkeypatch.setattr(joint, "privatize_counts", counts)
+    budget = JointPrivacy(TOTAL, shares=(0.01, 0.0))
+    predicted(data, budget)
+    ((given, found),) = seen
+    _, _, piloted, labels, who, epsilon = given
+    assert epsilon == budget.again
+    columns = merge(piloted.design.best, 3)
+    means = np.zeros((3, 10, columns.num_groups))
+    fine = np.asarray(expected_counts(piloted.model))
+    for place, column in enumerate(columns.column):
+        if column >= 0:
+            means[..., column] += fine[..., place]
+    prior = class_shares(piloted.log_q, labels)
+    last, size = jnp.asarray(reports[-1][1]), table_size(reports[-1][1], means, epsilon)
+    right = evidence(last, jnp.asarray(means, jnp.float32), prior, epsilon, size=size, counted=who)
+    np.testing.assert_allclose(found[who], np.asarray(right.log_likelihood)[who], atol=1e-3)
+    keys = [tuple(np.asarray(jax.random.key_data(key))) for key, _ in reports]
+    assert len(set(keys)) == len(keys)
+
+
+def test_lists_of_nobody_are_not_believed_though_a_small_panel_counts_twice():
+    """Friends at random: 36 members, two reports of half of them."""
+    graph, y, x = blocks(n=N, clarity=1.5, homophily=0.0)
+    panel = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
+    budget = JointPrivacy(TOTAL, shares=(0.01, 0.0))
+    for key in range(3):
+        found = joint_predict(jax.random.key(key), graph, x, panel, y[panel], budget, num_folds=FOLDS)
+        away = np.asarray(found.log_posterior) - np.asarray(found.log_prior)
+        assert np.abs(away).mean() < 0.3
+
+
 def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(data, monkeypatch):
     """36 of the panel: without the second reports nine labels could say whether to believe."""
     graph, y, x = data
@@ -178,7 +246,7 @@ def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(dat
     private = np.setdiff1d(np.arange(N), panel)
     assert (np.asarray(found.log_posterior).argmax(1) == y)[private].mean() > 0.5
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(TOTAL, rel=1e-6)
-    monkeypatch.setattr(joint, "_FEW", 9)  # as many as are left
+    monkeypatch.setattr(joint, "_FEW", 9)  # a quarter of the panel
     once = joint_predict(jax.random.key(0), graph, x, panel, y[panel], budget, num_folds=FOLDS)
     assert len(asked) == 1
     assert set(once.round) == {1, 2}
