@@ -134,6 +134,8 @@ PUBLISHED = (
     "blink hybrid, gcn", "blink hybrid, ppr", "non-private, gcn", "non-private, ppr",
 )  # fmt: skip
 """What further graphs are asked at epsilon 1: all but variants that are never best."""
+LARGE = tuple(name for name in PUBLISHED if not name.startswith("blink"))
+"""Where the reported pairs of randomised response take more memory than Blink has here."""
 DENSE_TOO = (*PUBLISHED, "rr, ppr")
 """Where a matrix of all pairs is small enough."""
 
@@ -169,7 +171,14 @@ def _friendships() -> tuple[Config, ...]:
         replace(lists, datasets=networks, labels=("20",), methods=NETWORK, draws=5),
         Config(datasets=("twitch_ptbr", "twitch_ru", "twitch_fr", "citeseer"), epsilons=(1.0,), methods=DENSE_TOO),
         Config(datasets=("blogcatalog",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
-        Config(datasets=("pubmed", "facebook_pages"), labels=("20",), epsilons=(1.0,), methods=PUBLISHED, draws=5),
+        Config(
+            datasets=("pubmed", "facebook_pages", "facebook100_oklahoma97"),
+            labels=("20",),
+            epsilons=(1.0,),
+            methods=LARGE,
+            draws=5,
+        ),
+        Config(datasets=("debian",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
     )
 
 
@@ -185,7 +194,11 @@ def _features() -> tuple[Config, ...]:
         dataclasses.replace(few, datasets=("amazon_photo",), panel=("0.02",)),
         dataclasses.replace(few, datasets=("pubmed",), panel=("0.002",)),
         dataclasses.replace(
-            few, datasets=("citeseer",), panel=("40", "80"), epsilons=(1.0, 2.0, 4.0), methods=SIZES
+            few,
+            datasets=("citeseer",),
+            panel=("5", "10", "40", "80", "160"),
+            epsilons=(1.0, 2.0, 4.0),
+            methods=SIZES,
         ),
         Config(
             part="features", datasets=("twitch_ptbr", "twitch_ru", "twitch_fr"), panel=("0.1",), methods=FURTHER
