@@ -145,6 +145,9 @@ FURTHER = (
     *(name for name in WIDE if name.startswith("local")), "advice",
 )  # fmt: skip
 """What further graphs are asked."""
+FURTHER_LARGE = tuple(
+    name for name in FURTHER if name not in ("non-private, record alone", "non-private, ppr", "non-private, gcn")
+)
 
 
 def _friendships() -> tuple[Config, ...]:
@@ -172,13 +175,13 @@ def _friendships() -> tuple[Config, ...]:
         Config(datasets=("twitch_ptbr", "twitch_ru", "twitch_fr", "citeseer"), epsilons=(1.0,), methods=DENSE_TOO),
         Config(datasets=("blogcatalog",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
         Config(
-            datasets=("pubmed", "facebook_pages", "facebook100_oklahoma97"),
+            datasets=("pubmed", "facebook_pages", "facebook100_oklahoma97", "twitch_de"),
             labels=("20",),
             epsilons=(1.0,),
             methods=LARGE,
             draws=5,
         ),
-        Config(datasets=("debian",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
+        Config(datasets=("debian", "squirrel"), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
     )
 
 
@@ -200,10 +203,14 @@ def _features() -> tuple[Config, ...]:
             epsilons=(1.0, 2.0, 4.0),
             methods=SIZES,
         ),
+        dataclasses.replace(
+            few, datasets=("pubmed",), panel=("10", "100", "600"), epsilons=(1.0, 2.0, 4.0), methods=SIZES
+        ),
         Config(
             part="features", datasets=("twitch_ptbr", "twitch_ru", "twitch_fr"), panel=("0.1",), methods=FURTHER
         ),
         Config(part="features", datasets=("squirrel", "twitch_de"), panel=("0.05",), methods=FURTHER),
+        dataclasses.replace(few, datasets=("facebook_pages",), panel=("0.01",), methods=FURTHER_LARGE),
     )
 
 

@@ -339,7 +339,8 @@ in {up} of {rows} settings (graph, labels, epsilon per list) `ldp.count_classes`
 
 {table}
 
-These are the first {shown} of {settings}; the picture has all. Piloted counts are above the best published row in
+These are {shown} of {settings} settings, the first that were asked at several epsilons; the picture has all.
+Piloted counts are above the best published row in
 {published_up} of the {published} settings where lists were run, below it in {published_down}; by the mean of the
 draws they are below it in {published_less}{published_where}.
 
