@@ -328,10 +328,8 @@ def joint_predict(
         shares[members] = soft_labels(told, num_classes, keep)
         known = _Friends.of(reports, count_round, shares, budget.pilot, len(members) / n)
         message = _Message(classifier.panel_scores, told, prior, keep)
-        forecasts = tuple(
-            _forecast(jax.random.fold_in(choice_key, place), split, message, known)
-            for place, split in enumerate(splits)
-        )
+        # One key: of splits that are close the same users are simulated, so that not chance tells them apart.
+        forecasts = tuple(_forecast(jax.random.clone(choice_key), split, message, known) for split in splits)
     split = _best(forecasts).split if forecasts else splits[0]
 
     waiting = np.bincount(everybody[(everybody >= 0) & ~early], minlength=num_classes)
