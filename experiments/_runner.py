@@ -236,6 +236,10 @@ class Results:
         """The manifest: configurations, environments, guarantees, sources of data; empty where there is none."""
         return json.loads(self.manifest.read_text()) if self.manifest.exists() else {}
 
+    def made_with(self) -> set[str]:
+        """The versions of ldp_jax that rows were made with."""
+        return {environment["versions"]["ldp_jax"] for environment in self.describe().get("environments", ())}
+
     def _check_header(self, header: tuple[str, ...]) -> None:
         if header != self.columns:
             raise UsageError(f"{self.csv} has other columns than this version writes: move it away or use --out")
@@ -320,6 +324,12 @@ def run(
     planned = list(dict.fromkeys(cells))
     work = [cell for cell in planned if cell not in results]
     console.print(f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True)
+    if len(work) < len(planned) and (others := results.made_with() - {_version()}):
+        console.print(
+            f"kept rows may be of ldp_jax {', '.join(sorted(others))}, this is {_version()}: "
+            "another --out computes all of them anew",
+            soft_wrap=True,
+        )
     place = 0
     with progress() as bar:
         line = bar.add_task(results.csv.stem, total=len(work))
@@ -359,6 +369,10 @@ def write_atomically(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)  # gone already, where all went well
+
+
+def _version() -> str:
+    return metadata.version("ldp_jax")
 
 
 @functools.cache

@@ -253,6 +253,20 @@ def test_ctrl_c_says_what_is_kept(results):
     assert done == [0, 1, 2, 3, 4]
 
 
+def test_rows_of_another_version_are_kept_and_it_is_said(results, capsys, monkeypatch):
+    """A resumed run must not mix versions without a word."""
+
+    def again():
+        fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
+        run(seeds(2), computes([]), fresh, settings=lambda cell: {})
+        return "another --out" in "".join(capsys.readouterr())
+
+    run(seeds(1), computes([]), results, settings=lambda cell: {})
+    assert not again()
+    monkeypatch.setattr(_runner, "_version", lambda: "99.0")
+    assert again()
+
+
 def test_a_cell_with_nothing_to_say_writes_nothing(results):
     run(seeds(1), lambda cell, say: Found({}), results, settings=lambda cell: {})
     assert not results.csv.exists()
