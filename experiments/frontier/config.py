@@ -152,28 +152,38 @@ FURTHER_LARGE = tuple(
 
 def _friendships() -> tuple[Config, ...]:
     replace = dataclasses.replace
-    lists = Config(units=("list",))
+    lists, pairs = Config(units=("list",)), Config(units=("relationship",), methods=("piloted",))
     cora, debian = (replace(lists, datasets=(name,)) for name in ("cora", "debian"))
-    wide = replace(lists, datasets=("facebook100_oklahoma97", "blogcatalog", "pubmed"), labels=("20",))
-    networks = ("debian", "facebook_pages", "twitch_de", "squirrel")
-    more = ("amazon_photo", "debian", "facebook_pages", "amazon_computers", "twitch_de", "squirrel")
+    small = ("twitch_ptbr", "twitch_ru", "twitch_fr", "citeseer")
+    wide = ("facebook100_oklahoma97", "blogcatalog", "pubmed", "facebook_pages", "twitch_de")
     return (
         Config(datasets=("facebook100_caltech36",)),
         replace(cora, epsilons=(1.0,), methods=(*PILOTED, *LISTS)),
-        replace(cora, epsilons=(1.0,), methods=("piloted",), units=("relationship",)),
-        replace(cora, labels=("half",), epsilons=(2.0,), methods=PILOTED),
-        replace(cora, labels=("half",), epsilons=(0.5, 2.0, 4.0), methods=("piloted", *FEW), draws=5),
+        replace(pairs, datasets=("cora",), epsilons=(1.0,)),
+        replace(cora, epsilons=(0.5, 2.0, 4.0), methods=(*PILOTED, *FEW)),
         replace(debian, labels=("half",), methods=PILOTED),
         replace(debian, labels=("half",), epsilons=(1.0, 2.0), methods=DEBIAN),
-        replace(wide, epsilons=(1.0,), methods=GRAPH),
-        replace(wide, epsilons=(0.5, 2.0), methods=COUNTS, draws=5),
-        replace(lists, datasets=("citeseer",), labels=("half",), epsilons=(1.0,), methods=GRAPH),
-        replace(lists, datasets=more, labels=("20",), epsilons=(1.0,), methods=GRAPH, draws=5),
+        replace(lists, datasets=wide, labels=("20",), methods=COUNTS),
+        replace(lists, datasets=wide[:3], labels=("20",), epsilons=(1.0,), methods=GRAPH),
         replace(lists, datasets=("pubmed",), labels=("20",), methods=NETWORK),
-        replace(lists, datasets=("citeseer",), labels=("half",), methods=NETWORK),
-        replace(lists, datasets=networks, labels=("20",), methods=NETWORK, draws=5),
-        Config(datasets=("twitch_ptbr", "twitch_ru", "twitch_fr", "citeseer"), epsilons=(1.0,), methods=DENSE_TOO),
-        Config(datasets=("blogcatalog",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
+        replace(
+            lists,
+            datasets=("amazon_photo", "amazon_computers"),
+            labels=("20",),
+            epsilons=(1.0,),
+            methods=GRAPH,
+            draws=5,
+        ),
+        Config(datasets=small, epsilons=(1.0,), methods=DENSE_TOO),
+        replace(lists, datasets=small, methods=COUNTS),
+        replace(lists, datasets=("debian", "squirrel"), labels=("20",), methods=COUNTS),
+        Config(
+            datasets=("debian", "squirrel", "blogcatalog"),
+            labels=("20",),
+            epsilons=(1.0,),
+            methods=DENSE_TOO,
+            draws=5,
+        ),
         Config(
             datasets=("pubmed", "facebook_pages", "facebook100_oklahoma97", "twitch_de"),
             labels=("20",),
@@ -181,7 +191,6 @@ def _friendships() -> tuple[Config, ...]:
             methods=LARGE,
             draws=5,
         ),
-        Config(datasets=("debian", "squirrel"), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO, draws=5),
     )
 
 
@@ -190,12 +199,12 @@ def _features() -> tuple[Config, ...]:
     return (
         Config(part="features", datasets=("citeseer", "cora"), panel=("20",)),
         Config(part="features", datasets=("debian",), panel=("0.1",)),
-        dataclasses.replace(few, datasets=("blogcatalog",), panel=("0.05",), methods=WIDE),
+        Config(part="features", datasets=("blogcatalog",), panel=("0.05",), methods=WIDE),
         Config(part="features", datasets=("cora",), panel=("5",)),
         Config(part="features", datasets=("debian",), panel=("0.05",)),
         Config(part="features", datasets=("facebook100_caltech36",), panel=("0.1",)),
-        dataclasses.replace(few, datasets=("amazon_photo",), panel=("0.02",)),
-        dataclasses.replace(few, datasets=("pubmed",), panel=("0.002",)),
+        Config(part="features", datasets=("amazon_photo",), panel=("0.02",)),
+        Config(part="features", datasets=("pubmed",), panel=("0.002",)),
         dataclasses.replace(
             few,
             datasets=("citeseer",),
@@ -210,7 +219,11 @@ def _features() -> tuple[Config, ...]:
             part="features", datasets=("twitch_ptbr", "twitch_ru", "twitch_fr"), panel=("0.1",), methods=FURTHER
         ),
         Config(part="features", datasets=("squirrel", "twitch_de"), panel=("0.05",), methods=FURTHER),
-        dataclasses.replace(few, datasets=("facebook_pages",), panel=("0.01",), methods=FURTHER_LARGE),
+        Config(part="features", datasets=("facebook_pages",), panel=("0.01",), methods=FURTHER_LARGE),
+        dataclasses.replace(few, datasets=("crocodile",), panel=("0.05",), methods=FURTHER_LARGE),
+        dataclasses.replace(
+            few, datasets=("facebook100_oklahoma97", "amazon_computers"), panel=("0.02",), methods=FURTHER_LARGE
+        ),
     )
 
 

@@ -187,11 +187,11 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 """By label: how the names of its rows begin, of which the best by the mean of the draws is shown at each budget."""
 
 
-_PANELS = 6
+_PANELS = 8
 
 
 def headline(found: pd.DataFrame) -> list[tuple[Any, pd.DataFrame]]:
-    """The first graphs and settings that have more than one budget, at most six; the first where none has."""
+    """The first graphs and settings that have more than one budget, at most eight; the first where none has."""
     groups = list(found[found.unit == _LIST].groupby(["dataset", "labels"], sort=False))
     many = [one for one in groups if one[1][one[1].mechanism == PILOTED].epsilon.nunique() > 1]
     return many[:_PANELS] or groups[:1]
@@ -200,7 +200,7 @@ def headline(found: pd.DataFrame) -> list[tuple[Any, pd.DataFrame]]:
 def _figure(found: pd.DataFrame) -> Any:
     """A panel a graph and setting of :func:`headline`: accuracy against epsilon."""
     groups = headline(found[found.metric == ACCURACY])
-    figure, axes = panels(len(groups), width=4.0, height=3.2, columns=2 if len(groups) == 4 else 3)
+    figure, axes = panels(len(groups), width=3.4, height=3.0, columns=2 if len(groups) == 4 else 4)
     for axis, ((dataset, labels), part) in zip(axes, groups, strict=True):
         draw(axis, part)
         axis.set_title(f"{dataset}, {_setting(str(labels))}", fontsize=9)

@@ -215,10 +215,11 @@ def piloted_counts(
     own = jnp.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
     own = jnp.where(quiet[:, None], 0.0, own)
 
-    held_out = jnp.where(second, labels, -1)  # labels that H has not seen, of users who reported
+    # Reports and labels that H has not seen: it agrees with the pilot by its very fit, whatever lists those are.
+    held_out, unseen = jnp.where(second, labels, -1), unlabelled & second
 
     def believed(log_p: Array) -> Any:
-        return guard(own, jnp.exp(log_p), unlabelled, labels=held_out, label_log_likelihood=own)
+        return guard(own, jnp.exp(log_p), unseen, labels=held_out, label_log_likelihood=own)
 
     trusted = believed(log_q)
     evident = trusted.log_likelihood if guarded else own

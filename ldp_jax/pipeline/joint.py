@@ -359,10 +359,11 @@ def joint_predict(
         if again and early.any():
             second = _count_again(again_key, noisy_counts(again), found, everybody, early, again)
             of_lists = jnp.where(early[:, None], second, of_lists)
-        unseen = np.where(seen, -1, everybody)  # labels that the model has not seen, of who counted as others do
-        of_lists = _believed(of_lists, log_q, log_prior, asked_of_record, unseen)
+        # What the model has not seen, of who counted as others do: with its pilot it agrees by its very fit.
+        unseen, judged = np.where(seen, -1, everybody), asked_of_record & ~found.pilot
+        of_lists = _believed(of_lists, log_q, log_prior, judged, unseen)
         trusted = guard(
-            own, jax.nn.softmax(log_prior + of_lists), asked_of_record,
+            own, jax.nn.softmax(log_prior + of_lists), judged,
             labels=jnp.asarray(everybody), label_log_likelihood=own,
         )  # fmt: skip
         strength = float(trusted.strength) if split.record > 0.0 else 0.0

@@ -82,6 +82,23 @@ def test_lists_of_others_are_not_believed(data):
         assert not np.asarray(found.log_likelihood).any()
 
 
+def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data, monkeypatch):
+    """With them even lists of others agree: by one standard error here, by three on larger graphs."""
+    graph, y, _, _ = data
+    labels, judged, real = some_labels(y, 0.06), [], piloted.guard  # few: half of the pilot has none
+    monkeypatch.setattr(
+        piloted, "guard", lambda *given, **named: judged.append((given, named)) or real(*given, **named)
+    )
+    log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
+    found = piloted_counts(
+        jax.random.key(0), users(graph)[0], None, labels, EPSILON, num_classes=CLASSES, log_q=log_q
+    )
+    assert (found.pilot & (labels < 0)).any()
+    (((_, _, counted), named),) = judged
+    np.testing.assert_array_equal(counted, ~found.pilot & (labels < 0))
+    np.testing.assert_array_equal(named["labels"] >= 0, ~found.pilot & (labels >= 0))
+
+
 def test_without_features_labels_have_to_do(data):
     graph, y, _, labels = data
     noisy_counts, asked = users(graph)

@@ -233,8 +233,9 @@ def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(dat
     graph, y, x = data
     panel = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
     budget = JointPrivacy(TOTAL, shares=(0.01, 0.0))
-    asked, believed = [], []
-    count, believe = joint._count_again, joint._believed
+    asked, believed, judged = [], [], []
+    count, believe, guard = joint._count_again, joint._believed, joint.guard
+    monkeypatch.setattr(joint, "guard", lambda *given, **named: judged.append(given[2]) or guard(*given, **named))
     monkeypatch.setattr(joint, "_count_again", lambda *given: asked.append(given[4]) or count(*given))
     monkeypatch.setattr(joint, "_believed", lambda *given: believed.append(given[4]) or believe(*given))
     found = joint_predict(jax.random.key(0), graph, x, panel, y[panel], budget, num_folds=FOLDS)
@@ -243,6 +244,9 @@ def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(dat
     np.testing.assert_array_equal(found.round == 3, early)
     assert (labels[early] >= 0).all()
     assert not (labels[found.counts.pilot] >= 0).any()
+    assert len(judged) == 3
+    for counted in judged:  # with the pilot the model agrees by its very fit
+        np.testing.assert_array_equal(counted, ~found.counts.pilot & ~np.isin(np.arange(N), panel))
     private = np.setdiff1d(np.arange(N), panel)
     assert (np.asarray(found.log_posterior).argmax(1) == y)[private].mean() > 0.5
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(TOTAL, rel=1e-6)
