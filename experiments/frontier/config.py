@@ -18,11 +18,11 @@ LISTS = (
     "blink hybrid, ppr", "features, perceptron", "non-private, gcn", "non-private, ppr",
 )  # fmt: skip
 """What cora is asked at epsilon 1: all but the two that take longest."""
-FEW = ("plain counts", "lpgnet by label, 1 round", "dprr, ppr", "blink hybrid, ppr")
-DEBIAN = (
-    "plain counts", "noisy degree", "lpgnet, 1 round", "lpgnet by label, 1 round", "dprr, ppr",
-    "features, perceptron", "non-private, gcn", "non-private, ppr",
+SMALL = (
+    "plain counts", "noisy degree", "lpgnet, 1 round", "lpgnet, 2 rounds", "lpgnet by label, 1 round",
+    "lpgnet by label, 2 rounds", "dprr, ppr", "rr, ppr", "blink hybrid, ppr",
 )  # fmt: skip
+"""What cora and debian are asked at all budgets: counts, and lists without networks on them, which are worse."""
 WIDE = (
     "local prediction", "local prediction, placebo", "local prediction, no guard",
     "local prediction, placebo, no guard",
@@ -126,6 +126,8 @@ SIZES = (
 COUNTS = (*PILOTED, "plain counts")
 GRAPH = (*COUNTS, "noisy degree", "non-private, ppr")
 """What further graphs are asked: what piloted counts are held against, and the truth."""
+PUBLIC = ("features, perceptron", "non-private, gcn", "non-private, ppr")
+"""What features say by a network, and the truth."""
 NETWORK = ("non-private, gcn",)
 """The truth by a network, where that takes seconds a draw."""
 PUBLISHED = (
@@ -159,10 +161,10 @@ def _friendships() -> tuple[Config, ...]:
     return (
         Config(datasets=("facebook100_caltech36",)),
         replace(cora, epsilons=(1.0,), methods=(*PILOTED, *LISTS)),
-        replace(pairs, datasets=("cora",), epsilons=(1.0,)),
-        replace(cora, epsilons=(0.5, 2.0, 4.0), methods=(*PILOTED, *FEW)),
-        replace(debian, labels=("half",), methods=PILOTED),
-        replace(debian, labels=("half",), epsilons=(1.0, 2.0), methods=DEBIAN),
+        replace(cora, epsilons=(0.5, 2.0, 4.0), methods=(*PILOTED, *SMALL)),
+        replace(pairs, datasets=("cora",)),
+        replace(debian, labels=("half",), methods=(*PILOTED, *SMALL, *PUBLIC)),
+        replace(pairs, datasets=("debian",), labels=("half",)),
         replace(lists, datasets=wide, labels=("20",), methods=COUNTS),
         replace(lists, datasets=wide[:3], labels=("20",), epsilons=(1.0,), methods=GRAPH),
         replace(lists, datasets=("pubmed",), labels=("20",), methods=NETWORK),
