@@ -105,7 +105,7 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
 
 def test_figures_show_few_settings_in_panels_and_all_in_lines():
     rows = []
-    for place in range(8):
+    for place in range(10):
         budgets = (1.0, 2.0) if place else (1.0,)
         part = [(FEATURES, LIST, 0.0, {0: 50, 1: 52}), ("non-private, ppr", LIST, math.inf, {0: 80, 1: 80})]
         part += [(PILOTED, LIST, epsilon, {0: 60 + place, 1: 63 + place}) for epsilon in budgets]
@@ -113,16 +113,16 @@ def test_figures_show_few_settings_in_panels_and_all_in_lines():
         part += [(PUBLISHED_METHODS[1], LIST, 1.0, {0: 54, 1: 56})] if place % 3 else []
         rows.append(made(part).assign(dataset=f"g{place}"))
     found = report.points(pd.concat(rows))
-    assert [name[0] for name, _ in report.headline(found)] == [f"g{place}" for place in range(1, 7)]
+    assert [name[0] for name, _ in report.headline(found)] == [f"g{place}" for place in range(1, 9)]
     lines = report.gains(found)
-    assert [line.name for line in lines] == [f"g{place}, half" for place in range(8)]  # the largest gain last
-    assert [line.mine.mean for line in lines] == [10.5 + place for place in range(8)]
-    assert [line.exact for line in lines] == [29.0] * 8
-    assert [None if line.plain is None else line.plain.mean for line in lines] == [None, 5.0] * 4
-    assert [line.published is None for line in lines] == [place % 3 == 0 for place in range(8)]
+    assert [line.name for line in lines] == [f"g{place}, half" for place in range(10)]  # the largest gain last
+    assert [line.mine.mean for line in lines] == [10.5 + place for place in range(10)]
+    assert [line.exact for line in lines] == [29.0] * 10
+    assert [None if line.plain is None else line.plain.mean for line in lines] == [None, 5.0] * 5
+    assert [line.published is None for line in lines] == [place % 3 == 0 for place in range(10)]
     assert lines[1].published == pytest.approx(4.0)
     said = report._against_published(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)])
-    assert (said["published"], said["published_less"], said["published_where"]) == (5, 0, "")
+    assert (said["published"], said["published_less"], said["published_where"]) == (6, 0, "")
     axis = report._gains_figure(found).axes[0]
     assert [tick.get_text() for tick in axis.get_yticklabels()] == [line.name for line in lines]
 
