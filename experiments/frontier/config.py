@@ -22,7 +22,7 @@ SMALL = (
     "plain counts", "noisy degree", "lpgnet, 1 round", "lpgnet, 2 rounds", "lpgnet by label, 1 round",
     "lpgnet by label, 2 rounds", "dprr, ppr", "rr, ppr", "blink hybrid, ppr",
 )  # fmt: skip
-"""What cora and debian are asked at all budgets: counts, and lists without networks on them, which are worse."""
+"""What cora and debian are asked at all budgets: counts, lists without networks on them."""
 WIDE = (
     "local prediction", "local prediction, placebo", "local prediction, no guard",
     "local prediction, placebo, no guard",
@@ -150,6 +150,7 @@ FURTHER = (
 FURTHER_LARGE = tuple(
     name for name in FURTHER if name not in ("non-private, record alone", "non-private, ppr", "non-private, gcn")
 )
+"""The same where networks and powers of the true records take minutes a draw."""
 
 
 def _friendships() -> tuple[Config, ...]:

@@ -83,7 +83,7 @@ def test_lists_of_others_are_not_believed(data):
 
 
 def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data, monkeypatch):
-    """With them even lists of others agree: by one standard error here, by three on larger graphs."""
+    """With these it agrees by its very fit, whatever lists they are about."""
     graph, y, _, _ = data
     labels, judged, real = some_labels(y, 0.06), [], piloted.guard  # few: half of the pilot has none
     monkeypatch.setattr(

@@ -266,7 +266,7 @@ def test_of_splits_that_find_as_many_classes_the_one_that_says_most_is_taken():
 
 
 def test_splits_that_are_close_are_foretold_to_be_as_close(data):
-    """The same users are simulated for all: with keys of their own, 0.002 to 0.005 would tell these apart."""
+    """The same users are simulated for all: with keys of their own chance would tell these apart."""
     few, more = predicted(data, JointPrivacy(TOTAL, shares=(0.5, 0.500001))).forecasts
     assert abs(few.accuracy - more.accuracy) < 5e-4
     assert abs(few.gain - more.gain) < 5e-4
