@@ -22,7 +22,9 @@ SMALL = (
     "plain counts", "noisy degree", "lpgnet, 1 round", "lpgnet, 2 rounds", "lpgnet by label, 1 round",
     "lpgnet by label, 2 rounds", "dprr, ppr", "rr, ppr", "blink hybrid, ppr",
 )  # fmt: skip
-"""What cora and debian are asked at all budgets: counts, lists without networks on them."""
+"""What cora and debian are asked at all budgets: counts, and lists without networks on them."""
+NOISY_GCN = ("dprr, gcn", "rr, gcn", "blink hybrid, gcn")
+"""Networks on noisy lists, where the budget is large enough that they might be best."""
 WIDE = (
     "local prediction", "local prediction, placebo", "local prediction, no guard",
     "local prediction, placebo, no guard",
@@ -163,8 +165,10 @@ def _friendships() -> tuple[Config, ...]:
         Config(datasets=("facebook100_caltech36",)),
         replace(cora, epsilons=(1.0,), methods=(*PILOTED, *LISTS)),
         replace(cora, epsilons=(0.5, 2.0, 4.0), methods=(*PILOTED, *SMALL)),
+        replace(cora, epsilons=(4.0,), methods=NOISY_GCN),
         replace(pairs, datasets=("cora",)),
         replace(debian, labels=("half",), methods=(*PILOTED, *SMALL, *PUBLIC)),
+        replace(debian, labels=("half",), epsilons=(4.0,), methods=NOISY_GCN),
         replace(pairs, datasets=("debian",), labels=("half",)),
         replace(lists, datasets=wide, labels=("20",), methods=COUNTS),
         replace(lists, datasets=wide[:3], labels=("20",), epsilons=(1.0,), methods=GRAPH),

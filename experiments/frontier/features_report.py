@@ -423,7 +423,7 @@ _README = """\
 
 **Private features that help.** The graph is public, with the records and labels of a panel; everybody else's
 record is private and goes into one report: the class that a broadcast classifier finds for it, among a few that the
-graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.panel_predict` is above the best of up to
+graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.panel_predict` is above the best of
 {structure} rows that have the graph and the panel alone in {up}, below it in {down}; above what the panel would
 have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records (placebo) it is above the
 latter in {fake_up}, below in {fake_down}{bare}.
@@ -449,7 +449,8 @@ def readme_sections(out: Path) -> dict[str, str]:
     fake_up, fake_down = _above_and_below(gains(found, PLACEBO, OVER_CHOSEN).values())
     unguarded = gains(found, UNGUARDED_PLACEBO, OVER_CHOSEN).values()
     bare = f" (without the guard by up to {-min(i.mean for i in unguarded):.0f} points)" if unguarded else ""
-    structure = found[found.mechanism.str.startswith(STRUCTURE)].mechanism.nunique()
+    known = found[found.mechanism.str.startswith(STRUCTURE)].groupby(SETTING).mechanism.nunique()
+    structure = f"{known.min()}" if known.nunique() == 1 else f"{known.min()} to {known.max()}"
     counts = found[found.mechanism == LOCAL].groupby(SETTING).seed.nunique()
     draws = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
     text = _README.format(
