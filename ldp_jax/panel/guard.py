@@ -4,7 +4,7 @@ Let :math:`R_i(y)` be the likelihood ratio of report i under class y to its marg
 reports and public posteriors p have nothing in common, :math:`t_i = \sum_y p_i(y) R_i(y) - 1` has the mean 0; where
 the model of the reports is right, the reports' likelihood is :math:`\prod_i (1 + t_i)` times their marginal one.
 The strength s is the maximum likelihood estimate of a mixture of both: a report is the model's with probability s,
-else anybody's.
+else anybody's. Where posteriors say too little to tell, labels are asked, and believed unless posteriors object.
 """
 
 from typing import Any, NamedTuple
@@ -102,7 +102,9 @@ def guard(
       posterior: public; must not depend on the user's own report.
       counted: [n], 1 for users who reported and have no label: by these s is found.
       labels: int [n], -1 for none, of users whose reports ``label_log_likelihood`` is about. Asked where
-        :math:`\sqrt{\sum t^2}` of the others is below ``least``: their features cannot tell.
+        :math:`\sqrt{\sum t^2}` of the others is below ``least``: their features cannot tell. Then s is that
+        of labels, and 0 unless labels and the others together are above 2 standard errors as well: few labels err,
+        and what features say against them counts.
       label_log_likelihood: of their reports, under a model that has not seen their labels.
       least: see ``labels``.
 
@@ -132,5 +134,7 @@ def _guard(
     label_t = (one_hot * likelihood_ratios(of_labels, among)).sum(-1) - 1.0
 
     by_labels = (telling < least) & known.any()
-    s = jnp.where(by_labels, strength(label_t, known), strength(t, counted))
+    together = strength(jnp.concatenate([t, label_t]), jnp.concatenate([counted, known]))
+    told = jnp.where(together > 0.0, strength(label_t, known), 0.0)
+    s = jnp.where(by_labels, told, strength(t, counted))
     return Guarded(jnp.log(jnp.maximum(1.0 + s * (ratio - 1.0), _FLOOR)), s, by_labels)

@@ -56,6 +56,21 @@ def test_labels_tell_where_features_cannot():
     assert float(told["shuffled"].strength) == 0.0
 
 
+@pytest.mark.parametrize(("lean", "believed"), [(0.0, True), (0.05, True), (-0.05, False)])
+def test_features_that_cannot_tell_may_still_object_to_few_labels(lean, believed):
+    """30 of 40 labels bear the reports out; the features of 360 others lean to them, from them, or nowhere."""
+    said = np.arange(400) % 2
+    labels = np.where(np.arange(400) < 30, said, np.where(np.arange(400) < 40, 1 - said, -1))
+    log_likelihood = jnp.log(jnp.where(said[:, None] == jnp.arange(2), 0.7, 0.3))
+    p = 0.5 + np.where(said[:, None] == np.arange(2), lean, -lean)
+    found = guard(
+        log_likelihood, jnp.asarray(p), (labels < 0).astype(np.float32), labels=jnp.asarray(labels),
+        label_log_likelihood=log_likelihood,
+    )  # fmt: skip
+    assert bool(found.by_labels)
+    assert float(found.strength) == (1.0 if believed else 0.0)
+
+
 def test_the_evidence_is_that_of_the_mixture():
     p, _, log_likelihood, rng = users(500)
     log_likelihood[::2] = rng.permutation(log_likelihood[::2])
