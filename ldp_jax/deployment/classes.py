@@ -25,6 +25,7 @@ import numpy as np
 
 from ldp_jax import _alphabets
 from ldp_jax._tables import Table, checked_epsilon
+from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.device import Session
 
 __all__ = ["Alphabet", "Classifier", "alphabet_table", "report_class"]
@@ -37,7 +38,6 @@ def __dir__() -> list[str]:
 _CLASSIFIER = b"ldp-classifier 1\n"
 _NETWORK = b"ldp-classifier 2\n"
 _ALPHABET = b"ldp-alphabet 1\n"
-_FAR = 1e9  # features beyond are as far out as those at it
 _LOOSE = 0.99  # a table of this budget loses at least so much of it: whole numbers round down
 
 
@@ -107,15 +107,13 @@ class Classifier:
           ValueError: for another shape.
           TypeError: for what are no real numbers.
         """
-        x = np.asarray(record)
+        x = as_numbers(record)
         if x.shape != (self.features,):
             raise ValueError(
                 f"record must be {self.features} numbers, as the classifier takes, got shape {x.shape}"
             )
-        if x.dtype.kind not in "biuf":
-            raise TypeError(f"record must be real numbers, got {x.dtype}")
         with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
-            x = np.nan_to_num(np.clip(x.astype(np.float64), -_FAR, _FAR), nan=0.0)
+            x = np.nan_to_num(x.astype(np.float64), nan=0.0)
             if self.log_counts:
                 x = np.log1p(np.maximum(x, 0.0))
             if self.unit_length:

@@ -65,6 +65,7 @@ from ldp_jax._rounding import log_up, rounded_down, rounded_up
 from ldp_jax._tables import WORDS, Table
 from ldp_jax._validate import whole
 from ldp_jax.deployment import wire
+from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.guarantee import RECORD, Budget, Guarantee, Unit
 
 __all__ = ["BudgetError", "Device", "Memory", "Number", "ReplayError", "Session", "guarantee"]
@@ -85,7 +86,6 @@ _SHARED = b"ldp_jax 2 shared"
 _OLD_FORMAT = b'{"format":"ldp-session 1"'
 _PER_HASH = 8  # fields whose words come from one hash
 _COUNTS_PER_HASH = 4
-_FAR = 1e9  # records beyond are as far out as those at it, for any table
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 
 
@@ -675,38 +675,14 @@ def _length(xs: Any) -> int:
 
 
 def _number(x: Any) -> np.ndarray:
-    record = _records(x)
+    record = as_numbers(x)
     if record.shape:
         raise ValueError(f"x must be one number, got shape {record.shape}: report_many takes a vector")
     return record[None]
 
 
 def _vector(xs: Any, many: int) -> np.ndarray:
-    records = _records(xs)
+    records = as_numbers(xs)
     if records.shape != (many,):
         raise ValueError(f"xs must be a vector of at least one number, got shape {records.shape}")
     return records
-
-
-def _records(x: Any) -> np.ndarray:
-    """Numbers as float32 within [-1e9, 1e9] or NaN; no error and no warning depends on how large they are.
-
-    They are clipped as float64, before the cast: whatever a caller has NumPy do about overflow or underflow
-    (``np.seterr``), nothing of a record shows.
-    """
-    with np.errstate(all="ignore"):
-        numbers = np.asarray(x)
-        if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
-            numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
-        if numbers.dtype.kind not in "biuf":
-            raise TypeError(f"records must be real numbers, got {numbers.dtype}")
-        return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
-
-
-def _float(number: Any) -> float:
-    if not isinstance(number, (int, float, np.integer, np.floating)):
-        raise TypeError(f"records must be real numbers, got {type(number).__name__}")
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf

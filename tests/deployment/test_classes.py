@@ -98,9 +98,10 @@ def test_any_record_is_classified():
     sent, _ = shipped(prior)
     own = Alphabet.from_bytes(sent[0])
     with np.errstate(all="raise"):
-        for value in (np.nan, np.inf, -np.inf, 1e300, -1e-310, 0.0):
+        for value in (np.nan, np.inf, -np.inf, 1e300, -1e-310, 0.0, 2**70, -(10**400)):
             for made in (classifier, Classifier(classifier.weights, classifier.bias, log_counts=True)):
-                scores = made.scores(np.full(20, value))
+                scores = made.scores([value] + [0.5] * 19)
+                assert np.isfinite(made.scores([value] * 20)).all()
                 assert np.isfinite(scores).all()
                 assert own.place(scores) in range(len(own.members))
     assert own.place(np.full(CLASSES, np.nan)) == 0
