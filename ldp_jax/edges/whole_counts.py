@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from ldp_jax import _validate, graphs
+from ldp_jax.composition import parallel
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups
-from ldp_jax.edges.neighbour_lists import per_edge, two_largest
+from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
 from ldp_jax.edges.ownership import Ownership
 from ldp_jax.edges.population import Population
-from ldp_jax.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
 from ldp_jax.types import Array, Graph, PRNGKey
 
 _BLOCK = 2**22
@@ -30,12 +31,16 @@ class NoisyCounts(NamedTuple):
     Attributes:
       counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing.
       reported: bool [n], who reports.
-      guarantee: per bit of a list and per edge, what is protected and what is not.
+      guarantee: per bit of a list and per edge, what is protected and what is not; of the rounds before, too.
+      owners: by which rule a pair was reported: an order of users, by ``half`` of the ids, or in ``full``.
+      after: the round before, where this one was made of its reports.
     """
 
     counts: np.ndarray
     reported: Bool[np.ndarray, " n"]
     guarantee: PipelineGuarantee
+    owners: Ownership | Reporting = "full"
+    after: "NoisyCounts | None" = None
 
     def __repr__(self) -> str:
         users, groups = self.counts.shape
@@ -82,6 +87,7 @@ def privatize_counts(
     levels: Any = None,
     reporters: Any = None,
     owners: Ownership | None = None,
+    after: NoisyCounts | None = None,
 ) -> NoisyCounts:
     """Every user's noisy counts of her neighbours by public group.
 
@@ -93,16 +99,19 @@ def privatize_counts(
       graph: undirected, as :func:`ldp_jax.graphs.from_edges` builds it, or a :class:`~ldp_jax.graphs.GraphSet`.
       mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
         menu of personal budgets.
-      groups: int [n] in [-1, K), public; -1 for a node that counts nowhere.
+      groups: int [n] in [-1, K), public; -1 for a node that counts nowhere. Made of public facts, or of reports:
+        then say of which in ``after``. Groups that are made of private lists would tell what these hold.
       levels: int [n], public: which mechanism of a menu each user takes. It must not depend on her list.
       reporters: bool [n], public: who reports; all by default.
       owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: then an
         edge costs epsilon.
+      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made, if of any: the guarantee
+        is then of both, and of those before it. A list that is in one round alone costs what that round does.
 
     Raises:
-      ValueError: for a graph that is none, groups or masks of another shape, a group that is not in [-1, K),
-        ``owners`` beside ``half`` reporting, a reporter who is silent in ``owners``, a menu whose mechanisms differ
-        in more than epsilon, or one without ``levels``.
+      ValueError: for a graph that is none, groups or masks of another shape, a group that is not in [-1, K), a
+        round before it that was of other users, ``owners`` beside ``half`` reporting, a reporter who is silent in
+        ``owners``, a menu whose mechanisms differ in more than epsilon, or one without ``levels``.
 
     >>> from ldp_jax import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
@@ -112,10 +121,20 @@ def privatize_counts(
       epsilon 2 per neighbour-list (...)
       epsilon 4 per relationship (...)
     ((4, 2), None)
+
+    Who reports next by groups that were made of these reports must not have reported, or pays for both:
+
+    >>> groups = noisy.counts.argmax(1)
+    >>> mechanism = NeighbourCounts(2.0, num_groups=2)
+    >>> again = privatize_counts(jax.random.key(1), star, mechanism, groups, after=noisy)
+    >>> again.guarantee[NEIGHBOUR_LIST].epsilon > 3.99
+    True
     """
     _validate.threefry(key)
     users = Population.of(graph)
     n = len(users.group)
+    if after is not None and after.reported.shape != (n,):
+        raise ValueError(f"after must be of {n} users, as the graph is, got {len(after.reported)}")
     menu, level = _menu(mechanism, levels, n)
     first = menu[0]
     groups = checked_groups(groups, n, first.num_groups)
@@ -142,8 +161,13 @@ def privatize_counts(
     once = owners is not None or first.reporting == "half"
     unprotected = ("number of nodes", "groups of nodes", *(("who reports",) if not reported.all() else ()))
     unprotected = (*unprotected, *(("personal budgets",) if len(menu) > 1 else ()))
-    guarantee = PipelineGuarantee.of(_spent(menu, level, once), protected=("edges",), unprotected=unprotected)
-    return NoisyCounts(np.where(reported[:, None], noisy, 0).astype(noisy.dtype), reported, guarantee)
+    rule, spent = owners or first.reporting, _spent(menu, level, once)
+    if after is not None:
+        spent = _with_before(spent, reported, rule, after)
+        unprotected = tuple(dict.fromkeys((*after.guarantee.unprotected, *unprotected)))
+    guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=unprotected)
+    counts = np.where(reported[:, None], noisy, 0).astype(noisy.dtype)
+    return NoisyCounts(counts, reported, guarantee, rule, after)
 
 
 def _menu(mechanism: Any, levels: Any, n: int) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
@@ -175,6 +199,35 @@ def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[G
     ends = two_largest(np.array([one.guarantee().epsilon for one in menu])[level])
     edge = per_edge(ends[-1:] if once else ends, "half" if once else "full")
     return [worst, dataclasses.replace(edge, arithmetic=worst.arithmetic)]
+
+
+def _with_before(
+    spent: list[Guarantee], reported: np.ndarray, rule: Ownership | Reporting, after: NoisyCounts
+) -> list[Guarantee]:
+    """What this round and those before it lose together, per bit of a list and per edge.
+
+    A list that was in none of them pays for this round alone. An edge is in the lists of its two ends, so it costs
+    twice what a list does at most; once, where one rule names the same end in every round.
+    """
+    (bit, edge), known, once, earlier = spent, np.zeros_like(reported), not _both_ends(rule), after
+    while earlier is not None:
+        known, once = known | earlier.reported, once and _one_rule(rule, earlier.owners)
+        earlier = earlier.after
+    compose = sequential if (known & reported).any() else parallel
+    bit = compose(after.guarantee[NEIGHBOUR_LIST], bit)
+    edge = sequential(after.guarantee[RELATIONSHIP], edge)
+    return [bit, dataclasses.replace(edge, epsilon=min(edge.epsilon, (1 if once else 2) * bit.epsilon))]
+
+
+def _both_ends(rule: Ownership | Reporting) -> bool:
+    return isinstance(rule, str) and rule == "full"
+
+
+def _one_rule(first: Ownership | Reporting, second: Ownership | Reporting) -> bool:
+    """Whether each pair has the same owner by both."""
+    if isinstance(first, str) or isinstance(second, str):
+        return isinstance(first, str) and isinstance(second, str) and first == second
+    return all(map(np.array_equal, first, second))
 
 
 def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:

@@ -94,13 +94,18 @@ def homophily(pairs: Any, labels: Int[np.ndarray, " n"]) -> float:
       labels: int [n]; pairs with an end that has none (-1) are left out.
 
     Raises:
-      ValueError: where no pair has labels at both ends.
+      ValueError: for pairs of another shape (an ``edge_index`` is [2, pairs]: give its transpose), a node outside
+        [0, n), or where no pair has labels at both ends.
 
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
     """
-    labels = np.asarray(labels)
-    ends = labels[np.asarray(pairs).reshape(-1, 2)]
+    labels, pairs = np.asarray(labels), np.asarray(pairs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(labels)):
+        raise ValueError(f"pairs must join nodes in [0, {len(labels)}), got {pairs.min()} to {pairs.max()}")
+    ends = labels[pairs]
     ends = ends[(ends >= 0).all(-1)]
     if not len(ends):
         raise ValueError("pairs must hold one of two labelled users, got none: state a guess of the homophily")

@@ -21,7 +21,7 @@ labels are public, and so are who reports in which round, the groups, and all ra
 ...     mechanism = edges.NeighbourCounts(1.0, count_round.num_groups)
 ...     return edges.privatize_counts(
 ...         key, data.graph, mechanism, count_round.groups, reporters=count_round.reporters
-...     ).counts
+...     )
 >>> labels = np.where(np.arange(600) < 200, data.y, -1)
 
 ``feature_rows(data.x)`` would be the public features; here labels and counts have to do.
@@ -40,6 +40,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax import _validate
+from ldp_jax.edges import NoisyCounts
+from ldp_jax.guarantee import NEIGHBOUR_LIST
 from ldp_jax.panel.count_regression import count_regression
 from ldp_jax.panel.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.panel.design import Design, design
@@ -70,6 +72,12 @@ _FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
 """Folds by default: the fewer where features have many entries."""
 
 
+_NEAR = 0.99
+"""Whole noise loses so much of its epsilon at least: integers round down."""
+
+_LEAST = 1e-6
+"""What a class has at least by a posterior from elsewhere, which may be sure of what is wrong, as trees are."""
+
 _LAW = (0.0, 1.0, 1.0, 0.0)
 """Weights of log q, log f, l and the regression on counts: what would be right if all laws were."""
 
@@ -95,8 +103,9 @@ class CountRound(NamedTuple):
     confidence: Float[np.ndarray, " n"]
 
 
-NoisyCounts = Callable[[PRNGKey, CountRound], Int[Array, "n groups"]]
-"""What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read."""
+Ask = Callable[[PRNGKey, CountRound], NoisyCounts | Int[Array, "n groups"]]
+"""What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read. Whole
+numbers alone are taken for what was asked; of :class:`~ldp_jax.edges.NoisyCounts` it is checked."""
 
 
 class PilotedCounts(NamedTuple):
@@ -134,7 +143,7 @@ class PilotedCounts(NamedTuple):
 
 def piloted_counts(
     key: PRNGKey,
-    noisy_counts: NoisyCounts,
+    noisy_counts: Ask,
     rows: Rows | None,
     labels: Int[np.ndarray, " n"],
     epsilon: float,
@@ -149,14 +158,16 @@ def piloted_counts(
 
     Args:
       key: of public randomness, and of the users' noise where ``noisy_counts`` simulates them.
-      noisy_counts: what the users do; called twice, for disjoint reporters.
+      noisy_counts: what the users do; called twice, for disjoint reporters. Answers with whole numbers [n, K], or
+        with what :func:`~ldp_jax.edges.privatize_counts` returns, whose epsilon and reporters are then checked.
       rows: public features (:func:`~ldp_jax.panel.rows.feature_rows`); None where there are none: then
         reports and labels have to do.
       labels: public, int [n] in [0, C), -1 for users who have none.
       epsilon: of each count, in both rounds.
       num_classes: C.
-      log_q: a public posterior from elsewhere in place of the features' logistic regression; it must not depend on
-        the labels of the labelled users that it is about. Or what
+      log_q: a public posterior from elsewhere in place of the features' logistic regression, natural logarithms, of
+        which probabilities below 1e-6 are raised to it; it must not depend on the labels of the labelled users that
+        it is about. Or what
         :func:`~ldp_jax.panel.features_posterior` found of these very rows and labels, so that a sweep over epsilon
         finds it once.
       silent: bool [n], labelled users who are never asked; nobody by default.
@@ -170,7 +181,8 @@ def piloted_counts(
     Raises:
       ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
         of other sizes, silent users without a label or a class of which all are silent, an epsilon that is not
-        finite and > 0, before anybody is asked; and for answers of another shape than the round's.
+        finite and > 0, before anybody is asked; and for answers of another shape than the round's, of another
+        epsilon, or of users who were not asked.
     """
     _validate.threefry(key)
     labels = _check(labels, rows, log_q, epsilon, num_classes)
@@ -190,14 +202,15 @@ def piloted_counts(
         if log_q is None:
             share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
             log_q = jnp.tile(jnp.log(jnp.asarray(share, jnp.float32)), (len(labels), 1))
-        else:
-            log_q = jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32))
+        else:  # what no class may have is no evidence against it that reports could not outweigh
+            floored = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.log(_LEAST))
+            log_q = jax.nn.log_softmax(floored)
 
     prior, fine, num_fine = class_shares(log_q, labels), fine_groups(log_q, labels), 3 * num_classes
     confidence = np.exp(np.asarray(log_q)).max(-1)
     first = pilot(pilot_key, labels, quiet)
     second = ~first & ~quiet
-    pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence))
+    pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence), epsilon)
     model = group_shares(pilot_reports, fine, prior, first, epsilon)
     means = expected_counts(model)
     size = table_size(pilot_reports, means, epsilon)
@@ -206,7 +219,8 @@ def piloted_counts(
     plan = design(design_key, log_q, means, piloted.weights, dispersion, epsilon, size=size, asked=second)
 
     groups = merge(plan.best, num_classes)
-    reports = _ask(noisy_counts, second_key, CountRound(groups.groups(fine), groups.num_groups, second, confidence))
+    asked_by = CountRound(groups.groups(fine), groups.num_groups, second, confidence)
+    reports = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
     reports = jnp.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
     means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
@@ -282,6 +296,13 @@ def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_class
     given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
     if given is not None and np.shape(given) != (len(labels), num_classes):
         raise ValueError(f"log_q must have shape {(len(labels), num_classes)}, got {np.shape(given)}")
+    if isinstance(log_q, FeaturesPosterior):
+        if not np.array_equal(log_q.labels, labels):
+            raise ValueError("log_q must be of these labels, and was found of others")
+    elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
+        raise ValueError(
+            "log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or -inf in all of a row"
+        )
     return labels.astype(np.int32)
 
 
@@ -300,9 +321,18 @@ def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
     return quiet
 
 
-def _ask(noisy_counts: NoisyCounts, key: PRNGKey, count_round: CountRound) -> Array:
+def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> Array:
     """The reports of those who were asked; rows of 0 for others, so that nothing of them can be read."""
-    reports = jnp.asarray(noisy_counts(key, count_round))
+    answer = noisy_counts(key, count_round)
+    if isinstance(answer, NoisyCounts):
+        lost = answer.guarantee[NEIGHBOUR_LIST].epsilon
+        if not _NEAR * epsilon <= lost <= epsilon * (1 + 1e-9):
+            raise ValueError(f"noisy_counts must be of epsilon {epsilon:g} in both rounds, got one of {lost:g}")
+        others = int((answer.reported & ~count_round.reporters).sum())
+        if others:
+            raise ValueError(f"noisy_counts must be of who is asked: {others} reported who are not in this round")
+        answer = answer.counts
+    reports = jnp.asarray(answer)
     wanted = (len(count_round.reporters), count_round.num_groups)
     if reports.shape != wanted or not jnp.issubdtype(reports.dtype, jnp.integer):
         raise ValueError(

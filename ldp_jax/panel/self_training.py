@@ -69,12 +69,14 @@ class FeaturesPosterior(NamedTuple):
       ridge: the one chosen.
       classifier: under that ridge, where self-training starts.
       fold: int32 [n], of each node: the one whose model has not seen it.
+      labels: int [n], what it was fitted to, -1 for none.
     """
 
     log_q: Float[Array, "n classes"]
     ridge: float
     classifier: Classifier
     fold: Int[Array, " n"]
+    labels: Int[Array, " n"]
 
     @property
     def num_folds(self) -> int:
@@ -252,7 +254,7 @@ def features_posterior(
     fit = partial(
         _fit, rows=laid_out(rows), evidence=known, weight=weight, tolerance=jnp.float32(tolerance), steps=steps
     )
-    return FeaturesPosterior(*_along_ridges(start, fit, summary, ridges), fold)
+    return FeaturesPosterior(*_along_ridges(start, fit, summary, ridges), fold, labels)
 
 
 @jax.jit

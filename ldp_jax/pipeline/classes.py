@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.edges import NeighbourCounts, Population, ownership, privatize_counts
+from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import PipelineGuarantee
 from ldp_jax.panel import CountRound, FeaturesPosterior, PilotedCounts, Rows, feature_rows, piloted_counts
@@ -146,7 +146,7 @@ def count_classes(
     labels = np.asarray(labels)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
-    mechanism = NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # its epsilon is checked here
+    NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
     users = Population.of(lists)
     if labels.shape != users.group.shape:
         raise ValueError(f"labels must be int [{len(users.group)}], one a user, got shape {labels.shape}")
@@ -155,23 +155,31 @@ def count_classes(
     if silent is None and unit == "relationship" and np.issubdtype(labels.dtype, np.integer):
         silent = silent_users(silent_key, labels)
     reported = np.zeros(len(labels), np.int8)
+    rounds: list[NoisyCounts] = []
 
-    def noisy_counts(key: PRNGKey, count_round: CountRound) -> Any:
+    def noisy_counts(key: PRNGKey, count_round: CountRound) -> NoisyCounts:
         reported[count_round.reporters] = reported.max() + 1
         owners = ownership(count_round.confidence, silent) if unit == "relationship" else None
         made = NeighbourCounts(epsilon, count_round.num_groups, most=most)
-        return privatize_counts(
-            key, lists, made, count_round.groups, reporters=count_round.reporters, owners=owners
-        ).counts
+        rounds.append(
+            privatize_counts(
+                key,
+                lists,
+                made,
+                count_round.groups,
+                reporters=count_round.reporters,
+                owners=owners,
+                after=rounds[-1] if rounds else None,
+            )  # fmt: skip
+        )
+        return rounds[-1]
 
     found = piloted_counts(
         key, noisy_counts, rows, labels, epsilon, num_classes=num_classes, log_q=log_q, silent=silent,
         num_folds=num_folds, guarded=guarded,
     )  # fmt: skip
-    # Both rounds together: no list is in both, and of a pair both ends report, or its one owner.
-    spent = [mechanism.guarantee(), mechanism.relationship("full" if unit == "list" else "half")]
     guarantee = PipelineGuarantee.of(
-        spent,
+        rounds[-1].guarantee.values(),  # of both rounds
         protected=("edges",),
         unprotected=("number of nodes", "features", "labels", "groups of nodes", "who reports in which round"),
     )

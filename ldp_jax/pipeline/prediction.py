@@ -18,6 +18,7 @@ from ldp_jax.panel import LocalPrediction, PanelFacts, local_prediction, panel_f
 from ldp_jax.pipeline._panel_arguments import panel_arguments
 from ldp_jax.pipeline.messages import ClassMessage, MessageName, message_by_name
 from ldp_jax.pipeline.private_labels import label_guarantee
+from ldp_jax.propagation import operator
 from ldp_jax.types import Array, Graph, PRNGKey
 
 __all__ = ["PredictedClasses", "panel_predict"]
@@ -160,7 +161,10 @@ def panel_predict(
             raise ValueError(f"alphabets are for the message class, and not for {message}")
         _check_alphabets(alphabets, (n, num_classes), float(epsilon))
     if facts is not None and not (
-        np.array_equal(facts.labels, given.labels) and facts.num_classes == num_classes and facts.op.num_nodes == n
+        np.array_equal(facts.labels, given.labels)
+        and facts.num_classes == num_classes
+        and facts.op.num_nodes == n
+        and _equal(facts.op, operator(graph))
     ):
         raise ValueError("facts must be of this graph, panel and number of classes, and are of others")
     if facts is not None and facts.keep < 1.0:
@@ -192,6 +196,12 @@ def panel_predict(
     guarantee = PipelineGuarantee.of(spent, protected=protected, unprotected=unprotected)
     menu = sent.alphabets if isinstance(sent, ClassMessage) else None
     return PredictedClasses(found.log_posterior, found, menu, guarantee, message)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two trees have the same arrays."""
+    leaves = jax.tree.leaves(first), jax.tree.leaves(second)
+    return len(leaves[0]) == len(leaves[1]) and all(map(np.array_equal, *leaves))
 
 
 def _check_alphabets(alphabets: PersonalAlphabets, shape: tuple[int, int], epsilon: float) -> None:

@@ -184,6 +184,44 @@ def test_personal_budgets_of_a_public_menu():
         privatize_counts(jax.random.key(0), RING, [menu[0], NeighbourCounts(1.0, 2)], GROUPS, levels=levels)
 
 
+def test_rounds_that_read_reports_pay_for_them():
+    """Who is in one round pays for one; an edge for both ends, unless the same one reports it in every round."""
+    first, both = np.arange(12) < 6, np.ones(12, bool)
+    order, back = ownership(np.arange(12.0)), ownership(-np.arange(12.0))
+
+    def spent(reporters, rules, mechanism, **given):
+        made = None
+        for number, (who, owners) in enumerate(zip(reporters, rules, strict=True)):
+            groups = GROUPS if made is None else made.counts.argmax(1)
+            made = privatize_counts(
+                jax.random.key(number), RING, mechanism, groups, reporters=who, owners=owners, after=made, **given
+            )
+        return made.guarantee[NEIGHBOUR_LIST].epsilon, made.guarantee[RELATIONSHIP].epsilon
+
+    m = NeighbourCounts(1.0, 3)
+    one = m.guarantee().epsilon
+    for reporters, rules, bit, edge in (
+        ((first, ~first), (None, None), 1, 2),
+        ((first, ~first), (order, order), 1, 1),
+        ((first, ~first), (order, back), 1, 2),  # each end may own the pair once
+        ((first, ~first), (order, None), 1, 2),
+        ((both, both), (None, None), 2, 4),
+        ((both, both), (order, order), 2, 2),
+        ((both, both), (order, back), 2, 2),
+        ((first, both, ~first), (None, None, None), 3, 6),
+    ):
+        assert spent(reporters, rules, m) == pytest.approx((bit * one, edge * one))
+    half = dataclasses.replace(m, reporting="half")
+    assert spent((first, ~first), (None, None), half) == pytest.approx((one, one))
+    # A user of the large budget in either round: their edge has both, more than an edge has in either round.
+    menu, level = [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)], (np.arange(12) % 6 == 0).astype(int)
+    large = menu[1].guarantee().epsilon
+    assert spent((first, ~first), (None, None), menu, levels=level) == pytest.approx((large, 2 * large))
+    few = privatize_counts(jax.random.key(0), RING, m, GROUPS)
+    with pytest.raises(ValueError, match="after must be of 5 users, as the graph is, got 12"):
+        privatize_counts(jax.random.key(1), graphs.from_edges([[0, 1]], 5), m, np.zeros(5, int), after=few)
+
+
 def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     star = graphs.from_edges([[0, i] for i in range(1, 9)], 9)
     groups = np.array([0] * 5 + [-1] * 4)

@@ -46,3 +46,11 @@ def test_what_is_no_fact_is_refused(changes, message):
         forecast(**{"mean_degree": 4.0, "homophily": 0.5, "reliability": 0.5, "epsilon": 1.0, **changes})
     with pytest.raises(ValueError, match="state a guess"):
         homophily([[0, 1]], np.array([0, -1]))
+    for pairs, message in (
+        (np.zeros((2, 5), int), r"pairs must be integers of shape \[pairs, 2\], got int64 of shape \(2, 5\)"),
+        ([[0.0, 1.0]], "pairs must be integers"),
+        ([[0, -1]], r"pairs must join nodes in \[0, 2\), got -1 to 0"),
+        ([[0, 2]], "pairs must join nodes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            homophily(pairs, np.array([0, 1]))

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.panel import feature_rows, features_posterior, folds, piloted, piloted_counts
 from tests.panel.planted import blocks, some_labels
 from tests.panel.planted import noisy_counts as reported
@@ -169,6 +170,21 @@ def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
     assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.1
 
 
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_classifier_may_be_sure_of_some_users(data, wrong):
+    """-inf, as in the logarithm of a tree's probabilities: rightly, and of a class that is not theirs."""
+    graph, y, _, labels = data
+    clear = np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES)
+    sure = np.where(np.eye(CLASSES, dtype=bool)[(y + wrong) % CLASSES], 0.0, -np.inf)
+    log_q = jnp.asarray(np.where(np.arange(600)[:, None] % 7 == 0, sure, clear), jnp.float32)
+    found = piloted_counts(
+        jax.random.key(0), users(graph)[0], None, labels, EPSILON, num_classes=CLASSES, log_q=log_q
+    )
+    for log_p in (found.log_posterior, found.log_likelihood, found.log_q):
+        assert np.isfinite(np.asarray(log_p)).all()
+    assert right(found.log_posterior, y, labels) > 0.9  # reports outweigh what is wrong
+
+
 def refuse(key, question):
     raise AssertionError("asked, although the arguments are wrong")
 
@@ -191,6 +207,13 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
             piloted_counts(key, refuse, rows, labels, epsilon, num_classes=CLASSES)
     with pytest.raises(ValueError, match="log_q must have shape"):
         piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=jnp.zeros((600, 2)))
+    for wrong in (jnp.nan, jnp.inf, jnp.array([-jnp.inf] * 3)):
+        log_q = jnp.zeros((600, 3)).at[7, : jnp.size(wrong)].set(wrong)
+        with pytest.raises(ValueError, match="log_q must be logarithms of probabilities"):
+            piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=log_q)
+    stale = features_posterior(rows, labels, folds(jax.random.key(1), labels, 5), num_classes=CLASSES, num_folds=5)
+    with pytest.raises(ValueError, match="log_q must be of these labels, and was found of others"):
+        piloted_counts(key, refuse, rows, np.roll(labels, 1), EPSILON, num_classes=CLASSES, log_q=stale)
     for silent, message in (
         (labels >= 0, "silent must leave a labelled user of each class"),
         (labels < 0, "silent users must have a label"),
@@ -208,3 +231,23 @@ def test_answers_of_another_shape_are_refused(data):
     for answer in (jnp.zeros((600, 2), int), jnp.zeros((600, 9))):
         with pytest.raises(ValueError, match="noisy_counts must answer with whole numbers of shape"):
             piloted_counts(jax.random.key(0), lambda *_, a=answer: a, None, labels, EPSILON, num_classes=CLASSES)
+
+
+def test_another_epsilon_and_reporters_who_were_not_asked_are_refused(data):
+    graph, _, _, labels = data
+
+    def asked(epsilons, everybody):
+        left = iter(epsilons)
+
+        def noisy_counts(key, question):
+            mechanism = NeighbourCounts(next(left), question.num_groups)
+            who = None if everybody else question.reporters
+            return privatize_counts(key, graph, mechanism, question.groups, reporters=who)
+
+        return piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES)
+
+    with pytest.raises(ValueError, match="must be of epsilon 1 in both rounds, got one of 0.5"):
+        asked((EPSILON, 0.5), False)
+    with pytest.raises(ValueError, match=r"must be of who is asked: \d+ reported who are not in this round"):
+        asked((EPSILON, EPSILON), True)
+    assert asked((EPSILON, EPSILON), False).strength > 0.5

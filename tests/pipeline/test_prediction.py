@@ -10,7 +10,7 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.guarantee import LABEL, RECORD, Budget
 from ldp_jax.ledger import BudgetExceededError, Ledger
 from ldp_jax.panel import device_classifier, feature_rows, label_log_loss, panel_facts, panel_regression
-from ldp_jax.pipeline import panel_predict, principal_axes, score_directions
+from ldp_jax.pipeline import panel_predict, prediction, principal_axes, score_directions
 from tests.panel.planted import blocks
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -119,12 +119,42 @@ def test_records_of_somebody_else_are_not_believed(data):
     assert right(unguarded.log_posterior, y) < structure - 0.03  # what the guard is for
 
 
+def moved(x, facts):
+    """Other private records, which the broadcast classifier ranks as it ranks theirs; the panel's as they were."""
+    rng = np.random.default_rng(5)
+
+    def ranked(x):
+        return np.asarray(facts.classifier.scores(feature_rows(x))).argsort(1)
+
+    other = x + 0.5 * rng.normal(size=x.shape)
+    alike = (ranked(other) == ranked(x)).all(1) & (np.arange(N) >= PANEL)
+    assert alike.mean() > 0.2
+    return np.where(alike[:, None], other, x)
+
+
 def test_a_private_record_reaches_nothing_but_its_report(data):
-    """Records that devices classify alike give the same result, to the last bit."""
-    _, _, x, _ = data
-    scaled = x * np.where(np.arange(N) < PANEL, 1.0, 3.0)[:, None]  # rows are scaled to length 1
-    first, second = (predicted(data, given, 2.0) for given in (x, scaled))
+    """Records that devices classify alike give the same result, to the last bit; nobody but they sees them."""
+    _, _, x, facts = data
+    other = moved(x, facts)
+    seen = [np.asarray(feature_rows(records).times(jnp.eye(3))) for records in (x, other)]
+    assert (np.abs(seen[0] - seen[1]).max(1) > 0.05).mean() > 0.2
+    first, second = (predicted(data, given, 2.0) for given in (x, other))
     np.testing.assert_array_equal(first.log_posterior, second.log_posterior)
+
+
+@pytest.mark.parametrize("message", ["class", "record", "sampled"])
+def test_what_devices_send_is_settled_by_the_panel_alone(data, message, monkeypatch):
+    """Mechanism, bounds and axes are made of nothing that depends on a private record."""
+    _, _, x, _ = data
+    asked, real = [], prediction.message_by_name
+    monkeypatch.setattr(prediction, "message_by_name", lambda *given: asked.append(given) or real(*given))
+    private = np.random.default_rng(6).normal(size=x.shape) * [9, 1, 1]
+    for records in (x, np.where(np.arange(N)[:, None] < PANEL, x, private)):
+        predicted(data, records, 2.0, message=message, facts=None, num_classes=3, num_folds=FOLDS)
+    first, second = (jax.tree.leaves(given) for given in asked)
+    assert len(first) == len(second) > 10
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("message", ["class-plain", "scores", "record", "sampled"])
@@ -221,6 +251,10 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"features": x[:-1]}, "features must have a row for each of 500 users"),
         ({"features": x[:, :-1], "facts": facts}, "features must have 3 columns"),
         ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),
+        (
+            {"facts": facts, "graph": graphs.from_edges(N - 1 - graphs.to_edges(graph), N)},
+            "facts must be of this graph",
+        ),
         ({"facts": facts._replace(keep=0.9)}, "facts must be of public labels, got keep = 0.9"),
         ({"label_epsilon": 1.0}, "num_classes must be given where labels are private"),
         ({"label_epsilon": 0.0, "num_classes": 3}, "epsilon must be"),
