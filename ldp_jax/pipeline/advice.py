@@ -169,10 +169,10 @@ def _reason(gain: ExpectedGain, epsilon: float, users: int, needed: float | None
             f"{LEAST_MEMBERS}"
         )
     if _recommended(gain, users):
-        return (
-            f"t = {gain.t:.1f} at epsilon {epsilon:g} on a panel of {gain.members}; own reports alone are expected "
-            f"to add {gain.accuracy:.1f} points"
-        )
+        adds = f"own reports alone are expected to add {gain.accuracy:.1f} points"
+        if gain.accuracy <= 0.0:
+            adds = "own reports sharpen posteriors, but no points are expected of them alone"
+        return f"t = {gain.t:.1f} at epsilon {epsilon:g} on a panel of {gain.members}; {adds}"
     more = f"nor does epsilon {most:g} do" if needed is None else f"epsilon {needed:g} would do"
     if gain.t > LEAST_T:
         return (
