@@ -23,9 +23,9 @@ import scipy.sparse
 from experiments import (
     _attention_benchmark,
     _central_benchmarks,
+    _class_benchmarks,
     _device_benchmark,
     _edge_benchmarks,
-    _friendship_benchmarks,
     _gin_benchmark,
     _hyperbolic_benchmarks,
     privge,
@@ -49,7 +49,7 @@ Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
-    "figure2", "big_graph", "big_counts",
+    "records", "figure2", "big_graph", "big_counts",
 ]  # fmt: skip
 
 
@@ -62,7 +62,7 @@ class Config:
 
     only: tuple[Name, ...] = (
         "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
-        "figure2",
+        "records", "figure2",
     )  # fmt: skip
     """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts
     (neighbour counts alone, up to 10^8 edges) minutes and 6 GB"""
@@ -86,7 +86,8 @@ def main(config: Config) -> None:
         "attention": attention,
         "hyperbolic": hyperbolic,
         "device": lambda repeats: _interleaved(*_device_benchmark.message_sides(), repeats),
-        "friendships": _friendship_benchmarks.count_classes_rows,
+        "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
+        "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
         "figure2": figure2,
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
         "big_counts": lambda _: _edge_benchmarks.big_counts(),

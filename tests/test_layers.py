@@ -15,7 +15,7 @@ FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 # What the files of a layer may import, besides their own layer. A new folder or file needs a line here.
 BASE = {"types", "_pytree", "_validate", "_rounding", "guarantee", "composition"}
-BASE |= {"_tables", "_alphabets", "_random", "_whole_noise", "_ids", "_compiling"}
+BASE |= {"_tables", "_alphabets", "_random", "_whole_noise", "_ids", "_ownership", "_compiling"}
 ALLOWED = {
     "types": set(),
     "guarantee": {"_validate", "_rounding"},
@@ -27,13 +27,23 @@ ALLOWED = {
     "_rounding": {"_validate"},
     "_whole_noise": {"_validate", "_rounding"},
     "_ids": set(),
+    "_ownership": {"_ids"},
     "_compiling": {"_validate"},
     "_label_channel": {"types"},
     "composition": {"_validate", "_rounding", "_tables", "guarantee"},
     "gaussian": {"_validate", "_rounding", "guarantee"},
     "shuffle": {"_validate", "guarantee"},
     "ledger": {"_validate", "_rounding", "guarantee", "gaussian"},
-    "deployment": {"_validate", "_rounding", "guarantee", "_tables", "_alphabets", "_whole_noise", "_ids"},
+    "deployment": {
+        "_validate",
+        "_rounding",
+        "guarantee",
+        "_tables",
+        "_alphabets",
+        "_whole_noise",
+        "_ids",
+        "_ownership",
+    },
     "domains": BASE,
     "mechanism": BASE | {"domains"},
     "features": BASE | {"domains", "mechanism"},
@@ -67,6 +77,7 @@ ALLOWED = {
         "_validate",
         "_random",
         "_label_channel",
+        "guarantee",
         "graphs",
         "propagation",
         "models",

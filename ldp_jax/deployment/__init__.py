@@ -3,11 +3,12 @@
 ``device`` draws the reports of one device and keeps its budget, ``wire`` is what is sent, ``collector`` reads it.
 ``classes`` is what a device needs to report its own class within its personal alphabet, ``permanent`` what it needs
 to answer the same in every round.
-For private friendships, ``question`` is what a server asks about neighbours, ``lists`` how a device answers, and
-``counts`` what is sent and read.
+For private friendships, ``question`` is what a server asks about neighbours, ``lists`` how a device answers,
+``counts`` what is sent and read, and an ``ownership`` says which of two users reports that they know each other.
 """
 
 from ldp_jax._alphabets import Alphabets, alphabets
+from ldp_jax._ownership import Ownership, ownership
 from ldp_jax._tables import Table
 from ldp_jax.deployment.classes import Alphabet, Classifier, alphabet_table, report_class
 from ldp_jax.deployment.collector import TRIPLE, Decoded, Rejected, Vectors, decode, vectors
@@ -31,6 +32,7 @@ __all__ = [
     "DecodedCounts",
     "Device",
     "ListSession",
+    "Ownership",
     "Question",
     "Rejected",
     "RejectedCounts",
@@ -43,6 +45,7 @@ __all__ = [
     "decode",
     "decode_counts",
     "guarantee",
+    "ownership",
     "report_class",
     "report_permanently",
     "vectors",

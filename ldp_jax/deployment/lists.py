@@ -32,8 +32,10 @@ integers and words little-endian; nothing of the list enters.
 **What is guaranteed.** For each bit of the list the loss of the noise's integers, once a question for all K counts
 together, since a neighbour is in one group; exact, towards anyone who cannot tell keyed BLAKE2b from uniform words,
 and whatever groups the server chose, of a single node even. A list that differs in d neighbours loses d times that.
-Of a pair both ends report, so that per relationship it is the sum of both; a device that leaves out of its list the
-pairs that belong to their other end by a public rule (:func:`ldp_jax.edges.ownership`) makes it one. Questions add
+Of a pair both ends report, so that per relationship it is the sum of both. Where every device reports on what is
+its own by one public rule, ``rule = ownership(...)`` and
+``session.report(question, rule.owned(user, neighbours), user=user)``, it is one of both. That all have one rule
+must show, as it does of the question by its digest: a server that gave two would see both ends. Questions add
 up, and the memory is kept and sealed as that of :class:`~ldp_jax.deployment.device.Session`, on the same terms
 (:mod:`ldp_jax.deployment.device`), but begins with "ldp-lists 1\n". Budgets of lists and of records are apart:
 features and friends are different units, and one device may have a session of each.

@@ -1,5 +1,6 @@
 """What one user does to her neighbour list, and the same for a whole graph at once."""
 
+from ldp_jax._ownership import Ownership, ownership
 from ldp_jax.edges import central
 from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.blink import (
@@ -17,7 +18,6 @@ from ldp_jax.edges.local_laplace import LocalLap
 from ldp_jax.edges.neighbour_counts import NeighbourCounts
 from ldp_jax.edges.neighbour_lists import HasBitLaw, Reporting
 from ldp_jax.edges.noisy_degree import NoisyDegree
-from ldp_jax.edges.ownership import Ownership, ownership
 from ldp_jax.edges.population import HasGraphSampler, Population, ReportedPairs
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_counts import NoisyCounts, count_neighbours, privatize_counts

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from ldp_jax import _validate, graphs
+from ldp_jax._ownership import Ownership
 from ldp_jax.composition import parallel
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups
 from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
-from ldp_jax.edges.ownership import Ownership
 from ldp_jax.edges.population import Population
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
 from ldp_jax.types import Array, Graph, PRNGKey

@@ -32,7 +32,7 @@ labels are public, and so are who reports in which round, the groups, and all ra
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -40,8 +40,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.edges import NoisyCounts
-from ldp_jax.guarantee import NEIGHBOUR_LIST
+from ldp_jax.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.panel.count_regression import count_regression
 from ldp_jax.panel.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.panel.design import Design, design
@@ -103,9 +102,29 @@ class CountRound(NamedTuple):
     confidence: Float[np.ndarray, " n"]
 
 
-Ask = Callable[[PRNGKey, CountRound], NoisyCounts | Int[Array, "n groups"]]
+@runtime_checkable
+class Reported(Protocol):
+    """Counts that say who reported them and what they cost, as :class:`ldp_jax.edges.NoisyCounts` do."""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Whole numbers [n, K]."""
+        ...
+
+    @property
+    def reported(self) -> Bool[np.ndarray, " n"]:
+        """Who reports."""
+        ...
+
+    @property
+    def guarantee(self) -> PipelineGuarantee:
+        """Per bit of a list, of this round and of those that it was made of."""
+        ...
+
+
+Ask = Callable[[PRNGKey, CountRound], Reported | Int[Array, "n groups"]]
 """What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read. Whole
-numbers alone are taken for what was asked; of :class:`~ldp_jax.edges.NoisyCounts` it is checked."""
+numbers alone are taken for what was asked; of :class:`Reported` it is checked."""
 
 
 class PilotedCounts(NamedTuple):
@@ -324,7 +343,7 @@ def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> Array:
     """The reports of those who were asked; rows of 0 for others, so that nothing of them can be read."""
     answer = noisy_counts(key, count_round)
-    if isinstance(answer, NoisyCounts):
+    if isinstance(answer, Reported):
         lost = answer.guarantee[NEIGHBOUR_LIST].epsilon
         if not _NEAR * epsilon <= lost <= epsilon * (1 + 1e-9):
             raise ValueError(f"noisy_counts must be of epsilon {epsilon:g} in both rounds, got one of {lost:g}")

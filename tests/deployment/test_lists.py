@@ -12,16 +12,17 @@ from hashlib import blake2b, sha256
 
 import hypothesis
 import hypothesis.strategies as st
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import deployment
+from ldp_jax import deployment, graphs
 from ldp_jax._whole_noise import law, whole_noise
 from ldp_jax.deployment import question as questions
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.counts import layout, pack_counts
-from ldp_jax.edges import NeighbourCounts
+from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
 from tests.deployment.vectors import GRID, SECRET, device
 from tests.deployment.vectors import session as record_session
@@ -184,6 +185,26 @@ def test_an_empty_list_is_a_list_and_every_list_has_a_report_of_one_size():
     sizes = {len(report(neighbours=neighbours)) for neighbours in ([], (), set(), range(12), [2**70], np.zeros(0))}
     assert sizes == {SIZE}
     assert len({report(neighbours=some) for some in ([], (), [0], [5, 11], "12")}) == 1
+
+
+def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
+    rng = np.random.default_rng(0)
+    friends = np.triu(rng.random((12, 12)) < 0.4, 1)
+    friends |= friends.T
+    rule = deployment.ownership(rng.integers(0, 3, 12) / 2, silent=np.arange(12) < 3)  # ties and silent users
+    mine = [rule.owned(user, [*np.flatnonzero(friends[user]), user, -1, 12, None]) for user in range(12)]
+    held = np.zeros((12, 12), int)
+    for user, ids in enumerate(mine):
+        np.add.at(held, (user, ids), 1)
+    between = friends & ~((np.arange(12) < 3)[:, None] & (np.arange(12) < 3))
+    np.testing.assert_array_equal(held + held.T, between)  # nobody has a pair of two silent users
+    assert not held[:3].any()
+    sure = dataclasses.replace(ASKED, epsilon=40.0)
+    graph = graphs.from_edges(np.argwhere(np.triu(friends)), 12)
+    simulated = privatize_counts(jax.random.key(0), graph, NeighbourCounts(40.0, 5), GROUPS, owners=rule).counts
+    for user in range(3, 12):
+        sent = session().report(sure, mine[user], user=user)
+        np.testing.assert_array_equal(deployment.decode_counts(sent, sure).counts[0], simulated[user])
 
 
 @pytest.mark.usefixtures("untyped")
@@ -524,7 +545,9 @@ def test_a_device_needs_no_jax():
 import sys
 from ldp_jax import deployment
 asked = deployment.Question.from_bytes(deployment.Question(0, [0, 1, -1], num_groups=2, epsilon=1.0).to_bytes())
-sent = deployment.ListSession(deployment.Device.new(), budget=1.0).report(asked, [1, 2], user=0)
+sent = deployment.ListSession(deployment.Device.new(), budget=1.0).report(
+    asked, deployment.ownership([0.1, 0.2, 0.3]).owned(0, [1, 2]), user=0
+)
 print(deployment.decode_counts(sent, asked).counts.shape)
 print(sorted({name.split(".")[0] for name in sys.modules if "jax" in name or name == "scipy"}))
 """
