@@ -221,3 +221,17 @@ def poisson(key: PRNGKey, mean: Any) -> Array:
       ValueError: for a key that is not a typed threefry key.
     """
     return poisson_from_words(words(key, jnp.shape(mean)), mean)
+
+
+def places_within(key: PRNGKey, labels: Any) -> np.ndarray:
+    """A random order within each label, on the host: the place of each, int64 [n], from 0.
+
+    Args:
+      key: of public randomness.
+      labels: int [n].
+    """
+    labels = np.asarray(labels)
+    order = np.lexsort((np.asarray(jax.random.uniform(key, labels.shape)), labels))
+    place = np.empty(len(labels), np.int64)
+    place[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    return place

@@ -26,6 +26,11 @@ def log_scale(epsilon: Array) -> Array:
     return jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))
 
 
+def noise_variance(epsilon: Array) -> Array:
+    """2 a / (1 - a)^2, a = e^-epsilon."""
+    return 2 * jnp.exp(-epsilon) / jnp.expm1(-epsilon) ** 2
+
+
 def _stirling(x: np.ndarray) -> np.ndarray:
     """log Gamma(x + 1) less Stirling's formula; 0 at x = 0, where it is not used."""
     safe = np.maximum(x, 1e-300)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Real
 from ldp_jax import _validate
 from ldp_jax.types import Array
 
-__all__ = ["MERGES", "TIERS", "Merge", "class_shares", "fine_groups", "merge", "merged"]
+__all__ = ["MERGES", "TIERS", "Merge", "check_labels", "class_shares", "fine_groups", "merge", "merged"]
 
 
 def __dir__() -> list[str]:
@@ -67,6 +67,20 @@ def merge(name: str, num_classes: int) -> Merge:
     block = np.repeat(np.array(MERGES[name]), num_classes)
     column = np.where(block < 0, -1, block * num_classes + np.tile(np.arange(num_classes), len(TIERS)))
     return Merge(column.astype(np.int32), num_classes * (max(MERGES[name]) + 1))
+
+
+def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
+    """Refuse what are no integers [n] in [-1, C).
+
+    Raises:
+      ValueError: then.
+    """
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
+    if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
+        raise ValueError(
+            f"labels must be in [0, {num_classes}), or -1 for none; got {labels.min()} to {labels.max()}"
+        )
 
 
 def fine_groups(log_q: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"]) -> Int[Array, " n"]:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate
+from ldp_jax.panel._law import noise_variance
 from ldp_jax.types import Array, Scalar
 
 __all__ = ["link_scores"]
@@ -58,7 +59,7 @@ def link_scores(
     [1.1..., 1.6..., -5.8...]
     """
     _validate.positive(epsilon=epsilon)
-    noise = 2 * jnp.exp(-jnp.float32(epsilon)) / jnp.expm1(-jnp.float32(epsilon)) ** 2
+    noise = noise_variance(jnp.float32(epsilon))
     n, num_groups = np.shape(reports)
     for name, given, least, most in (("groups", groups, -1, num_groups), ("pairs", pairs, 0, n)):
         values = np.asarray(given)

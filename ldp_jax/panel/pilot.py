@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax import _validate
+from ldp_jax import _random, _validate
+from ldp_jax.panel._law import noise_variance
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 __all__ = ["GroupShares", "expected_counts", "group_shares", "pilot"]
@@ -58,10 +59,7 @@ def pilot(
     n = len(labels)
     quiet = np.zeros(n, bool) if silent is None else np.asarray(silent)
     labels = np.where(quiet, np.iinfo(np.int32).min, labels)  # a class of their own, that nobody is asked of
-    order = np.lexsort((np.asarray(jax.random.uniform(key, (n,))), labels))
-    first = np.searchsorted(labels[order], labels[order])
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n) - first  # within the class, or within the unlabelled
+    place = _random.places_within(key, labels)  # within the class, or within the unlabelled
     labelled = labels >= 0
     half = labelled & (place % 2 == 0)
     unlabelled = ~labelled & ~quiet
@@ -136,7 +134,7 @@ def _group_shares(reports: Array, groups: Array, prior: Array, reported: Array, 
     counts = jnp.where(reported[:, None] > 0, reports, 0).astype(jnp.float32)
     who = prior * reported[:, None]
     total = jnp.maximum(reported.sum(), 1.0)
-    noise = 2 * jnp.exp(-epsilon) / jnp.expm1(-epsilon) ** 2
+    noise = noise_variance(epsilon)
     gram = who.T @ who
 
     def regress(y: Array, towards: Array, deviation: Array, variance: Array) -> Array:

@@ -44,7 +44,7 @@ from ldp_jax.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.panel.count_regression import count_regression
 from ldp_jax.panel.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.panel.design import Design, design
-from ldp_jax.panel.groups import class_shares, fine_groups, merge, merged
+from ldp_jax.panel.groups import check_labels, class_shares, fine_groups, merge, merged
 from ldp_jax.panel.guard import guard
 from ldp_jax.panel.pilot import GroupShares, expected_counts, group_shares, pilot
 from ldp_jax.panel.rows import Rows
@@ -297,12 +297,7 @@ def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_class
     _validate.integer_in(2, num_classes=num_classes)
     _validate.number(0.0, open_lower=True, epsilon=epsilon)
     labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
-    if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
-        raise ValueError(
-            f"labels must be in [0, {num_classes}), or -1 for none; got {labels.min()} to {labels.max()}"
-        )
+    check_labels(labels, num_classes)
     missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=num_classes) == 0)
     if len(missing):
         raise ValueError(

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax import _validate
 from ldp_jax.graphs import GraphsTuple
 from ldp_jax.panel.device_classifier import DeviceClassifier, device_classifier, panel_regression
+from ldp_jax.panel.groups import check_labels
 from ldp_jax.panel.guard import guard
 from ldp_jax.panel.message import likeliest_evidence
 from ldp_jax.panel.rows import Rows
@@ -158,12 +159,7 @@ def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
       ValueError: for labels that are no integers in [-1, C), fewer than two classes, a class that nobody of the
         panel is of, or nobody outside it.
     """
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
-    if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
-        raise ValueError(
-            f"labels must be in [0, {num_classes}), or -1 for none; got {labels.min()} to {labels.max()}"
-        )
+    check_labels(labels, num_classes)
     present = np.bincount(labels[labels >= 0], minlength=num_classes)
     if (present > 0).sum() < 2:
         raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")

@@ -8,6 +8,7 @@ from ldp_jax import _validate
 from ldp_jax.features import alphabets, choose
 from ldp_jax.panel import ExpectedGain, PanelFacts, expected_gain
 from ldp_jax.pipeline.fidelity import FidelityForecast, gathered
+from ldp_jax.pipeline.private_labels import MOST_EPSILON
 from ldp_jax.propagation import Operator, operator
 from ldp_jax.types import Graph
 
@@ -29,8 +30,6 @@ LEAST_GUARD = 2.0
 
 LEAST_MEMBERS = 100
 """Labels of a panel: below, gains of the panel have been seen that were none of the users (t of 4 on 35 labels)."""
-
-_MOST_EPSILON = 20.0
 
 
 class Advice(NamedTuple):
@@ -124,8 +123,8 @@ def advise(
     do not collect: without a panel nothing says whether records know more than structure: find 100 users ...
     whole records at epsilon 1, correlation with the true embedding: MultiBit 0.06, ...
     """
-    epsilon = _validate.number(0.0, _MOST_EPSILON, open_lower=True, epsilon=epsilon)
-    asked = tuple(_validate.number(0.0, _MOST_EPSILON, open_lower=True, epsilons=one) for one in epsilons)
+    epsilon = _validate.number(0.0, MOST_EPSILON, open_lower=True, epsilon=epsilon)
+    asked = tuple(_validate.number(0.0, MOST_EPSILON, open_lower=True, epsilons=one) for one in epsilons)
     _validate.one_of(get_args(Literal["class", "class-plain"]), message=message)
     if not isinstance(facts, PanelFacts):
         if dim is None:

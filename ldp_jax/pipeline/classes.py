@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax import _validate
+from ldp_jax import _random, _validate
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import PipelineGuarantee
@@ -70,9 +70,7 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5
     _validate.threefry(key)
     _validate.in_range(0.0, 1.0, share=share)
     labels = np.asarray(labels)
-    order = np.lexsort((np.asarray(jax.random.uniform(key, labels.shape)), labels))
-    place = np.empty(len(labels), np.int64)
-    place[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    place = _random.places_within(key, labels)
     size = np.bincount(labels[labels >= 0], minlength=1)
     quiet = np.minimum(np.round(share * size), np.maximum(size - 2, 0))
     return (labels >= 0) & (place < quiet[np.maximum(labels, 0)])

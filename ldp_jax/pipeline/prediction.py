@@ -17,7 +17,7 @@ from ldp_jax.mechanism import check_epsilon
 from ldp_jax.panel import LocalPrediction, PanelFacts, local_prediction, panel_facts
 from ldp_jax.pipeline._panel_arguments import panel_arguments
 from ldp_jax.pipeline.messages import ClassMessage, MessageName, message_by_name
-from ldp_jax.pipeline.private_labels import label_guarantee
+from ldp_jax.pipeline.private_labels import MOST_EPSILON, label_guarantee
 from ldp_jax.propagation import operator
 from ldp_jax.types import Array, Graph, PRNGKey
 
@@ -27,9 +27,6 @@ __all__ = ["PredictedClasses", "panel_predict"]
 def __dir__() -> list[str]:
     return __all__
 
-
-_MOST_EPSILON = 20.0
-"""Of a report: beyond, its table of whole numbers has none for the rarest place."""
 
 _SAME = 1e-3
 """How far the epsilon of a table of whole numbers is from the one it was made for, at most."""
@@ -139,7 +136,7 @@ def panel_predict(
     ValueError: tested must hold private users alone, got 1 of the panel, whose labels are public
     """
     _validate.threefry(key)
-    check_epsilon(epsilon, most=_MOST_EPSILON)
+    check_epsilon(epsilon, most=MOST_EPSILON)
     n = graphs.num_nodes(graph)
     label_key = key
     if label_epsilon is not None:

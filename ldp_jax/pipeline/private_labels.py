@@ -20,8 +20,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_MOST_EPSILON = 20.0
-"""Of a table of whole numbers."""
+MOST_EPSILON = 20.0
+"""Of a report: beyond, its table of whole numbers has none for the rarest place."""
 
 
 def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
@@ -34,7 +34,7 @@ def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
     Raises:
       ValueError: for an epsilon out of range, or where the number of classes would have to be read off the labels.
     """
-    check_epsilon(label_epsilon, most=_MOST_EPSILON)
+    check_epsilon(label_epsilon, most=MOST_EPSILON)
     if num_classes is None:
         raise ValueError("num_classes must be given where labels are private: it must not depend on them")
     return GeneralizedRR(label_epsilon, num_classes)
