@@ -169,6 +169,12 @@ def evidence(
       size: of the tables, static: :func:`table_size`.
       counted: bool [n], who reported; all by default. Rows of others are computed and mean nothing.
       dispersions: to choose from, static.
+
+    >>> means = jnp.array([[[6.0, 4.0]], [[4.0, 6.0]]])  # of each class, at one rate, in two groups
+    >>> reports, prior = jnp.array([[9, 2], [5, 5], [2, 9]]), np.full((3, 2), 0.5)
+    >>> found = evidence(reports, means, prior, 1.0, size=256)
+    >>> np.asarray(jax.nn.softmax(found.log_likelihood), float).round(2).tolist()
+    [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
     """
     _validate.positive(epsilon=epsilon)
     laws = jax.tree.map(lambda *leaves: np.stack(leaves), *(law_of(s, size) for s in dispersions))

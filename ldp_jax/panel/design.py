@@ -63,6 +63,12 @@ def design(
       size: of the tables, static.
       asked: bool [n], who will report; all by default.
       users: simulated, static.
+
+    >>> means = jnp.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
+    >>> q = jnp.full((8, 2), np.log(0.5), jnp.float32)
+    >>> plan = design(jax.random.key(0), q, means, jnp.ones(1), math.inf, 1.0, size=256)
+    >>> plan.best, round(plan.accuracy_without, 1), round(plan.accuracy[plan.best], 1)  # one noise, not three
+    ('labelled + predicted', 0.5, 0.9)
     """
     _validate.threefry(key)
     _validate.positive(epsilon=epsilon)

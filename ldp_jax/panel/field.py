@@ -190,6 +190,14 @@ def class_field(
 
     Returns:
       log(prior + z), at least log 0.02.
+
+    >>> from ldp_jax import graphs
+    >>> path = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]], num_nodes=5)
+    >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])
+    >>> seen = observations(labels, prior, jnp.zeros((5, 2)), np.zeros(5, bool))
+    >>> scores = class_field(path, seen, jnp.array([0, 0, 0, 0, 1]), 1.0, 0.99, num_folds=2, tol=1e-6)
+    >>> np.exp(np.asarray(scores, float))[:, 0].round(2).tolist()  # nodes 0 and 4 by each other's label
+    [0.09, 0.7, 0.5, 0.3, 0.91]
     """
     values, precision = _held_out(seen, fold, num_folds)
     return _as_scores(precision_weighted_ppr(op_or_graph, values, precision, kappa, c, tol), seen, fold)

@@ -158,6 +158,12 @@ def message_evidence(
       labels: see :func:`restricted_confusion`.
       smoothing: see :func:`restricted_confusion`, and :func:`likeliest_evidence`.
       keep: see :func:`restricted_confusion`.
+
+    >>> scores = jnp.log(jnp.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]]))
+    >>> report, alphabet = jnp.log(jnp.array([[0.75, 0.25, 0.25]])), np.array([[True, True, False]])
+    >>> found = message_evidence(report, alphabet, scores, np.arange(3))  # a panel of one record a class
+    >>> np.asarray(jnp.exp(found), float).round(4).tolist()  # records of class 2 are taken for class 0
+    [[0.6875, 0.3125, 0.625]]
     """
     table, which = confusions(scores, labels, alphabets, smoothing, keep)
     return _evidence(report_log_likelihood, jnp.asarray(alphabets), table, which)
@@ -188,6 +194,12 @@ def likeliest_evidence(
 
     Returns:
       The evidence, and the smoothing.
+
+    >>> told = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
+    >>> given = (told, np.ones((40, 2), bool), told[:6], np.arange(6) % 2)  # the panel's six are never mistaken
+    >>> agree, contradict = jnp.exp(told), jnp.exp(told[::-1])
+    >>> [likeliest_evidence(*given, q, np.ones(40, bool))[1] for q in (agree, contradict)]
+    [1.0, 16.0]
     """
     best = None
     for smoothing in SMOOTHINGS:

@@ -121,6 +121,12 @@ def group_shares(
       prior: public distribution of each user's class; a label is a row of 0 and 1.
       reported: who reported; other rows are not read.
       epsilon: of each count.
+
+    >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
+    >>> reports = jnp.array([[6, 2], [2, 6]])[y]
+    >>> model = group_shares(reports, jnp.asarray(y), jnp.eye(2)[y], np.ones(60, bool), 1.0)
+    >>> np.asarray(model.shares, float).round(2).tolist(), round(float(model.homophily), 2)
+    ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
     _validate.positive(epsilon=epsilon)
     reported = jnp.asarray(reported, jnp.float32)

@@ -74,7 +74,7 @@ _FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
 _NEAR = 0.99
 """Whole noise loses so much of its epsilon at least: integers round down."""
 
-_LEAST = 1e-6
+_LEAST = 1e-9
 """What a class has at least by a posterior from elsewhere, which may be sure of what is wrong, as trees are."""
 
 _LAW = (0.0, 1.0, 1.0, 0.0)
@@ -185,7 +185,7 @@ def piloted_counts(
       epsilon: of each count, in both rounds.
       num_classes: C.
       log_q: a public posterior from elsewhere in place of the features' logistic regression, natural logarithms, of
-        which probabilities below 1e-6 are raised to it; it must not depend on the labels of the labelled users that
+        which probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that
         it is about. Or what
         :func:`~ldp_jax.panel.features_posterior` found of these very rows and labels, so that a sweep over epsilon
         finds it once.
@@ -222,8 +222,7 @@ def piloted_counts(
             share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
             log_q = jnp.tile(jnp.log(jnp.asarray(share, jnp.float32)), (len(labels), 1))
         else:  # what no class may have is no evidence against it that reports could not outweigh
-            floored = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.log(_LEAST))
-            log_q = jax.nn.log_softmax(floored)
+            log_q = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
 
     prior, fine, num_fine = class_shares(log_q, labels), fine_groups(log_q, labels), 3 * num_classes
     confidence = np.exp(np.asarray(log_q)).max(-1)

@@ -242,6 +242,14 @@ def features_posterior(
 
     Returns:
       See :class:`FeaturesPosterior`. One compiled program, which :func:`self_train` shares.
+
+    >>> y = np.arange(20) % 2
+    >>> labels = np.where(np.arange(20) < 16, y, -1)
+    >>> labels[0] = 1  # which is wrong: records of the others tell
+    >>> rows, fold = DenseRows(jnp.eye(2)[y]), jnp.arange(20) // 2 % 2
+    >>> found = features_posterior(rows, labels, fold, num_classes=2, num_folds=2)
+    >>> bool((found.log_q.argmax(1) == y).all())
+    True
     """
     _validate.positive(ridges=np.asarray(ridges))
     labels, known = jnp.asarray(labels), label_evidence(labels, num_classes)

@@ -105,6 +105,16 @@ def stack_out_of_fold(
 
     Returns:
       The log posterior, and the weights that all labels give, by which nodes without a label are weighed.
+
+    >>> y = np.arange(40) % 2
+    >>> right = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.8]]))[y]
+    >>> both, labels = jnp.stack([right, right[:, ::-1]], -1), np.where(np.arange(40) < 30, y, -1)
+    >>> fold = jnp.arange(40) // 10 % 3
+    >>> log_p, weights = stack_out_of_fold(both, labels, fold, (0.5, 0.5), num_folds=3, ridge=3.0)
+    >>> np.asarray(weights, float).round(1).tolist()  # the contrary is left out, not turned round
+    [1.7, 0.0]
+    >>> bool((log_p.argmax(1) == y).all())
+    True
     """
     _validate.positive(ridge=ridge)
     labels = np.asarray(labels)
