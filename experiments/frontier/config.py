@@ -142,6 +142,8 @@ LARGE = tuple(name for name in PUBLISHED if not name.startswith("blink"))
 """Where the reported pairs of randomised response take more memory than Blink has here."""
 DENSE_TOO = (*PUBLISHED, "rr, ppr")
 """Where a matrix of all pairs is small enough."""
+SPARSE = tuple(name for name in SMALL if not name.startswith(("blink", "rr")))
+"""The same where it is not, and without networks on noisy lists."""
 
 
 FURTHER = (
@@ -172,6 +174,8 @@ def _friendships() -> tuple[Config, ...]:
         replace(pairs, datasets=("debian",), labels=("half",)),
         replace(lists, datasets=wide, labels=("20",), methods=COUNTS),
         replace(lists, datasets=wide[:3], labels=("20",), epsilons=(1.0,), methods=GRAPH),
+        replace(lists, datasets=("blogcatalog",), labels=("20",), methods=SMALL),
+        replace(lists, datasets=("facebook100_oklahoma97", "pubmed"), labels=("20",), methods=SPARSE),
         replace(lists, datasets=("pubmed",), labels=("20",), methods=NETWORK),
         replace(
             lists,
@@ -198,6 +202,16 @@ def _friendships() -> tuple[Config, ...]:
             methods=LARGE,
             draws=5,
         ),
+        replace(lists, datasets=("debian", "squirrel"), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO),
+        replace(
+            lists,
+            datasets=("twitch_de", "facebook100_oklahoma97", "facebook_pages", "pubmed"),
+            labels=("20",),
+            epsilons=(1.0,),
+            methods=LARGE,
+        ),
+        replace(lists, datasets=("crocodile",), labels=("20",), methods=(*COUNTS, "non-private, ppr")),
+        replace(lists, datasets=(*wide, "squirrel"), labels=("half",), methods=(*COUNTS, "non-private, ppr")),
     )
 
 

@@ -219,9 +219,9 @@ _COUNTED = """\
 Of {rows} gains of piloted counts over the features alone (graph, labels, epsilon per list) {up} have an interval
 above 0, {down} below; where all are asked together (Bonferroni: level 1 - 0.05 / {rows}) {up_all} are above.
 Against the better by the mean of features and plain counts the mean is more than one point below in {short} of
-{asked}{short_where}; {short_sure} of these have an interval below 0. Placebos with the guard are in the mean more
-than one point beside the features in {fooled} of {placebos}{fooled_where}; {fooled_sure} of all have an interval
-beside 0."""
+{asked}{short_where};
+{short_sure} of these have an interval below 0. Placebos with the guard are in the mean more than one point beside
+the features in {fooled} of {placebos}{fooled_where}; {fooled_sure} of all have an interval beside 0."""
 
 
 def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tuple[str, str]) -> str:
@@ -421,8 +421,9 @@ At epsilon 1, {gcn_up} of {gcn} rows of noisy lists through a GCN, as published,
 features alone, and {ppr_up} of {ppr} through PageRank. Counts of neighbours by a class that the server broadcasts:
 in {up} of {rows} settings (graph, labels, epsilon per list) `ldp.count_classes` is above the features alone, in
 {down} below. Against the better by the mean of features and plain counts it is more than one point below in
-{short} of {asked}{short_where}; with another's list (placebo) it is more than one point beside the features in
-{fooled} of {placebos}{fooled_where}. At epsilon 1:
+{short} of {asked}{short_where}, with an interval below 0 in {short_sure}.
+With another's list (placebo) it is more than one point beside the features in {fooled} of {placebos}{fooled_where}.
+At epsilon 1:
 
 {table}
 

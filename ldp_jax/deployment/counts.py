@@ -160,6 +160,16 @@ def decode_counts(
 
     Raises:
       ValueError: if key is not 32 bytes of entropy, or seen is not int64 [m].
+
+    >>> from ldp_jax.deployment import Device, ListSession
+    >>> asked = Question(0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20)
+    >>> session = ListSession(Device.from_secret(bytes(range(32))), budget=1.5)
+    >>> sent = session.report(asked, [1, 2, 4], user=0)
+    >>> read = decode_counts(sent + sent[:-1], asked)  # once whole, once cut
+    >>> read.user.tolist(), read.counts.shape, read.rejected.damaged
+    ([0], (1, 2), 1)
+    >>> print(decode_counts(sent, asked, seen=read.seen).rejected)
+    1 reports refused: 1 replayed
     """
     if key is not None:
         wire.entropy("key", key)

@@ -107,7 +107,15 @@ def device_classifier(
 
     Raises:
       ValueError: for labels of another number than rows; and for networks without a key, with fewer than three
-        folds, or where a fold is empty.
+        folds, where a fold is empty, or where labels may be wrong (``keep`` below 1).
+
+    >>> y = np.arange(20) % 2
+    >>> rows, labels = DenseRows(jnp.eye(2)[y]), np.where(np.arange(20) == 0, 1, y)  # the first label is wrong
+    >>> found = device_classifier(rows, labels, np.arange(20) // 2 % 2, num_classes=2, num_folds=2)
+    >>> int(found.panel_scores[0].argmax())  # by a model that has not seen it
+    0
+    >>> found.scores(DenseRows(jnp.array([[0.9, 0.1], [0.1, 0.9]]))).argmax(1).tolist()  # on two devices
+    [0, 1]
     """
     if rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of the panel's {len(labels)} members, got {rows.shape[0]}")

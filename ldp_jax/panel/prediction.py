@@ -199,6 +199,17 @@ def panel_facts(
 
     Raises:
       ValueError: for a panel that cannot teach (:func:`check_panel`), or sizes that do not fit.
+
+    >>> from ldp_jax import graphs
+    >>> from ldp_jax.panel import feature_rows
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as her record says
+    >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
+    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
+    >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in (facts.structure.log_q, facts.classifier.scores(x))]
+    [32, 40]
     """
     _validate.integer_in(2, num_folds=num_folds)
     labels = np.asarray(labels)
@@ -234,6 +245,22 @@ def local_prediction(
 
     Raises:
       ValueError: for reports of another shape than the posterior's.
+
+    >>> from ldp_jax import graphs
+    >>> from ldp_jax.panel import feature_rows
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2
+    >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
+    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
+    >>> def collect(key, told):  # each device sends what it finds, and one of twenty the other class
+    ...     best = told.classifier.scores(x).argmax(1)
+    ...     sent = jnp.where(jax.random.bernoulli(key, 0.95, (60,)), best, 1 - best)
+    ...     return ClassReports(jnp.log(jnp.array([[0.95, 0.05], [0.05, 0.95]]))[sent], np.ones((60, 2), bool))
+    >>> found = local_prediction(jax.random.key(1), collect, facts)
+    >>> found.used, int((found.log_posterior.argmax(1) == y)[labels < 0].sum())  # of 40; 32 by structure
+    ('reports', 39)
     """
     _validate.threefry(key)
     labels, fold, op, structure = facts.labels, facts.fold, facts.op, facts.structure
@@ -272,9 +299,11 @@ def local_prediction(
         made.append(stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **given)[0])
     both = jnp.logaddexp(*made) - jnp.log(2.0)
     losses["reports"] = label_log_loss(both, labels, keep)
-    if guarded and losses["reports"] >= losses["structure"]:
-        return found(log_q, "structure", "reports do not lower the panel's log-loss", numbers)
-    return found(both, "reports", "reports lower the panel's log-loss", numbers)
+    lower = losses["reports"] < losses["structure"]
+    reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
+    if guarded and not lower:
+        return found(log_q, "structure", reason, numbers)
+    return found(both, "reports", reason, numbers)
 
 
 def _around(op: Operator, evidence: Array) -> list[Array]:

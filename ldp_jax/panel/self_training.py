@@ -227,7 +227,7 @@ def features_posterior(
     """Step 1 of piloted counts: q, logistic regression of the labels on the features, out of fold.
 
     A labelled node is asked of the model of its fold, any other of the mean of all. The ridge is the one of least
-    log-loss on labelled nodes: each fit starts from the one before, and the first that is worse ends the search.
+    log-loss on labelled nodes: each fit starts from the one before; the first that is no better ends the search.
 
     Args:
       rows: public features (:func:`~ldp_jax.panel.rows.feature_rows`).
@@ -334,7 +334,7 @@ def self_train(
       start: where the classifier starts: that of :class:`FeaturesPosterior`, or :func:`blank`.
       log_q: the features' posterior (step 1).
       ridges: to choose from, in falling order, by the evidence of nodes under the model that has not seen theirs:
-        no label is needed. The first that is worse ends the search.
+        no label is needed. The first that is no better ends the search.
       num_folds: F.
       keep: the weight of log q.
       steps: of L-BFGS at most, static.
@@ -342,6 +342,15 @@ def self_train(
 
     Returns:
       See :class:`SelfTrained`; out of fold, so that own reports may be added to it.
+
+    >>> y = np.arange(20) % 2
+    >>> reports = np.where(np.arange(20) % 5 > 0, y, 1 - y)  # each fifth is wrong, and nobody has a label
+    >>> evidence = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.8]]))[reports]
+    >>> rows, fold = DenseRows(jnp.eye(2)[y]), jnp.arange(20) // 2 % 2
+    >>> q = jnp.full((20, 2), np.log(0.5), jnp.float32)
+    >>> taught = self_train(rows, evidence, fold, blank(rows, 2, 2), q, ridges=(0.4,), num_folds=2)
+    >>> bool((taught.log_f.argmax(1) == y).all())
+    True
     """
     _validate.positive(ridges=np.asarray(ridges))
     _validate.in_range(0.0, 1.0, keep=keep)

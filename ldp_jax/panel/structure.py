@@ -225,7 +225,16 @@ def structure_posterior(
       the panel's class shares and the directions in which its records vary, one member in all of the panel.
 
     Raises:
-      ValueError: for labels or rows of another number.
+      ValueError: for labels or rows of another number, fewer than two classes or folds.
+
+    >>> from ldp_jax import graphs
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
+    >>> found = structure_posterior(circles, labels, jnp.asarray(nodes // 3 % 2), num_classes=2, num_folds=2)
+    >>> bool((found.log_q.argmax(1) == nodes // 30).all())
+    True
     """
     _validate.integer_in(2, num_classes=num_classes, num_folds=num_folds)
     op = operator(graph) if op is None else op

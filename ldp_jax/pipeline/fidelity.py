@@ -120,8 +120,8 @@ def likeness(
 ) -> float:
     """How alike the records are that one node gathers, in [0, 1], from public records of a few random nodes.
 
-    The mean squared length of a row of Z is estimated without bias from pairs of these nodes, each weighed by how
-    often both are gathered together; h is what :class:`Gathered` then says.
+    The mean squared length of a row of Z is estimated from pairs of these nodes, each weighed by how often both are
+    gathered together, about the mean of their own records; h is what :class:`Gathered` then says.
 
     Args:
       op_or_graph: see :func:`gathered`.
@@ -133,6 +133,12 @@ def likeness(
 
     Raises:
       ValueError: for records of another number, fewer than two or not finite, nodes that are none or named twice.
+
+    >>> from ldp_jax import graphs
+    >>> nodes = np.arange(40)
+    >>> pairs = graphs.from_edges(nodes.reshape(20, 2), num_nodes=40)  # of one kind, then of different ones
+    >>> [round(likeness(pairs, nodes, np.eye(2)[kind]), 2) for kind in (nodes // 2 % 2, nodes % 2)]
+    [0.95, 0.0]
     """
     op = op_or_graph if isinstance(op_or_graph, Operator) else operator(op_or_graph)
     nodes, x = np.asarray(nodes), np.asarray(records, np.float64)

@@ -145,7 +145,22 @@ def message_by_name(name: MessageName, epsilon: float, facts: PanelFacts, rows: 
       rows: the panel's records, in ascending order of their nodes.
 
     Raises:
-      ValueError: for a name that is none, or records of a panel that vary in fewer than two directions.
+      ValueError: for a name that is none, an epsilon out of range, or ``record`` where the panel's records vary in
+        fewer than two directions.
+
+    >>> from ldp_jax import graphs
+    >>> from ldp_jax.panel import DeviceClassifier, StructurePosterior, feature_rows
+    >>> from ldp_jax.propagation import operator
+    >>> q, rows = jnp.log(jnp.tile(jnp.array([0.6, 0.39, 0.01]), (5, 1))), feature_rows(np.eye(3))
+    >>> structure = StructurePosterior(q, "stack", {}, q[..., None], ("one",), jnp.ones(1))
+    >>> devices = DeviceClassifier(jnp.eye(3), jnp.zeros(3), q[:3], 0.4)
+    >>> op = operator(graphs.from_edges([[0, 1]], 5))
+    >>> facts = PanelFacts(np.array([0, 1, 2, -1, -1]), structure, devices, jnp.zeros(5, int), 2, op)  # by hand
+    >>> made = {name: message_by_name(name, 2.0, facts, rows) for name in get_args(MessageName)}
+    >>> [round(one.guarantee().epsilon, 3) for one in made.values()]
+    [2.0, 2.0, 2.0, 2.0, 2.0]
+    >>> [made[name].alphabets.mask[3].tolist() for name in ("class", "class-plain")]
+    [[True, True, False], [True, True, True]]
     """
     _validate.one_of(get_args(MessageName), message=name)
     posterior = np.exp(np.asarray(facts.structure.log_q))
@@ -201,6 +216,11 @@ def principal_axes(rows: Rows, most: int) -> Float[Array, "k d"]:
 
     Raises:
       ValueError: for records that vary in fewer than two directions.
+
+    >>> from ldp_jax.panel import feature_rows
+    >>> rows = feature_rows(np.array([[2.0, 2.0, 0.0], [2.0, -2.0, 0.0], [2.0, 0.0, 1.0], [2.0, 0.0, -1.0]]))
+    >>> np.abs(np.asarray(principal_axes(rows, 16), float)).round(2).tolist()  # not what all have in common
+    [[0.0, 1.73, 0.0], [0.0, 0.0, 1.73]]
     """
     given = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(given, shape=rows.shape)

@@ -134,6 +134,16 @@ def panel_predict(
     Traceback (most recent call last):
         ...
     ValueError: tested must hold private users alone, got 1 of the panel, whose labels are public
+
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as her record says
+    >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
+    >>> found = panel_predict(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
+    >>> of_structure = found.found.facts.structure.log_q
+    >>> found.used, [int((p.argmax(1) == y)[private].sum()) for p in (of_structure, found.log_posterior)]
+    ('reports', [32, 40])
     """
     _validate.threefry(key)
     check_epsilon(epsilon, most=MOST_EPSILON)
