@@ -8,7 +8,7 @@ import scipy.sparse
 from sklearn.linear_model import LogisticRegression
 
 from ldp_jax.panel import self_training
-from ldp_jax.panel.rows import feature_rows, laid_out
+from ldp_jax.panel.rows import DenseRows, RowTables, feature_rows, laid_out
 from ldp_jax.panel.self_training import features_posterior, folds, label_evidence, self_train
 from tests.panel.planted import some_labels
 
@@ -50,11 +50,14 @@ def test_rows_are_the_matrix_with_rows_of_length_one():
         feature_rows(np.ones(3))
 
 
-def test_tables_multiply_as_rows_do_and_so_do_their_transposes():
+@pytest.mark.parametrize(("most", "kind"), [(0.2, RowTables), (1.0, DenseRows)])
+def test_tables_multiply_as_rows_do_and_so_do_their_transposes(most, kind):
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(60, 23)) * (rng.random((60, 23)) < rng.random((60, 1)))
-    x[[0, 7, 59]] = 0.0
+    x = rng.normal(size=(60, 23)) * (rng.random((60, 23)) < most * rng.random((60, 1)))
     x[:, [0, 4, 22]] = 0.0
+    x[5, 1:10] = 1.0
+    x[:12, 7] = 1.0
+    x[[0, 8, 59]] = 0.0
     rows = feature_rows(x)  # no entry in some rows and columns, more than a line of them in others
     weights = jnp.asarray(rng.normal(size=(23, 4)), jnp.float32)
 
@@ -63,6 +66,7 @@ def test_tables_multiply_as_rows_do_and_so_do_their_transposes():
         product, transpose = jax.vjp(rows.times, weights)
         return product, *transpose(jnp.sin(product))
 
+    assert isinstance(laid_out(rows), kind)  # dense where little is saved
     for found, wanted in zip(both(laid_out(rows), weights), both(rows, weights), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
