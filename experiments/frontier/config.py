@@ -212,6 +212,17 @@ def _friendships() -> tuple[Config, ...]:
         ),
         replace(lists, datasets=("crocodile",), labels=("20",), methods=(*COUNTS, "non-private, ppr")),
         replace(lists, datasets=(*wide, "squirrel"), labels=("half",), methods=(*COUNTS, "non-private, ppr")),
+        replace(lists, datasets=small, epsilons=(0.5, 2.0, 4.0), methods=SMALL),
+        replace(lists, datasets=("debian", "squirrel"), labels=("20",), epsilons=(0.5, 2.0, 4.0), methods=SMALL),
+        replace(
+            lists,
+            datasets=("twitch_de", "facebook_pages"),
+            labels=("20",),
+            epsilons=(0.5, 2.0, 4.0),
+            methods=SPARSE,
+        ),
+        replace(lists, datasets=("amazon_photo", "amazon_computers"), methods=(*COUNTS, "non-private, ppr")),
+        replace(lists, datasets=("crocodile",), labels=("half",), methods=(*COUNTS, "non-private, ppr")),
     )
 
 
