@@ -140,6 +140,8 @@ PUBLISHED = (
 """What further graphs are asked at epsilon 1: all but variants that are never best."""
 LARGE = tuple(name for name in PUBLISHED if not name.startswith("blink"))
 """Where the reported pairs of randomised response take more memory than Blink has here."""
+LISTS_ALONE = tuple(name for name in LARGE if not name.endswith("gcn"))
+"""The same without networks on graphs."""
 DENSE_TOO = (*PUBLISHED, "rr, ppr")
 """Where a matrix of all pairs is small enough."""
 SPARSE = tuple(name for name in SMALL if not name.startswith(("blink", "rr")))
@@ -223,11 +225,15 @@ def _friendships() -> tuple[Config, ...]:
         ),
         replace(lists, datasets=("amazon_photo", "amazon_computers"), methods=(*COUNTS, "non-private, ppr")),
         replace(lists, datasets=("crocodile",), labels=("half",), methods=(*COUNTS, "non-private, ppr")),
+        replace(
+            lists, datasets=("amazon_photo", "crocodile"), labels=("20",), epsilons=(1.0,), methods=LISTS_ALONE
+        ),
+        replace(lists, datasets=("blogcatalog",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO),
     )
 
 
 def _features() -> tuple[Config, ...]:
-    few = Config(part="features", draws=5)
+    sizes = Config(part="features", epsilons=(1.0, 2.0, 4.0), methods=SIZES)
     return (
         Config(part="features", datasets=("citeseer", "cora"), panel=("20",)),
         Config(part="features", datasets=("debian",), panel=("0.1",)),
@@ -237,16 +243,8 @@ def _features() -> tuple[Config, ...]:
         Config(part="features", datasets=("facebook100_caltech36",), panel=("0.1",)),
         Config(part="features", datasets=("amazon_photo",), panel=("0.02",)),
         Config(part="features", datasets=("pubmed",), panel=("0.002",)),
-        dataclasses.replace(
-            few,
-            datasets=("citeseer",),
-            panel=("5", "10", "40", "80", "160"),
-            epsilons=(1.0, 2.0, 4.0),
-            methods=SIZES,
-        ),
-        dataclasses.replace(
-            few, datasets=("pubmed",), panel=("10", "100", "600"), epsilons=(1.0, 2.0, 4.0), methods=SIZES
-        ),
+        dataclasses.replace(sizes, datasets=("citeseer",), panel=("5", "10", "40", "80", "160")),
+        dataclasses.replace(sizes, datasets=("pubmed",), panel=("10", "100", "600")),
         Config(
             part="features", datasets=("twitch_ptbr", "twitch_ru", "twitch_fr"), panel=("0.1",), methods=FURTHER
         ),
@@ -254,7 +252,7 @@ def _features() -> tuple[Config, ...]:
         Config(part="features", datasets=("facebook_pages",), panel=("0.01",), methods=FURTHER_LARGE),
         Config(part="features", datasets=("crocodile",), panel=("0.05",), methods=FURTHER_LARGE),
         Config(part="features", datasets=("facebook100_oklahoma97",), panel=("0.02",), methods=FURTHER_LARGE),
-        dataclasses.replace(few, datasets=("amazon_computers",), panel=("0.02",), methods=FURTHER_LARGE),
+        Config(part="features", datasets=("amazon_computers",), panel=("0.02",), methods=FURTHER_LARGE),
     )
 
 
