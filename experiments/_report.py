@@ -49,6 +49,12 @@ def pyplot() -> Any:
     return plt
 
 
+def save(figure: Any, path: Any) -> None:
+    """Write a figure and let its memory go."""
+    figure.savefig(path)
+    pyplot().close(figure)
+
+
 def panels(count: int, width: float = 3.6, height: float = 3.0, columns: int = 3) -> tuple[Any, list[Any]]:
     """A figure of ``count`` panels, as a grid, and its axes."""
     plt = pyplot()

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from experiments import _central_audit, _runner
 from experiments._published import DuchiVectorWithTies, PrintedHyperbolicGaussian, ReleasedSquareWave
-from experiments._report import legend_below, markdown, panels
+from experiments._report import legend_below, markdown, panels, save
 from experiments._runner import DEFAULT_OUT, Found, Results, UsageError, config_hash, console, run, write_atomically
 from ldp_jax import edges, features, verification
 from ldp_jax.domains import Ball
@@ -147,7 +147,7 @@ def main(config: Config) -> None:
         text += "\n\n" + _central_audit.as_markdown(curators, CENTRAL, EPSILONS)
     write_atomically(config.out / f"{name}.md", text + "\n")
     figure = plot(wide)
-    figure.savefig(config.out / f"{name}.png")
+    save(figure, config.out / f"{name}.png")
     console.print(f"rows: {results.csv}\nfigure: {config.out / f'{name}.png'}", soft_wrap=True)
     for failure in failures:
         console.print(f"[bold red]{failure}")

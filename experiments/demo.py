@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from experiments import privge
-from experiments._report import panels
+from experiments._report import panels, save
 from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console
 from experiments.frontier import config as frontier
 from experiments.frontier import features as predictions
@@ -111,5 +111,5 @@ def write_report(out: Path) -> list[Path]:
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=7)
     figure.tight_layout()
     path = out / f"{NAME}.png"
-    figure.savefig(path)
+    save(figure, path)
     return [path]

@@ -12,7 +12,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._report import legend_below, markdown, panels
+from experiments._report import legend_below, markdown, panels, save
 from experiments._runner import DEFAULT_OUT, check_positive, console, describe_environment, write_atomically
 from ldp_jax import features
 
@@ -104,7 +104,7 @@ def main(config: Config) -> None:
     console.print(view)
     figure = plot(grid, found)
     path = config.out / f"{NAME}.png"
-    figure.savefig(path)
+    save(figure, path)
     console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
 
 

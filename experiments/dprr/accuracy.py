@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 
+from experiments._report import save
 from experiments._runner import REFERENCE, Found, Results, UsageError, config_hash, console, run, write_atomically
 from experiments.dprr import cells, report
 from experiments.dprr.cells import Cell, Settings
@@ -88,5 +89,5 @@ def write(out: Path, *, show: bool = False) -> list[Path]:
         report.show(frame, configs, console, reference)
     for name, figure in report.figures(frame).items():
         written.append(out / f"{name}.png")
-        figure.savefig(written[-1])
+        save(figure, written[-1])
     return written

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _runner
-from experiments._report import markdown, panels
+from experiments._report import markdown, panels, save
 from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
@@ -105,7 +105,7 @@ def main(config: Config) -> None:
             for variant in shown:
                 if (chosen, variant) not in reported:  # the keys are fixed: these are the degrees of the rows
                     reported[chosen, variant] = noisy_degrees(_load(chosen), variant)
-        plot(asked, shown, reported).savefig(path)
+        save(plot(asked, shown, reported), path)
         results.append([], notes={"figures": {FIGURE: content}})
     console.print(f"rows: {results.csv}\nfigure: {path}", soft_wrap=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
-from experiments._report import legend_below, markdown, panels
+from experiments._report import legend_below, markdown, panels, save
 from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
@@ -118,7 +118,7 @@ def write(out: Path) -> list[Path]:
     for number, part in ((8, frame[~generated]), (9, frame[generated])):
         if len(part):
             written.append(out / f"dprr_figure{number}.png")
-            plot(part).savefig(written[-1])
+            save(plot(part), written[-1])
     return written
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, signed, significant
+from experiments._report import legend_below, markdown, panels, save, signed, significant
 from experiments.frontier import advice_report, features
 from experiments.frontier._points import interval_of, write_with_points
 from experiments.frontier.features import ACCURACY, NAME
@@ -101,12 +101,12 @@ def write(out: Path) -> list[Path]:
     if sizes := _of_sizes(found):
         figures["Gain against the size of the panel"] = (out / f"{NAME}_panels.png", _size_figure(sizes))
     for title, (path, figure) in figures.items():
-        figure.savefig(path)
+        save(figure, path)
         sections.append(f"![{title}]({path.name})")
     measured = found[(found.mechanism == LOCAL) & (found.metric == OVER_CHOSEN)]
     foretold, advice = advice_report.outcomes(frame, measured), out / f"{NAME}_advice.png"
     if foretold:
-        advice_report.figure(foretold).savefig(advice)
+        save(advice_report.figure(foretold), advice)
     sections += ["## All graphs", summary(found)]
     if said := messages(found):
         sections += ["## What a device should say", _MESSAGES, said]

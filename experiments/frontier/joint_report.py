@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, signed, significant
+from experiments._report import legend_below, markdown, panels, save, signed, significant
 from experiments._runner import REFERENCE, write_atomically
 from experiments.frontier import joint
 from experiments.frontier.features import ACCURACY
@@ -77,7 +77,7 @@ def write(out: Path) -> list[Path]:
     if out.resolve() != REFERENCE.resolve():  # what follows from rows is not committed beside them
         written.append(out / f"{NAME}.csv")
         write_atomically(written[-1], found.to_csv(index=False, lineterminator="\n"))
-    _figure(found).savefig(written[1])
+    save(_figure(found), written[1])
     sections = [
         "# Records, friendships and labels private at once: what one total buys", _PREFACE, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),

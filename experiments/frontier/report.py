@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, pyplot, signed, significant
+from experiments._report import legend_below, markdown, panels, pyplot, save, signed, significant
 from experiments.frontier import beyond_report, friendships
 from experiments.frontier._points import interval_of, write_with_points
 from experiments.frontier.friendships import ACCURACY, NAME
@@ -95,11 +95,11 @@ def write(out: Path) -> list[Path]:
         sections += [f"## {title}", table(part)]
     sections += ["## All graphs", _counted(found), _summary(found)]
     path, gained = out / f"{NAME}.png", out / f"{NAME}_gains.png"
-    _figure(found).savefig(path)
+    save(_figure(found), path)
     sections.insert(2, f"![Accuracy against epsilon]({path.name})")
     figures = [path]
     if len(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)]):
-        _gains_figure(found).savefig(gained)
+        save(_gains_figure(found), gained)
         sections.insert(3, f"![Gains over the features alone at epsilon 1]({gained.name})")
         figures.append(gained)
     return [*write_with_points(out, NAME, found, sections), *figures]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
-from experiments._report import markdown, panels, signed
+from experiments._report import markdown, panels, save, signed
 from experiments._runner import Found, Results, config_hash, run, write_atomically
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
@@ -146,7 +146,7 @@ def write(out: Path) -> list[Path]:
         return []
     path, figure = out / f"{NAME}.md", out / f"{NAME}.png"
     write_atomically(path, "# Attacks on private edges\n\n" + _PREFACE + "\n\n" + table(frame) + "\n")
-    draw(frame).savefig(figure)
+    save(draw(frame), figure)
     return [path, figure]
 
 

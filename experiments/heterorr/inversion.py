@@ -21,7 +21,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from experiments import _runner
-from experiments._report import markdown, pyplot, signed
+from experiments._report import markdown, pyplot, save, signed
 from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
 from ldp_jax import attacks, features, models, training
 from ldp_jax.attacks.inversion import Reconstruction
@@ -415,7 +415,7 @@ def write(out: Path) -> list[Path]:
     write_atomically(path, text)
     content = config_hash(rows.drop(columns=["seconds"]).astype(str).to_dict("list"))
     if not picture.exists() or described.get("figures", {}).get(NAME) != content:
-        plot(rows, Settings(**described["configs"][rows.config.iloc[-1]])).savefig(picture)
+        save(plot(rows, Settings(**described["configs"][rows.config.iloc[-1]])), picture)
         results.append([], notes={"figures": {NAME: content}})
     return [path, picture]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
-from experiments._report import markdown, panels
+from experiments._report import markdown, panels, save
 from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
 from experiments.heterorr.config import Config
 from ldp_jax import datasets, graphs
@@ -130,7 +130,7 @@ def write(out: Path) -> list[Path]:
     path, picture = out / f"{NAME}.md", out / f"{NAME}.png"
     headers = ["graph", "w", "R-hat of the second half", "log-likelihood at the end", "between chains, at most"]
     write_atomically(path, f"# How chains forget where they began\n\n{_PREFACE}\n\n{markdown(headers, rows)}\n")
-    figure.savefig(picture)
+    save(figure, picture)
     return [path, picture]
 
 

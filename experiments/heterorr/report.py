@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments._report import legend_below, markdown, panels, signed
+from experiments._report import legend_below, markdown, panels, save, signed
 from experiments._runner import write_atomically
 from experiments.heterorr import accuracy, attacks
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
@@ -35,7 +35,7 @@ def write(out: Path) -> list[Path]:
         for dataset, of_set in part.groupby("dataset", sort=False):
             suffix = "" if dataset == part.dataset.iloc[0] else f"_{dataset}"
             path = out / f"{stem}{suffix}.png"
-            draw(of_set).savefig(path)
+            save(draw(of_set), path)
             written.append(path)
             sections += [f"## {title}: {dataset}", f"![{title}]({path.name})", make(of_set)]
     path = out / f"{accuracy.NAME}.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from experiments import _runner
-from experiments._report import panels
+from experiments._report import panels, save
 from experiments._runner import Found, Results, config_hash, run
 from experiments.heterorr import accuracy, cells
 from experiments.heterorr.config import Config
@@ -75,7 +75,7 @@ def write(out: Path) -> list[Path]:
         )
     figure.tight_layout()
     path = out / f"{FIGURE}.png"
-    figure.savefig(path)
+    save(figure, path)
     return [path]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels
+from experiments._report import legend_below, markdown, panels, save
 from experiments._runner import write_atomically
 from experiments.poindp import membership
 from experiments.poindp.labels import label, shown
@@ -40,7 +40,7 @@ def write(out: Path) -> list[Path]:
     write_atomically(path, as_markdown(frame, picture.name))
     if not (frame.attack != membership.GRAPH).any():
         return [path]
-    _figure(frame[frame.attack != membership.GRAPH]).savefig(picture)
+    save(_figure(frame[frame.attack != membership.GRAPH]), picture)
     return [path, picture]
 
 

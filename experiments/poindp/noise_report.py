@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels
+from experiments._report import legend_below, markdown, panels, save
 from experiments.poindp import noise
 from experiments.poindp.labels import COLOURS, label
 from experiments.poindp.settings import PRINTED, PUBLISHED
@@ -72,9 +72,9 @@ def draw(out: Path) -> list[Path]:
     wide = _wide(frame)
     title = f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
     first, *others = paths(out)
-    _cumulative(wide, title).savefig(first)
+    save(_cumulative(wide, title), first)
     for path in others:
-        _disks(wide, DISKS[path.stem], title).savefig(path)
+        save(_disks(wide, DISKS[path.stem], title), path)
     return [first, *others]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, signed, significant
+from experiments._report import legend_below, markdown, panels, save, signed, significant
 from experiments._runner import write_atomically
 from experiments.poindp import accuracy, attack_report, noise_report
 from experiments.poindp.cells import METRICS
@@ -151,7 +151,7 @@ def _draw(out: Path) -> list[Path]:
     if levels.empty:
         return []
     path = out / _FIGURE_3_NAME
-    _figure_3(levels).savefig(path)
+    save(_figure_3(levels), path)
     return [path]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _readme
-from experiments._report import legend_below, markdown, panels, pyplot, signed, significant
+from experiments._report import legend_below, markdown, panels, save, signed, significant
 from experiments._runner import REFERENCE, write_atomically
 from experiments.privge import accuracy, cells
 from experiments.privge.cells import STRUCTURE
@@ -252,8 +252,7 @@ def _save_panels(summaries: list[Summary], configs: dict, path: Path) -> None:
     for axis, summary in zip(axes, summaries, strict=True):
         draw(axis, summary, _unlike_the_rest(configs[summary.config]).replace(" (", "\n("))
     legend_below(figure, axes[0])
-    figure.savefig(path)
-    pyplot().close(figure)
+    save(figure, path)
 
 
 def figure_1(out: Path) -> None:
@@ -277,8 +276,7 @@ def figure_1(out: Path) -> None:
         axis.set(yscale="log", xlabel="epsilon", ylabel=title, title=title, ylim=(1e-2, 1e2))
         axis.axhline(1.0, color="black", lw=0.8, ls=":", label="the constant 0 (squared error)")
     legend_below(figure, axes[0], columns=3)
-    figure.savefig(out / "figure1.png")
-    pyplot().close(figure)
+    save(figure, out / "figure1.png")
 
 
 def figure_k(frame: pd.DataFrame, configs: dict, task: str, path: Path) -> bool:
@@ -308,6 +306,5 @@ def figure_k(frame: pd.DataFrame, configs: dict, task: str, path: Path) -> bool:
         axis.set_xticks(KS, [str(k) for k in KS])
         axis.minorticks_off()
     legend_below(figure, axes[0])
-    figure.savefig(path)
-    pyplot().close(figure)
+    save(figure, path)
     return True
