@@ -126,8 +126,10 @@ SIZES = (
 )  # fmt: skip
 """What larger panels are asked."""
 COUNTS = (*PILOTED, "plain counts")
-GRAPH = (*COUNTS, "noisy degree", "non-private, ppr")
+TRUTH_TOO = (*COUNTS, "non-private, ppr")
 """What further graphs are asked: what piloted counts are held against, and the truth."""
+GRAPH = (*TRUTH_TOO, "noisy degree")
+"""The same, and degrees."""
 PUBLIC = ("features, perceptron", "non-private, gcn", "non-private, ppr")
 """What features say by a network, and the truth."""
 NETWORK = ("non-private, gcn",)
@@ -145,7 +147,7 @@ LISTS_ALONE = tuple(name for name in LARGE if not name.endswith("gcn"))
 DENSE_TOO = (*PUBLISHED, "rr, ppr")
 """Where a matrix of all pairs is small enough."""
 SPARSE = tuple(name for name in SMALL if not name.startswith(("blink", "rr")))
-"""The same where it is not, and without networks on noisy lists."""
+"""What graphs are asked at all budgets where a matrix of all pairs is not."""
 
 
 FURTHER = (
@@ -185,7 +187,6 @@ def _friendships() -> tuple[Config, ...]:
             labels=("20",),
             epsilons=(1.0,),
             methods=GRAPH,
-            draws=5,
         ),
         Config(datasets=small, epsilons=(1.0,), methods=DENSE_TOO),
         replace(lists, datasets=small, methods=COUNTS),
@@ -195,25 +196,14 @@ def _friendships() -> tuple[Config, ...]:
             labels=("20",),
             epsilons=(1.0,),
             methods=DENSE_TOO,
-            draws=5,
         ),
         Config(
             datasets=("pubmed", "facebook_pages", "facebook100_oklahoma97", "twitch_de"),
             labels=("20",),
             epsilons=(1.0,),
             methods=LARGE,
-            draws=5,
         ),
-        replace(lists, datasets=("debian", "squirrel"), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO),
-        replace(
-            lists,
-            datasets=("twitch_de", "facebook100_oklahoma97", "facebook_pages", "pubmed"),
-            labels=("20",),
-            epsilons=(1.0,),
-            methods=LARGE,
-        ),
-        replace(lists, datasets=("crocodile",), labels=("20",), methods=(*COUNTS, "non-private, ppr")),
-        replace(lists, datasets=(*wide, "squirrel"), labels=("half",), methods=(*COUNTS, "non-private, ppr")),
+        replace(lists, datasets=(*wide, "squirrel"), labels=("half",), methods=TRUTH_TOO),
         replace(lists, datasets=small, epsilons=(0.5, 2.0, 4.0), methods=SMALL),
         replace(lists, datasets=("debian", "squirrel"), labels=("20",), epsilons=(0.5, 2.0, 4.0), methods=SMALL),
         replace(
@@ -223,12 +213,10 @@ def _friendships() -> tuple[Config, ...]:
             epsilons=(0.5, 2.0, 4.0),
             methods=SPARSE,
         ),
-        replace(lists, datasets=("amazon_photo", "amazon_computers"), methods=(*COUNTS, "non-private, ppr")),
-        replace(lists, datasets=("crocodile",), labels=("half",), methods=(*COUNTS, "non-private, ppr")),
+        replace(lists, datasets=("amazon_photo", "amazon_computers", "crocodile"), methods=TRUTH_TOO),
         replace(
             lists, datasets=("amazon_photo", "crocodile"), labels=("20",), epsilons=(1.0,), methods=LISTS_ALONE
         ),
-        replace(lists, datasets=("blogcatalog",), labels=("20",), epsilons=(1.0,), methods=DENSE_TOO),
     )
 
 
