@@ -37,6 +37,7 @@ __all__ = [
     "HasCriticalPoints",
     "HasDensity",
     "HasInverse",
+    "HasLevels",
     "HasMoments",
     "HasTable",
     "HasWordRuns",
@@ -58,6 +59,7 @@ __all__ = [
     "privatize",
     "static",
     "uniform",
+    "unstacked",
 ]
 
 
@@ -201,6 +203,17 @@ class HasCoordinates(Protocol):
 
     def coordinate(self, j: int) -> "Univariate":
         """The law of coordinate j where it is sent; the same object for coordinates that have one law."""
+        ...
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """A public menu of laws, of which ``level`` says which is used."""
+
+    level: Any
+
+    def at(self, level: Any) -> Any:
+        """The same menu at another level."""
         ...
 
 
@@ -406,6 +419,36 @@ def check_single(mechanism: Any) -> None:
                 f"{type(mechanism).__name__} holds a stack of shape {shape}: reports of one key would "
                 "share their randomness; use jax.vmap over mechanisms, keys and records"
             )
+
+
+def unstacked(mechanism: Any) -> list[Any]:
+    """The different mechanisms of a stack, one level each; a mechanism that is no stack alone.
+
+    >>> from ldp_jax.features import Laplace
+    >>> import numpy as np
+    >>> unstacked(Laplace(np.array([1.0, 2.0, 1.0])))
+    [Laplace(epsilon=1), Laplace(epsilon=2)]
+    """
+    nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape"))
+    shapes = [node.stack_shape() if hasattr(node, "stack_shape") else jnp.shape(node) for node in nodes]
+    if not any(shapes):
+        return [mechanism]
+
+    def parts(node: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
+        leaves = [node.level] if isinstance(node, HasLevels) else jax.tree.leaves(node)
+        return [np.ravel(leaf) for leaf in leaves if shape and jnp.shape(leaf) == shape]
+
+    def level(node: Any, shape: tuple[int, ...], place: int) -> Any:
+        if not shape:
+            return node
+        if isinstance(node, HasLevels):
+            return node.at(int(np.ravel(node.level)[place]))
+        return jax.tree.map(lambda leaf: np.ravel(leaf)[place].item() if jnp.shape(leaf) == shape else leaf, node)
+
+    pairs = list(zip(nodes, shapes, strict=True))
+    columns = np.stack([np.asarray(part, np.float64) for pair in pairs for part in parts(*pair)], 1)
+    _, first = np.unique(columns, axis=0, return_index=True)
+    return [structure.unflatten([level(*pair, int(place)) for pair in pairs]) for place in np.sort(first)]
 
 
 def check_budget(mechanism: Any) -> None:

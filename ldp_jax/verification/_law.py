@@ -28,11 +28,13 @@ class Numbers(NamedTuple):
       mechanism: whose law the reports should have.
       x: float32 [n].
       y: reports, stacked.
+      beside: of numbers of a vector, another coordinate of each and the rank of the vector's sum in [0, 1); else None.
     """
 
     mechanism: Any
     x: np.ndarray
     y: Any
+    beside: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
@@ -60,11 +62,14 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Any) -> list[tuple[Numbe
     """Records [n, dim] and their reports by the law of a coordinate; whose each is, and of which coordinate."""
     indices, values = mechanism.codomain().entries(y)
     found = []
+    rank = np.argsort(np.argsort(x.sum(1, dtype=np.float64), kind="stable"), kind="stable") / len(x)
     for law, at in coordinate_laws(mechanism):
         user, place = np.nonzero(np.isin(indices, at))
         coordinate = indices[user, place]
         mine = jax.tree.map(lambda leaf, user=user, place=place: np.asarray(leaf)[user, place], values)
-        found.append((Numbers(law, x[user, coordinate], mine), user, coordinate))
+        away = 1 + (user * 7919 + coordinate) % max(x.shape[1] - 1, 1)  # another one, and each pair in turn
+        beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
+        found.append((Numbers(law, x[user, coordinate], mine, beside), user, coordinate))
     return found
 
 
@@ -84,7 +89,7 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     Returns:
       The positions [n], float64, and the mass that float32 may have put elsewhere.
     """
-    mechanism, x, y = given
+    mechanism, x, y, _ = given
     spread = np.random.default_rng(np.asarray(jax.random.key_data(key))).random(len(x))
     if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table(), x, y, spread), 0.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
+from ldp_jax.edges.lists import NeighbourList, listed, nodes_of, stacked
 from ldp_jax.mechanism import check_single
 from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import statistics
@@ -143,8 +143,12 @@ def fit(m: Any, key: PRNGKey, x: NeighbourList, trials: int, significance: float
 
 
 def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, significance: float) -> Fit:
-    """A G test of whole reports of one user, by the cells of their space."""
-    y, codomain = jax.tree.map(np.asarray, draws(key, m, x, own, trials)), m.codomain(own)
+    return fit_of(m, x, own, jax.tree.map(np.asarray, draws(key, m, x, own, trials)), significance)
+
+
+def fit_of(m: Any, x: NeighbourList, own: int, y: Any, significance: float) -> Fit:
+    """A G test of stacked whole reports of one user's list, by the cells of their space."""
+    codomain, trials = m.codomain(own), len(jax.tree.leaves(y)[0])
     if not codomain.contains(y).all():
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     with jax.enable_x64(True):
@@ -153,3 +157,18 @@ def _fit(m: Any, key: PRNGKey, x: NeighbourList, own: int, trials: int, signific
     if abs(mass.sum() - 1) > _TOTAL:
         return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
     return statistics.g_test(np.bincount(cell(y), minlength=mass.size), mass, significance=significance)
+
+
+def bits_of(lists: Any, n: int) -> np.ndarray:
+    """Stacked lists as bits [m, n]."""
+    ids = np.asarray(NeighbourList(*lists).ids)
+    bits = np.zeros((len(ids), n + 1), bool)
+    np.put_along_axis(bits, ids, True, 1)
+    return bits[:, :n]
+
+
+def all_lists(domain: Any) -> NeighbourList:
+    """Every list of user 0, stacked."""
+    others = domain.others
+    codes = range(1 << len(others))
+    return stacked([listed([v for at, v in enumerate(others) if code >> at & 1], domain.users) for code in codes])

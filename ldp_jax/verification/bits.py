@@ -3,12 +3,15 @@
 import math
 from typing import Any
 
+import jax
 import numpy as np
 
 from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
+from ldp_jax.domains import ByCoordinate, NotApplicable
 from ldp_jax.types import PRNGKey
-from ldp_jax.verification import _law, statistics
+from ldp_jax.verification import _lists, statistics
+from ldp_jax.verification.empirical import report_each
+from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 18
@@ -19,23 +22,30 @@ ROUNDING = 1.0
 """What the rounding of a float32 sampler may say in one bit, in nats: a report of small size is a difference of
 larger numbers and ends in zeros."""
 
+_NUMBERS = 32  # numbers of a report, and coordinates of a record, that are asked
+_CHUNK = 8192
+_BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose loss is bounded
+
 
 def record_in_bits(
     mechanism: Any, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether a bit of a report's float32 numbers tells the lower half of the domain from the upper.
+    """Whether a bit of a report's float32 numbers tells one half of the records from the other.
 
-    Random records of random bits are reported; each of the last eight bits of the report, and its parity with the
-    next, is counted among the records of either half. A lower bound of the loss (Clopper and Pearson) above the
-    claim and :data:`ROUNDING` is a report that carries the record where rounding would be.
+    Random records are reported. Each of the last eight bits of each number, and its parity with the next, is counted
+    under both values of many statistics of the record: the half that each coordinate is in, the half that their sum
+    and their length are in, and the parity of how many coordinates are in the upper half; of a list each bit and the
+    parity of the degree, over pairs of lists that differ in one bit. At most 32 numbers and 32 coordinates are asked,
+    chosen at random. A lower bound of the loss (Clopper and Pearson) above the claim and :data:`ROUNDING` is a report
+    that carries the record where rounding would be.
 
-    Power at 2^18 reports: a bit that is the sign of the record, where epsilon is at most 7; at larger epsilon
-    draws cannot show more than the claim. A bit that follows the record less than epsilon + 1 allows is not told
-    from rounding: what float32 gives away of a continuous law is measured by
+    Power at 2^18 reports: a bit that equals a statistic, where epsilon is at most 7 (6 for lists). At larger
+    epsilon draws cannot show more than the claim. A bit that follows the record less than epsilon + 1 allows is not
+    told from rounding: what float32 gives away of a continuous law is measured by
     :func:`~ldp_jax.verification.float_audit`, and only whole numbers give nothing away.
 
     Args:
-      mechanism: on numbers, or vectors of independent coordinates, whose reports are of a continuum.
+      mechanism: whose reports hold numbers of a continuum.
       key: a typed threefry key.
       trials: reports.
       significance: how often a sampler that keeps to this is rejected.
@@ -43,40 +53,101 @@ def record_in_bits(
     Raises:
       ValueError: for finite reports, which have no bits to spare.
 
-    >>> import jax
     >>> from ldp_jax.features import Laplace
     >>> record_in_bits(Laplace(1.0), jax.random.key(0)).fits
     True
     """
     _validate.integer_in(1000, trials=trials)
-    parts = _law.numbers(mechanism, key, trials)
-    claim = max(part.mechanism.guarantee().epsilon for part in parts)
-    worst = 0.0
-    for x, values in ((part.x, _values(part)) for part in parts):
-        mask, numbers = values
-        raw = np.ascontiguousarray(numbers[mask], np.float32).view(np.uint32)
-        share = parts[0].mechanism.domain().share(x[mask])
-        if share is None:
-            raise NotApplicable(f"records of {parts[0].mechanism.domain()} have no order")
-        upper = share > 0.5
-        bits = np.stack([raw >> place & 1 for place in range(LAST)])
-        bits = np.concatenate([bits, bits[:-1] ^ bits[1:]])
-        sizes = [int((~upper).sum()), int(upper.sum())]
-        ones = np.stack([bits[:, ~upper].sum(1), bits[:, upper].sum(1)])
-        alpha = significance / (8 * len(bits) * len(parts))
-        for event in (ones, np.array(sizes)[:, None] - ones):
-            bounds = [statistics.clopper_pearson(event[half], sizes[half], alpha) for half in (0, 1)]
-            for (low, _), (_, high) in (bounds, bounds[::-1]):
-                with np.errstate(divide="ignore"):
-                    worst = max(worst, float(np.log(low / high).max()))
-    limit = claim + ROUNDING
-    return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), trials)
+    _validate.threefry(key)
+    domain, codomain = spaces(mechanism)
+    if not _has_reals(codomain):
+        raise NotApplicable(f"the reports of {type(mechanism).__name__} are finite: they have no bits to spare")
+    record_key, draw_key = jax.random.split(key)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(record_key)))
+    x, upper, asked = _records(domain, rng, trials)
+    words = jax.random.key_data(jax.random.split(draw_key, len(upper)))
+    y = jax.tree.map(np.asarray, report_each(words, mechanism, x))
+    numbers = _numbers(codomain, y, rng)
+    ones = np.zeros((2 * (2 * LAST - 1) * numbers.shape[1], 2, upper.shape[1]))
+    for start in range(0, len(upper), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        groups = np.stack([~upper[rows] & asked[rows], upper[rows] & asked[rows]], 1).astype(np.float32)
+        ones += np.tensordot(_events(numbers[rows]), groups, (0, 0))
+    sizes = np.stack([(~upper & asked).sum(0), (upper & asked).sum(0)])
+    worst = _largest_loss(ones, sizes, significance)
+    limit = mechanism.guarantee().epsilon + ROUNDING
+    return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), len(upper))
 
 
-def _values(part: _law.Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """Which reports are numbers of a continuum, and the numbers."""
-    found = part.mechanism.codomain().continuum(part.y)
-    if found is None:
-        name = type(part.mechanism).__name__
-        raise NotApplicable(f"the reports of {name} are finite: they have no bits to spare")
+def _has_reals(codomain: Any) -> bool:
+    """Whether reports, or the values of their coordinates, hold numbers of a continuum."""
+    return codomain.continuous or getattr(codomain, "inner", codomain).continuous
+
+
+def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Stacked records, which side of each statistic they are on [n, s], and whether that is asked of them [n, s]."""
+    if domain.all_adjacent:
+        x = domain.sample(rng, trials)
+        flat = np.concatenate([np.reshape(leaf, (trials, -1)) for leaf in jax.tree.leaves(x)], 1).astype(np.float64)
+        coordinates = flat[:, rng.permutation(flat.shape[1])[:_NUMBERS]]
+        half = coordinates > np.median(coordinates, 0)
+        total, length = flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)
+        parity = (flat > np.median(flat, 0)).sum(1, keepdims=True) % 2 == 1
+        upper = np.concatenate([half, total > np.median(total), length > np.median(length), parity], 1)
+        return x, upper, np.ones_like(upper)
+    # What a pair of adjacent records is told apart by is asked of that pair: the rest of both is the same.
+    pair = domain.neighbours(rng, trials // 2)
+    x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
+    if domain.users:
+        flat = _lists.bits_of(x, domain.users)
+    else:
+        flat = np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(x)], 1)
+        flat = flat > np.median(flat, 0)
+    upper = np.concatenate(
+        [flat[:, rng.permutation(flat.shape[1])[:_NUMBERS]], flat.sum(1, keepdims=True) % 2 == 1], 1
+    )
+    differ = upper[: trials // 2] != upper[trials // 2 :]
+    return x, upper, np.concatenate([differ, differ])
+
+
+def _numbers(codomain: Any, y: Any, rng: np.random.Generator) -> np.ndarray:
+    """float32 [n, m], NaN where a number is not sent; of vectors the values of coordinates, sent or not."""
+    if isinstance(codomain, ByCoordinate):
+        indices, values = codomain.entries(y)
+        chosen = rng.permutation(codomain.dim)[:_NUMBERS]
+        real = [np.asarray(leaf) for leaf in jax.tree.leaves(values) if np.asarray(leaf).dtype.kind == "f"]
+        found = np.full((len(indices), len(chosen), len(real)), np.nan, np.float32)
+        for place, coordinate in enumerate(chosen):
+            user, at = np.nonzero(indices == coordinate)
+            for part, leaf in enumerate(real):
+                found[user, place, part] = leaf[user, at]
+        return found.reshape(len(indices), -1)
+    real = [np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(y) if leaf.dtype.kind == "f"]
+    numbers = np.concatenate(real, 1).astype(np.float32)
+    return numbers[:, rng.permutation(numbers.shape[1])[:_NUMBERS]]
+
+
+def _events(numbers: np.ndarray) -> np.ndarray:
+    """float32 [n, events]: each bit, and each parity, is 1; and each is 0; of numbers that are sent."""
+    raw, sent = np.ascontiguousarray(numbers).view(np.uint32), ~np.isnan(numbers)
+    bits = np.stack([raw >> place & 1 for place in range(LAST)], 2)
+    bits = np.concatenate([bits, bits[..., :-1] ^ bits[..., 1:]], 2).astype(bool)
+    both = np.concatenate([bits & sent[..., None], ~bits & sent[..., None]], 2)
+    return both.reshape(len(numbers), -1).astype(np.float32)
+
+
+def _largest_loss(ones: np.ndarray, sizes: np.ndarray, significance: float) -> float:
+    """A lower bound of the largest loss of all events [events, 2, s] of groups of some sizes [2, s]."""
+    alpha = significance / (4 * ones.size)
+    share = (ones + 0.5) / (np.maximum(sizes, 1) + 1)
+    loss = np.log(share[:, 0] / share[:, 1])
+    deviation = np.sqrt((1 / (ones + 0.5)).sum(1))
+    found = 0.0
+    for order, sign in ((0, 1.0), (1, -1.0)):
+        suspicious = np.argsort(-(sign * loss - 5 * deviation), axis=None)[:_BOUNDED]
+        event, statistic = np.unravel_index(suspicious, loss.shape)
+        low, _ = statistics.clopper_pearson(ones[event, order, statistic], sizes[order, statistic], alpha)
+        _, high = statistics.clopper_pearson(ones[event, 1 - order, statistic], sizes[1 - order, statistic], alpha)
+        with np.errstate(divide="ignore"):
+            found = max(found, float(np.log(low / high).max()))
     return found

@@ -17,6 +17,8 @@ from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 TRIALS = 50_000
 _CHUNK = 5_000  # reports whose pair products are held at once
 _SPARE = 64
+_PAIRS = 1024  # coordinates of which all pairs are asked
+_TRIPLES = 64  # coordinates of which all triples are
 
 
 def independent_coordinates(
@@ -37,13 +39,13 @@ def independent_coordinates(
     4096 cells).
 
     Args:
-      mechanism: on vectors of at most 64 coordinates.
+      mechanism: on vectors.
       key: a typed threefry key.
       trials: reports.
       significance: how often a correct sampler may be rejected.
 
     Raises:
-      ValueError: for a mechanism on numbers, or of more than 64 coordinates.
+      ValueError: for a mechanism on numbers, or whose coordinates have no law of their own.
 
     >>> from ldp_jax.features import LaplaceVector
     >>> independent_coordinates(LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000).fits
@@ -51,11 +53,13 @@ def independent_coordinates(
     """
     _validate.integer_in(1000, trials=trials)
     domain = mechanism.domain()
-    if not 2 <= getattr(domain, "dim", 1) <= 64:
-        raise NotApplicable(f"mechanism must be one on vectors of 2 to 64 coordinates, got {domain}")
+    if getattr(domain, "dim", 1) < 2:
+        raise NotApplicable(f"mechanism must be one on vectors of 2 and more coordinates, got {domain}")
     draw_key, spread_key = jax.random.split(key)
-    sign = _signs(mechanism, draw_key, spread_key, trials)
-    worst, tests = _products(sign)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(spread_key)))
+    chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
+    sign = _signs(mechanism, draw_key, spread_key, trials)[:, chosen]
+    worst, tests = _products(sign, np.sort(rng.permutation(len(chosen))[:_TRIPLES]))
     limit = significance / tests
     fits = worst >= limit and not (np.abs(sign).all() and _dependent(sign > 0))
     shortest = np.sqrt(np.abs(sign).all(0).mean() * trials) if np.abs(sign).all() else np.sqrt(trials)
@@ -84,22 +88,23 @@ def _side(place: np.ndarray) -> np.ndarray:
     return np.where(place < 0.5, -1.0, 1.0).astype(np.float32)
 
 
-def _products(sign: np.ndarray) -> tuple[float, int]:
-    """The smallest tail of a sum of products of two or three signs, and how many there are."""
+def _products(sign: np.ndarray, few: np.ndarray) -> tuple[float, int]:
+    """The smallest tail of a sum of products of two signs, or of three of a ``few``; and how many there are."""
     n, dim = sign.shape
-    here = np.abs(sign)
     first, second = np.triu_indices(dim, 1)
-    total, held = sign.T @ sign, here.T @ here
-    triple, among = np.zeros((len(first), dim)), np.zeros((len(first), dim))
+    here = np.abs(sign)
+    sums, counts = [(sign.T @ sign)[first, second]], [(here.T @ here)[first, second]]
+    sign, here = sign[:, few], here[:, few]
+    first, second = np.triu_indices(len(few), 1)
+    triple, among = np.zeros((len(first), len(few))), np.zeros((len(first), len(few)))
     for start in range(0, n, _CHUNK):
         part, present = sign[start : start + _CHUNK], here[start : start + _CHUNK]
         triple += (part[:, first] * part[:, second]).T @ part
         among += (present[:, first] * present[:, second]).T @ present
-    later = np.arange(dim) > second[:, None]
-    sums = np.concatenate([total[first, second], triple[later]])
-    counts = np.concatenate([held[first, second], among[later]])
-    few = np.round((counts - np.abs(sums)) / 2)
-    return float(2 * stats.binom.cdf(few, counts, 0.5).min()), len(sums)
+    later = np.arange(len(few)) > second[:, None]
+    total, held = np.concatenate([*sums, triple[later]]), np.concatenate([*counts, among[later]])
+    less = np.round((held - np.abs(total)) / 2)
+    return float(2 * stats.binom.cdf(less, held, 0.5).min()), len(total)
 
 
 def _dependent(bits: np.ndarray) -> bool:

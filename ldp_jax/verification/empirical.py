@@ -59,7 +59,12 @@ def matches_density(
     if domain.users:
         return _lists.fit(mechanism, key, x, trials, significance)
     draw_key, pick_key = jax.random.split(key)
-    y = draws(mechanism, draw_key, x, trials)
+    return fit_of(mechanism, pick_key, x, draws(mechanism, draw_key, x, trials), significance)
+
+
+def fit_of(mechanism: Any, key: PRNGKey, x: Any, y: Any, significance: float) -> Fit:
+    """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
+    trials = len(jax.tree.leaves(y)[0])
     codomain = mechanism.codomain()
     if not _possible(mechanism, codomain, y, x):
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
@@ -70,8 +75,8 @@ def matches_density(
         return statistics.ks_test(y, cdf, rounding=misplaced, significance=significance)
     each = _coordinates(mechanism, x)
     if each is not None:
-        return _vectors(each, codomain, y, pick_key, significance)
-    mass, cell = _cells(mechanism, x)
+        return _vectors(each, codomain, y, key, significance)
+    mass, cell = cells_of(mechanism, x)
     if abs(mass.sum() - 1) > _TOTAL:
         return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
     place = np.asarray(cell(y))
@@ -172,7 +177,7 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
     return lambda y: cdf(y) / total, misplaced
 
 
-def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+def cells_of(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with jax.enable_x64(True):  # breaks too: float32 would misplace those of a narrow piece
         return mechanism.codomain().cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
@@ -181,7 +186,7 @@ def _cells(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarr
 def _coordinates(mechanism: Any, x: Any) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
     """Cells of each coordinate where coordinates are independent given the record, else None."""
     if isinstance(mechanism, HasCoordinates):
-        return [_cells(mechanism.coordinate(j), x_j) for j, x_j in enumerate(x)]
+        return [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(x)]
     return None
 
 
@@ -419,11 +424,9 @@ def _logit(mechanism: Any, reports: list[Any], half: int) -> tuple[np.ndarray, n
         np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1], method="nearest")) for column in together.T
     ]
     places = [[np.searchsorted(cut, e[:, j], "right") for j, cut in enumerate(cuts)] for e in found]
-    sizes = [len(cut) + 1 for cut in cuts]
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    codes = [np.stack([start + p for start, p in zip(starts, place, strict=True)], 1) for place in places]
+    codes = [np.stack([bins * j + p for j, p in enumerate(place)], 1) for place in places]
     first, second = (jnp.asarray(code[: min(half, _TRAINING)]) for code in codes)
-    weights = np.asarray(_regress(first, second, sum(sizes)))
+    weights = np.asarray(_regress(first, second, bins * dim))
     scores = [weights[code].sum(1).astype(np.float64) for code in codes]
     return scores[0], scores[1]
 

@@ -134,7 +134,7 @@ def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
     return -math.inf if far is None else _largest(mechanism, records, records, far).epsilon
 
 
-def hockey_stick(mechanism: Any, epsilon: float) -> float:
+def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
     r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
 
     :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
@@ -146,6 +146,7 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
     Args:
       mechanism: one with a density, on one number or category, or whose reports are such vectors.
       epsilon: in [0, 700]; float64 has no e^epsilon beyond.
+      panels: between two breaks of a line; vectors have a rule of their own, good to 3e-4 of delta.
 
     Raises:
       ValueError: for another mechanism or a negative epsilon.
@@ -171,7 +172,7 @@ def hockey_stick(mechanism: Any, epsilon: float) -> float:
         if independent:
             return _hockey_stick_of_vectors(wide, records, epsilon)
         first = jax.tree.map(lambda leaf: leaf[0], records)
-        reports, weights = codomain.quadrature(records, lambda y: logs_of(wide, y, first))
+        reports, weights = codomain.quadrature(records, lambda y: logs_of(wide, y, first), panels=panels)
         count = _count(records)
         each = [jax.tree.map(lambda leaf, i=i: leaf[i], records) for i in range(count)]
         density = np.exp(np.stack([logs_of(wide, reports, x) for x in each])) * np.asarray(weights)

@@ -20,6 +20,7 @@ class Fit(NamedTuple):
       smallest_defect: a sampler whose distribution function (KS) or total variation (G) is off by this much is
         rejected with probability 1 - ``significance``.
       draws: how many.
+      records: how many records they are of; 1 where one record alone was asked.
     """
 
     fits: bool
@@ -28,6 +29,7 @@ class Fit(NamedTuple):
     threshold: float
     smallest_defect: float
     draws: int
+    records: int = 1
 
     def __str__(self) -> str:
         return (
@@ -107,7 +109,7 @@ def g_test(counts: Any, probabilities: Any, *, significance: float = SIGNIFICANC
     return Fit(g <= limit, "G", g, limit, smallest, int(n))
 
 
-def clopper_pearson(successes: Any, n: int, alpha: float) -> tuple[Any, Any]:
+def clopper_pearson(successes: Any, n: Any, alpha: float) -> tuple[Any, Any]:
     """Exact bounds of a probability: each is wrong with probability at most ``alpha``; elementwise.
 
     Reference: Clopper & Pearson, Biometrika 1934.

@@ -16,7 +16,7 @@ def is_total(mechanism: Any, key: PRNGKey) -> Fit:
 
     An exception or a NaN that depends on a record would be an output outside the analysis. NaN, infinities, 1e30
     and numbers just beyond the ends are privatised with the keys of the records that the domain's ``clip`` makes of
-    them; the reports must be the same.
+    them; the reports must be the same. Each is also privatised by a plain call, which must not raise.
 
     Args:
       mechanism: epsilon one number.
@@ -34,6 +34,8 @@ def is_total(mechanism: Any, key: PRNGKey) -> Fit:
     n = len(jax.tree.leaves(bad)[0])
     words = jax.random.key_data(jax.random.split(key, n))
     reports, meant = (report_each(words, mechanism, x) for x in (bad, good))
+    for place, key in enumerate(jax.random.wrap_key_data(words)):
+        mechanism.privatize(key, jax.tree.map(lambda leaf, at=place: leaf[at], bad))
     wrong = ~np.asarray(codomain.contains(reports, rounding=2))
     for one, other in zip(jax.tree.leaves(reports), jax.tree.leaves(meant), strict=True):
         same = (one == other) | ((one != one) & (other != other))  # NaN stands for what is not sent

@@ -223,7 +223,7 @@ def test_what_cannot_be_asked_is_refused(untyped):
     key = lambda: jax.random.key(0)
     with pytest.raises(ValueError, match="not independent"):
         verification.record_windows(DuchiVector(1.0, 3), key())
-    with pytest.raises(ValueError, match="vectors of 2 to 64"):
+    with pytest.raises(ValueError, match="vectors of 2 and more"):
         verification.independent_coordinates(Laplace(1.0), key())
     with pytest.raises(ValueError, match="finite"):
         verification.record_in_bits(Duchi(1.0), key(), trials=1000)

@@ -1,0 +1,269 @@
+"""Mechanisms that leak about few records, across coordinates, or by a hair: each is refused, or not shown."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import verification
+from ldp_jax._pytree import mechanism, static
+from ldp_jax.domains import Interval, clip
+from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
+from ldp_jax.edges.lists import to_bits
+from ldp_jax.features import Duchi, GeneralizedRR, Laplace, LaplaceVector, PrivUnit, Sampled, SparseReport, menu
+from ldp_jax.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.hyperbolic import HyperbolicGaussian
+from ldp_jax.mechanism import Numeric, largest, uniform
+from ldp_jax.verification import verdict
+from ldp_jax.verification.everywhere import matches_density_everywhere
+
+SIGMA = 8.7303  # delta 5e-7 at epsilon 1, of two records that are 2 apart
+GROUPS = np.array([0, 1, 0, 1, 0, 1], np.int32)
+
+
+@mechanism
+class ThinTail(Numeric):
+    """Gaussian noise whose true delta at epsilon 1 is 5e-7, and which claims another."""
+
+    epsilon: float
+    delta: float = static(default=1e-12)
+    sigma: float = static(default=SIGMA)
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), self.delta)
+
+    def from_uniform(self, u, x):
+        return clip(x) + self.sigma * jax.scipy.special.ndtri(u)
+
+    def log_density(self, y, x):
+        return jax.scipy.stats.norm.logpdf(y, clip(x), self.sigma)
+
+    def codomain(self):
+        return Interval(-np.inf, np.inf, lambda x: clip(x)[None])
+
+    def estimate(self, y):
+        return jnp.asarray(y)
+
+    def mean(self, x):
+        return clip(x)
+
+    def variance(self, x):
+        return self.sigma**2 + 0.0 * clip(x)
+
+    def proof(self):
+        return "none"
+
+
+@mechanism
+class RawFour(RandomizedResponse):
+    """Lists of exactly four friends are sent as they are."""
+
+    def privatize(self, key, neighbours, own=0):
+        y = RandomizedResponse(self.epsilon, self.n).privatize(key, neighbours, own)
+        return jax.tree.map(
+            lambda a, b: jnp.where(neighbours.count == 4, b, a), y, ListReport(y.degree, neighbours)
+        )
+
+
+@mechanism
+class RawSome(RandomizedResponse):
+    """Twelve of the 32 lists of user 0 are sent as they are."""
+
+    def privatize(self, key, neighbours, own=0):
+        y = RandomizedResponse(self.epsilon, self.n).privatize(key, neighbours, own)
+        code = (to_bits(neighbours, self.n) * 2 ** jnp.arange(self.n)).sum() // 2
+        raw = (code * 11 + 5) % 32 < 12
+        return jax.tree.map(lambda a, b: jnp.where(raw, b, a), y, ListReport(y.degree, neighbours))
+
+
+class TrueFour(NeighbourCounts):
+    """Counts that sum to four are sent as they are."""
+
+    def add_noise(self, key, counts):
+        return jnp.where(counts.sum() == 4, counts, super().add_noise(key, counts))
+
+
+jax.tree_util.register_pytree_node(
+    TrueFour,
+    lambda m: ((m.groups, m.thresholds), (m.epsilon, m.num_groups, m.n, m.most)),
+    lambda aux, leaves: TrueFour(*aux[:2], n=aux[2], groups=leaves[0], most=aux[3]),
+)
+
+
+def quadrant(x):
+    return (jnp.asarray(x)[..., 0] > 0) & (jnp.asarray(x)[..., 1] > 0)
+
+
+@mechanism
+class QuietQuadrant(HyperbolicGaussian):
+    """Noise is a thousand times too small in one quadrant."""
+
+    def privatize(self, key, x):
+        y = HyperbolicGaussian.privatize(self, key, x)
+        return jnp.where(quadrant(x), x + 1e-3 * (y - x), y)
+
+
+class QuietCap(PrivUnit):
+    """A quadrant of directions is sent as it is, but for a thousandth of the noise."""
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        size = jnp.linalg.norm(y)
+        near = x / jnp.maximum(jnp.linalg.norm(x), 1e-6) + 1e-3 * y / size
+        return jnp.where(quadrant(x), size * near / jnp.linalg.norm(near), y)
+
+
+jax.tree_util.register_pytree_node(QuietCap, lambda m: ((), (m.epsilon, m.dim)), lambda aux, leaves: QuietCap(*aux))
+
+
+@mechanism
+class FarNoise(Sampled):
+    """Coordinate 70 has the noise of coordinate 5."""
+
+    def privatize(self, key, x):
+        u = uniform(key, (self.dim,))
+        u = u.at[70].set(u[5])
+        return SparseReport(jnp.arange(self.dim, dtype=jnp.int32), self.inner.from_uniform(u, jnp.asarray(x)))
+
+
+@mechanism
+class SumInTheLastBit(Sampled):
+    """The last bit of every value is the sign of the record's sum."""
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        raw = jax.lax.bitcast_convert_type(y.values, jnp.uint32) & ~jnp.uint32(1)
+        sign = (jnp.asarray(x).sum() > 0).astype(jnp.uint32)
+        return SparseReport(y.indices, jax.lax.bitcast_convert_type(raw | sign, jnp.float32))
+
+
+@mechanism
+class RaisesBelowZero(Laplace):
+    """A plain call with a negative record raises."""
+
+    def draw(self, key, x):
+        if not isinstance(x, jax.core.Tracer) and np.any(np.asarray(x) < 0):
+            raise ValueError("negative")
+        return super().draw(key, x)
+
+
+@mechanism
+class ClaimsPerLabel(Laplace):
+    """A mechanism on numbers that claims something of labels."""
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), unit=LABEL, adjacency=WORDS[LABEL])
+
+
+class Favourite(type(GeneralizedRR(1.0, 2))):
+    """One category of 40 is kept 1.15 times as often as the table says."""
+
+    def draw(self, key, x):
+        keep_key, key = jax.random.split(key)
+        more = 0.15 * np.e / (np.e + 39) / (1 - np.e / (np.e + 39))
+        keep = (jnp.asarray(x) == 17) & jax.random.bernoulli(keep_key, more)
+        return jnp.where(keep, 17, super().draw(key, x))
+
+
+def favourite():
+    made = GeneralizedRR(1.0, 40)
+    twin = object.__new__(Favourite)
+    twin.__dict__.update(made.__dict__)
+    return twin
+
+
+jax.tree_util.register_pytree_node(
+    Favourite,
+    lambda m: (
+        tuple(m.__dict__[k] for k in ("thresholds", "values", "counts", "level")),
+        (m.inputs, m.encoding, m.names),
+    ),
+    lambda aux, leaves: Favourite(*leaves[:3], *aux, level=leaves[3]),
+)
+
+
+@mechanism
+class DeafToOne(Laplace):
+    """Whoever asks for a budget of a half gets four."""
+
+    def from_uniform(self, u, x):
+        return Laplace(jnp.where(jnp.asarray(self.epsilon) == 0.5, 4.0, self.epsilon)).from_uniform(u, x)
+
+
+LEAKS = {
+    "delta far too small": (lambda: ThinTail(1.0), "law"),
+    "lists of four friends raw": (lambda: RawFour(1.0, 6), "records"),
+    "12 of 32 lists raw": (lambda: RawSome(1.0, 6), "records"),
+    "counts of four true": (lambda: TrueFour(1.0, 2, n=6, groups=GROUPS, most=5), "records"),
+    "a quiet quadrant": (lambda: QuietQuadrant(1.0, 1e-5, clip=1.5), "records"),
+    "a quiet cap": (lambda: QuietCap(1.0, 3), "records"),
+    "noise reused far away": (lambda: FarNoise(Laplace(1 / 80), 80, 80), "coordinates"),
+    "the sum in the last bit": (lambda: SumInTheLastBit(Laplace(0.25), 4, 4), "bits"),
+    "an exception below zero": (lambda: RaisesBelowZero(1.0), "pure"),
+    "a unit of labels": (lambda: ClaimsPerLabel(1.0), "unit"),
+    "one category of 40": (favourite, "records"),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
+    """At the draws of a default verdict but for pairs of coordinates, of which 5 000 are enough."""
+    make, rung = LEAKS[name]
+    m = make()
+    asked = {question[0]: question for question in verdict.questions(m, m.guarantee(), 200_000, 1e-6)}
+    if rung == "coordinates":
+        assert not verification.independent_coordinates(m, jax.random.key(7), trials=5_000).fits
+    else:
+        found = verdict.ask(m, *asked[rung], key=jax.random.key(7))
+        assert found.holds is False, str(found)
+        assert ("raised" in found.reason) == (rung == "pure"), found.reason
+    assert rung in verdict.needed(m) | {"pure"}
+
+
+def test_a_budget_that_is_ignored_is_refused():
+    found = verification.check(DeafToOne(np.array([1.0, 0.5, 2.0])), jax.random.key(7), trials=50_000)
+    assert {"sampler", "records", "game"} <= {rung.name for rung in found.refused}, str(found)
+    assert "REFUSED by" in str(found)
+    assert found["game"].reason == "level 2"
+
+
+def test_what_quadrature_cannot_show_is_not_shown():
+    """A true delta of 1e-15 is below float64's sums; the same noise at 1e-6 holds, with the limit printed."""
+    found = verification.check(ThinTail(1.0, 6e-7), jax.random.key(8), trials=20_000)
+    assert found, str(found)
+    assert found["law"].limit == pytest.approx(6e-7, rel=0.01)
+    found = verification.check(ThinTail(1.0, 1e-15, sigma=16.0), jax.random.key(8), trials=20_000)
+    assert not found
+    assert [rung.name for rung in found.missing] == ["law"]
+    assert "NOT SHOWN: no answer to law" in str(found)
+
+
+def test_a_verdict_says_how_many_records_were_asked_and_what_region_is_found():
+    found = verification.check(RandomizedResponse(1.0, n=6), jax.random.key(9), trials=20_000)
+    assert found, str(found)
+    assert "32 records, 20000 draws; finds 0.031 of the records" in str(found["records"])
+    fit = matches_density_everywhere(Laplace(1.0), jax.random.key(9), trials=20_000)
+    assert fit.records == 128
+    assert (1 - fit.smallest_defect) ** 128 == pytest.approx(1e-6)
+
+
+def test_each_level_of_a_stack_is_asked():
+    table = menu([GeneralizedRR(1.0, 2), GeneralizedRR(2.0, 2)])
+    for stack in (table.at(np.array([0, 1, 1])), Duchi(np.array([0.5, 2.0]))):
+        found = verification.check(stack, jax.random.key(10), trials=5_000)
+        assert found, str(found)
+        assert str(found).startswith("2 levels of")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"trials": 1}, {"significance": 2}, {"significance": 0.0}, {"key": "raw"}, {"key": "rbg"}]
+)
+def test_arguments_are_refused_as_arguments(wrong, untyped):
+    key = {"raw": jax.random.PRNGKey(0), "rbg": jax.random.key(0, impl="rbg")}.get(wrong.pop("key", ""))
+    with pytest.raises(ValueError, match="trials|significance|key"):
+        verification.check(Duchi(1.0), jax.random.key(0) if key is None else key, **wrong)
+
+
+def test_vectors_of_any_dimension_are_asked_about_all_pairs():
+    fit = verification.independent_coordinates(LaplaceVector(1.0, 80), jax.random.key(11), trials=5_000)
+    assert fit.fits, str(fit)
