@@ -26,7 +26,7 @@ from ldp_jax.mechanism import HasInverse, HasMoments
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
 from ldp_jax.verification.empirical import extreme_records, typical_record
-from ldp_jax.verification.verdict import MASS
+from ldp_jax.verification.verdict import delta_of
 
 NAME = "audit"
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
@@ -308,7 +308,7 @@ def _law_loses(made: Any) -> float:
     guarantee = made.guarantee()
     if not guarantee.delta:
         return verification.privacy_loss_supremum(made).epsilon
-    kept = verification.hockey_stick(made, guarantee.epsilon) <= guarantee.delta + MASS
+    *_, kept = delta_of(made, guarantee.epsilon, guarantee.delta)
     return guarantee.epsilon if kept else math.inf
 
 

@@ -115,7 +115,4 @@ COMMITTED: dict[tuple[str, str], Plan] = {
     ("node", "crocodile"): Plan((0.01, 1.0, 5.0), 3, epochs=15, tol=1e-3),
     ("link", "cora"): Plan((1.0, 2.0, 3.0, 5.0), 5, ks=KS, k_epsilons=(1.0, 2.0, 3.0), k_seeds=5),
     ("link", "citeseer"): Plan((1.0, 2.0, 3.0, 5.0), 5),
-    ("link", "pubmed"): Plan((1.0,), 3, epochs=50),
-    ("link", "facebook_pages"): Plan((1.0,), 3, epochs=30),
-    ("link", "crocodile"): Plan((1.0,), 3, epochs=15, tol=1e-3),
 }

@@ -28,7 +28,7 @@ class Numbers(NamedTuple):
       mechanism: whose law the reports should have.
       x: float32 [n].
       y: reports, stacked.
-      beside: of numbers of a vector, another coordinate of each and the rank of the vector's sum in [0, 1); else None.
+      beside: of numbers of a vector, another coordinate of each, and the rank of the vector's sum in [0, 1).
     """
 
     mechanism: Any

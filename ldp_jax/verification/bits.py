@@ -32,12 +32,12 @@ def record_in_bits(
 ) -> Fit:
     """Whether a bit of a report's float32 numbers tells one half of the records from the other.
 
-    Random records are reported. Each of the last eight bits of each number, and its parity with the next, is counted
-    under both values of many statistics of the record: the half that each coordinate is in, the half that their sum
-    and their length are in, and the parity of how many coordinates are in the upper half; of a list each bit and the
-    parity of the degree, over pairs of lists that differ in one bit. At most 32 numbers and 32 coordinates are asked,
-    chosen at random. A lower bound of the loss (Clopper and Pearson) above the claim and :data:`ROUNDING` is a report
-    that carries the record where rounding would be.
+    Random records are reported. Each of the last eight bits of each number, and its parity with the next, is
+    counted under both values of many statistics of the record. Of a vector these are the halves that each
+    coordinate, the sum and the length are in, and the parity of how many coordinates are in the upper half. Of a
+    list they are each bit and the parity of the degree, over pairs of lists that differ in one bit. At most 32
+    numbers and 32 coordinates are asked, chosen at random. A lower bound of the loss (Clopper and Pearson) above
+    the claim and :data:`ROUNDING` is a report that carries the record where rounding would be.
 
     Power at 2^18 reports: a bit that equals a statistic, where epsilon is at most 7 (6 for lists). At larger
     epsilon draws cannot show more than the claim. A bit that follows the record less than epsilon + 1 allows is not
@@ -85,7 +85,7 @@ def _has_reals(codomain: Any) -> bool:
 
 
 def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Stacked records, which side of each statistic they are on [n, s], and whether that is asked of them [n, s]."""
+    """Stacked records, their side of each statistic, and whether it is asked of them: bool [n, s] both."""
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
         flat = np.concatenate([np.reshape(leaf, (trials, -1)) for leaf in jax.tree.leaves(x)], 1).astype(np.float64)

@@ -23,16 +23,16 @@ _MOST_DRAWS = 1 << 22  # of all members of a small space
 _PAIRS = 8  # random pairs of adjacent records that a game is played about
 
 
-def matches_density_everywhere(
+def matches_everywhere(
     mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
     :func:`~ldp_jax.verification.matches_density` asks one record. This rung asks all of at most 128 members
-    (categories; the lists of up to eight nodes, their owners in turn) and 128 random records of a larger space (8 to
-    128 of vectors whose coordinates have laws of their own, 256 laws in all). Lists are of all degrees, vectors of all directions
-    and lengths. The records share the trials. Each category has up to ``trials`` draws, all together at most 2^22,
-    and each of its reports is also counted alone.
+    (categories; the lists of up to eight nodes, their owners in turn) and 128 random records of a larger space.
+    Of vectors whose coordinates have laws of their own it asks 8 to 128 records, 256 laws in all. Lists are of all
+    degrees, vectors of all directions and lengths. The records share the trials. Each category has up to ``trials``
+    draws, all together at most 2^22, and each of its reports is also counted alone.
 
     Power: a region of the share ``smallest_defect`` of all records, whose reports are far from their law, is missed
     with probability 1e-6 (0.10 at 128 records). A region is far off where one record in it would be refused at
@@ -48,7 +48,7 @@ def matches_density_everywhere(
       A :class:`Fit`, that of the worst record; ``records`` is the number of records.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> fit = matches_density_everywhere(GeneralizedRR(1.0, 40), jax.random.key(0), trials=40_000)
+    >>> fit = matches_everywhere(GeneralizedRR(1.0, 40), jax.random.key(0), trials=40_000)
     >>> fit.fits, fit.records, fit.smallest_defect
     (True, 40, 0.025)
     """

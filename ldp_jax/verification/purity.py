@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
 from ldp_jax.types import PRNGKey
-from ldp_jax.verification.empirical import report_each, typical_record
+from ldp_jax.verification.empirical import report_each
 from ldp_jax.verification.statistics import Fit
 
 FUSED = 2e-5

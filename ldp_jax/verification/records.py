@@ -29,8 +29,8 @@ def record_windows(
     Each of ``trials`` random records is reported once, and each report brought to its position in the law of its
     own record: uniform, whatever the record. Windows of records by cells of positions are counted at five scales,
     from wide windows with fine cells to windows that hold about sixteen records; one crowded cell is enough. Of a
-    vector, records are cut by the coordinate itself, by another one at random, and by their sum: no value may follow
-    what is reported elsewhere.
+    vector, records are cut by the coordinate itself, by another one, and by their sum: no value may follow what is
+    reported elsewhere.
 
     Power (significance 1e-6, and as rarely missed): no noise at all, in a window of ``64 / trials`` of the records
     (6e-5 of the domain at 2^20); one report in a hundred raw, everywhere or in a window of ``2^13 / trials``; the

@@ -19,7 +19,7 @@ from ldp_jax.verification.central import matches_release, private_edge_lower_bou
 from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.distinct import distinct_reports
 from ldp_jax.verification.empirical import matches_density
-from ldp_jax.verification.everywhere import largest_lower_bound, matches_density_everywhere
+from ldp_jax.verification.everywhere import largest_lower_bound, matches_everywhere
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
 from ldp_jax.verification.purity import is_pure, uses_the_whole_key
@@ -234,7 +234,7 @@ def questions(m: Any, guarantee: Any, trials: int, significance: float) -> list[
 
     def law(key: Any) -> tuple[float, float, bool]:
         if guarantee.delta:
-            return _delta(m, claim, guarantee.delta)
+            return delta_of(m, claim, guarantee.delta)
         found = privacy_loss_supremum(m).epsilon
         return found, claim, found <= claim * (1 + SLACK)
 
@@ -278,7 +278,7 @@ def questions(m: Any, guarantee: Any, trials: int, significance: float) -> list[
         ("mass", "the density sums to 1", density, lambda key: _fit(sums_to_one(m))),
         ("law", lost, density, law),
         ("sampler", "the law is what is drawn", density, fits(matches_density, **many)),
-        ("records", "the same of many records", density, fits(matches_density_everywhere, **many)),
+        ("records", "the same of many records", density, fits(matches_everywhere, **many)),
         ("game", "what draws alone show", "", game),
         ("moments", "mean and variance, by the density", density + moments, lambda key: _fit(matches_moments(m))),
         ("estimates", "mean and variance, by draws", moments, fits(draws_have_moments, trials=trials)),
@@ -301,8 +301,14 @@ def questions(m: Any, guarantee: Any, trials: int, significance: float) -> list[
     ]
 
 
-def _delta(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool]:
-    """Delta by two rules; their difference, and 1e-3 of delta, is what quadrature may be off by."""
+def delta_of(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool]:
+    """Delta by two rules, the limit that it is held to, and whether it keeps to it.
+
+    The difference of the rules, and 1e-3 of delta, is what quadrature may be off by.
+
+    Raises:
+      NotApplicable: for a claim that is below what quadrature shows, where nothing above it is found.
+    """
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
     least = max(LEAST_DELTA, 10 * abs(found - coarse))

@@ -15,7 +15,7 @@ from ldp_jax.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.mechanism import Numeric, largest, uniform
 from ldp_jax.verification import verdict
-from ldp_jax.verification.everywhere import matches_density_everywhere
+from ldp_jax.verification.everywhere import matches_everywhere
 
 SIGMA = 8.7303  # delta 5e-7 at epsilon 1, of two records that are 2 apart
 GROUPS = np.array([0, 1, 0, 1, 0, 1], np.int32)
@@ -242,7 +242,7 @@ def test_a_verdict_says_how_many_records_were_asked_and_what_region_is_found():
     found = verification.check(RandomizedResponse(1.0, n=6), jax.random.key(9), trials=20_000)
     assert found, str(found)
     assert "32 records, 20000 draws; finds 0.031 of the records" in str(found["records"])
-    fit = matches_density_everywhere(Laplace(1.0), jax.random.key(9), trials=20_000)
+    fit = matches_everywhere(Laplace(1.0), jax.random.key(9), trials=20_000)
     assert fit.records == 128
     assert (1 - fit.smallest_defect) ** 128 == pytest.approx(1e-6)
 
