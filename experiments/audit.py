@@ -160,7 +160,7 @@ def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> p
     """The rows of :data:`SUBJECTS`, what is missing computed."""
     count = len(SUBJECTS) * len(epsilons)
     # The confidence is shared by the cells: with other cells all are asked again.
-    settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count, "rungs": 2}
+    settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count, "rungs": 3}
     confidence = 1 - verification.statistics.SIGNIFICANCE / count
 
     def measure(subject: Subject, epsilon: float, key: Any) -> dict[str, float]:
@@ -278,10 +278,11 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
         made = subject.make(epsilon)
     except ValueError:
         return {}  # LP-optimal: too few inputs for so large a budget
-    fit_key, game_key, rung_key = jax.random.split(key, 3)
+    fit_key, game_key, rung_key, many_key = jax.random.split(key, 4)
     guarantee = made.guarantee()
     trials = config.trials(epsilon)
     fit = verification.matches_density(made, fit_key, trials=min(trials, 400_000))
+    many = verification.matches_everywhere(made, many_key, trials=min(trials, 400_000), significance=1 - confidence)
     bound = verification.epsilon_lower_bound(made, game_key, trials, confidence, delta=guarantee.delta)
     measured = {
         "claimed": guarantee.epsilon,
@@ -290,7 +291,10 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
         "supremum": _law_loses(made) if fit.fits else math.nan,
         "lower_bound": bound.epsilon,
         "lower_limit": bound.limit,
-        "fit": fit.statistic / fit.threshold if fit.threshold else 0.0 if fit.fits else math.inf,
+        "fit": _ratio(fit),
+        "records": _ratio(many),
+        "records asked": many.records,
+        "region": many.smallest_defect,
         "variance": _worst_variance(made),
     }
     if isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
@@ -301,6 +305,11 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
     else:
         measured |= _rungs(made, rung_key, config, 1 - confidence)
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
+
+
+def _ratio(fit: verification.Fit) -> float:
+    """How near a fit is to its threshold: at most 1 where it fits."""
+    return fit.statistic / fit.threshold if fit.threshold else 0.0 if fit.fits else math.inf
 
 
 def _law_loses(made: Any) -> float:
@@ -373,7 +382,10 @@ _OPTIONAL = {
     "fit",
     "impossible",
     "lower_bound",
+    "records",
+    "records asked",
     "refused",
+    "region",
     "relationship",
     "supremum",
     "windows",
@@ -407,6 +419,8 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
             broken.append(f"is seen to lose {row['lower_bound']:.6g} by draws")
         if row["fit"] > 1:
             broken.append("does not draw what its density says")
+        if row["records"] > 1:
+            broken.append("does not draw what its density says of some record")
         if row["distinct"] > 1:
             broken.append("sends one report too often")
         if row["drawn_loss"] > 1:
@@ -430,6 +444,7 @@ HEADER = [
     *(f"{e:g}" for e in EPSILONS),
     *(f"words at {e:g}" for e in ABOVE),
     "sampler",
+    "records asked (region found)",
     "distinct reports",
     "per edge",
     "float32 gives away",
@@ -452,7 +467,7 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         one = rows.get(1.0, next(iter(rows.values())))
         shown = one.get("impossible")
         given = "" if shown is None or np.isnan(shown) else "nothing" if shown == 0 else f"{100 * shown:.0f} %"
-        alike = not (part[["windows", "drawn_loss"]] > 1).any(axis=None)
+        alike = not (part[["windows", "drawn_loss", "records"]] > 1).any(axis=None)
         fits = "**another law**" if (part.fit > 1).any() else "fits" if alike else "**not for every record**"
         often = "" if part.distinct.isna().all() else "**too often**" if (part.distinct > 1).any() else "as the law"
         edge = " / ".join(f"{one[f'relationship {p}']:.4g}" for p in REPORTINGS if one[f"relationship {p}"] > 0)
@@ -462,7 +477,8 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         exact = "exact" if one["exact"] else "ideal"
         named = str(label) if sound else f"*{label}*"
         words = [beyond.get(epsilon, "") for epsilon in ABOVE]
-        lines.append([named, exact, *cells, *words, fits, often, edge, given, variance])
+        asked = f"{one['records asked']:.0f} ({100 * one['region']:.2g} %)"
+        lines.append([named, exact, *cells, *words, fits, asked, often, edge, given, variance])
     return lines
 
 
@@ -497,7 +513,9 @@ def as_markdown(wide: pd.DataFrame) -> str:
         "report of lists of six nodes: their loss is per bit of a list. Hyperbolic Gaussians have a delta of 1e-5, "
         "which at the budget their law keeps, by quadrature. *Words at 17, 30*: the loss of the probabilities "
         "that the random words really give (bold: above the budget; empty: reports of a continuum and lists, not "
-        "asked). *Distinct reports*: whether one report comes too often. *Per edge*, at epsilon 1: what an edge "
+        "asked). *Records asked*: how many records draws are compared with the law at, "
+        "and the smallest share of all records that is found where it is treated otherwise. "
+        "*Distinct reports*: whether one report comes too often. *Per edge*, at epsilon 1: what an edge "
         "costs on all graphs of four nodes, enumerated, by reporting (full / half list / half, those that there "
         "are); never above what is claimed. "
         "Lines in italics are published forms that do not keep their epsilon."

@@ -17,7 +17,7 @@ from experiments._runner import Found, Results, config_hash, run, write_atomical
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
 from experiments.heterorr.config import Config
-from experiments.heterorr.labels import COLOURS, LABELS
+from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.published import NO_PROTECTION, WITH_EDGERR
 from experiments.heterorr.releases import PUBLIC_EDGES
 from experiments.heterorr.settings import Settings
@@ -178,7 +178,7 @@ def table(frame: pd.DataFrame) -> str:
             rows.append(
                 [
                     LABELS.get(mechanism, mechanism),
-                    f"{epsilon:g}",
+                    budget(mechanism, epsilon),
                     attack,
                     *(_three(mean_interval(group[metric])) for metric in (METRICS[-1], *METRICS[:-1])),
                     "" if gain is None else signed(gain, digits=3),

@@ -14,7 +14,7 @@ from experiments._runner import Found, Results, config_hash, run, write_atomical
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.config import Config
-from experiments.heterorr.labels import LABELS
+from experiments.heterorr.labels import LABELS, budget
 from experiments.heterorr.releases import EPSILON_0
 from experiments.heterorr.settings import EDGE_MECHANISMS
 from ldp_jax import attacks, graphs
@@ -101,7 +101,7 @@ def write(out: Path) -> list[Path]:
         rows.append(
             [
                 LABELS[str(mechanism)],
-                f"{epsilon:g}",
+                budget(str(mechanism), float(epsilon)),
                 *(f"{count:.0f}" for count in counts),
                 f"{auc.mean:.3f} ± {auc.half_width:.3f}",
             ]

@@ -9,7 +9,7 @@ import jax
 
 from ldp_jax import _validate
 from ldp_jax.domains import NotApplicable
-from ldp_jax.edges.central import CentralMechanism
+from ldp_jax.edges.central import CentralMechanism, promised
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD
 from ldp_jax.mechanism import HasCoordinates, check_budget, unstacked
 from ldp_jax.types import PRNGKey
@@ -126,8 +126,9 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     mechanism than its protocol (:class:`~ldp_jax.mechanism.Mechanism` and, for what is exact,
     :class:`~ldp_jax.mechanism.HasDensity` and :class:`~ldp_jax.mechanism.HasMoments`) and its spaces.
 
-    A curator's mechanism (:mod:`ldp_jax.edges.central`) is asked what its release tells of one private edge. Of a
-    stack of budgets each level is asked; the verdict shows the worst answer to each rung, and says of which level.
+    A curator's mechanism (:mod:`ldp_jax.edges.central`) is asked what its release tells of one private edge; where
+    it has a chain, the claim is that of the stationary law. Of a stack of budgets each level is asked; the verdict
+    shows the worst answer to each rung, and says of which level.
 
     Args:
       mechanism: or a stack of them, of at most 64 different levels.
@@ -179,8 +180,8 @@ def _badness(rung: Rung) -> tuple[bool, bool, float]:
 
 def _check(mechanism: Any, key: Any, trials: int, significance: float) -> Verdict:
     check_budget(mechanism)
-    guarantee = mechanism.guarantee()
     central = isinstance(mechanism, CentralMechanism)
+    guarantee = promised(mechanism) if central else mechanism.guarantee()
     asked = (_central_questions if central else questions)(mechanism, guarantee, trials, significance)
     necessary = {"law", "sampler"} if central else needed(mechanism)
     keys = jax.random.split(key, len(asked))

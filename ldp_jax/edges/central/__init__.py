@@ -10,7 +10,14 @@ from ldp_jax.edges.central.edge_rand import EdgeRand
 from ldp_jax.edges.central.edge_rr import EdgeRR, PrivHRG
 from ldp_jax.edges.central.lap_graph import LapGraph
 from ldp_jax.edges.central.public_hrg import PublicHRG
-from ldp_jax.edges.central.release import CentralMechanism, DendrogramLaw, HasDendrogram, release
+from ldp_jax.edges.central.release import (
+    CentralMechanism,
+    DendrogramLaw,
+    HasDendrogram,
+    HasStationaryLaw,
+    promised,
+    release,
+)
 from ldp_jax.edges.central.split import EdgeSplit, split_edges
 
 __all__ = [
@@ -21,11 +28,13 @@ __all__ = [
     "EdgeRand",
     "EdgeSplit",
     "HasDendrogram",
+    "HasStationaryLaw",
     "LapGraph",
     "PrivHRG",
     "PublicHRG",
     "connections",
     "hrg",
+    "promised",
     "release",
     "split_edges",
 ]

@@ -42,6 +42,7 @@ from ldp_jax.types import Array, PRNGKey, PRNGKeys
 __all__ = [
     "Dendrogram",
     "Edges",
+    "MIXED",
     "Moves",
     "State",
     "init",
@@ -61,6 +62,10 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+MIXED = 1.05
+"""The R-hat above which chains still show where they began."""
 
 
 class Dendrogram(NamedTuple):
@@ -406,7 +411,7 @@ def trace(
 def r_hat(values: Any) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
-    About 1 where chains have forgotten where they began; above 1.05 they have not.
+    About 1 where chains have forgotten where they began; above :data:`MIXED` they have not.
 
     Args:
       values: float [chains, draws], such as :func:`trace` gives; at least 4 draws each.
@@ -425,4 +430,7 @@ def r_hat(values: Any) -> float:
     half = chains.shape[1] // 2
     parts = np.concatenate([chains[:, :half], chains[:, -half:]])
     within = parts.var(1, ddof=1).mean()
-    return float(np.sqrt((half - 1) / half + parts.mean(1).var(ddof=1) / within)) if within > 0 else 1.0
+    between = parts.mean(1).var(ddof=1)
+    if within == 0:
+        return 1.0 if between == 0 else math.inf  # chains that are stuck, at one place or at several
+    return float(np.sqrt((half - 1) / half + between / within))

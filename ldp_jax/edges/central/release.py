@@ -3,6 +3,7 @@
 import abc
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -13,7 +14,16 @@ from ldp_jax.edges.whole_graph import NoisyGraph
 from ldp_jax.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.types import PRNGKey
 
-__all__ = ["ADJACENCY", "CentralMechanism", "DendrogramLaw", "HasDendrogram", "per_private_edge", "release"]
+__all__ = [
+    "ADJACENCY",
+    "CentralMechanism",
+    "DendrogramLaw",
+    "HasDendrogram",
+    "HasStationaryLaw",
+    "per_private_edge",
+    "promised",
+    "release",
+]
 
 
 def __dir__() -> list[str]:
@@ -25,6 +35,8 @@ ADJACENCY = "two graphs of the same nodes and public edges that differ in one pr
 
 MEMORY = 8e9
 """Bytes of released pairs above which a dense release is refused unless the caller allows more."""
+
+_MIXING = 0x6D6978  # folded into a release's key: the chains that are compared are none that is released
 
 
 class CentralMechanism(abc.ABC):
@@ -105,7 +117,27 @@ class HasDendrogram(Protocol):
         ...
 
 
-def release(key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY) -> NoisyGraph:
+@runtime_checkable
+class HasStationaryLaw(Protocol):
+    """A curator whose epsilon is that of a chain's stationary law, which the chain need not have reached."""
+
+    def stationary(self) -> Guarantee:
+        """Of a draw of the stationary law."""
+        ...
+
+    def measured(self, key: PRNGKey, split: EdgeSplit, chains: int) -> Guarantee:
+        """The same where several chains agree on these edges, else none."""
+        ...
+
+
+def promised(mechanism: Any) -> Guarantee:
+    """What a mechanism promises of the law that verification enumerates: of a chain, its stationary one."""
+    return mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
+
+
+def release(
+    key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY, chains: int = 4
+) -> NoisyGraph:
     """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
 
     What is private here: the curator holds the whole graph, and the guarantee is about the returned value alone.
@@ -117,10 +149,13 @@ def release(key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memo
       split: which edges are public and which are private.
       mechanism: of :mod:`ldp_jax.edges.central`.
       memory: bytes of released pairs to allow.
+      chains: how many more chains are run to measure whether the mechanism's own has mixed, where it has one; 0
+        measures nothing, and no epsilon is claimed of a chain.
 
     Returns:
       An undirected graph; no degrees, which are NaN; and the guarantee, per private edge, which names public edges
-      and private nodes as not protected.
+      and private nodes as not protected. Of a chain that has not mixed epsilon is infinite. Private edges decide
+      whether it has: that guarantee is the curator's, to be kept as the graph is.
 
     Raises:
       ValueError: for a key that is not threefry, or a release above ``memory``.
@@ -136,8 +171,11 @@ def release(key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memo
       epsilon 2 per edge-central (...)
     """
     _validate.threefry(key)
+    promise = mechanism.guarantee()
+    if isinstance(mechanism, HasStationaryLaw):
+        promise = mechanism.measured(jax.random.fold_in(key, _MIXING), split, chains)
     spent = PipelineGuarantee.of(
-        [mechanism.guarantee()],
+        [promise],
         protected=("private edges",),
         unprotected=("public edges", "private nodes", "number of nodes"),
     )

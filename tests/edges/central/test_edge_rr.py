@@ -43,6 +43,27 @@ def test_what_a_dendrogram_tells_of_an_edge_at_epsilon_eight(make, worst):
     assert (loss <= 1.0) == (make is EdgeRR)
 
 
+def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
+    """A heavy weight of public edges and two sweeps: chains are where they began. On five nodes they forget."""
+    split, key = random_split(40, 150, 30, 0), jax.random.key(3)
+    with pytest.warns(UserWarning, match="public_weight"):
+        slow = EdgeRR(0.5, 0.5, public_weight=2.0, sweeps=40)
+    assert slow.measured(key, split).status == "none"
+    assert np.isinf(slow.measured(key, split).epsilon)
+    quick = EdgeRR(0.5, 0.5, sweeps=4000)
+    small = random_split(6, 3, 4, 0)
+    assert quick.measured(key, small) == quick.stationary()
+    assert quick.stationary().epsilon == 1.0
+    assert quick.guarantee().status == quick.measured(key, small, chains=0).status == "none"
+    with pytest.raises(ValueError, match="chains"):
+        quick.measured(key, small, chains=1)
+
+
+def test_chains_that_are_stuck_do_not_agree():
+    assert hrg.r_hat(np.repeat([[1.0], [2.0]], 8, 1)) == np.inf
+    assert hrg.r_hat(np.ones((2, 8))) == 1.0
+
+
 def test_scales_are_the_exponential_mechanisms():
     wide = hrg.sensitivity(1558)
     np.testing.assert_allclose(EdgeRR(2.0, 1.0, public_weight=0.1).scales(1558), [0.1, 1 / wide], rtol=1e-6)
