@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.graphs import GraphsTuple
+from ldp_jax.graphs import GraphsTuple, as_graph
 from ldp_jax.panel.device_classifier import panel_regression
 from ldp_jax.panel.field import class_field
 from ldp_jax.panel.reported_labels import label_observations, soft_labels
@@ -123,7 +123,7 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
 
     Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0.
     """
-    degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
+    degree = np.bincount(np.asarray(as_graph(graph).receivers), minlength=int(np.asarray(graph.n_node).sum()))
     n = len(degree)
     scale = 1.0 / np.sqrt(np.maximum(degree, 1))
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
@@ -236,6 +236,7 @@ def structure_posterior(
     >>> bool((found.log_q.argmax(1) == nodes // 30).all())
     True
     """
+    as_graph(graph)
     _validate.integer_in(2, num_classes=num_classes, num_folds=num_folds)
     op = operator(graph) if op is None else op
     panel = np.flatnonzero(labels >= 0)
