@@ -71,9 +71,9 @@ def _parsed(union: Any, words: Sequence[str]) -> Any:
     said = (line.strip("│ ") for line in box.getvalue().splitlines() if line.startswith("│"))
     about = " ".join(itertools.takewhile(lambda line: not line.startswith("─"), said))
     command = next((word for word in words if word in COMMANDS), "")
-    if not command:
-        about += f". Commands: {', '.join(COMMANDS)}"
-    _end(f"{about}; python -m experiments {command}{' ' * bool(command)}--help says what there is")
+    if not command and "{list" not in about:
+        about += f"; commands are {', '.join(COMMANDS)}"
+    _end(f"{about.rstrip('.')}; python -m experiments {command}{' ' * bool(command)}--help says what there is")
 
 
 _ABOUT = """\

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from experiments.frontier.baselines import BASELINES
+from experiments.frontier.baselines.blink import DEGREE_SHARE
 from ldp_jax import edges, panel
 from ldp_jax.guarantee import PipelineGuarantee
 from ldp_jax.pipeline import count_classes
@@ -106,6 +107,27 @@ def unguarded_placebo(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Ans
 def unguarded(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """Piloted counts without the guard."""
     return _piloted(key, asked, epsilon, unit, False)
+
+
+def check(name: str, epsilon: float, users: int, classes: int) -> None:
+    """Ask the constructors of what a method reports by, before anything is computed.
+
+    Raises:
+      ValueError: what one of them refuses.
+    """
+    if name in WITHOUT_EPSILON:
+        return
+    if name.startswith("dprr"):
+        edges.DPRR.from_epsilon(epsilon, n_max=users)
+    elif name.startswith("blink"):
+        edges.NoisyDegree(DEGREE_SHARE * epsilon)
+        edges.RandomizedResponse((1 - DEGREE_SHARE) * epsilon)
+    elif name.startswith("rr"):
+        edges.RandomizedResponse(epsilon)
+    elif name == "noisy degree":
+        edges.NoisyDegree(epsilon, noise="geometric")
+    else:
+        edges.NeighbourCounts(epsilon / (2 if name.endswith("2 rounds") else 1), classes)
 
 
 def _baseline(name: str) -> Method:

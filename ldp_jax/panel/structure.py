@@ -89,19 +89,35 @@ def label_log_loss(log_p: Float[Array, "n classes"], labels: Int[np.ndarray, " n
     return -float(found.mean())
 
 
-def panel_reach(op: Operator, panel: Int[np.ndarray, " panel"], kind: float | int) -> Float[Array, "n panel"]:
+_REACH = 16.0
+"""Bytes of a node and a member: the iteration holds three of [n, panel] beside its result."""
+
+
+def panel_reach(
+    op: Operator, panel: Int[np.ndarray, " panel"], kind: float | int, *, memory: float = 32e9
+) -> Float[Array, "n panel"]:
     """How much of each node's neighbourhood each member of the panel is, a member's own share of itself left out.
 
     Args:
       op: public.
       panel: the members.
       kind: a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
+      memory: bytes to allow; a float32 for each node and member is held four times.
+
+    Raises:
+      ValueError: where ``memory`` does not hold them, before any is made.
 
     >>> from ldp_jax import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> panel_reach(path, np.array([0, 1]), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
+    needed = _REACH * op.num_nodes * len(panel)
+    if needed > memory:
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold what {op.num_nodes} nodes and a panel of {len(panel)} "
+            f"take ({needed / 1e9:.3g} GB): give a smaller panel, or raise memory"
+        )
     seeds = jnp.zeros((op.num_nodes, len(panel))).at[panel, jnp.arange(len(panel))].set(1.0)
     if isinstance(kind, int):
         reach = kprop_many(op, seeds, (kind,), normalisation="mean")[0]

@@ -10,7 +10,15 @@ from ldp_jax import _random, _validate
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.panel import CountRound, FeaturesPosterior, PilotedCounts, Rows, feature_rows, piloted_counts, scaled_rows
+from ldp_jax.panel import (
+    CountRound,
+    FeaturesPosterior,
+    PilotedCounts,
+    Rows,
+    feature_rows,
+    piloted_counts,
+    scaled_rows,
+)
 from ldp_jax.panel.rows import Scaling, warn_of_columns
 from ldp_jax.types import Array, Graph, PRNGKey
 

@@ -96,7 +96,7 @@ def test_held_out_labels_choose_how_features_are_scaled(data, best):
     elif best == "columns":
         x = np.column_stack([x, 50.0 + rng.normal(size=600)]) * [1.0, 1.0, 1.0, 1e6]
     else:  # one column tells, and the length of a record does
-        x = np.column_stack([y + 0.1 * rng.normal(size=600), 1e-2 * rng.normal(size=(600, 40))])
+        x = np.column_stack([y + 0.1 * rng.normal(size=600), 3e-2 * rng.normal(size=(600, 40))])
     apart = best == "columns"
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
