@@ -1,9 +1,13 @@
 """``python -m experiments``: one sub-command an experiment, and a few about all of them."""
 
+import contextlib
+import errno
+import io
+import itertools
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, NoReturn, Union
 
 import tyro
 
@@ -28,7 +32,10 @@ def main(words: Sequence[str] | None = None) -> None:
     """
     named = tuple(Annotated[kind, tyro.conf.subcommand(name)] for name, (kind, _) in COMMANDS.items())
     union: Any = Union
-    config: Any = tyro.cli(union[named], prog="python -m experiments", description=_ABOUT, args=words)
+    words = sys.argv[1:] if words is None else list(words)
+    if "--out=" in words or ("--out", "") in itertools.pairwise(words):
+        _end("--out must name a folder, got an empty word")
+    config = _parsed(union[named], words)
     run = next(run for kind, run in COMMANDS.values() if type(config) is kind)
     try:
         if hasattr(config, "out"):
@@ -36,12 +43,37 @@ def main(words: Sequence[str] | None = None) -> None:
             _check_device()
         run(config)
     except UsageError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        _end(str(error))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f" on the disk of {config.out}" if hasattr(config, "out") else ""
+        _end(f"no space left{where}: what was written whole is kept; make room, and the same command goes on")
     except KeyboardInterrupt as stopped:
         kept = str(stopped) or "files that were written whole are kept; the same command begins anew"
         print(f"interrupted: {kept}", file=sys.stderr)
         sys.exit(130)
+
+
+def _end(said: str) -> NoReturn:
+    print(f"error: {' '.join(said.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _parsed(union: Any, words: Sequence[str]) -> Any:
+    """The configuration that the words name; a mistake in them is told in one line, not in the parser's box."""
+    with contextlib.redirect_stderr(io.StringIO()) as box:
+        try:
+            return tyro.cli(union, prog="python -m experiments", description=_ABOUT, args=words)
+        except SystemExit as stopped:
+            if stopped.code in (0, None):
+                raise
+    said = (line.strip("│ ") for line in box.getvalue().splitlines() if line.startswith("│"))
+    about = " ".join(itertools.takewhile(lambda line: not line.startswith("─"), said))
+    command = next((word for word in words if word in COMMANDS), "")
+    if not command and "{list" not in about:
+        about += f"; commands are {', '.join(COMMANDS)}"
+    _end(f"{about.rstrip('.')}; python -m experiments {command}{' ' * bool(command)}--help says what there is")
 
 
 _ABOUT = """\

@@ -7,6 +7,7 @@ runs may write to one folder.
 """
 
 import abc
+import contextlib
 import csv
 import dataclasses
 import functools
@@ -19,7 +20,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -142,6 +143,28 @@ def check_out(out: Path) -> Path:
     return out
 
 
+def check_cells(cells: Iterable[Any], check: Callable[[Any], object]) -> None:
+    """Ask the constructors of all mechanisms of a plan, before anything is computed.
+
+    Raises:
+      UsageError: what the first of them refuses, with the cell.
+    """
+    for cell in cells:
+        with asked(str(cell)):
+            check(cell)
+
+
+@contextlib.contextmanager
+def asked(what: str) -> Iterator[None]:
+    """What a constructor refuses is a mistake of the user's words, said after ``what``."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from error
+
+
 def check_positive(option: str, *values: float) -> None:
     """Refuse numbers that are not finite and above 0, in words of the command line.
 
@@ -181,9 +204,19 @@ class Results:
         text = _whole_lines(self.csv.read_bytes()) if self.csv.exists() else b""
         if not text:
             return pd.DataFrame(columns=list(self.columns))
-        frame = pd.read_csv(io.BytesIO(text), dtype={"config": str})  # a digest may be all digits
-        self._check_header(tuple(frame.columns))
+        self._check_header(tuple(text.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(",")))
+        try:
+            frame = pd.read_csv(io.BytesIO(text), dtype={"config": str})  # a digest may be all digits
+            frame.value.astype(float)
+        except ValueError as error:  # of pandas too, and of bytes that are no text
+            raise self._damaged(self.csv) from error
         return frame
+
+    def _damaged(self, file: Path, line: int | None = None) -> UsageError:
+        where = f"{file}, line {line}" if line else str(file)
+        return UsageError(
+            f"{where}: damaged, no file that this version wrote: mend it, move it away, or use another --out"
+        )
 
     def row_key(self, row: Row) -> tuple[str, ...]:
         """What identifies a row, as text that a round trip through CSV does not change."""
@@ -197,7 +230,12 @@ class Results:
         return self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric}) in self._known
 
     def look(self) -> None:
-        """Learn which rows there are, those of other runs too; only what is new is read."""
+        """Learn which rows there are, those of other runs too; only what is new is read.
+
+        Raises:
+          UsageError: for rows or a manifest that are damaged, or of other columns.
+        """
+        self.describe()
         with self._locked():
             self._catch_up()
 
@@ -234,7 +272,17 @@ class Results:
 
     def describe(self) -> dict[str, Any]:
         """The manifest: configurations, environments, guarantees, sources of data; empty where there is none."""
-        return json.loads(self.manifest.read_text()) if self.manifest.exists() else {}
+        if not self.manifest.exists():
+            return {}
+        try:
+            said = json.loads(self.manifest.read_text())
+            described = all(isinstance(said[key], dict) for key in said if key != "environments")
+            described &= all(isinstance(each["versions"]["ldp_jax"], str) for each in said.get("environments", ()))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged(self.manifest) from error
+        if not described:
+            raise self._damaged(self.manifest)
+        return said
 
     def made_with(self) -> set[str]:
         """The versions of ldp_jax that rows were made with."""
@@ -255,13 +303,27 @@ class Results:
             file.seek(self._read_to)
             tail = file.read()
         whole = _whole_lines(tail)
+        known = self._keys_of(whole)
         if len(whole) < len(tail):
             os.truncate(self.csv, self._read_to + len(whole))
-        lines = csv.reader(io.StringIO(whole.decode()))
-        if self._read_to == 0 and whole:
-            self._check_header(tuple(next(lines)))
-        self._known |= {self.row_key(dict(zip(self.columns, line, strict=True))) for line in lines}
+        self._known |= known
         self._read_to += len(whole)
+
+    def _keys_of(self, whole: bytes) -> set[tuple[str, ...]]:
+        """What identifies each of some rows, where they are rows; of a whole file after its header."""
+        lines, found = csv.reader(io.StringIO(whole.decode(errors="replace"))), set()
+        try:
+            if self._read_to == 0 and whole:
+                self._check_header(tuple(next(lines)))
+            for line in lines:
+                row = dict(zip(self.columns, line, strict=True))
+                float(row["value"] or "nan")
+                found.add(self.row_key(row))
+        except UsageError:
+            raise
+        except (ValueError, csv.Error) as error:
+            raise self._damaged(self.csv, lines.line_num if self._read_to == 0 else None) from error
+        return found
 
     def _describe(self, configs: Sequence[Any], notes: Mapping[str, Any]) -> None:
         """Add to the manifest, which is written where that changes it. Under the lock."""
@@ -302,6 +364,7 @@ def run(
     *,
     settings: Callable[[Any], Any],
     notes: Callable[[Any], Mapping[str, Any]] = lambda cell: {},
+    check: Callable[[Any], object] = lambda cell: None,
     called: str = "cells",
 ) -> int:
     """Compute the cells whose rows are missing, in their order, with a progress bar.
@@ -312,6 +375,8 @@ def run(
       results: where rows are looked for and appended.
       settings: of a cell: what its column ``config`` is the hash of.
       notes: of a cell: what else the manifest says, by heading.
+      check: of a cell: raises a ValueError where it cannot be computed, such as one of its mechanism's
+        constructor; asked of all cells, before the first is computed.
       called: what cells are called where they are counted.
 
     Returns:
@@ -319,9 +384,14 @@ def run(
 
     Raises:
       Interrupted: on Ctrl-C, which loses the cell in flight alone.
+      UsageError: before anything is computed, for a plan without a cell, a cell that ``check`` refuses, and files
+        that are damaged.
     """
-    results.look()
     planned = list(dict.fromkeys(cells))
+    if not planned:
+        raise UsageError(f"these words name no {called}: 0 of 0 to compute")
+    results.look()
+    check_cells(planned, check)
     work = [cell for cell in planned if cell not in results]
     console.print(f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True)
     if len(work) < len(planned) and (others := results.made_with() - {_version()}):

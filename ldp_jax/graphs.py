@@ -18,6 +18,7 @@ from ldp_jax._validate import first_fraction, integer_in, one_of
 __all__ = [
     "GraphSet",
     "GraphsTuple",
+    "as_graph",
     "check_edges",
     "degree",
     "directed",
@@ -38,6 +39,40 @@ _MAX_NODES = 2**31 - 1
 
 _BLOCK = 2**22
 """Edges that are looked at together: what is needed beside the edges themselves stays small."""
+
+
+def as_graph(graph: Any, name: str = "graph") -> Any:
+    """A graph as it is, traced or not.
+
+    Args:
+      graph: what a user gave.
+      name: of the argument.
+
+    Raises:
+      ValueError: for anything but a ``GraphsTuple``, with what makes one of it.
+
+    >>> as_graph(None)
+    Traceback (most recent call last):
+    ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got NoneType
+    """
+    if all(hasattr(graph, part) for part in ("senders", "receivers", "n_node")):
+        return graph
+    got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
+    if isinstance(graph, GraphSet):
+        hint = ": of a set give one graph, by set.subset([i]).graph"
+    elif hasattr(graph, "graph") and hasattr(graph, "y"):
+        hint = ": give its attribute graph"
+    elif module == "scipy":
+        hint = ": of an adjacency matrix A, edges are np.stack(scipy.sparse.triu(A, 1).nonzero(), 1)"
+    elif module == "networkx":
+        hint = ": edges are list(networkx.convert_node_labels_to_integers(G).edges)"
+    elif isinstance(graph, (np.ndarray, list, tuple)):
+        hint = ": where these are edges, give them to it, each undirected edge once"
+    else:
+        hint = ""
+    raise ValueError(
+        f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got {got}{hint}"
+    )
 
 
 def from_edges(
@@ -174,6 +209,8 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
     [[0, 1], [1, 2]]
     """
+    if not isinstance(graph, GraphSet):
+        as_graph(graph)
     senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
     n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
     if not np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)):
@@ -188,7 +225,7 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
 
 def num_nodes(graph: jraph.GraphsTuple) -> int:
     """How many nodes a concrete graph has."""
-    return int(np.sum(np.asarray(graph.n_node)))
+    return int(np.sum(np.asarray(as_graph(graph).n_node)))
 
 
 def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Array, " n"]:
@@ -269,7 +306,7 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
       ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`. The message names
         the graph.
     """
-    sizes = np.ravel(np.asarray(graph.n_node))
+    sizes = np.ravel(np.asarray(as_graph(graph).n_node))
     n = int(sizes.sum())
     node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from ldp_jax import _validate
 from ldp_jax._pytree import pytree, static
 from ldp_jax.aggregation import NeighbourRows, Segments, gather_sum
-from ldp_jax.graphs import GraphSet
+from ldp_jax.graphs import GraphSet, as_graph
 from ldp_jax.types import Array, Graph, PRNGKey
 
 __all__ = [
@@ -481,7 +481,7 @@ def from_graphs(graph: Graph, labels: Any = None, *, padded: bool = False) -> Ba
     >>> batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(), batch.graph_mask.tolist()
     ([1.0, 2.0, 1.0, 0.0], [True])
     """
-    leaves = jax.tree.leaves(graph.nodes)
+    leaves = jax.tree.leaves(as_graph(graph).nodes)
     if leaves:
         n = leaves[0].shape[0]
     elif _validate.concrete(graph.n_node):

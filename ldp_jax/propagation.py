@@ -165,6 +165,7 @@ def operator(
         reverse unless ``allow_directed``, or ``places`` that are too few, or of another layout.
     """
     _validate.one_of(("auto", "segment", "ell"), layout=layout)
+    graphs.as_graph(graph)
     if places is not None:
         _validate.integer_in(len(graph.senders), places=places)
         _validate.one_of(("segment",), layout=layout)
@@ -333,7 +334,7 @@ def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) ->
     """An operator as it is, a concrete graph checked and laid out, a traced one as ``segment`` and unchecked."""
     if isinstance(op_or_graph, Operator):
         return op_or_graph
-    if _validate.concrete(op_or_graph.senders):
+    if _validate.concrete(graphs.as_graph(op_or_graph).senders):
         return operator(op_or_graph)
     if num_nodes is None:
         raise ValueError("a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)")
@@ -347,6 +348,7 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
       graph: a ``GraphsTuple`` whose arrays may be traced, or stacked under ``vmap``.
       num_nodes: n, static.
     """
+    graphs.as_graph(graph)
     senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 
 from experiments._report import save
-from experiments._runner import REFERENCE, Found, Results, UsageError, config_hash, console, run, write_atomically
+from experiments._runner import REFERENCE, Found, Results, asked, config_hash, console, run, write_atomically
 from experiments.dprr import cells, report
 from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
@@ -29,10 +29,8 @@ def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
         n_max = int(cells.load(dataset, config.graphs, config.rr_nodes).nodes_per_graph.max())
         for seed in range(seeds):
             for variant in variants_of(config):
-                try:
+                with asked(f"--epsilons {variant.epsilon:g}"):
                     cell = cells.cell_of(resolved, variant, seed, n_max)
-                except ValueError as error:
-                    raise UsageError(f"--epsilons {variant.epsilon:g}: {error}") from error
                 planned[cell] = resolved, n_max
     return planned
 

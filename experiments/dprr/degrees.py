@@ -75,12 +75,8 @@ def main(config: Config) -> None:
     if not names:
         raise UsageError("--mechanisms: degrees are compared of dprr, local-lap and rr (rr with --rr-nodes)")
     variants = [TRUE, *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
-    try:
+    with _runner.asked("--epsilons"):
         planned = {_cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants}
-    except UsageError:
-        raise
-    except ValueError as error:
-        raise UsageError(f"--epsilons: {error}") from error
     reported: dict[tuple[Graphs, Variant], np.ndarray] = {}
 
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:

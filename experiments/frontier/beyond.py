@@ -332,6 +332,8 @@ def plan(config: Config) -> dict[Cell, Settings]:
             raise UsageError(f"--datasets {dataset}: {error}") from error
         task = LINK if data.node_graph is None else GRAPH
         chosen = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS)
+        for labels in config.labels if task == LINK else ():
+            friendships.check_count("--labels", labels, data)
         for labels in config.labels if task == LINK else ("half",):
             for seed in range(config.draws):
                 for mechanism, epsilon in variants(task, config):
@@ -353,6 +355,22 @@ def answer(cell: Cell, settings: Settings) -> Scored:
         return run(key, pairs(settings, cell.labels, cell.seed), cell.epsilon)
     split_key = jax.random.fold_in(base, len(METHODS[GRAPH]))  # the same graphs and trees for all methods
     return run((split_key, key), graph_set(settings.dataset), cell.epsilon)
+
+
+def check(cell: Cell) -> None:
+    """Ask the constructors of the reports of a row.
+
+    Raises:
+      ValueError: what one of them refuses.
+    """
+    if not cell.mechanism.startswith((DEGREES, COUNTS)):
+        return
+    both = cell.task == GRAPH and cell.mechanism.startswith(COUNTS)  # each has half of the budget
+    epsilon = cell.epsilon / 2 if both else cell.epsilon
+    if both or cell.mechanism.startswith(DEGREES):
+        edges.NoisyDegree(epsilon, noise="geometric")
+    if cell.mechanism.startswith(COUNTS):
+        edges.NeighbourCounts(epsilon, len(LEVELS) + 1)
 
 
 def main(config: Config) -> None:
@@ -377,4 +395,6 @@ def main(config: Config) -> None:
             said["guarantees"] = {f"{cell.task}: {cell.mechanism}, epsilon {cell.epsilon:g}": promises[cell]}
         return said
 
-    run(planned, one, results_in(config.out), settings=planned.__getitem__, notes=notes, called="rows")
+    run(
+        planned, one, results_in(config.out), settings=planned.__getitem__, notes=notes, check=check, called="rows"
+    )  # fmt: skip

@@ -30,6 +30,7 @@ from experiments.frontier.features_methods import (
 )
 from experiments.frontier.friendships import Settings
 from ldp_jax import panel
+from ldp_jax.features import PersonalAlphabet
 from ldp_jax.guarantee import RECORD, PipelineGuarantee
 
 NAME = "frontier_features"
@@ -168,6 +169,7 @@ def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
             for mechanism in left:
                 console.print(f"{dataset}: no rows of {mechanism}, which is for {MOST_NUMBERS:.0e} numbers at most")
         for setting in config.panel:
+            friendships.check_count("--panel", setting, data)
             for seed in range(config.draws):
                 for mechanism, epsilon in rows:
                     cell = Cell(
@@ -218,4 +220,9 @@ def compute(planned: dict[Cell, Settings], results: Results, part: Part = FEATUR
             said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g}": promise}
         return said
 
-    run(planned, one, results, settings=planned.__getitem__, notes=notes, called="rows")
+    def checked(cell: Cell) -> None:
+        if cell.mechanism not in part.without_epsilon:
+            classes = friendships.load(planned[cell].dataset).num_classes
+            PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))
+
+    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=checked, called="rows")

@@ -14,7 +14,7 @@ from experiments import _runner
 from experiments._common import fingerprint
 from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.frontier.config import Config
-from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
+from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
 from ldp_jax import datasets, panel
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 
@@ -141,6 +141,20 @@ def answer(cell: Cell, settings: Settings) -> Answer:
     return METHODS[cell.mechanism](key, asked, cell.epsilon, unit)
 
 
+def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
+    """Refuse to ask for more public users of each class than the largest class has, less one.
+
+    Raises:
+      UsageError: with the number that it has.
+    """
+    most = int(np.bincount(data.y).max())
+    if setting.isdecimal() and int(setting) >= most:
+        raise UsageError(
+            f"{option} {setting} of {data.name}: must be below {most}, the users of its largest class, "
+            "or nobody is left who is asked"
+        )
+
+
 def plan(config: Config) -> dict[Cell, Settings]:
     """The cells, draw after draw: a run that is stopped leaves whole draws."""
     planned = {}
@@ -148,6 +162,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
         data = load(dataset)
         chosen = Settings(dataset, fingerprint(data), dataset in COUNTS)
         for labels in config.labels:
+            check_count("--labels", labels, data)
             for seed in range(config.draws):
                 for mechanism, epsilon, unit in variants(config):
                     cell = Cell(
@@ -205,7 +220,11 @@ def compute(planned: dict[Cell, Settings], results: Results) -> None:
             said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g} per {cell.unit}": promise}
         return said
 
-    run(planned, one, results, settings=planned.__getitem__, notes=notes, called="rows")
+    def checked(cell: Cell) -> None:
+        data = load(planned[cell].dataset)
+        check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
+
+    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=checked, called="rows")
 
 
 UNITS_OF = {str(unit): unit for unit in UNITS.values()}

@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._released import nothing_kept
+from experiments.frontier.baselines.blink import DEGREE_SHARE
 from ldp_jax import edges, panel
 from ldp_jax.guarantee import PipelineGuarantee
 from ldp_jax.pipeline import count_classes
@@ -124,6 +125,27 @@ def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
 
 _NO_NOISE = 20.0
 """The epsilon of a law of counts that are true: its noise is 0 but once in 2e8."""
+
+
+def check(name: str, epsilon: float, users: int, classes: int) -> None:
+    """Ask the constructors of what a method reports by, before anything is computed.
+
+    Raises:
+      ValueError: what one of them refuses.
+    """
+    if name in WITHOUT_EPSILON:
+        return
+    if name.startswith("dprr"):
+        edges.DPRR.from_epsilon(epsilon, n_max=users)
+    elif name.startswith("blink"):
+        edges.NoisyDegree(DEGREE_SHARE * epsilon)
+        edges.RandomizedResponse((1 - DEGREE_SHARE) * epsilon)
+    elif name.startswith("rr"):
+        edges.RandomizedResponse(epsilon)
+    elif name == "noisy degree":
+        edges.NoisyDegree(epsilon, noise="geometric")
+    else:
+        edges.NeighbourCounts(epsilon / (2 if name.endswith("2 rounds") else 1), classes)
 
 
 def _baseline(name: str) -> Method:

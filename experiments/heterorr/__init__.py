@@ -34,6 +34,8 @@ _PARTS: dict[str, Callable[[Config], None]] = {
 def main(config: Config) -> None:
     """Compute what is missing of each part, then the tables and figures."""
     config.check()
+    if "attacks" in config.parts:
+        attacks.plan(config)  # refuses what it must before the first row of any part
     accuracy.main(config)
     for name, run in _PARTS.items():
         if name in config.parts:

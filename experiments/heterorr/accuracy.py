@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._runner import Found, Results, UsageError, asked, config_hash, run
 from experiments.heterorr import cells
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
 from experiments.heterorr.config import Config, settings
@@ -99,7 +99,8 @@ def plan(config: Config, level: Level) -> dict[Cell, Settings]:
                     seed=seed, epsilon_proved=0.0, unit=str(EDGE_CENTRAL if level == "edges" else RECORD),
                     config=config_hash(chosen), level=level, rho=rho, edges=other, epsilon_edges=of_edges,
                 )  # fmt: skip
-                planned[_proved(bench, cell)] = chosen
+                with asked(str(cell)):
+                    planned[_proved(bench, cell)] = chosen
     return planned
 
 
@@ -138,6 +139,6 @@ def compute(planned: dict[Cell, Settings], results: Results) -> None:
 
 def main(config: Config) -> None:
     """Run the levels that are asked for."""
-    for level in LEVELS:
-        if level in config.parts:
-            compute(plan(config, cast(Level, level)), results_in(config.out))
+    plans = [plan(config, cast(Level, level)) for level in LEVELS if level in config.parts]
+    for planned in plans:  # all of them are made before the first row is
+        compute(planned, results_in(config.out))

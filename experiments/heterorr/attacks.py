@@ -13,7 +13,7 @@ import pandas as pd
 
 from experiments import _runner
 from experiments._report import markdown, panels, save, signed
-from experiments._runner import Found, Results, config_hash, run, write_atomically
+from experiments._runner import Found, Results, asked, config_hash, run, write_atomically
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
 from experiments.heterorr.config import Config
@@ -73,7 +73,8 @@ def plan(config: Config) -> dict[Cell, Settings]:
             for mechanism, epsilon, attack in rows:
                 spent = epsilon
                 if mechanism in config.edge_mechanisms:
-                    spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
+                    with asked(f"--attack-epsilons {epsilon:g}, {mechanism}"):
+                        spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
                 cell = Cell(
                     dataset=data.name, task="private edges", mechanism=mechanism, epsilon=epsilon, seed=seed,
                     epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=config_hash(chosen), attack=attack,

@@ -15,6 +15,9 @@ _PARTS: dict[str, Callable[[Config], None]] = {"noise": noise.main, "membership"
 def main(config: Config) -> None:
     """Compute what is missing of each part, then the tables and figures."""
     config.check()
+    for name, plan in (("noise", noise.plan), ("membership", membership.plan)):
+        if name in config.parts:
+            plan(config)  # refuses what it must before the first row of any part
     if set(config.parts) - set(_PARTS):
         accuracy.main(config)
     for name, run in _PARTS.items():

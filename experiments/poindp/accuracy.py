@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._runner import Found, Results, UsageError, asked, config_hash, run
 from experiments.poindp import cells, releases
 from experiments.poindp.cells import Cell
 from experiments.poindp.config import Config, settings
@@ -97,7 +97,8 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int) -> Cell:
     """A cell with what its own guarantee states."""
-    promised = releases.guarantee(mechanism, epsilon, chosen)
+    with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
+        promised = releases.guarantee(mechanism, epsilon, chosen)
     if mechanism.startswith(STRUCTURE):
         proved, delta = 0.0, 0.0
     elif promised is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments._runner import Found, Results, UsageError, config_hash, console, run
+from experiments._runner import Found, Results, UsageError, asked, config_hash, console, run
 from experiments.privge import cells
 from experiments.privge.cells import LABEL_PROPAGATION, NON_PRIVATE, STRUCTURE, Cell
 from experiments.privge.config import Config, plan, settings
@@ -68,7 +68,8 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan, features: in
     for name, epsilon, k, seeds in releases:
         spent = epsilon
         if name not in (NON_PRIVATE, LABEL_PROPAGATION):
-            made = cells.make_mechanism(name.removeprefix(STRUCTURE), epsilon, dim, k)
+            with asked(f"{dataset}, {name}, epsilon {epsilon:g}, k {k}"):
+                made = cells.make_mechanism(name.removeprefix(STRUCTURE), epsilon, dim, k)
             k = made.k
             spent = cells.ledger(made, structure_only=name.startswith(STRUCTURE)).spent(RECORD).epsilon
         for seed in range(seeds):

@@ -55,21 +55,33 @@ def _nodes(nodes: Any, *edges: Any) -> tuple[np.ndarray, int]:
     return nodes, 1 + max(int(np.max(part, initial=0)) for part in (nodes, *edges))
 
 
-def all_pairs(nodes: Any, edges: Any, *, known: Any = ()) -> Targets:
+_PAIR = 80.0
+"""Bytes of a pair at most, while all of them are listed: its ends, places and code, and what searching takes."""
+
+
+def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) -> Targets:
     """Every pair of some nodes, once: what an attack meets at the true density.
 
     Args:
       nodes: distinct integers [n].
       edges: integers [m, 2], the undirected edges that are secret; those outside ``nodes`` do not matter.
       known: integers [e, 2], pairs that the attacker knows already, such as public edges; they are left out.
+      memory: bytes to allow; 80 for each pair.
 
     Raises:
-      ValueError: for nodes given twice, or arrays of another form.
+      ValueError: for nodes given twice, arrays of another form, or more pairs than ``memory`` allows.
 
     >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     Targets(units=array([[0, 2],
            [1, 2]]), truth=array([False,  True]))
     """
+    _validate.positive(memory=memory)
+    given = np.size(nodes)
+    if (needed := _PAIR * given * (given - 1) / 2) > memory:
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold all pairs of {given} nodes ({needed / 1e9:.3g} GB): give "
+            "fewer nodes, such as a random part, or raise memory"
+        )
     nodes, size = _nodes(nodes, edges, known)
     ends = np.triu_indices(len(nodes), 1)
     units = np.stack([nodes[end] for end in ends], 1)

@@ -35,7 +35,7 @@ class Population(NamedTuple):
         """
         if isinstance(graph, graphs.GraphSet):
             group = np.asarray(graph.node_graph, np.int64)
-        elif np.size(graph.n_node) == 1:
+        elif np.size(graphs.as_graph(graph).n_node) == 1:
             group = np.zeros(graphs.num_nodes(graph), np.int64)
         else:
             raise ValueError(

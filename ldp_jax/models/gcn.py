@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from ldp_jax import _validate
 from ldp_jax.aggregation import Segments
-from ldp_jax.graphs import degree
+from ldp_jax.graphs import as_graph, degree
 from ldp_jax.models._model import Model, from_linen
 from ldp_jax.propagation import Operator
 from ldp_jax.types import Array, Graph
@@ -42,7 +42,7 @@ def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
       ValueError: where it is not of ``num_nodes`` nodes.
     """
     if not isinstance(graph, Operator):
-        receivers = jnp.asarray(graph.receivers)
+        receivers = jnp.asarray(as_graph(graph).receivers)
         order = jnp.argsort(receivers, stable=True)
         edges = Segments(jnp.asarray(graph.senders)[order], receivers[order])
         graph = Operator(degree(receivers, num_nodes), edges, directed=True)

@@ -75,7 +75,7 @@ class _GIN(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: GraphsTuple | packing.Batch, train: bool) -> Array:
-        inputs = packing.from_graphs(inputs) if isinstance(inputs, GraphsTuple) else inputs
+        inputs = inputs if isinstance(inputs, packing.Batch) else packing.from_graphs(inputs)
         mask = inputs.node_mask
         h = jnp.ones((len(mask), 1), jnp.float32)
         scores = self._read(inputs, h, train)

@@ -51,7 +51,7 @@ from ldp_jax.panel.prediction import (
     panel_facts,
 )
 from ldp_jax.panel.reported_labels import label_observations, reported_evidence, reported_shares, soft_labels
-from ldp_jax.panel.rows import DenseRows, Rows, feature_rows
+from ldp_jax.panel.rows import DenseRows, Rows, feature_rows, scaled_rows
 from ldp_jax.panel.self_training import (
     FeaturesPosterior,
     SelfTrained,
@@ -130,6 +130,7 @@ __all__ = [
     "reported_evidence",
     "reported_shares",
     "restricted_confusion",
+    "scaled_rows",
     "self_train",
     "soft_labels",
     "stack",

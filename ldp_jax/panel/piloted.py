@@ -31,7 +31,7 @@ labels are public, and so are who reports in which round, the groups, and all ra
 ((600, 3), True)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -47,10 +47,11 @@ from ldp_jax.panel.design import Design, design
 from ldp_jax.panel.groups import check_labels, class_shares, fine_groups, merge, merged
 from ldp_jax.panel.guard import guard
 from ldp_jax.panel.pilot import GroupShares, expected_counts, group_shares, pilot
-from ldp_jax.panel.rows import Rows
+from ldp_jax.panel.rows import Rows, Scaling
 from ldp_jax.panel.self_training import (
     RIDGES,
     FeaturesPosterior,
+    best_scaling,
     blank,
     features_posterior,
     folds,
@@ -144,6 +145,7 @@ class PilotedCounts(NamedTuple):
       model: who befriends whom, from the pilot.
       dispersion: s of the negative binomial, second round.
       pilot: bool [n], who reported in the first round.
+      scaling: of the features, by held-out labels; None where one was given.
     """
 
     log_posterior: Float[Array, "n classes"]
@@ -158,12 +160,13 @@ class PilotedCounts(NamedTuple):
     model: GroupShares
     dispersion: float
     pilot: Bool[np.ndarray, " n"]
+    scaling: Scaling | None = None
 
 
 def piloted_counts(
     key: PRNGKey,
     noisy_counts: Ask,
-    rows: Rows | None,
+    rows: Rows | Mapping[Scaling, Rows] | None,
     labels: Int[np.ndarray, " n"],
     epsilon: float,
     *,
@@ -179,7 +182,8 @@ def piloted_counts(
       key: of public randomness, and of the users' noise where ``noisy_counts`` simulates them.
       noisy_counts: what the users do; called twice, for disjoint reporters. Answers with whole numbers [n, K], or
         with what :func:`~ldp_jax.edges.privatize_counts` returns, whose epsilon and reporters are then checked.
-      rows: public features (:func:`~ldp_jax.panel.rows.feature_rows`); None where there are none: then
+      rows: public features (:func:`~ldp_jax.panel.rows.feature_rows`); several scalings of them
+        (:func:`~ldp_jax.panel.rows.scaled_rows`), of which held-out labels choose; None where there are none: then
         reports and labels have to do.
       labels: public, int [n] in [0, C), -1 for users who have none.
       epsilon: of each count, in both rounds.
@@ -204,6 +208,9 @@ def piloted_counts(
         epsilon, or of users who were not asked.
     """
     _validate.threefry(key)
+    candidates = {} if isinstance(rows, Rows) or rows is None else dict(rows)
+    if candidates:
+        rows = next(iter(candidates.values()))
     labels = _check(labels, rows, log_q, epsilon, num_classes)
     quiet = _silent(silent, labels, num_classes)
     fold_key, pilot_key, first_key, design_key, second_key = jax.random.split(key, 5)
@@ -211,6 +218,11 @@ def piloted_counts(
 
     if num_folds is None:
         num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
+    scaling = None
+    if candidates:
+        fold = folds(fold_key, labels, num_folds)
+        scaling, chosen = best_scaling(candidates, labels, fold, num_classes=num_classes, num_folds=num_folds)
+        rows, log_q = candidates[scaling], chosen if log_q is None else log_q
     if log_q is None and rows is not None:
         fold = folds(fold_key, labels, num_folds)
         log_q = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
@@ -288,6 +300,7 @@ def piloted_counts(
         model=model,
         dispersion=DISPERSIONS[int(asked.dispersion)],
         pilot=first,
+        scaling=scaling,
     )
 
 

@@ -7,6 +7,7 @@ that nobody sees. What is asked of a node is always the model of a fold that it 
 report takes part.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import optax
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.panel.rows import DenseRows, Rows, RowTables, laid_out
+from ldp_jax.panel.rows import DenseRows, Rows, RowTables, Scaling, laid_out
 from ldp_jax.types import Array, PRNGKey, Scalar
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Classifier",
     "FeaturesPosterior",
     "SelfTrained",
+    "best_scaling",
     "blank",
     "features_posterior",
     "folds",
@@ -263,6 +265,35 @@ def features_posterior(
         _fit, rows=laid_out(rows), evidence=known, weight=weight, tolerance=jnp.float32(tolerance), steps=steps
     )
     return FeaturesPosterior(*_along_ridges(start, fit, summary, ridges), fold, labels)
+
+
+def best_scaling(
+    candidates: Mapping[Scaling, Rows],
+    labels: Int[np.ndarray, " n"],
+    fold: Int[Array, " n"],
+    *,
+    num_classes: int,
+    num_folds: int,
+) -> tuple[Scaling, FeaturesPosterior]:
+    """The scaling of least log-loss on held-out labels, and what features say under it; of equals the first.
+
+    All is public, and costs no budget. Candidates of one layout share one compiled regression.
+
+    Args:
+      candidates: the same features (:func:`~ldp_jax.panel.rows.scaled_rows`).
+      labels: int [n] in [0, C), -1 for none.
+      fold: of each node (:func:`folds`).
+      num_classes: C.
+      num_folds: F.
+    """
+    fit = partial(features_posterior, labels=labels, fold=fold, num_classes=num_classes, num_folds=num_folds)
+    found = {name: fit(rows) for name, rows in candidates.items()}
+    known = np.flatnonzero(labels >= 0)
+    loss = {
+        name: -float(np.asarray(one.log_q, np.float64)[known, labels[known]].mean()) for name, one in found.items()
+    }
+    best = min(loss, key=lambda name: loss[name])
+    return best, found[best]
 
 
 @jax.jit

@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 from jaxtyping import Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.graphs import GraphsTuple
+from ldp_jax.graphs import GraphsTuple, as_graph
 from ldp_jax.panel.device_classifier import panel_regression
 from ldp_jax.panel.field import class_field
 from ldp_jax.panel.reported_labels import label_observations, soft_labels
@@ -89,19 +89,35 @@ def label_log_loss(log_p: Float[Array, "n classes"], labels: Int[np.ndarray, " n
     return -float(found.mean())
 
 
-def panel_reach(op: Operator, panel: Int[np.ndarray, " panel"], kind: float | int) -> Float[Array, "n panel"]:
+_REACH = 16.0
+"""Bytes of a node and a member: the iteration holds three of [n, panel] beside its result."""
+
+
+def panel_reach(
+    op: Operator, panel: Int[np.ndarray, " panel"], kind: float | int, *, memory: float = 32e9
+) -> Float[Array, "n panel"]:
     """How much of each node's neighbourhood each member of the panel is, a member's own share of itself left out.
 
     Args:
       op: public.
       panel: the members.
       kind: a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
+      memory: bytes to allow; a float32 for each node and member is held four times.
+
+    Raises:
+      ValueError: where ``memory`` does not hold them, before any is made.
 
     >>> from ldp_jax import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> panel_reach(path, np.array([0, 1]), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
+    needed = _REACH * op.num_nodes * len(panel)
+    if needed > memory:
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold what {op.num_nodes} nodes and a panel of {len(panel)} "
+            f"take ({needed / 1e9:.3g} GB): give a smaller panel, or raise memory"
+        )
     seeds = jnp.zeros((op.num_nodes, len(panel))).at[panel, jnp.arange(len(panel))].set(1.0)
     if isinstance(kind, int):
         reach = kprop_many(op, seeds, (kind,), normalisation="mean")[0]
@@ -123,7 +139,7 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
 
     Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0.
     """
-    degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
+    degree = np.bincount(np.asarray(as_graph(graph).receivers), minlength=int(np.asarray(graph.n_node).sum()))
     n = len(degree)
     scale = 1.0 / np.sqrt(np.maximum(degree, 1))
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
@@ -236,6 +252,7 @@ def structure_posterior(
     >>> bool((found.log_q.argmax(1) == nodes // 30).all())
     True
     """
+    as_graph(graph)
     _validate.integer_in(2, num_classes=num_classes, num_folds=num_folds)
     op = operator(graph) if op is None else op
     panel = np.flatnonzero(labels >= 0)

@@ -10,7 +10,16 @@ from ldp_jax import _random, _validate
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.graphs import GraphSet
 from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.panel import CountRound, FeaturesPosterior, PilotedCounts, Rows, feature_rows, piloted_counts
+from ldp_jax.panel import (
+    CountRound,
+    FeaturesPosterior,
+    PilotedCounts,
+    Rows,
+    feature_rows,
+    piloted_counts,
+    scaled_rows,
+)
+from ldp_jax.panel.rows import Scaling, warn_of_columns
 from ldp_jax.types import Array, Graph, PRNGKey
 
 __all__ = ["CountedClasses", "Protects", "count_classes", "silent_users"]
@@ -44,11 +53,17 @@ class CountedClasses(NamedTuple):
         """s of the guard: how far the reports were believed."""
         return self.found.strength
 
+    @property
+    def scaling(self) -> Scaling | None:
+        """Which scaling of the features held-out labels chose; None where there was no choice."""
+        return self.found.scaling
+
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
+        scaled = "" if self.scaling is None else f", features scaled by {self.scaling!r}"
         return (
             f"CountedClasses({n} users, {classes} classes, counted by {self.found.design.best!r}, "
-            f"strength {self.strength:.2f})"
+            f"strength {self.strength:.2f}{scaled})"
         )
 
 
@@ -105,8 +120,9 @@ def count_classes(
       key: a typed threefry key: of the users' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices, as
         :func:`~ldp_jax.edges.privatize_counts` does.
-      features: public: dense [n, d] or a scipy sparse matrix, whose rows are scaled to length 1;
-        :func:`~ldp_jax.panel.feature_rows`, where they should be transformed otherwise; or None.
+      features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a scaling
+        (:func:`~ldp_jax.panel.scaled_rows`); :func:`~ldp_jax.panel.feature_rows`, where rows should be scaled to
+        length 1 without a choice, as they are where ``log_q`` is a posterior of the regression; or None.
       labels: public, int [n] in [0, C), -1 for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: what epsilon is about.
@@ -148,7 +164,9 @@ def count_classes(
     users = Population.of(lists)
     if labels.shape != users.group.shape:
         raise ValueError(f"labels must be int [{len(users.group)}], one a user, got shape {labels.shape}")
-    rows = features if features is None or isinstance(features, Rows) else feature_rows(features)
+    rows = features
+    if not (features is None or isinstance(features, Rows)):
+        rows = feature_rows(features) if isinstance(log_q, FeaturesPosterior) else scaled_rows(features)
     key, silent_key = jax.random.split(key)
     if silent is None and unit == "relationship" and np.issubdtype(labels.dtype, np.integer):
         silent = silent_users(silent_key, labels)
@@ -176,6 +194,8 @@ def count_classes(
         key, noisy_counts, rows, labels, epsilon, num_classes=num_classes, log_q=log_q, silent=silent,
         num_folds=num_folds, guarded=guarded,
     )  # fmt: skip
+    if found.scaling is not None:
+        warn_of_columns(features, found.scaling)
     guarantee = PipelineGuarantee.of(
         rounds[-1].guarantee.values(),  # of both rounds
         protected=("edges",),

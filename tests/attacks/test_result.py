@@ -21,6 +21,11 @@ def drawn(rng, n=40, *, effect=2.0, shift=2.0):
     return Targets(units, truth), scores
 
 
+def test_all_pairs_beyond_memory_are_refused_by_their_number_alone():
+    with pytest.raises(ValueError, match=r"16 GB does not hold all pairs of 1000000 nodes \(4e\+04 GB\)"):
+        all_pairs(np.arange(10**6), [[0, 1]])
+
+
 def test_metrics_are_scikit_learns_ties_and_all():
     targets, scores = drawn(np.random.default_rng(0))
     for values in (scores, np.round(scores), np.zeros_like(scores)):

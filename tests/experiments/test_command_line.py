@@ -1,6 +1,7 @@
 """The command line: what it lists, where it writes, and one line for a user's mistake, with the option's name."""
 
 import dataclasses
+import errno
 import os
 import re
 import subprocess
@@ -43,6 +44,18 @@ def refused(capsys, *words):
 
 MISTAKES = {
     "unknown name": ("privge --datasets corra", "--datasets corra: ", "debian"),
+    "k above the dimension": ("privge --datasets debian --ks 1000", "debian, hds, epsilon 0.01, k 1000: k must be"),
+    "epsilon above its mechanism's": ("frontier --datasets debian --epsilons 41", "debian half piloted eps 41 ", "[0.001, 40]"),
+    "beyond, epsilon": ("frontier --part beyond --epsilons 41", "debian link released degrees eps 41 ", "must be"),
+    "a panel of everybody": ("frontier --part features --panel 100000", "--panel 100000 of debian: must be below 1222"),
+    "labels of everybody": ("frontier --labels 100000", "--labels 100000 of debian: must be below 1222"),
+    "no row": ("poindp --parts table1 --mechanisms nothing --datasets FILE", "these words name no rows: 0 of 0"),
+    "unknown mechanism": ("privge --mechanisms gauss", "invalid choice 'gauss' for argument '--mechanisms'"),
+    "unknown command": ("prvge", "Unrecognized options: prvge; commands are list, show"),
+    "no command": ("", "Expected one of {list, show"),
+    "unknown option": ("privge --nope 3", "Unrecognized options: --nope"),
+    "no number": ("frontier --epsilons x", "Error parsing --epsilons", "['x']", "frontier --help"),
+    "empty out": ("frontier --out=", "--out must name a folder"),
     "missing path": ("privge --datasets absent.npz", "--datasets absent.npz: "),
     "epsilon 0": ("privge --epsilons 1 0", "--epsilons must be above 0"),
     "epsilon nan": ("privge --epsilons nan", "--epsilons must be above 0"),
@@ -88,9 +101,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_that_names_the_option(name, capsys):
+def test_a_mistake_is_one_line_that_names_the_option(name, capsys, monkeypatch, graph_file):
+    """Before the first row is computed."""
+    monkeypatch.setattr(Results, "append", lambda *_, **__: pytest.fail("computed something first"))
     words, *expected = MISTAKES[name]
-    line = refused(capsys, *words.split())
+    line = refused(capsys, *(str(graph_file) if word == "FILE" else word for word in words.split()))
     assert line.startswith(f"error: {expected[0]}")
     assert all(part in line for part in expected)
 
@@ -154,12 +169,13 @@ def test_help_names_every_command(capsys):
         assert re.search(rf"\b{name}\b", out)
 
 
-def test_words_that_are_not_known_end_with_2(capsys):
-    for words in (["privge", "--mechanisms", "gauss"], ["prvge"], ["privge", "--epsilon", "x"]):
-        with pytest.raises(SystemExit) as stopped:
-            command_line.main(words)
-        assert stopped.value.code == 2
-        assert "Traceback" not in capsys.readouterr().err
+def test_a_full_disk_is_one_line(capsys, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(command_line.COMMANDS, "demo", (EXPERIMENTS["demo"].module.Config, full))
+    assert "no space left on the disk of results: " in refused(capsys, "demo")
+    assert refused(capsys, "demo", "--out", "") == "error: --out must name a folder, got an empty word"
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):

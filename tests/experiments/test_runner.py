@@ -139,6 +139,44 @@ def test_a_file_of_other_columns_is_refused(results, tmp_path):
             ask()
 
 
+@pytest.mark.parametrize(
+    "of", ["text", "number", "place", "csv bytes", "manifest cut", "manifest", "manifest list"]
+)
+def test_damaged_files_are_found_before_the_first_cell(results, of):
+    """One line says which file, where, and what to do; no byte of it is touched."""
+    results.append(rows_of(CELL), [{"epochs": 1}])
+    file = results.manifest if of.startswith("manifest") else results.csv
+    whole = file.read_bytes()
+    damaged = {
+        "text": whole.replace(b",0.5,", b",half,"),
+        "number": whole.replace(b"m,1.0,", b"m,one,"),
+        "place": whole.replace(b",record", b""),
+        "csv bytes": whole.replace(b",0.5,", b",\xff\xfe,"),
+        "manifest cut": whole[: len(whole) // 2],
+        "manifest": b'{"environments": [{}]}',
+        "manifest list": b"[]",
+    }[of]
+    assert damaged != whole
+    file.write_bytes(damaged)
+    fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
+    with pytest.raises(UsageError, match=rf"{file}.*: damaged, .*--out$"):
+        run(seeds(2), lambda *_: pytest.fail("computed something first"), fresh, settings=lambda cell: {})
+    assert file.read_bytes() == damaged
+
+
+def test_all_cells_are_checked_before_the_first_is_computed(results):
+    def check(cell):
+        if cell.seed == 2:
+            raise ValueError("seed must be below 2")
+
+    computed = lambda *_: pytest.fail("computed something first")
+    with pytest.raises(UsageError, match=r"eps 1 seed 2: seed must be below 2$"):
+        run(seeds(3), computed, results, settings=lambda cell: {}, check=check)
+    with pytest.raises(UsageError, match="0 of 0"):
+        run([], computed, results, settings=lambda cell: {})
+    assert not results.csv.exists()
+
+
 def test_reading_makes_no_folder(tmp_path):
     """Committed results may be on a disk that cannot be written to."""
     absent = Results(tmp_path / "absent", "rows")

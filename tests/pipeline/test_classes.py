@@ -1,5 +1,7 @@
 """Classes from private lists in one call: what it says, what it spends, and what it refuses before."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +83,32 @@ def test_every_reporter_owns_her_pairs_with_the_silent(data):
     owners = edges.ownership(np.where(labels >= 0, 1.0, 0.4), silent)
     reporter, quiet = np.flatnonzero(~silent)[:50], np.flatnonzero(silent)[:50]
     assert owners.owns(*map(np.ravel, np.meshgrid(reporter, quiet))).all()
+
+
+@pytest.mark.parametrize("best", ["rows", "columns", "none"])
+def test_held_out_labels_choose_how_features_are_scaled(data, best):
+    """Of columns in other units the largest hides the others; of records of other lengths the longest do."""
+    graph, y, _, labels = data
+    rng = np.random.default_rng(0)
+    x = np.eye(3)[y] + 0.35 * rng.normal(size=(600, 3))
+    if best == "rows":
+        x = np.abs(x) * np.exp(rng.normal(size=(600, 1), scale=3.0))
+    elif best == "columns":
+        x = np.column_stack([x, 50.0 + rng.normal(size=600)]) * [1.0, 1.0, 1.0, 1e6]
+    else:  # one column tells, and the length of a record does
+        x = np.column_stack([y + 0.1 * rng.normal(size=600), 3e-2 * rng.normal(size=(600, 40))])
+    apart = best == "columns"
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = count_classes(jax.random.key(4), graph, x, labels, 1.0, num_folds=FOLDS)
+    assert [str(one.message).startswith("features differ in size by") for one in said] == [True] * apart
+    assert found.scaling == best
+    assert f"features scaled by {best!r}" in repr(found)
+    assert right(found.found.log_q, y, labels) > 0.85
+    if best != "rows":
+        given = count_classes(jax.random.key(4), graph, feature_rows(x), labels, 1.0, num_folds=FOLDS)
+        assert given.scaling is None
+        assert right(given.found.log_q, y, labels) < 0.6
 
 
 def test_features_of_any_kind_or_none(data):

@@ -133,7 +133,7 @@ class EdgeSplit:
 def _edges(name: str, graph: Graph) -> np.ndarray:
     """Each edge once; a graph that is none is refused without naming an edge."""
     found = None
-    if np.size(graph.n_node) == 1:
+    if np.size(graphs.as_graph(graph, name).n_node) == 1:
         try:
             graphs.validate_symmetric(graph)
             found = graphs.to_edges(graph)
