@@ -85,7 +85,7 @@ def _privge(paper: str, table: str, others: tuple[str, str], more: tuple[str, ..
         ),
         Item(
             paper, table, "link task by epsilon", data, link, "privge --task link",
-            ("REPORT.md", "table3_link.png"), f"{_LASTFM}; the three larger graphs at epsilon 1, with 2 or 3 splits",
+            ("REPORT.md", "table3_link.png"), f"{_LASTFM}; larger graphs at epsilon 1, with 2 or 3 splits",
         ),
         Item(
             paper, "Figure 3", "k of HDS, node task", data, next(ks), "privge --task node",
@@ -176,8 +176,10 @@ def _dprr() -> tuple[Item, ...]:
             "dprr --alphas 0", ("dprr.md", "dprr_figure5.png", "dprr_forest.png"), few,
         ),
         Item(
-            paper, "Figure 6", "splits of the budget", (data[0], stars), ("dprr", "mechanism == 'dprr-one-to-nine'"),
-            "dprr --graphs 600 --mechanisms dprr dprr-one-to-nine dprr-as-published", ("dprr_figure6.png",), few,
+            paper, "Figure 6", "splits of the budget", (data[0], stars),
+            ("dprr", "mechanism == 'dprr-one-to-nine'"),
+            "dprr --graphs 600 --mechanisms dprr dprr-one-to-nine dprr-as-published",
+            ("dprr_figure6.png",), few,
         ),
         Item(
             paper, "Figure 7", "degrees, true and noisy", data, ("dprr_degrees", ""),

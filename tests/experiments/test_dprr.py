@@ -269,18 +269,18 @@ def test_figures_need_rows_to_draw():
     rows = []
     for metric in ("auc", "accuracy"):
         rows += scored("dprr", 1.0, 0.0, [0.6, 0.7], metric) + scored("dprr", 1.0, 0.2, [0.7, 0.8], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4"}
+    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4"}
     for metric in ("auc", "accuracy"):
         rows += scored("dprr", 0.5, 0.0, [0.5, 0.6], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5"}
+    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4", "dprr_figure5"}
     for metric in ("auc", "accuracy"):
         rows += scored("dprr-one-to-nine", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("dprr-one-to-nine", 1.0, 0.0, [0.6, 0.7], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
+    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
     for metric in ("auc", "accuracy"):
         rows += scored("forest:dprr", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("forest:dprr", 1.0, 0.0, [0.6, 0.7], metric)
-    assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows))
+    assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows), CONFIGS)
 
 
 @pytest.mark.parametrize(
