@@ -14,7 +14,7 @@ from experiments import _readme
 from experiments._report import legend_below, markdown, panels, save, signed
 from experiments._runner import REFERENCE, write_atomically
 from experiments.privge import accuracy, cells
-from experiments.privge.cells import NON_PRIVATE, STRUCTURE
+from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from experiments.privge.published import NAMED_GAPS, PUBLISHED_VALUES
 from experiments.privge.settings import HYPERPARAMETERS, KS
 from experiments.privge.summary import (
@@ -112,7 +112,8 @@ bold has an interval that leaves 0 out.
   as many seeds as the others). The best of many rows is lucky as well as good: *over best* errs in the public
   graph's favour, *gain* in nobody's.
 * **label prop.** propagates the training labels instead of features; its alpha and r are the best of 45 pairs on
-  the validation nodes.
+  the validation nodes. **link indices** stand in its place for links: the best in validation of common neighbours,
+  resource allocation and preferential attachment on the training graph.
 * Training stops after as many epochs without a better validation score as the line above each table says, the same
   for all its rows; the best epoch is kept.
 * `epsilon_proved` is about the features of one user and of one row alone: rows of one seed share their noise, so
@@ -165,7 +166,7 @@ def _table(summary: Summary, configs: Mapping, committed: Reference | None = Non
         rows.append(
             [
                 LABELS.get(line.mechanism, line.mechanism),
-                f"{line.epsilon:g}" if line.mechanism != "label-propagation" else "",
+                f"{line.epsilon:g}" if line.mechanism not in GRAPH_ALONE.values() else "",
                 f"{line.k}" if private else "",
                 _percent(summary, line.mechanism, line.epsilon),
                 str(line.value),

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from experiments._report import METRIC_LABELS, signed, significant
-from experiments.privge.cells import EMBEDDINGS, NON_PRIVATE, STRUCTURE
+from experiments.privge.cells import EMBEDDINGS, GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 LABELS = {
@@ -20,6 +20,7 @@ LABELS = {
     "hds": "HDS",
     "non-private": "non-private",
     "label-propagation": "label prop.",
+    "link-indices": "link indices",
 }
 COLOURS = {"laplace": "#7a7a7a", "piecewise": "#d1495b", "multibit": "#edae49", "hds": "#00798c"}
 
@@ -249,7 +250,7 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
             color=COLOURS[name], marker="o", ms=4, lw=1.5, capsize=2, label=LABELS[name],
         )  # fmt: skip
         axis.plot(x, [t.mean for t in twins], color=COLOURS[name], ls=":", marker="x", ms=4, lw=1.1)
-    for name, style in (("non-private", "-"), ("label-propagation", "--")):
+    for name, style in ((NON_PRIVATE, "-"), (GRAPH_ALONE["node"], "--"), (GRAPH_ALONE["link"], "--")):
         line = next((x for x in summary.lines if x.mechanism == name), None)
         if line is not None:
             axis.axhline(line.value.mean, color="black", ls=style, lw=1.0, label=LABELS[name])
@@ -296,7 +297,7 @@ def table(summary: Summary, committed: Reference | None = None) -> Table:
         plain = [signed(interval).replace("**", "") for interval in (line.gain, line.over_best)]
         twin = str(line.twin) if line.twin is not None else ""
         theirs = [] if committed is None else [str(committed.get(identity(summary, line), ""))]
-        epsilon = "" if line.mechanism == "label-propagation" else f"{line.epsilon:g}"
+        epsilon = "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}"
         k = f"{line.k}" if line.twin is not None else ""
         view.add_row(LABELS[line.mechanism], epsilon, k, str(line.value), *theirs, twin, *plain)
     return view

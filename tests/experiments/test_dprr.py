@@ -283,6 +283,21 @@ def test_figures_need_rows_to_draw():
     assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows), CONFIGS)
 
 
+def test_panels_have_one_scale_and_say_what_they_found():
+    rows = []
+    for dataset, high in (("made", 0.9), ("other", 0.6)):
+        for metric in ("auc", "accuracy"):
+            for epsilon, less in ((1.0, 0.1), (2.0, -0.1)):
+                rows += [{**row, "dataset": dataset} for row in (
+                    *scored("dprr", epsilon, 0.0, [high - less, high - less - 0.1], metric),
+                    *scored("degrees", epsilon, 0.0, [high, high - 0.1], metric),
+                )]  # fmt: skip
+    axes = dprr_report.figures(pd.DataFrame(rows), CONFIGS)["dprr_figure5"].axes
+    assert len({axis.get_ylim() for axis in axes}) == 1
+    for axis in axes:
+        assert "of 2 settings DPRR above degrees alone in 1, below in 1" in axis.get_title()
+
+
 @pytest.mark.parametrize(
     "mechanism", ["dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees"]
 )
