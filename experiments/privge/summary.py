@@ -131,8 +131,8 @@ def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.D
         other = (STRUCTURE + mechanism, epsilon, k)
         twin = twins.get(other)
         repeats = _repeats(values, key) if twin is not None else None
-        if twin is not None and repeats is None:
-            gains.append(series - twin)
+        if twin is not None and repeats is None and len(gain := (series - twin).dropna()) > 1:
+            gains.append(gain)
         lines.append(
             Line(
                 mechanism,
