@@ -28,8 +28,8 @@ Accuracy or AUC in %, means and 95 % intervals (a best row is the best of many, 
 {baselines}
 
 Every row, private or not, is trained on its raw and on its standardised embedding; the tables show what does better
-in validation, over all seeds (the CSV has both). *Graph alone* is label propagation for nodes, its alpha and r chosen
-by validation, and for links an index that validation chooses: common neighbours, resource allocation or preferential
+in validation, over all seeds (the CSV has both). *Graph alone* is label propagation for nodes, its alpha and r by
+validation, and for links an index that validation chooses: common neighbours, resource allocation or preferential
 attachment. Private rows are four mechanisms at budgets from {lowest:g} to {highest:g}; *gain* is in points of
 accuracy or AUC, paired by split and seed. All tables, the paper's numbers beside ours, and Figures 1 to 4:
 [REPORT.md](experiments/results/REPORT.md), rendered by `python -m experiments report` from
