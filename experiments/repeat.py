@@ -130,7 +130,7 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
     benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}
     rows = []
     for cell in sorted(planned, key=lambda cell: cell.seed):
-        if cell.seed in benches and cell.mechanism != cells.LABEL_PROPAGATION:
+        if cell.seed in benches and cell.mechanism not in cells.GRAPH_ALONE.values():
             found = cells.compute(benches[cell.seed], cell)
             row = {"mechanism": cell.mechanism, "seed": cell.seed, "value": found.values[cell.last_metric]}
             rows.append({**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]})

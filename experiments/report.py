@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from experiments import _readme
+from experiments import _readme, papers
 from experiments._registry import EXPERIMENTS
 from experiments._runner import DEFAULT_OUT, UsageError, console
 from experiments.frontier import features_report, joint_report
@@ -38,6 +38,7 @@ def main(config: Config) -> None:
     for experiment in EXPERIMENTS.values():
         if hasattr(experiment.module, "write_report"):
             written += experiment.module.write_report(config.out)
+    written += papers.write_report(config.out)
     if not written:
         raise UsageError(
             f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
@@ -47,7 +48,7 @@ def main(config: Config) -> None:
         console.print(f"written: {path}", soft_wrap=True)
     if config.readme is not None:
         frontier = (frontier_report, features_report, joint_report)
-        papers = (privge_report, heterorr_report, poindp_report, *frontier)
-        sections = {name: text for paper in papers for name, text in paper.readme_sections(config.out).items()}
+        of_papers = (privge_report, heterorr_report, poindp_report, *frontier)
+        sections = {name: text for paper in of_papers for name, text in paper.readme_sections(config.out).items()}
         _readme.write_sections(config.readme, sections)
         console.print(f"written: {config.readme}", soft_wrap=True)

@@ -85,7 +85,7 @@ def write(out: Path, *, show: bool = False) -> list[Path]:
     if show:
         reference = None if out.resolve() == REFERENCE.resolve() else results_in(REFERENCE).read()
         report.show(frame, configs, console, reference)
-    for name, figure in report.figures(frame).items():
+    for name, figure in report.figures(frame, configs).items():
         written.append(out / f"{name}.png")
         save(figure, written[-1])
     return written

@@ -289,15 +289,34 @@ def _curve(axis: Any, rows: pd.DataFrame, by: str, name: str, offset: float, pla
     )  # fmt: skip
 
 
+def _found(frame: pd.DataFrame, configs: Configs, names: Sequence[str], dataset: str, metric: str) -> str:
+    """In a title: in how many of the settings that are drawn DPRR's lists are worth more, and less, than a twin."""
+    rows = frame[frame.dataset == dataset]
+    of_splits = set(names) == set(SPLITS)
+    twin = _one_to_nine if of_splits else twin_of
+    gains = [g for group, g in paired(rows, configs, twin, metric).items() if group.mechanism == "dprr"]
+    up, down = (sum(significant(gain) and sign * gain.mean > 0 for gain in gains) for sign in (1, -1))
+    other = "the split 1 : 9" if of_splits else "degrees alone"
+    return f"of {len(gains)} settings DPRR above {other} in {up}, below in {down}" if gains else ""
+
+
+def _one_to_nine(variant: Variant) -> Variant | None:
+    return variant._replace(mechanism="dprr-one-to-nine") if variant.mechanism == "dprr" else None
+
+
 def _grid(
     frame: pd.DataFrame,
+    configs: Configs,
     by: str,
     names: Sequence[str],
     keep: Callable[[pd.DataFrame], Any],
     label: str,
     forest: bool = False,
 ) -> Any | None:
-    """Accuracy and AUC (rows) of each data set (columns) against a column; None where nothing has two values."""
+    """Accuracy and AUC (rows) of each data set (columns) against a column; None where nothing has two values.
+
+    All panels have one scale: data sets on which nothing differs look it.
+    """
     frame = _ranked(frame)
     frame = frame[frame.forest == forest]
     flat = frame.mechanism.isin(OF_ALL)
@@ -306,7 +325,7 @@ def _grid(
     datasets = [str(name) for name, part in moving.groupby("dataset") if part[by].nunique() > 1]
     if not datasets:
         return None
-    alone = len(datasets) == 1
+    alone, means = len(datasets) == 1, []
     figure, axes = panels(2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets))
     for place, axis in enumerate(axes):
         metric, dataset = ("accuracy", "auc")[place // len(datasets)], datasets[place % len(datasets)]
@@ -315,18 +334,20 @@ def _grid(
         present = [name for name in names if (rows.mechanism == name).any()]
         for at, name in enumerate(present):
             _curve(axis, rows[rows.mechanism == name], by, name, 0.06 * (at - (len(present) - 1) / 2), places)
-        means = [100 * part.mean() for _, part in rows.groupby(["mechanism", by]).value]
+        means += [100 * part.mean() for _, part in rows.groupby(["mechanism", by]).value]
         for name, style in (("non-private", "-"), ("true-degrees", "-."), ("sizes", "--")):
             value = frame[(frame.dataset == dataset) & (frame.metric == metric) & (frame.mechanism == name)].value
             if len(value):
                 means.append(100 * value.mean())
                 axis.axhline(means[-1], color=COLOURS[name], ls=style, lw=1.1, label=LABELS[name])
-        # Student's intervals of three splits can be wider than what they are about: they are cut, not the means.
-        axis.set_ylim(max(0, min(means) - 12), min(102, max(means) + 12))
         axis.set_xticks(range(len(places)), [f"{value:g}" for value in places])
         axis.set(xlabel=label, ylabel=METRIC_LABELS[metric])
-        if place < len(datasets):
-            axis.set_title(dataset, fontsize=8)
+        title = [dataset] if place < len(datasets) else []
+        drawn = frame[keep(frame) | flat | (frame.mechanism == "degrees")]
+        axis.set_title("\n".join([*title, _found(drawn, configs, names, dataset, metric)]), fontsize=7)
+    # Student's intervals of three splits can be wider than what they are about: they are cut, not the means.
+    for axis in axes:
+        axis.set_ylim(max(0, min(means) - 12), min(102, max(means) + 12))
     _legend(figure, axes, columns=2 if alone else 4)
     return figure
 
@@ -343,7 +364,7 @@ def _legend(figure: Any, axes: Sequence[Any], columns: int) -> None:
     figure.tight_layout(rect=(0, room / figure.get_figheight(), 1, 1))
 
 
-def figures(frame: pd.DataFrame) -> dict[str, Any]:
+def figures(frame: pd.DataFrame, configs: Configs) -> dict[str, Any]:
     """Figures 4 to 6 (GIN and perceptron) and Figure 5 again (forest), those that the rows suffice for, by file."""
     others = [name for name in LABELS if name not in SPLITS[1:]]
     split_sets = frame[frame.mechanism.isin(SPLITS[1:])]
@@ -355,10 +376,17 @@ def figures(frame: pd.DataFrame) -> dict[str, Any]:
 
     made = {
         "dprr_figure4": _grid(
-            frame, "public", others, lambda rows: rows.epsilon.isin([0.0, 1.0]), "share of public users (epsilon 1)"
+            frame,
+            configs,
+            "public",
+            others,
+            lambda rows: rows.epsilon.isin([0.0, 1.0]),
+            "share of public users (epsilon 1)",
         ),
-        "dprr_figure5": _grid(frame, "epsilon", others, lambda rows: rows.public == 0, no_public),
-        "dprr_forest": _grid(frame, "epsilon", others, lambda rows: rows.public == 0, no_public, forest=True),
-        "dprr_figure6": _grid(frame, "epsilon", SPLITS, of_splits, "epsilon that the split is made for"),
+        "dprr_figure5": _grid(frame, configs, "epsilon", others, lambda rows: rows.public == 0, no_public),
+        "dprr_forest": _grid(
+            frame, configs, "epsilon", others, lambda rows: rows.public == 0, no_public, forest=True
+        ),
+        "dprr_figure6": _grid(frame, configs, "epsilon", SPLITS, of_splits, "epsilon that the split is made for"),
     }
     return {name: figure for name, figure in made.items() if figure is not None}

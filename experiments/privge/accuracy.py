@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments._runner import Found, Results, UsageError, asked, config_hash, console, run
 from experiments.privge import cells
-from experiments.privge.cells import LABEL_PROPAGATION, NON_PRIVATE, STRUCTURE, Cell
+from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
 from experiments.privge.config import Config, plan, settings
 from experiments.privge.settings import COMMITTED, Plan, Settings, Task
 from ldp_jax import datasets
@@ -58,8 +58,7 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan, features: in
     if "hds" in config.mechanisms:
         sweep += [("hds", epsilon, k) for k in todo.ks for epsilon in todo.k_epsilons]
     releases: list[tuple[str, float, int, int]] = [(NON_PRIVATE, float("inf"), 0, todo.seeds)]
-    if task == "node":
-        releases.append((LABEL_PROPAGATION, 0.0, 0, todo.seeds))
+    releases.append((GRAPH_ALONE[task], 0.0, 0, todo.seeds))
     for name, epsilon, k in dict.fromkeys(sweep):
         seeds = todo.k_seeds if name == "hds" and k != own_k else todo.seeds
         releases += [(prefix + name, epsilon, k, seeds) for prefix in ("", STRUCTURE)]
@@ -67,13 +66,13 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan, features: in
     planned = {}
     for name, epsilon, k, seeds in releases:
         spent = epsilon
-        if name not in (NON_PRIVATE, LABEL_PROPAGATION):
+        if name not in (NON_PRIVATE, GRAPH_ALONE[task]):
             with asked(f"{dataset}, {name}, epsilon {epsilon:g}, k {k}"):
                 made = cells.make_mechanism(name.removeprefix(STRUCTURE), epsilon, dim, k)
             k = made.k
             spent = cells.ledger(made, structure_only=name.startswith(STRUCTURE)).spent(RECORD).epsilon
         for seed in range(seeds):
-            for preprocessing in (cells.NO_EMBEDDING,) if name == LABEL_PROPAGATION else embeddings:
+            for preprocessing in (cells.NO_EMBEDDING,) if name == GRAPH_ALONE[task] else embeddings:
                 cell = Cell(
                     dataset=data.name, task=task, mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
                     unit=str(RECORD), config=config_hash(resolved), k=k, preprocessing=preprocessing,

@@ -1,5 +1,7 @@
 """Tables and figures from tidy results: means, 95 % intervals, paired differences to structure-only rows."""
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,8 +9,8 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._report import METRIC_LABELS, signed
-from experiments.privge.cells import EMBEDDINGS, STRUCTURE
+from experiments._report import METRIC_LABELS, signed, significant
+from experiments.privge.cells import EMBEDDINGS, GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
 LABELS = {
@@ -18,6 +20,7 @@ LABELS = {
     "hds": "HDS",
     "non-private": "non-private",
     "label-propagation": "label prop.",
+    "link-indices": "link indices",
 }
 COLOURS = {"laplace": "#7a7a7a", "piecewise": "#d1495b", "multibit": "#edae49", "hds": "#00798c"}
 
@@ -34,9 +37,12 @@ class Line(NamedTuple):
       gain: value less twin, paired by seed.
       over_best: value less the best structure-only row, paired by seed. The best of many rows is lucky as well as
         good, so this errs in the public graph's favour.
+      over_non_private: value less the non-private row, paired by seed.
       embedding: which embedding validation chose for the row, ``raw`` or ``standardized``, with a star where there
         was one alone; "" for rows without one.
       twin_embedding: the same of its structure-only row.
+      repeats: the lower budget whose row this one repeats, seed by seed, as its structure-only row does: then noise
+        drowns the features at both, and standardising takes away its scale, all that a budget changes.
     """
 
     mechanism: str
@@ -46,15 +52,18 @@ class Line(NamedTuple):
     twin: ConfidenceInterval | None
     gain: ConfidenceInterval | None
     over_best: ConfidenceInterval | None
+    over_non_private: ConfidenceInterval | None
     embedding: str = ""
     twin_embedding: str = ""
+    repeats: float | None = None
 
 
 class Summary(NamedTuple):
     """All rows of one data set, task and configuration.
 
     ``best`` names the best structure-only row, and ``best_value`` is what it reaches: of all rows with as many
-    seeds as any has, also those of the k sweep.
+    seeds as any has, also those of the k sweep. ``mean_gain`` is the mean gain of the :meth:`counted` rows: of each
+    seed, then over seeds, because rows of one seed share their split and their keys.
     """
 
     dataset: str
@@ -65,6 +74,11 @@ class Summary(NamedTuple):
     best: tuple[str, float, int] | None
     best_value: ConfidenceInterval | None
     seeds: int
+    mean_gain: ConfidenceInterval | None = None
+
+    def counted(self) -> list[Line]:
+        """Private rows whose gain has an interval, each release once."""
+        return [x for x in self.lines if x.gain is not None and x.gain.n > 1 and x.repeats is None]
 
     def find(self, mechanism: str, epsilon: float) -> Line | None:
         """The row of a mechanism at a budget (the first k, where there are several)."""
@@ -109,13 +123,16 @@ def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.D
     most = max((len(series) for series in twins.values()), default=0)  # a row with fewer seeds cannot be the best
     full = {key: series for key, series in twins.items() if len(series) == most}
     best = max(full, key=lambda key: full[key].mean()) if full else None
-    lines = []
+    lines, gains = [], []
     for key, series in values.items():
         mechanism, epsilon, k = key
         if mechanism.startswith(STRUCTURE) or (mechanism == "hds" and keep_k not in (None, k)):
             continue
         other = (STRUCTURE + mechanism, epsilon, k)
         twin = twins.get(other)
+        repeats = _repeats(values, key) if twin is not None else None
+        if twin is not None and repeats is None and len(gain := (series - twin).dropna()) > 1:
+            gains.append(gain)
         lines.append(
             Line(
                 mechanism,
@@ -125,13 +142,38 @@ def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.D
                 mean_interval(twin) if twin is not None else None,
                 _paired(series, twin),
                 _paired(series, twins[best]) if best is not None else None,
+                _paired(series, values.get((NON_PRIVATE, math.inf, 0))),
                 embedding[key],
                 embedding[other] if twin is not None else "",
+                repeats,
             )
         )
     lines.sort(key=lambda x: (list(LABELS).index(x.mechanism) if x.mechanism in LABELS else 99, x.epsilon, x.k))
     best_value = mean_interval(twins[best]) if best is not None else None
-    return Summary(dataset, task, metric, config, tuple(lines), best, best_value, int(part.seed.nunique()))
+    by_seed = pd.concat(gains, axis=1).dropna().mean(axis=1) if gains else pd.Series(dtype=float)
+    mean_gain = mean_interval(by_seed) if len(by_seed) else None
+    seeds = int(part.seed.nunique())
+    return Summary(dataset, task, metric, config, tuple(lines), best, best_value, seeds, mean_gain)
+
+
+_SAME = 0.05
+"""Points, in every seed: float32's rounding moves a repeated row by 0.02 at most, a budget moves others by 1."""
+
+
+def _repeats(values: dict[tuple[str, float, int], pd.Series], key: tuple[str, float, int]) -> float | None:
+    """The lowest budget below a row's own at which its mechanism and its twin score the same in every seed."""
+    mechanism, epsilon, k = key
+    for name, lower, other_k in sorted(values):
+        if (name, other_k) == (mechanism, k) and lower < epsilon:
+            pairs = [
+                (values[prefix + mechanism, epsilon, k], values.get((prefix + mechanism, lower, k)))
+                for prefix in ("", STRUCTURE)
+            ]
+            if all(
+                b is not None and a.index.equals(b.index) and bool(((a - b).abs() < _SAME).all()) for a, b in pairs
+            ):
+                return lower
+    return None
 
 
 def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -162,6 +204,15 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     means = scores.mean()
     best = max(names, key=lambda name: means[name])  # the first of equals
     return group[(group.preprocessing == best) & group.seed.isin(scores.index)], best
+
+
+def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
+    """How many gains are clearly above 0, how many clearly below, and how many rows beat the best public row."""
+    up, down = (
+        sum(significant(line.gain) and sign * line.gain.mean > 0 for line in lines if line.gain) for sign in (1, -1)
+    )
+    over = [line.over_best for line in lines if line.over_best is not None and significant(line.over_best)]
+    return up, down, sum(best.mean > 0 for best in over)
 
 
 def _paired(a: pd.Series, b: pd.Series | None) -> ConfidenceInterval | None:
@@ -199,7 +250,7 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
             color=COLOURS[name], marker="o", ms=4, lw=1.5, capsize=2, label=LABELS[name],
         )  # fmt: skip
         axis.plot(x, [t.mean for t in twins], color=COLOURS[name], ls=":", marker="x", ms=4, lw=1.1)
-    for name, style in (("non-private", "-"), ("label-propagation", "--")):
+    for name, style in ((NON_PRIVATE, "-"), (GRAPH_ALONE["node"], "--"), (GRAPH_ALONE["link"], "--")):
         line = next((x for x in summary.lines if x.mechanism == name), None)
         if line is not None:
             axis.axhline(line.value.mean, color="black", ls=style, lw=1.0, label=LABELS[name])
@@ -211,7 +262,10 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
     axis.set_xlim(-0.5, len(epsilons) - 0.5)
     axis.set_xlabel("epsilon")
     axis.set_ylabel(METRIC_LABELS.get(summary.metric, summary.metric))
-    axis.set_title(f"{summary.dataset}, {summary.task} task ({summary.seeds} seeds){note}")
+    counted = summary.counted()
+    up, down, _ = tally(counted)
+    found = f"\nof {len(counted)} rows {up} above, {down} below structure-only" if counted else ""
+    axis.set_title(f"{summary.dataset}, {summary.task} task, {summary.seeds} seeds{note}{found}", fontsize=8)
 
 
 Reference = dict[tuple[str, ...], ConfidenceInterval]
@@ -243,7 +297,7 @@ def table(summary: Summary, committed: Reference | None = None) -> Table:
         plain = [signed(interval).replace("**", "") for interval in (line.gain, line.over_best)]
         twin = str(line.twin) if line.twin is not None else ""
         theirs = [] if committed is None else [str(committed.get(identity(summary, line), ""))]
-        epsilon = "" if line.mechanism == "label-propagation" else f"{line.epsilon:g}"
+        epsilon = "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}"
         k = f"{line.k}" if line.twin is not None else ""
         view.add_row(LABELS[line.mechanism], epsilon, k, str(line.value), *theirs, twin, *plain)
     return view

@@ -5,8 +5,10 @@ import hashlib
 import json
 
 import pytest
+import tyro
 
-from experiments import _registry
+from experiments import _registry, papers
+from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
 
 RESULTS = {
@@ -63,3 +65,33 @@ def test_every_committed_table_of_rows_belongs_to_an_experiment():
     for experiment in _registry.EXPERIMENTS.values():
         for table in experiment.tables:
             assert (REFERENCE / table).exists()
+
+
+def holds(item):
+    """Whether what an entry of the papers' table says is there: its files, its command, rows of its query."""
+    name, *words = item.command.split() or [""]
+    if item.status() in ("no result", "not there"):
+        return not item.files and not name and bool(item.other or "diagrams" in item.what)
+    there = name in COMMANDS and all((REFERENCE / file).exists() for file in item.files)
+    if there:
+        try:
+            tyro.cli(COMMANDS[name][0], args=words, console_outputs=False)
+        except SystemExit:
+            return False
+    return there and bool(item.computed() or not item.data)
+
+
+@pytest.mark.parametrize("item", papers.ITEMS, ids=lambda item: f"{item.paper} {item.name}")
+def test_every_table_of_the_papers_is_there_or_says_why(item):
+    assert holds(item)
+
+
+def test_an_entry_without_its_file_command_or_rows_is_found():
+    good = next(item for item in papers.ITEMS if item.status() == "reproduced" and item.data)
+    for change in ({"files": ("none.png",)}, {"command": "privgee"}, {"command": "privge --no"}, {"other": ""}):
+        assert holds(good._replace(**change)) == ("other" in change)
+    missing = good._replace(rows=(good.rows[0], "epsilon < 0"))
+    assert missing.status() == "not there"
+    assert not holds(missing)
+    assert good._replace(data=(*good.data, "unknown")).status() == "reproduced in part"
+    assert good._replace(data=("unknown",)).status() == "on a stand-in"

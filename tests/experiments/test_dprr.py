@@ -269,18 +269,33 @@ def test_figures_need_rows_to_draw():
     rows = []
     for metric in ("auc", "accuracy"):
         rows += scored("dprr", 1.0, 0.0, [0.6, 0.7], metric) + scored("dprr", 1.0, 0.2, [0.7, 0.8], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4"}
+    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4"}
     for metric in ("auc", "accuracy"):
         rows += scored("dprr", 0.5, 0.0, [0.5, 0.6], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5"}
+    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4", "dprr_figure5"}
     for metric in ("auc", "accuracy"):
         rows += scored("dprr-one-to-nine", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("dprr-one-to-nine", 1.0, 0.0, [0.6, 0.7], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows))) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
+    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
     for metric in ("auc", "accuracy"):
         rows += scored("forest:dprr", 0.5, 0.0, [0.5, 0.6], metric)
         rows += scored("forest:dprr", 1.0, 0.0, [0.6, 0.7], metric)
-    assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows))
+    assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows), CONFIGS)
+
+
+def test_panels_have_one_scale_and_say_what_they_found():
+    rows = []
+    for dataset, high in (("made", 0.9), ("other", 0.6)):
+        for metric in ("auc", "accuracy"):
+            for epsilon, less in ((1.0, 0.1), (2.0, -0.1)):
+                rows += [{**row, "dataset": dataset} for row in (
+                    *scored("dprr", epsilon, 0.0, [high - less, high - less - 0.1], metric),
+                    *scored("degrees", epsilon, 0.0, [high, high - 0.1], metric),
+                )]  # fmt: skip
+    axes = dprr_report.figures(pd.DataFrame(rows), CONFIGS)["dprr_figure5"].axes
+    assert len({axis.get_ylim() for axis in axes}) == 1
+    for axis in axes:
+        assert "of 2 settings DPRR above degrees alone in 1, below in 1" in axis.get_title()
 
 
 @pytest.mark.parametrize(

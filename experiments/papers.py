@@ -1,0 +1,252 @@
+"""Every table and figure of the five papers: on which data it is computed here, by which command, or why it is not.
+
+What a paper asks for is written down here; what of it is computed is read from the committed rows.
+"""
+
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from experiments._registry import EXPERIMENTS
+from experiments._report import markdown
+from experiments._runner import REFERENCE, write_atomically
+
+
+class Item(NamedTuple):
+    """A table or figure, or several that hold no result.
+
+    Attributes:
+      paper: short name.
+      name: as the paper numbers it.
+      what: its subject.
+      data: the paper's data sets, by their names here; empty where it has none.
+      rows: stem of the committed CSV, and a query that its rows answer; "" where there are none.
+      command: words after ``python -m experiments`` that compute it.
+      files: committed tables and pictures.
+      other: what differs from the paper, or why it is missing.
+    """
+
+    paper: str
+    name: str
+    what: str
+    data: tuple[str, ...] = ()
+    rows: tuple[str, str] = ("", "")
+    command: str = ""
+    files: tuple[str, ...] = ()
+    other: str = ""
+
+    def computed(self) -> tuple[str, ...]:
+        """Data sets of the committed rows that answer the query."""
+        stem, query = self.rows
+        if not stem:
+            return ()
+        frame = _rows(stem).query(query) if query else _rows(stem)
+        return tuple(sorted({str(name).split(",")[0] for name in frame.dataset}))
+
+    def status(self) -> str:
+        """Reproduced, reproduced in part, on a stand-in, not there, or no result to reproduce."""
+        found = self.computed()
+        if not self.data and not self.files:
+            return "no result"
+        if not self.files or (self.data and not found):
+            return "not there"
+        missing = [name for name in self.data if name not in found]
+        if not missing:
+            return "reproduced"
+        return "reproduced in part" if len(missing) < len(self.data) else "on a stand-in"
+
+
+@functools.cache
+def _rows(stem: str) -> pd.DataFrame:
+    made = (results(REFERENCE) for experiment in EXPERIMENTS.values() for results in experiment.results)
+    return next(results for results in made if results.csv.stem == stem).read()
+
+
+_LASTFM = "LastFM's features are not among the committed data"
+_PUBLIC = "FLICKR-MIR is not public, and PPI's features are not among the committed data"
+_SETS = "the missing sets of graphs were not at hand; `--datasets` takes them"
+_DIAGRAMS = "diagrams and notation"
+_STATISTICS = "statistics of the data, which `datasets.load` checks"
+
+
+def _privge(paper: str, table: str, others: tuple[str, str], more: tuple[str, ...] = ()) -> tuple[Item, ...]:
+    """The results of one of two versions of a paper."""
+    data = ("cora", *more, "pubmed", "lastfm", "facebook_pages", "crocodile")
+    hds = "task == '{}' and mechanism == 'hds'"
+    node, link = (("privge", hds.format(task)) for task in ("node", "link"))
+    ks = (("privge", f"{query} and k == 30") for _, query in (node, link))
+    return (
+        Item(paper, "Figure 1", "worst-case variance", command="report", files=("figure1.png",)),
+        Item(
+            paper, "Figure 2", "node task by epsilon", data, node, "privge --task node",
+            ("REPORT.md", "figure2_node.png"), f"{_LASTFM}; fewer epochs, splits and budgets on the larger graphs",
+        ),
+        Item(
+            paper, table, "link task by epsilon", data, link, "privge --task link",
+            ("REPORT.md", "table3_link.png"), f"{_LASTFM}; larger graphs at epsilon 1, with 2 or 3 splits",
+        ),
+        Item(
+            paper, "Figure 3", "k of HDS, node task", data, next(ks), "privge --task node",
+            ("REPORT.md", "figure3_k_node.png"), f"{_LASTFM}; epsilon 1 alone beyond cora; larger graphs left out",
+        ),
+        Item(
+            paper, "Figure 4", "k of HDS, link task", data, next(ks), "privge --task link",
+            ("REPORT.md", "figure4_k_link.png"), f"{_LASTFM}; epsilon 1 alone beyond cora; larger graphs left out",
+        ),
+        Item(paper, others[0], others[1], other=_STATISTICS),
+    )  # fmt: skip
+
+
+def _heterorr() -> tuple[Item, ...]:
+    paper, both, command = "HeteroRR", ("FLICKR-MIR", "PPI"), "heterorr --parts"
+    return (
+        Item(
+            paper, "Figure 3", "score theta of each coordinate", both[:1], ("heterorr_shares", ""),
+            f"{command} scores", ("heterorr_figure3.png",), _PUBLIC,
+        ),
+        Item(
+            paper, "Figure 6", "private features by epsilon", both, ("heterorr", "mechanism == 'featurerr'"),
+            f"{command} features", ("heterorr.md", "heterorr_figure6.png"), _PUBLIC,
+        ),
+        Item(
+            paper, "Figure 7", "private edges by epsilon", both, ("heterorr", "mechanism == 'edgerr'"),
+            f"{command} edges", ("heterorr.md", "heterorr_figure7.png"), _PUBLIC,
+        ),
+        Item(
+            paper, "section V, in words", "LinkTeller under EdgeRR", both[:1], ("heterorr_attacks", ""),
+            f"{command} attacks", ("heterorr_attacks.md", "heterorr_attacks.png"), _PUBLIC,
+        ),
+        Item(
+            paper, "Figure 8", "images from perturbed embeddings", ("ImageNet",), ("heterorr_inversion", ""),
+            f"{command} inversion", ("heterorr_inversion.md", "heterorr_inversion.png"),
+            "an attacker on ImageNet was not trained: scikit-learn's digits",
+        ),
+        Item(
+            paper, "Figures 10 and 11", "both levels by epsilon", both, ("heterorr", ""), f"{command} both",
+            ("heterorr.md", "heterorr_figure10.png"), _PUBLIC,
+        ),
+        Item(paper, "Figures 1, 2, 4, 5 and 9", _DIAGRAMS),
+    )  # fmt: skip
+
+
+def _poindp() -> tuple[Item, ...]:
+    paper, data = "PoinDP", ("cora", "citeseer", "pubmed", "amazon_computers", "amazon_photo")
+    noise = (("poindp_noise", ""), "poindp --parts noise")
+    return (
+        Item(
+            paper, "Table 1", "node task at epsilon 1", data, ("poindp", "epsilon == 1"), "poindp --parts table1",
+            ("poindp.md",), "3 to 5 splits",
+        ),
+        Item(
+            paper, "Table 2", "ablations at epsilon 0.01", data, ("poindp", "epsilon == 0.01"),
+            "poindp --parts table2", ("poindp.md",), "3 to 5 splits",
+        ),
+        Item(
+            paper, "Table 3", "membership attack at epsilon 0.2", ("pubmed", "amazon_photo"),
+            ("poindp_membership", ""), "poindp --parts membership",
+            ("poindp_membership.md", "poindp_membership.png"), "the paper does not name its protocol",
+        ),
+        Item(
+            paper, "Figure 3", "training nodes from parts of the hierarchy", ("cora",),
+            ("poindp", "epsilon == 0.1"), "poindp --parts figure3", ("poindp.md", "poindp_figure3.png"),
+        ),
+        *(
+            Item(paper, f"Figure {number}", what, ("cora",), *noise, ("poindp.md", f"poindp_figure{number}.png"))
+            for number, what in ((4, "errors of nodes"), (5, "noise of VANPD and PoinDP"), (6, "of LaP and RdDP"))
+        ),
+        Item(paper, "Figures 1 and 2", _DIAGRAMS),
+        Item(paper, "Table 4", "data", other=_STATISTICS),
+    )  # fmt: skip
+
+
+def _dprr() -> tuple[Item, ...]:
+    paper, stars = "DPRR", "github_stargazers"
+    data = ("reddit_multi_5k", "reddit_binary", stars)
+    scaling = ("dprr --parts scaling", ("dprr_scaling.md",))
+    few = f"{_SETS}; 60 epochs and 3 splits"
+    return (
+        Item(
+            paper, "Figure 4", "accuracy by share of public users", data, ("dprr", "public > 0"),
+            "dprr --classifiers gin perceptron", ("dprr.md", "dprr_figure4.png"), few,
+        ),
+        Item(
+            paper, "Figure 5", "accuracy by epsilon", data, ("dprr", "mechanism == 'dprr' and public == 0"),
+            "dprr --alphas 0", ("dprr.md", "dprr_figure5.png", "dprr_forest.png"), few,
+        ),
+        Item(
+            paper, "Figure 6", "splits of the budget", (data[0], stars),
+            ("dprr", "mechanism == 'dprr-one-to-nine'"),
+            "dprr --graphs 600 --mechanisms dprr dprr-one-to-nine dprr-as-published",
+            ("dprr_figure6.png",), few,
+        ),
+        Item(
+            paper, "Figure 7", "degrees, true and noisy", data, ("dprr_degrees", ""),
+            "dprr --parts degrees --rr-nodes 1000", ("dprr_degrees.md", "dprr_figure7.png"), _SETS,
+        ),
+        Item(
+            paper, "Figure 8", "time by sampling rate", ("reddit_binary",), ("dprr_scaling", ""), scaling[0],
+            (*scaling[1], "dprr_figure8.png"), "200 graphs of at most 1000 nodes, on two cores",
+        ),
+        Item(
+            paper, "Figure 9", "time by nodes", ("Barabasi-Albert",), ("dprr_scaling", ""), scaling[0],
+            (*scaling[1], "dprr_figure9.png"), "fewer graphs, on two cores",
+        ),
+        Item(
+            paper, "Table II", "complexity", ("Barabasi-Albert",), ("dprr_scaling", ""), *scaling,
+            "measured: slopes of time and memory",
+        ),
+        Item(paper, "Table I, Figures 1 to 3", _DIAGRAMS),
+        Item(paper, "Table III", "data", other=_STATISTICS),
+    )  # fmt: skip
+
+
+ITEMS = (
+    *_privge("PrivGE", "Table 2", ("Table 1", "data")),
+    *_privge("LDP-GE", "Table III", ("Tables I and II", "notation and data"), ("citeseer",)),
+    *_heterorr(),
+    *_poindp(),
+    *_dprr(),
+)
+
+_NOTES = """\
+# The five papers, table by table
+
+Made by `python -m experiments report` from `experiments/papers.py`; what is computed is read from the committed
+rows. *Reproduced* means that the paper's question is computed on its data sets, not that its numbers agree: the
+linked tables print both. *In part* names what is missing; *on a stand-in* means that none of the paper's data sets
+are used, but the ones named. PrivGE's Wikipedia is `crocodile`, its Facebook `facebook_pages`."""
+
+
+def as_markdown() -> str:
+    """The table of all items, after the count of each status."""
+    statuses = [item.status() for item in ITEMS]
+    counts = ", ".join(f"{statuses.count(name)} {name}" for name in dict.fromkeys(statuses))
+    rows = []
+    for item, status in zip(ITEMS, statuses, strict=True):
+        missing = [name for name in item.data if name not in item.computed()]
+        words = [f"without {', '.join(missing)}"] if missing and status != "no result" else []
+        rows.append(
+            [
+                item.paper,
+                item.name,
+                item.what,
+                status,
+                ", ".join(item.computed()),
+                "; ".join([*words, item.other] if item.other else words),
+                ", ".join(f"[{name}]({name})" for name in item.files),
+                f"`python -m experiments {item.command}`" if item.command else "",
+            ]
+        )
+    headers = ["paper", "item", "what", "status", "computed on", "missing or different", "files", "command"]
+    return f"{_NOTES}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
+
+
+def write_report(out: Path) -> list[Path]:
+    """papers.md, beside the committed rows that it is about; nothing for another folder."""
+    if out.resolve() != REFERENCE.resolve():
+        return []
+    _rows.cache_clear()
+    write_atomically(out / "papers.md", as_markdown())
+    return [out / "papers.md"]
