@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment, graphs
+from ldp_jax._sealed import sealed
 from ldp_jax._whole_noise import law, whole_noise
 from ldp_jax.deployment import question as questions
 from ldp_jax.deployment import wire
@@ -531,13 +532,13 @@ def test_questions_that_are_none_are_refused(changes, match):
 
 
 def test_damaged_questions_are_refused():
-    data = ASKED.to_bytes()
-    bad = [data[:length] for length in range(len(data))] + [data + b"\0", data.replace(b"1.0", b"1"), b"junk"]
-    for old, new in ((b'"round": 3', b'"round": 3.0'), (b": 5,", b": 4,"), (b": 12,", b": 13,"), (b"{", b"[")):
-        bad.append(data.replace(old, new))
+    """Of a right checksum too."""
+    data = ASKED.to_bytes()[:-8]
+    changes = ((b'"round": 3', b'"round": 3.0'), (b": 5,", b": 4,"), (b": 12,", b": 13,"), (b"{", b"["))
+    bad = [data.replace(*change) for change in (*changes, (b"1.0", b"1"))] + [data[:-1], data + b"\0", b"junk"]
     for part in bad:
         with pytest.raises(ValueError, match=r"a damaged question|not a question"):
-            deployment.Question.from_bytes(part)
+            deployment.Question.from_bytes(sealed(part))
 
 
 def test_a_device_needs_no_jax():
