@@ -1,4 +1,4 @@
-"""Public objects as bytes that a device is shipped: what they are, a header, arrays, and a checksum. No JAX.
+r"""Public objects as bytes that a device is shipped: what they are, a header, arrays, and a checksum. No JAX.
 
 ::
 

@@ -169,7 +169,7 @@ class Table:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the bytes of version 1, so that words and memories are what they were: equal tables, equal digest."""
+        """SHA-256 of the bytes of version 1, so that words and memories stay; equal for equal tables."""
         return hashlib.sha256(self._written(1)).digest()
 
     def __eq__(self, other: object) -> bool:

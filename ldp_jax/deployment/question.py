@@ -147,7 +147,7 @@ class Question:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the bytes of version 1, so that words are what they were: equal questions, equal digest."""
+        """SHA-256 of the bytes of version 1, so that words stay as they were; equal for equal questions."""
         return hashlib.sha256(self._written(1)).digest()
 
     def __eq__(self, other: object) -> bool:

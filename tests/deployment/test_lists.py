@@ -301,6 +301,12 @@ def test_the_loss_is_computed_from_the_integers_that_are_drawn_from(monkeypatch)
     held.report(asked, MINE, user=0)
     assert held.spent().epsilon == strong.loss
 
+    class Talks(deployment.Question):
+        noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
+
+    with pytest.raises(deployment.BudgetError, match="loses epsilon"):
+        session(budget=2.0).report(Talks(3, GROUPS, 5, 0.001, 20), Untouched(), user=0)
+
 
 def test_a_budget_is_of_neighbour_lists():
     for budget in (2, 2.0, np.float32(2), Budget(2.0, unit=NEIGHBOUR_LIST)):
@@ -420,6 +426,28 @@ def test_what_is_cut_or_put_in_costs_the_reports_that_it_touches():
             rest = {n for n in range(4) if SIZE * (n + 1) <= start or SIZE * n >= start + size}
             assert rest <= set(found.user.tolist())
             assert found.counts.tolist() == true[found.user].tolist()
+
+
+def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
+    """Of reports of 131 KB, 1 MB of the first bytes alone is hashed once; what stands behind it is read."""
+    asked = deployment.Question(0, [0, 1], num_groups=2**15 - 1, epsilon=1.0, most=20)
+    sent = session().report(asked, [1], user=0)
+    mark, hashed = sent[:12], []
+    tag = wire.tag
+    monkeypatch.setattr(wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed))
+    for before in (
+        mark * (10**6 // 12),
+        (mark + bytes(100)) * 9000,
+        sent[:70_000] * 15,
+        mark + bytes(10**6),
+        sent[:-1],
+    ):
+        hashed.clear()
+        data = before + sent
+        read = deployment.decode_counts(data, asked)
+        assert (read.user.tolist(), read.rejected.replayed) == ([0], 0)
+        assert read.rejected.damaged == -(-len(before) // len(sent))
+        assert sum(hashed) <= 2 * len(data)
 
 
 def test_reports_that_count_for_nothing_are_counted_apart():

@@ -14,7 +14,7 @@ _WEIGHTS = np.float32([[1.0, -0.5], [0.25, 2.0]])
 SHIPPED = {
     "table": SECOND,
     "question": Question(3, [0, 1, -1, 1], num_groups=2, epsilon=1.0, most=20),
-    "alphabet": Alphabet((1, 0), 1.0, deployment.alphabet_table(1.0, 2, 2)),
+    "alphabet": Alphabet((1, 0), 1.0, deployment.alphabet_table(1.0, 2, 3)),
     "classifier": Classifier(_WEIGHTS, np.zeros(2)),
     "network": Classifier(_WEIGHTS, np.ones(2), layers=((_WEIGHTS, np.zeros(2)),)),
 }
@@ -31,7 +31,7 @@ def refused(name, data):
 
 @every
 def test_every_changed_byte_and_cut_is_refused(name):
-    """All 255 other values of every byte, every single flipped bit among them; every cut, and what is put behind."""
+    """All 255 other values of every byte, single flipped bits among them; every cut, and bytes put behind."""
     data = SHIPPED[name].to_bytes()
     assert type(SHIPPED[name]).from_bytes(data).to_bytes() == data
     changed = [
