@@ -54,7 +54,7 @@ ALLOWED = {
     "verification": BASE | {"domains", "mechanism", "features", "edges", "graphs", "hyperbolic"},
     "bounds": {"_validate", "features"},
     "graphs": {"types", "_validate"},
-    "aggregation": {"types", "_pytree"},
+    "aggregation": {"types", "_pytree", "_validate"},
     "propagation": {"types", "_pytree", "_validate", "_compiling", "graphs", "aggregation"},
     "packing": {"types", "_pytree", "_validate", "graphs", "aggregation"},
     "models": {"types", "_validate", "graphs", "aggregation", "propagation", "packing", "hyperbolic"},

@@ -227,11 +227,11 @@ class Alphabet:
         Raises:
           ValueError: for anything else.
         """
+        return opened("alphabet", _ALPHABET, data, cls._made)
 
-        def made(header: dict[str, Any], body: bytes) -> Alphabet:
-            return cls(tuple(header["members"]), header["epsilon"], Table.from_bytes(body))
-
-        return opened("alphabet", _ALPHABET, data, made)
+    @classmethod
+    def _made(cls, header: dict[str, Any], body: bytes) -> "Alphabet":
+        return cls(tuple(header["members"]), header["epsilon"], Table.from_bytes(body))
 
 
 def _frozen(name: str, values: Any) -> np.ndarray:
