@@ -106,7 +106,7 @@ INVALID = {
     "text of NumPy": np.array("1"),
     "bytes": b"1",
     "beyond float64": 10**400,
-    "one of several beyond": [10**400, 1],
+    "one of several": [1j, 1],
     "nothing": None,
 }
 TAKES = {
@@ -136,6 +136,7 @@ def test_parameters_that_are_no_real_numbers_are_refused_in_a_sentence(name):
         assert len(str(refused.value)) < 300
 
 
+@pytest.mark.usefixtures("untyped")
 def test_an_array_of_keys_is_not_a_key():
     keys = jax.random.split(jax.random.key(0), 3)
     one = r"key must be one key, got keys of shape \(3,\): use jax.vmap, with a key for each"
@@ -155,6 +156,7 @@ def test_an_array_of_keys_is_not_a_key():
         training.fit_many(jax.random.key(0), *given, settings)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_an_empty_training_set_is_refused():
     key, settings = jax.random.key(0), training.Settings(training.adam(0.1), 1, 1)
     none, one = (training.Examples(np.zeros(n, np.int32), np.zeros(n, np.int32)) for n in (0, 1))
