@@ -34,7 +34,7 @@ def _as_leaf(name: str, owner: str, value: Any) -> Any:
         try:
             return float(value)
         except OverflowError:
-            raise ValueError(f"{owner}: {name} must be a number of float64, got one beyond") from None
+            raise ValueError(f"{owner}: {name} must be a real number, got one beyond float64") from None
     if isinstance(value, (list, tuple, complex, bytes, np.generic, np.ndarray, jax.Array)):
         array = np.asarray(value)
         if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):

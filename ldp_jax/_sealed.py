@@ -44,8 +44,8 @@ def opened(kind: str, version: int, data: bytes, make: Callable[[dict[str, Any],
     start = b"ldp-%s %d\n" % (kind.encode(), version)
     if not data.startswith(start):
         old = [n for n in range(version) if data.startswith(b"ldp-%s %d\n" % (kind.encode(), n))]
-        said = f"it is of version {old[0]}, which has no checksum: have it sent anew" if old else "it is none"
-        raise ValueError(f"not a {kind} of this version: expected it to begin with {start!r}, and {said}")
+        said = f"; version {old[0]} has no checksum: have it sent anew" if old else ""
+        raise ValueError(f"not a {kind} of this version: expected it to begin with {start!r}{said}")
     whole = data[:-_TAG_BYTES]
     if sealed(whole) != data:
         raise ValueError(f"a damaged {kind}: its checksum is not that of its bytes")

@@ -37,8 +37,11 @@ def _real(name: str, value: Any) -> "np.ndarray":
     if isinstance(value, (bool, str, np.bool_)) or value is None:
         raise ValueError(f"{name} must be a number, got {value!r}")
     array = np.asarray(value)
-    if isinstance(value, int) and array.dtype == object:
-        raise ValueError(f"{name} must be at most {sys.float_info.max:g}, got a number beyond float64")
+    if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
+        try:
+            array = np.asarray(float(value))
+        except OverflowError:
+            raise ValueError(f"{name} must be a real number, got one beyond float64") from None
     if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
         raise ValueError(f"{name} must be a real number, got {_shown(value)}")
     return array

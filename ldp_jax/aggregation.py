@@ -71,14 +71,14 @@ def _along(weights: Array, h: Array) -> Array:
     return weights.reshape(weights.shape + (1,) * (h.ndim - weights.ndim))
 
 
-def _check_ends(senders: Any, receivers: Any) -> None:
-    """Refuse concrete ends of edges that are no whole numbers >= 0, of different numbers, or not in order."""
+def _check_ends(senders: Any, receivers: Any, size: int | None = None) -> None:
+    """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
     if np.shape(senders) != np.shape(receivers):
         shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
         raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
     for name, ids in (("senders", senders), ("receivers", receivers)):
         if _validate.concrete(ids):
-            _check_ids(name, np.asarray(ids))
+            _check_ids(name, np.asarray(ids), size)
     if _validate.concrete(receivers) and (np.diff(np.asarray(receivers).astype(np.int64), axis=-1) < 0).any():
         raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
 
@@ -241,10 +241,7 @@ def tables(
     Raises:
       ValueError: for ids outside [0, n), different lengths, or edges that are not sorted by receiver.
     """
-    num_nodes = _validate.whole(0, num_nodes=num_nodes)
-    _check_ends(senders, receivers)
-    _check_ids("senders", np.asarray(senders), num_nodes)
-    _check_ids("receivers", np.asarray(receivers), num_nodes)
+    _check_ends(senders, receivers, _validate.whole(0, num_nodes=num_nodes))
     # jnp.asarray would compile a program for each table that is brought to the device.
     n, m = num_nodes, len(senders)
     degree = np.bincount(receivers, minlength=n)

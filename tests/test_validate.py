@@ -34,6 +34,11 @@ def test_several_keywords_are_checked_and_the_wrong_one_is_named():
     for check, words in (
         (lambda: _validate.positive(epsilon=1.0, delta=0.0), r"delta must be finite and > 0, got 0\.0"),
         (lambda: _validate.in_range(0.0, 1.0, alpha=0.5, r=1.5), r"r must be in \[0\.0, 1\.0\], got 1\.5"),
+        (
+            lambda: _validate.in_range(0.0, 1.0, alpha=10**400),
+            "alpha must be a real number, got one beyond float64",
+        ),
+        (lambda: _validate.in_range(0.0, 1.0, alpha=10**30), r"alpha must be in \[0\.0, 1\.0\], got 1e\+30"),
         (lambda: _validate.integer_in(1, 4, k=2, dim=5), r"dim must be a whole number in \[1, 4\], got 5"),
         (lambda: _validate.one_of(("a", "b"), first="a", second="c"), "second must be one of a, b; got 'c'"),
     ):
