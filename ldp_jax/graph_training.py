@@ -246,8 +246,8 @@ def fit_graphs(
       The best epoch's variables with their scores, and the histories.
 
     Raises:
-      ValueError: for no training graph or labels that the model has no output for, before anything is
-        compiled; or a checkpoint of other arguments, naming those.
+      ValueError: for labels that the model has no output for, before anything is compiled; or a checkpoint of other
+        arguments, naming those.
       ImportError: for a checkpoint without orbax-checkpoint.
 
     The same arguments give the same bits on one machine, in any process and whatever is computed beside. Another
@@ -259,8 +259,6 @@ def fit_graphs(
     """
     _validate.threefry(key)
     _validate.one_of(("accuracy", "auc"), select=select)
-    if not len(train.labels):
-        raise ValueError("train must hold at least one graph, got none")
     optimizer, epochs, batch_size = settings.optimizer, settings.epochs, settings.batch_size
     packed = packing.pack(train, batch_size, shapes=shapes, layout=layout)
     packed_validation, packed_test = (

@@ -187,12 +187,6 @@ def test_the_best_epoch_is_the_earliest_and_patience_ends_the_run():
     assert follow([1, 1, 0], patience=5).epochs_run == 6
 
 
-def test_no_graphs_to_train_on_are_refused():
-    train, *others = stars_and_cycles()
-    with pytest.raises(ValueError, match="train must hold at least one graph, got none"):
-        run(parts=(train.subset(np.zeros(0, np.int64)), *others))
-
-
 def test_no_valid_score_returns_the_first_variables():
     fitted = follow([1, 1], select="auc")  # one class has no AUC
     assert fitted.validation == -np.inf
