@@ -30,9 +30,12 @@ def _as_leaf(name: str, owner: str, value: Any) -> Any:
         raise ValueError(f"{owner}: {name} must be a number, got {value!r}")
     if isinstance(value, jax.core.Tracer):
         return value
-    if isinstance(value, (int, float, np.number)):
-        return float(value)
-    if isinstance(value, (list, tuple, np.ndarray, jax.Array)):
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, np.complexfloating):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{owner}: {name} must be a real number, got one beyond float64") from None
+    if isinstance(value, (list, tuple, complex, bytes, np.generic, np.ndarray, jax.Array)):
         array = np.asarray(value)
         if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
             raise ValueError(f"{owner}: {name} must be real numbers, got dtype {array.dtype}")

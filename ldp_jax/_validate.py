@@ -25,9 +25,10 @@ def concrete(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     try:
-        return repr(value)
+        text = repr(value)
     except ValueError:  # Python prints no integer of more than 4300 digits
         return "an integer of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def _real(name: str, value: Any) -> "np.ndarray":
@@ -36,6 +37,11 @@ def _real(name: str, value: Any) -> "np.ndarray":
     if isinstance(value, (bool, str, np.bool_)) or value is None:
         raise ValueError(f"{name} must be a number, got {value!r}")
     array = np.asarray(value)
+    if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
+        try:
+            array = np.asarray(float(value))
+        except OverflowError:
+            raise ValueError(f"{name} must be a real number, got one beyond float64") from None
     if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
         raise ValueError(f"{name} must be a real number, got {_shown(value)}")
     return array
@@ -90,13 +96,13 @@ def number(
     wanted = f"finite and {'>' if open_lower else '>='} {lower:g}"
     if upper != math.inf:
         wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
-    flag = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
-    if flag or isinstance(value, (str, bytes, bytearray)):
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in ("b", "c", "S", "U"):
         raise ValueError(f"{name} must be a number, got {value!r}")
     try:
         one = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be one concrete number, got {value!r}") from None
+        raise ValueError(f"{name} must be one concrete number, got {_shown(value)}") from None
     except OverflowError:
         raise ValueError(f"{name} must be {wanted}, got a number beyond float64") from None
     outside = not lower <= one <= upper or (open_lower and one == lower) or (open_upper and one == upper)
@@ -154,8 +160,8 @@ def one_of(choices: tuple[str, ...], **kwargs: Any) -> None:
             raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
 
 
-def threefry(key: Any) -> None:
-    """Refuse a key that is not a typed ``threefry2x32`` key.
+def threefry(key: Any, axes: int = 0) -> None:
+    """Refuse what is not one typed ``threefry2x32`` key, or an array of them with some ``axes``.
 
     Under ``vmap`` the ``rbg`` generators draw every user's noise from the first user's key, which would void
     every guarantee of this library.
@@ -167,3 +173,7 @@ def threefry(key: Any) -> None:
         raise ValueError(f"key must be a typed key as jax.random.key(seed) makes it, got {type(key).__name__}")
     if str(jax.random.key_impl(key)) != "threefry2x32":
         raise ValueError(f"key must be a threefry2x32 key, got {jax.random.key_impl(key)}")
+    if len(key.shape) != axes:
+        wanted = "one key" if not axes else "an array of keys [runs]"
+        hint = ": use jax.vmap, with a key for each" if not axes else ": jax.random.split makes them"
+        raise ValueError(f"key must be {wanted}, got keys of shape {key.shape}{hint}")

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ldp_jax import _validate
 from ldp_jax._pytree import pytree
 from ldp_jax.types import Array
 
@@ -70,6 +71,26 @@ def _along(weights: Array, h: Array) -> Array:
     return weights.reshape(weights.shape + (1,) * (h.ndim - weights.ndim))
 
 
+def _check_ends(senders: Any, receivers: Any, size: int | None = None) -> None:
+    """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
+    if np.shape(senders) != np.shape(receivers):
+        shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
+        raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
+    for name, ids in (("senders", senders), ("receivers", receivers)):
+        if _validate.concrete(ids):
+            _check_ids(name, np.asarray(ids), size)
+    if _validate.concrete(receivers) and (np.diff(np.asarray(receivers).astype(np.int64), axis=-1) < 0).any():
+        raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
+
+
+def _check_ids(name: str, ids: np.ndarray, size: int | None = None) -> None:
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(f"{name} must be integers, got {ids.dtype}")
+    if ids.size and (ids.min() < 0 or (size is not None and ids.max() >= size)):
+        wanted = ">= 0" if size is None else f"in [0, {size})"
+        raise ValueError(f"{name} must be ids of nodes {wanted}, got {ids.min()} to {ids.max()}")
+
+
 @pytree
 class Segments:
     """Edges sorted by receiver.
@@ -77,10 +98,16 @@ class Segments:
     Attributes:
       senders: int32 [m].
       receivers: int32 [m], non-decreasing; the number of nodes where an edge is padding.
+
+    Raises:
+      ValueError: for concrete ids that are negative or no integers, different lengths, or receivers that decrease.
     """
 
     senders: Any
     receivers: Any
+
+    def __post_init__(self) -> None:
+        _check_ends(self.senders, self.receivers)
 
     def sum(self, h: Float[Array, "n ..."], weights: Any = None) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without.
@@ -210,7 +237,11 @@ def tables(
         are gathered sooner than a table is compiled: a graph of some thousand edges has half as many tables.
 
     Some 17 % of the places are padding, and what is spared.
+
+    Raises:
+      ValueError: for ids outside [0, n), different lengths, or edges that are not sorted by receiver.
     """
+    _check_ends(senders, receivers, _validate.whole(0, num_nodes=num_nodes))
     # jnp.asarray would compile a program for each table that is brought to the device.
     n, m = num_nodes, len(senders)
     degree = np.bincount(receivers, minlength=n)
@@ -307,11 +338,19 @@ class NeighbourRows:
       first: int32 [w, n], the first w neighbours of each node; n where there is none.
       more: int32 [W, rows], further neighbours; n where there is none.
       node: int32 [rows], whose; non-decreasing, n where a row is padding.
+
+    Raises:
+      ValueError: for concrete ids that are negative or no integers.
     """
 
     first: Any
     more: Any
     node: Any
+
+    def __post_init__(self) -> None:
+        for name in ("first", "more", "node"):
+            if _validate.concrete(getattr(self, name)):
+                _check_ids(name, np.asarray(getattr(self, name)))
 
     def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
         """The sum over the neighbours of each node; 0 for a node without.

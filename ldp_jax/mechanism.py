@@ -4,6 +4,13 @@ A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax._pytree.mecha
 may be a number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API
 for n users; :func:`privatize` is the same, compiled and checked.
 
+A key is for one report of one record. One key with two epsilons reveals the record: both reports hold one draw.
+
+>>> from ldp_jax.features import Laplace
+>>> once, twice = (Laplace(epsilon).privatize(jax.random.key(0), 0.37) for epsilon in (1.0, 2.0))
+>>> round(float(2 * twice - once), 7)
+0.3700004
+
 One key gives one report, however it is asked for: alone or under ``vmap``, eagerly or compiled. Reports that are
 whole numbers, signs or outputs of a table are then the same bits (but for a word that falls on a threshold itself,
 which formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float32 numbers are the same draw up to

@@ -224,11 +224,18 @@ by AUC. Context: z [n, d]. Examples: :class:`Pairs`.
 """
 
 
-@lru_cache
 def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
-    """Adam with weight decay added to the gradient (L2), as PyTorch has it; cached by its numbers."""
-    _validate.positive(learning_rate=learning_rate)
-    _validate.in_range(0.0, 1.0, weight_decay=weight_decay)
+    """Adam with weight decay added to the gradient (L2), as PyTorch has it; cached by its numbers.
+
+    Raises:
+      ValueError: for a learning rate that is no number > 0, or a weight decay outside [0, 1].
+    """
+    rate = _validate.number(0.0, open_lower=True, learning_rate=learning_rate)
+    return _adam(rate, _validate.number(0.0, 1.0, weight_decay=weight_decay))
+
+
+@lru_cache
+def _adam(learning_rate: float, weight_decay: float) -> optax.GradientTransformation:
     if weight_decay == 0.0:
         return optax.adam(learning_rate)
     return optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate))
@@ -263,8 +270,8 @@ def fit(
     score is NaN in every epoch returns its first variables, and a validation of -inf.
 
     Raises:
-      ValueError: for a key that is not threefry, or concrete examples that name a row the context lacks or a class
-        the model has no output for; before anything is compiled.
+      ValueError: for a key that is not threefry, no training example, or concrete examples that name a row
+        the context lacks or a class the model has no output for; before anything is compiled.
     """
     _validate.threefry(key)
     _check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
@@ -284,7 +291,10 @@ def _outputs(context: Any, examples: Any, *, model: Model, objective: Objective)
 def _check_examples(
     model: Model, objective: Objective, context: Any, parts: dict[str, Any], *, stacked: bool = False
 ) -> None:
-    """The objective's own check of each part, from values that are known and the shapes of what is not."""
+    """An example to train by, and the objective's own check of each part, from known values and all shapes."""
+    sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(parts["train"])}
+    if not sizes or (0,) in sizes:
+        raise ValueError("train must hold at least one example, got none")
     if objective.check is None:
         return
     shapes = jax.tree.map(
@@ -410,7 +420,7 @@ def fit_many(
     Raises:
       ValueError: as :func:`fit`.
     """
-    _validate.threefry(keys)
+    _validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
     _check_examples(model, objective, context, parts, stacked=True)
     return _fit_many(

@@ -177,3 +177,27 @@ def test_rows_of_a_batch_push_tangents_forward(symmetric):
     np.testing.assert_allclose(tangent, matrix @ (2 * h), atol=1e-5)
     _, pull = jax.vjp(batch.sum_neighbours, h)
     np.testing.assert_allclose(pull(h)[0], matrix.T @ h, atol=1e-5)
+
+
+ENDS = {
+    "negative": ([-1, 0], [0, 1], "senders must be ids of nodes"),
+    "of fewer": ([0], [0, 1], r"must be as many, one of each an edge, got shapes \(1,\) and \(2,\)"),
+    "no order": ([0, 1], [1, 0], "receivers must not decrease"),
+    "fractions": ([0.0, 1.0], [0, 1], "senders must be integers, got float64"),
+    "receiver": ([0, 0], [-2, 1], "receivers must be ids of nodes"),
+}
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("name", ENDS)
+def test_ids_that_are_invalid_are_refused(name):
+    """An id of -1 was the last node, and other lengths an error of a gather."""
+    senders, receivers, words = ENDS[name]
+    ends = [np.array(senders), np.array(receivers)]
+    for layout in (lambda: Segments(*ends), lambda: aggregation.tables(*ends, 2)):
+        with pytest.raises(ValueError, match=words):
+            layout()
+    with pytest.raises(ValueError, match=r"senders must be ids of nodes in \[0, 2\), got 0 to 2"):
+        aggregation.tables(np.array([2, 0]), np.array([0, 1]), 2)
+    with pytest.raises(ValueError, match="node must be ids of nodes >= 0, got -1 to -1"):
+        aggregation.NeighbourRows(np.zeros((1, 2), int), np.zeros((1, 1), int), np.array([-1]))

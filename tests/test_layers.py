@@ -15,13 +15,14 @@ FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 # What the files of a layer may import, besides their own layer. A new folder or file needs a line here.
 BASE = {"types", "_pytree", "_validate", "_rounding", "guarantee", "composition"}
-BASE |= {"_tables", "_alphabets", "_random", "_whole_noise", "_ids", "_ownership", "_compiling"}
+BASE |= {"_tables", "_alphabets", "_random", "_whole_noise", "_ids", "_ownership", "_compiling", "_sealed"}
 ALLOWED = {
     "types": set(),
     "guarantee": {"_validate", "_rounding"},
     "_pytree": set(),
     "_validate": set(),
-    "_tables": {"_validate", "_rounding"},
+    "_sealed": set(),
+    "_tables": {"_validate", "_rounding", "_sealed"},
     "_alphabets": {"_validate", "_tables"},
     "_random": {"types", "_validate"},
     "_rounding": {"_validate"},
@@ -38,6 +39,7 @@ ALLOWED = {
         "_validate",
         "_rounding",
         "guarantee",
+        "_sealed",
         "_tables",
         "_alphabets",
         "_whole_noise",
@@ -52,7 +54,7 @@ ALLOWED = {
     "verification": BASE | {"domains", "mechanism", "features", "edges", "graphs", "hyperbolic"},
     "bounds": {"_validate", "features"},
     "graphs": {"types", "_validate"},
-    "aggregation": {"types", "_pytree"},
+    "aggregation": {"types", "_pytree", "_validate"},
     "propagation": {"types", "_pytree", "_validate", "_compiling", "graphs", "aggregation"},
     "packing": {"types", "_pytree", "_validate", "graphs", "aggregation"},
     "models": {"types", "_validate", "graphs", "aggregation", "propagation", "packing", "hyperbolic"},

@@ -1,6 +1,7 @@
 """Draws from words: exact probabilities at the extremes, at thresholds and one word beside them."""
 
 import math
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ldp_jax import _random
+from ldp_jax.features import Laplace
 from tests import stats
 
 
@@ -66,6 +68,18 @@ def test_draws_have_their_share(p):
     n = 1_000_000
     drawn = _random.bernoulli(jax.random.key(0), jnp.full(n, p), jnp.full(n, 1 - p))
     stats.assert_share(drawn.sum(), n, p)
+
+
+def test_one_key_with_two_epsilons_reveals_the_record_as_the_readme_says():
+    """Of two reports under two keys the same sum is far off."""
+    one, other = jax.random.split(jax.random.key(0))
+    for keys, most in (([jax.random.key(0), jax.random.key(0)], 1e-6), ([one, other], None)):
+        once, twice = (float(Laplace(e).privatize(key, 0.37)) for key, e in zip(keys, (1.0, 2.0), strict=True))
+        found = 2 * twice - once
+        assert abs(found - 0.37) < most if most else abs(found - 0.37) > 0.01
+        said = f"0.37 comes back as {found:.7f}"
+        text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+        assert (said in text) == bool(most)
 
 
 # --- Noise and counts ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import _rounding, _tables
+from ldp_jax._sealed import sealed
 from ldp_jax._tables import Table
 
 WORDS = 2**32
@@ -575,43 +576,15 @@ def test_any_other_field_is_another_digest():
     assert table != "a table"
 
 
-def test_every_truncation_is_refused():
-    data = random_table(2, 3).to_bytes()
-    for length in range(len(data)):
-        with pytest.raises(ValueError, match="table"):
-            Table.from_bytes(data[:length])
-    for more in (b"\0", data):
-        with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(data + more)
-
-
-def test_every_flipped_bit_of_a_mass_is_refused():
-    """One bit changes the sum of its row; in a value or a name it is another table, with another digest."""
-    table = random_table(2, 3)
-    data = table.to_bytes()
-    start = len(data) - table.masses.nbytes - table.values.nbytes
-    for bit in range(8 * start, 8 * (start + table.masses.nbytes)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ValueError, match="damaged table: every row of masses"):
-            Table.from_bytes(bytes(damaged))
-    for bit in range(8 * start):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        try:
-            read = Table.from_bytes(bytes(damaged))
-        except ValueError:
-            continue
-        assert read.digest != table.digest  # a letter of the name
+START = b"ldp-table 2\n"
 
 
 def header(**changes):
     table = random_table(2, 3)
-    data = table.to_bytes()
-    head, _, body = data[len(_tables._FORMAT) :].partition(b"\n")
+    head, _, body = table.to_bytes()[len(START) : -8].partition(b"\n")
     fields = {**json.loads(head), **changes}
     fields = {name: value for name, value in fields.items() if value is not ...}
-    return _tables._FORMAT + json.dumps(fields).encode() + b"\n" + body
+    return sealed(START + json.dumps(fields).encode() + b"\n" + body)
 
 
 @pytest.mark.parametrize(
@@ -646,21 +619,20 @@ def test_damaged_headers_are_refused(changes):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"ldp-table 2\n", b"LDP-TABLE 1\n", b"\x93NUMPY", b"ldp-table 1\r\n"], ids=repr
+    "data", [b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"], ids=repr
 )
 def test_other_formats_are_refused(data):
     with pytest.raises(ValueError, match="not a table of this version"):
         Table.from_bytes(data)
     for rest in (b"{}\n", b"null\n", b"[]\n", b"\xff\n", b"{\n"):
         with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(_tables._FORMAT + rest)
+            Table.from_bytes(sealed(START + rest))
 
 
 def test_a_table_has_one_spelling():
     """Another spelling of the header would give one law two digests, and so words and budgets of its own."""
     table = random_table(2, 3)
-    data = table.to_bytes()
-    head, _, body = data[len(_tables._FORMAT) :].partition(b"\n")
+    head, _, body = table.to_bytes()[len(START) : -8].partition(b"\n")
     fields = json.loads(head)
     spellings = [
         json.dumps(fields, separators=(",", ":")),
@@ -672,11 +644,11 @@ def test_a_table_has_one_spelling():
     spellings += [head.decode().replace('"name"', '"name": "", "name"')]
     for text in spellings:
         with pytest.raises(ValueError, match="damaged table: its header is not written"):
-            Table.from_bytes(_tables._FORMAT + text.encode() + b"\n" + body)
+            Table.from_bytes(sealed(START + text.encode() + b"\n" + body))
     for text in (head.decode().encode("utf-16"), head.decode().encode("utf-32-le"), b"\xef\xbb\xbf" + head):
         with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(_tables._FORMAT + text + b"\n" + body)
-    assert Table.from_bytes(_tables._FORMAT + head + b"\n" + body) == table
+            Table.from_bytes(sealed(START + text + b"\n" + body))
+    assert Table.from_bytes(sealed(START + head + b"\n" + body)) == table
 
 
 @pytest.mark.usefixtures("untyped")
@@ -697,7 +669,7 @@ def test_headers_of_any_size_and_depth_are_refused_before_anything_is_computed()
         '{"masses": {"2": 3}, "values": [3], "name": "", "encoding": "grid"}',
     ):
         with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(_tables._FORMAT + text.encode() + b"\n" + bytes(36))
+            Table.from_bytes(sealed(START + text.encode() + b"\n" + bytes(36)))
     for name in (None, 1, ["a"], {"a": 1}, True):
         with pytest.raises(ValueError, match="damaged table: a name is text"):
             Table.from_bytes(header(name=name))
@@ -706,7 +678,7 @@ def test_headers_of_any_size_and_depth_are_refused_before_anything_is_computed()
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(st.data())
 def test_mutated_tables_are_refused_or_written_again_as_they_are(data):
-    source = bytearray(random_table(2, 3, encoding="bins").to_bytes())
+    source = bytearray(random_table(2, 3, encoding="bins").to_bytes()[:-8])
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(source) - 1))
         piece = data.draw(
@@ -714,10 +686,10 @@ def test_mutated_tables_are_refused_or_written_again_as_they_are(data):
         )
         source[at : at + data.draw(st.integers(0, 3))] = piece
     try:
-        table = Table.from_bytes(bytes(source))
+        table = Table.from_bytes(sealed(bytes(source)))
     except ValueError:
         return
-    assert table.to_bytes() == bytes(source)
+    assert table.to_bytes() == sealed(bytes(source))
 
 
 @pytest.mark.parametrize("mode", ["under", "over", "invalid", "all"])

@@ -12,8 +12,10 @@
 
 A report is whole or it is none: no K - 1 counts of one user are ever read. What a checksum is for, with a key and
 without one, :mod:`ldp_jax.deployment.wire` says; so it does of streams: reports of the question that is read begin
-wherever their first twelve bytes and a right checksum stand, and reading goes on after damage. Reports of other
-questions are told from damage where they stand one after the other, or between reports of this one.
+wherever their first twelve bytes and a right checksum stand, and reading goes on after damage. Where the twelve
+bytes stand again before a report has ended, it was cut, since counts do not spell a digest: so whatever the bytes,
+reading takes time in proportion to them. Reports of other questions are told from damage where they stand one after
+the other, or between reports of this one.
 """
 
 import dataclasses
@@ -177,7 +179,7 @@ def decode_counts(
     if seen.dtype != np.int64 or seen.ndim != 1:
         raise ValueError(f"seen must be int64 [m], got {seen.dtype} {seen.shape}")
     kind, start = layout(question.num_groups), wire.tag_start(_TAG, key)
-    found = wire.whole_messages(data, _mark(question), kind.itemsize, start)
+    found = wire.whole_messages(data, _mark(question), kind.itemsize, start, once=True)
     damaged = others = 0
     for stretch in wire.between(data, found, kind.itemsize):
         many, rest = _others(stretch, start)

@@ -9,8 +9,9 @@ the secret, of ::
 
     "ldp_jax 1 words." | SHA-256 of the table (32 bytes) | user (8) | round (4) | floor(f / 8) (4)
 
-Every part has a fixed length, integers and words are little-endian, so that no two fields share words. Nothing of
-the record enters. The coordinates of :meth:`Session.report_sampled` come from 16 words at a time of ::
+The table's SHA-256 is of its bytes without their checksum, and with "ldp-table 1" for their first line. Every
+part has a fixed length, integers and words are little-endian, so that no two fields share words. Nothing of the
+record enters. The coordinates of :meth:`Session.report_sampled` come from 16 words at a time of ::
 
     "ldp_jax 1 sample" | SHA-256 of the table (32) | user (8) | round (4) | k (4) | d (4) | counter (4)
 
@@ -30,9 +31,9 @@ bytes. Two reports of *different* records under the same words would lose more t
 refuses to report a field twice, whatever the record: what it raises must not depend on a record either. A retry
 takes no record (:meth:`Session.resend`).
 
-**Memory.** All this holds as long as the session's memory is kept: store :meth:`Session.to_bytes` before bytes are
-sent, and use one session a device; a new :class:`Session` knows of no earlier release. The memory is ASCII, with a
-tag that nobody can make without the device's secret::
+**Memory.** All this holds as long as the session's memory is kept: store :meth:`Session.to_bytes` before bytes
+are sent, and use one session a device, which refuses to be copied; a new :class:`Session` knows of no earlier
+release. The memory is ASCII, with a tag that nobody can make without the device's secret ::
 
     "ldp-session 2\n" | device name, 16 hexadecimal digits, "\n" | tag, 64 hexadecimal digits, "\n" | JSON
 
@@ -57,7 +58,7 @@ import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from hashlib import blake2b
-from typing import Any, ClassVar, NoReturn, SupportsIndex
+from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -68,7 +69,7 @@ from ldp_jax.deployment import wire
 from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.guarantee import RECORD, Budget, Guarantee, Unit
 
-__all__ = ["BudgetError", "Device", "Memory", "Number", "ReplayError", "Session", "guarantee"]
+__all__ = ["BudgetError", "Device", "Memory", "Number", "ReplayError", "Session", "guarantee", "itself"]
 
 
 def __dir__() -> list[str]:
@@ -76,6 +77,7 @@ def __dir__() -> list[str]:
 
 
 Number = int | float | np.integer | np.floating
+_T = TypeVar("_T")
 
 _WORDS = b"ldp_jax 1 words."
 _SAMPLE = b"ldp_jax 1 sample"
@@ -87,6 +89,24 @@ _OLD_FORMAT = b'{"format":"ldp-session 1"'
 _PER_HASH = 8  # fields whose words come from one hash
 _COUNTS_PER_HASH = 4
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
+
+
+def itself(given: _T, kind: type[_T]) -> _T:
+    """A public object made anew of its fields: what it is charged for, named by and drawn from is one thing.
+
+    A subclass, or a number that somebody kept in the object, has no say in what it loses.
+
+    Raises:
+      TypeError: for another kind of object.
+    """
+    if not isinstance(given, kind):
+        raise TypeError(f"expected a {kind.__name__}, got {type(given).__name__}")
+    return _made_anew(given, kind)
+
+
+@functools.lru_cache(maxsize=64)
+def _made_anew(given: Any, kind: Any) -> Any:
+    return kind(**{field.name: getattr(given, field.name) for field in dataclasses.fields(kind)})
 
 
 class BudgetError(ValueError):
@@ -271,6 +291,9 @@ class Memory(abc.ABC):
     def counter(self) -> int:
         """How many releases were ever made: it grows with each. Kept elsewhere, it finds rolled-back memory."""
         return self._counter
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._device!r}, {self._counter} releases)"
@@ -508,6 +531,7 @@ class Session(Memory):
         who, when = wire.checked_user(user), wire.checked_round(round)
         dim = _length(xs)
         many = whole(1, dim, k=k)
+        table = itself(table, Table)
         fields = self._device.sample(table, dim, many, user=who, round=when)
         return self._release(table, lambda: _vector(xs, dim)[fields], fields, who, when, alone=True)
 
@@ -538,6 +562,7 @@ class Session(Memory):
         who, when = wire.checked_user(user), wire.checked_round(round)
         where = None if field is None else wire.checked_field(field)
         label = when if as_round is None else wire.checked_round(as_round)
+        table = itself(table, Table)
         with self._lock:
             known = self._released.get((table.digest, who, when), {})
             fields = sorted(known) if where is None else [where] * (where in known)
@@ -577,6 +602,7 @@ class Session(Memory):
         alone: bool = False,
     ) -> bytes:
         """Check, and only then look at the record: so no refusal can depend on it."""
+        table = itself(table, Table)
         key = (table.digest, user, round)
         with self._lock:
             known = self._released.get(key, {})
@@ -606,7 +632,7 @@ def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     many = whole(1, WORDS - 1, k=k)
     fields = "" if many == 1 else f", {many} fields of each reported"
     return Guarantee(
-        rounded_up(_cost(table.loss, many)),
+        rounded_up(_cost(itself(table, Table).loss, many)),
         adjacency=f"any two records of one user{fields}",
         arithmetic="exact",
         status="proved",

@@ -78,7 +78,7 @@ import numpy as np
 from ldp_jax._ids import host_ids
 from ldp_jax._validate import whole
 from ldp_jax.deployment.counts import pack_counts
-from ldp_jax.deployment.device import Device, Memory, ReplayError
+from ldp_jax.deployment.device import Device, Memory, ReplayError, itself
 from ldp_jax.deployment.question import MAX_GROUPS, Question
 from ldp_jax.guarantee import NEIGHBOUR_LIST
 
@@ -166,6 +166,7 @@ class ListSession(Memory):
           ReplayError: if she reported on this question before, whatever the list.
           BudgetError: if a report loses more than the device accepts or has left, whatever the list.
         """
+        question = itself(question, Question)
         who = whole(0, question.num_nodes - 1, user=user)
         key, noise = (question.digest, who, question.round), question.noise
         with self._lock:
@@ -190,6 +191,7 @@ class ListSession(Memory):
         Raises:
           ValueError: if there was none, or user is not an integer in [0, n).
         """
+        question = itself(question, Question)
         who = whole(0, question.num_nodes - 1, user=user)
         with self._lock:
             held = self._released.get((question.digest, who, question.round))

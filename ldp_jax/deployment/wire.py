@@ -148,18 +148,26 @@ def read(data: bytes, key: bytes | None) -> Read:
     return Read(np.frombuffer(b"".join([data[at : at + _SIZE] for at in found]), REPORT), damaged, old)
 
 
-def whole_messages(data: bytes, mark: bytes, size: int, start: Any) -> list[int]:
-    """Where messages of one size begin that begin with ``mark`` and end with a right checksum, left to right."""
+def whole_messages(data: bytes, mark: bytes, size: int, start: Any, *, once: bool = False) -> list[int]:
+    """Where messages of one size begin that begin with ``mark`` and end with a right checksum, left to right.
+
+    Where no message holds its mark ``once`` more, one that does is cut, and is not hashed: so no byte is hashed
+    twice, but for the last few of a message, and long messages take linear time whatever the bytes.
+    """
     last = len(data) - size
     found = []
     at = data.find(mark)
     while 0 <= at <= last:
+        again = data.find(mark, at + 1, at + size) if once else -1
+        if again >= 0:
+            at = again
+            continue
         end = at + size - TAG_BYTES
         if hmac.compare_digest(tag(start, data[at:end]), data[end : end + TAG_BYTES]):
             found.append(at)
             at = data.find(mark, at + size)
         else:
-            at = data.find(mark, at + 1)
+            at = data.find(mark, at + size - len(mark) + 1 if once else at + 1)
     return found
 
 

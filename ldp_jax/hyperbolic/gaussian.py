@@ -54,6 +54,11 @@ class _Tangent(abc.ABC):
     def c(self) -> Scalar:
         """The magnitude of the curvature."""
 
+    @property
+    def _most(self) -> float:
+        """C in float32, rounded up: what records are clipped to, what noise is made for, and what is claimed."""
+        return _up(one(clip=self.clip))
+
     def _check(self) -> None:
         """What is refused; and, once, the noise that the budgets need."""
         check_epsilon(self.epsilon)
@@ -118,12 +123,12 @@ class _Tangent(abc.ABC):
 
     def domain(self) -> Ball:
         """Tangent vectors of length at most ``clip``; longer ones are shortened, NaN is 0."""
-        return Ball(self.dim, one(clip=self.clip) if _validate.concrete(self.clip) else self.clip)
+        return Ball(self.dim, self._most if _validate.concrete(self.clip) else self.clip)
 
     def guarantee(self) -> Guarantee:
         """The curve's point at ``delta``: at most (epsilon, delta); the largest where epsilon is a stack."""
         self._check()
-        adjacency = f"any two tangent vectors of length at most {one(clip=self.clip):g}"
+        adjacency = f"any two tangent vectors of length at most {self._most:g}"
         return self.curve().guarantee(self.delta, adjacency=adjacency)
 
 
@@ -174,7 +179,7 @@ class HyperbolicGaussian(_Tangent):
     sigma: Any = dataclasses.field(init=False, default=None)
 
     def _calibrate(self) -> None:
-        self._set_scale("sigma", 2 * _up(one(clip=self.clip)))
+        self._set_scale("sigma", 2 * self._most)
         _validate.positive(sigma=self.sigma)
 
     def _scales(self) -> Array:
@@ -185,7 +190,7 @@ class HyperbolicGaussian(_Tangent):
 
     def curve(self) -> GaussianCurve:
         """Of L2 sensitivity 2 C, and the least noise of a stack."""
-        return GaussianCurve.of(2 * one(clip=self.clip), _least(self.sigma))
+        return GaussianCurve.of(2 * self._most, _least(self.sigma))
 
     def codomain(self) -> Vectors:
         """Tangent vectors of any length."""
@@ -240,7 +245,7 @@ class RadialAngularGaussian(_Tangent):
     def _calibrate(self) -> None:
         share = _validate.number(0.0, 1.0, radial_share=self.radial_share)
         if share > 0:
-            self._set_scale("sigma_radius", _up(one(clip=self.clip)) / np.sqrt(share))
+            self._set_scale("sigma_radius", self._most / np.sqrt(share))
             _validate.positive(sigma_radius=self.sigma_radius)
         if share < 1:
             self._set_scale("sigma_angle", 2.0 / np.sqrt(1 - share))
@@ -272,7 +277,7 @@ class RadialAngularGaussian(_Tangent):
 
     def curve(self) -> GaussianCurve:
         """Both Gaussians as one."""
-        sent = self._sent((one(clip=self.clip), self.sigma_radius), (2.0, self.sigma_angle))
+        sent = self._sent((self._most, self.sigma_radius), (2.0, self.sigma_angle))
         curves = [GaussianCurve.of(sensitivity, _least(sigma)) for sensitivity, sigma in sent]
         return curves[0].compose(*curves[1:])
 

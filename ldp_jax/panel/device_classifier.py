@@ -106,8 +106,8 @@ def device_classifier(
       key: of public randomness: of the networks' parameters, order and dropout.
 
     Raises:
-      ValueError: for labels of another number than rows; and for networks without a key, with fewer than three
-        folds, where a fold is empty, or where labels may be wrong (``keep`` below 1).
+      ValueError: for no labels, or of another number than rows; and for networks without a key, with fewer
+        than three folds, where a fold is empty, or where labels may be wrong (``keep`` below 1).
 
     >>> y = np.arange(20) % 2
     >>> rows, labels = DenseRows(jnp.eye(2)[y]), np.where(np.arange(20) == 0, 1, y)  # the first label is wrong
@@ -119,6 +119,8 @@ def device_classifier(
     """
     if rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of the panel's {len(labels)} members, got {rows.shape[0]}")
+    if not len(labels):
+        raise ValueError("labels must be of at least one member of the panel, got none to learn from")
     _validate.integer_in(2, num_classes=num_classes)
     _validate.integer_in(3 if hidden else 2, num_folds=num_folds)
     if hidden and key is None:

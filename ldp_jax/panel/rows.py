@@ -28,6 +28,9 @@ _APART = 100.0
 _LINE = 8
 """Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do."""
 
+_FAR = 1e9
+"""As far out as a device takes a number of a record to be."""
+
 _DENSE = 0.25
 """The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix."""
 
@@ -166,25 +169,23 @@ def _times_backward(rows: RowTables, cotangent: Array) -> tuple[None, Array]:
 _times.defvjp(_times_forward, _times_backward)
 
 
-def feature_rows(x: Any, *, log: bool = False) -> Rows:
-    """Public features with rows of Euclidean length 1, as a classifier takes them; rows of zeros stay.
+def feature_rows(x: Any, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:
+    """Features with rows of Euclidean length 1, as a classifier takes them; rows of zeros stay.
 
     Args:
       x: [n, d], dense or any scipy sparse matrix.
       log: log(1 + x) first, for counts; the public schema of the data says which these are.
+      public: the rows that are public; all by default. Any other is read as its device reads it
+        (:class:`ldp_jax.deployment.Classifier`), and nothing of it is refused: NaN is 0, what is beyond 1e9 is
+        1e9, and a count below 0 is 0.
 
     Raises:
-      ValueError: for another shape, numbers that are not finite, or negative ones with ``log``.
+      ValueError: for another shape, or of public rows numbers that are not finite, or negative with ``log``.
 
     >>> feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).times(jnp.ones((2, 1))).ravel().tolist()
     [1.40000..., 0.0]
     """
-    row, column, values, shape = _entries(x)
-    if log:
-        if (values < 0).any():
-            raise ValueError("x must be counts >= 0 where log is asked for, and is not everywhere")
-        values = np.log1p(values)
-    return _of_length_one(row, column, values, shape)
+    return _of_length_one(*_entries(x, log, public))
 
 
 def scaled_rows(x: Any) -> dict[Scaling, Rows]:
@@ -244,15 +245,25 @@ def warn_of_columns(x: Any, chosen: Scaling) -> None:
         )
 
 
-def _entries(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
-    """Row, column and float64 value of each entry, sorted by row, and the shape."""
+def _entries(
+    x: Any, log: bool = False, public: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
+    """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
     sparse = scipy.sparse.csr_array(x) if scipy.sparse.issparse(x) else scipy.sparse.csr_array(_dense(x))
     sparse.sum_duplicates()
     values = sparse.data.astype(np.float64)
-    if not np.isfinite(values).all():
+    row = np.repeat(np.arange(sparse.shape[0]), np.diff(sparse.indptr))
+    shown = np.ones(len(row), bool) if public is None else np.isin(row, public)
+    if not np.isfinite(values[shown]).all():
         raise ValueError("x must be finite, and is not everywhere")
+    hidden = np.clip(np.nan_to_num(values, nan=0.0, posinf=_FAR, neginf=-_FAR), -_FAR, _FAR)
+    values = np.where(shown, values, hidden)
+    if log:
+        if (values[shown] < 0).any():
+            raise ValueError("x must be counts >= 0 where log is asked for, and is not everywhere")
+        values = np.log1p(np.maximum(values, 0.0))
     n, d = sparse.shape
-    return np.repeat(np.arange(n), np.diff(sparse.indptr)), sparse.indices, values, (int(n), int(d))
+    return row, sparse.indices, values, (int(n), int(d))
 
 
 def _made(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:

@@ -66,10 +66,11 @@ def panel_arguments(
     else:
         check_members(everybody)
     _check_tested(tested, everybody)
-    rows = features if isinstance(features, Rows) else feature_rows(features)
+    members = np.flatnonzero(everybody >= 0)
+    rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n:
         raise ValueError(f"features must have a row for each of {n} users, got {rows.shape[0]}")
-    return PanelArguments(everybody, num_classes, np.flatnonzero(everybody >= 0), rows, noise)
+    return PanelArguments(everybody, num_classes, members, rows, noise)
 
 
 def _labels(panel: Any, labels: Any, n: int) -> np.ndarray:

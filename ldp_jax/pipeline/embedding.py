@@ -598,7 +598,7 @@ def private_embeddings(
     Raises:
       ValueError: as :func:`private_embedding`, and for a data set in place of its dense records.
     """
-    _validate.threefry(keys)
+    _validate.threefry(keys, axes=1)
     n, d = _check_records(x, mechanism)
     _check_budgets(mechanism)
     if isinstance(x, RowSource) and not isinstance(x, PublicRecord):

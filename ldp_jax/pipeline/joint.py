@@ -259,7 +259,7 @@ def joint_predict(
       key: a typed threefry key: of the devices' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices.
       features: of all users: dense [n, d], a scipy sparse matrix, or :func:`~ldp_jax.panel.feature_rows`. Those of
-        the panel are public.
+        the panel are public, and finite; of a private record NaN is 0, as on the device.
       panel: int [panel], its members.
       labels: int [panel] in [0, C), of these members.
       budget: the total, and how it may be split.

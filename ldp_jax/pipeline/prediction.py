@@ -100,6 +100,7 @@ def panel_predict(
       graph: public, undirected.
       features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
         scaled to length 1; or :func:`~ldp_jax.panel.feature_rows`, where they should be transformed otherwise.
+        The panel's must be finite; of a private record NaN is 0, as on the device.
       panel: int [panel], the nodes of the panel.
       labels: int [panel] in [0, C), of these nodes.
       epsilon: in (0, 20].

@@ -76,9 +76,12 @@ def test_nothing_shows_or_copies_the_secret():
     for careless in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="key store"):
             careless(held.device)
-    for careless in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(TypeError):
-            careless(held)
+    lists = deployment.ListSession(held.device, budget=1.0)
+    for careless, one in itertools.product((pickle.dumps, copy.copy, copy.deepcopy), (held, lists)):
+        with pytest.raises(
+            TypeError, match="a session is neither pickled nor copied, or its budget is spent twice"
+        ):
+            careless(one)
     with pytest.raises(dataclasses.FrozenInstanceError):
         held.device.secret = bytes(32)
 
@@ -623,14 +626,38 @@ def test_a_table_that_loses_more_than_the_device_accepts_is_refused_whatever_it_
         assert len(held.report(GRID, 0.3, user=1, round=0)) == SIZE  # log 3 fits
 
 
+@pytest.mark.usefixtures("untyped")
 def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
     class Talks(Table):
         epsilon = 0.001
+        loss = Fraction(1)
+        digest = bytes(range(32))
 
-    liar = Talks(BINS.name, BINS.masses, BINS.values, BINS.encoding)
-    assert liar.epsilon == 0.001
-    with pytest.raises(deployment.BudgetError):
-        session(budget=2.0).report(liar, 0.3, user=1, round=0)
+    class Draws(Table):
+        @property
+        def thresholds(self):
+            return np.zeros((4, 3), np.uint32)
+
+        def report(self, x, word, rounding=None):
+            return np.full(len(x), 3)
+
+    kept = claims(BINS)
+    vars(kept)["loss"] = Fraction(1)  # what a cached property keeps
+    fields = (BINS.name, BINS.masses, BINS.values, BINS.encoding)
+    for liar in (Talks(*fields), Draws(*fields), kept):
+        with pytest.raises(deployment.BudgetError, match="2.0794"):
+            session(budget=2.0).report(liar, 0.3, user=1, round=0)
+        assert deployment.guarantee(liar).epsilon == BINS.epsilon
+        held, honest = session(), session()
+        sent = held.report_many(liar, [0.3, 0.4, 0.1], user=1, round=0)
+        named = BINS if liar is not kept else kept
+        assert sent == honest.report_many(named, [0.3, 0.4, 0.1], user=1, round=0)
+        assert held.spent() == honest.spent()
+        assert held.resend(liar, user=1, round=0) == sent
+        with pytest.raises(deployment.ReplayError):  # another digest is no way round
+            held.report(named, 0.3, user=1, round=0)
+    with pytest.raises(TypeError, match="expected a Table, got str"):
+        session().report("a table", 0.3, user=1, round=0)
 
 
 @pytest.mark.usefixtures("untyped")

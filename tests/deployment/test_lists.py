@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment, graphs
+from ldp_jax._sealed import sealed
 from ldp_jax._whole_noise import law, whole_noise
 from ldp_jax.deployment import question as questions
 from ldp_jax.deployment import wire
@@ -300,6 +301,12 @@ def test_the_loss_is_computed_from_the_integers_that_are_drawn_from(monkeypatch)
     held.report(asked, MINE, user=0)
     assert held.spent().epsilon == strong.loss
 
+    class Talks(deployment.Question):
+        noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
+
+    with pytest.raises(deployment.BudgetError, match="loses epsilon"):
+        session(budget=2.0).report(Talks(3, GROUPS, 5, 0.001, 20), Untouched(), user=0)
+
 
 def test_a_budget_is_of_neighbour_lists():
     for budget in (2, 2.0, np.float32(2), Budget(2.0, unit=NEIGHBOUR_LIST)):
@@ -421,6 +428,28 @@ def test_what_is_cut_or_put_in_costs_the_reports_that_it_touches():
             assert found.counts.tolist() == true[found.user].tolist()
 
 
+def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
+    """Of reports of 131 KB, 1 MB of the first bytes alone is hashed once; what stands behind it is read."""
+    asked = deployment.Question(0, [0, 1], num_groups=2**15 - 1, epsilon=1.0, most=20)
+    sent = session().report(asked, [1], user=0)
+    mark, hashed = sent[:12], []
+    tag = wire.tag
+    monkeypatch.setattr(wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed))
+    for before in (
+        mark * (10**6 // 12),
+        (mark + bytes(100)) * 9000,
+        sent[:70_000] * 15,
+        mark + bytes(10**6),
+        sent[:-1],
+    ):
+        hashed.clear()
+        data = before + sent
+        read = deployment.decode_counts(data, asked)
+        assert (read.user.tolist(), read.rejected.replayed) == ([0], 0)
+        assert read.rejected.damaged == -(-len(before) // len(sent))
+        assert sum(hashed) <= 2 * len(data)
+
+
 def test_reports_that_count_for_nothing_are_counted_apart():
     other = [
         dataclasses.replace(ASKED, round=9),
@@ -531,13 +560,13 @@ def test_questions_that_are_none_are_refused(changes, match):
 
 
 def test_damaged_questions_are_refused():
-    data = ASKED.to_bytes()
-    bad = [data[:length] for length in range(len(data))] + [data + b"\0", data.replace(b"1.0", b"1"), b"junk"]
-    for old, new in ((b'"round": 3', b'"round": 3.0'), (b": 5,", b": 4,"), (b": 12,", b": 13,"), (b"{", b"[")):
-        bad.append(data.replace(old, new))
+    """Of a right checksum too."""
+    data = ASKED.to_bytes()[:-8]
+    changes = ((b'"round": 3', b'"round": 3.0'), (b": 5,", b": 4,"), (b": 12,", b": 13,"), (b"{", b"["))
+    bad = [data.replace(*change) for change in (*changes, (b"1.0", b"1"))] + [data[:-1], data + b"\0", b"junk"]
     for part in bad:
         with pytest.raises(ValueError, match=r"a damaged question|not a question"):
-            deployment.Question.from_bytes(part)
+            deployment.Question.from_bytes(sealed(part))
 
 
 def test_a_device_needs_no_jax():

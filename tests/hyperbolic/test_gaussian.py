@@ -1,6 +1,7 @@
 """Gaussian noise in the tangent space: the law that is claimed is drawn, and costs what is claimed."""
 
 import dataclasses
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -125,6 +126,20 @@ def test_two_gaussians_are_one():
     exact = gaussian.gaussian_mu(2.0, 1e-6)
     assert m.curve().mu == pytest.approx(exact, rel=1e-6)
     assert (0.7 / m.sigma_radius) ** 2 == pytest.approx(0.2 * exact**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("clip", [0.1, 0.7, 1.3, 1e-3])
+@pytest.mark.parametrize("name", ["hyperbolic", "radial"])
+def test_the_claim_is_of_the_length_that_records_are_clipped_to(name, clip):
+    """Float32 has none of these numbers; a claim that is short by 1e-9 of itself is seen."""
+    if name == "hyperbolic":
+        m, sigma = HyperbolicGaussian(1.0, 1e-5, clip, dim=1), "sigma"
+    else:
+        m, sigma = RadialAngularGaussian(1.0, 1e-5, clip, 1.0, dim=1), "sigma_radius"
+    ends = [float(m._centre(jnp.array([end]))[0]) for end in ((9.0, -9.0) if name == "hyperbolic" else (9.0, 0.0))]
+    spread = Fraction(np.ptp(ends)) / Fraction(getattr(m, sigma))
+    assert spread <= Fraction(m.curve().mu) <= Fraction(gaussian.gaussian_mu(1.0, 1e-5))
+    assert m.domain().radius == np.float32(m.domain().radius) >= clip
 
 
 @pytest.mark.parametrize("make", [HyperbolicGaussian, RadialAngularGaussian])

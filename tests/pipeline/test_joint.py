@@ -66,6 +66,18 @@ def watched(monkeypatch):
     return lists, records
 
 
+def test_nan_in_a_private_record_is_0_and_in_a_public_one_is_refused(data):
+    _, _, x = data
+    damaged, zero = np.array(x), np.array(x)
+    damaged[PANEL + 3], zero[PANEL + 3] = np.nan, 0.0
+    alone = JointPrivacy(TOTAL, shares=(1.0,))
+    found, expected = (predicted(data, alone, features=records) for records in (damaged, zero))
+    np.testing.assert_array_equal(found.log_posterior, expected.log_posterior)
+    damaged[3] = np.nan
+    with pytest.raises(ValueError, match="x must be finite"):
+        predicted(data, alone, features=damaged)
+
+
 def test_the_best_split_is_taken_and_every_user_stays_within_the_total(data, monkeypatch):
     _, y, _ = data
     lists, records = watched(monkeypatch)

@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 from ldp_jax import graphs
+from ldp_jax.deployment import Classifier
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.guarantee import LABEL, RECORD, Budget
 from ldp_jax.ledger import BudgetExceededError, Ledger
@@ -36,6 +38,36 @@ def predicted(data, x, epsilon, **changes):
 
 def right(log_p, y):
     return (np.asarray(log_p).argmax(1) == y)[PANEL:].mean()
+
+
+@pytest.mark.parametrize("damage", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_private_record_is_read_as_its_device_reads_it(damage):
+    """NaN is 0 and what is far is far; of a public record the same is refused."""
+    x = np.float64([[3.0, 4.0], [1.0, 2.0], [2.0, damage], [damage, damage]])
+    for log in (False, True):
+        rows = feature_rows(x, log=log, public=np.arange(2))
+        np.testing.assert_array_equal(rows.dense()[:2], feature_rows(x[:2], log=log).dense())
+        device = Classifier(np.eye(2), np.zeros(2), log_counts=log)
+        np.testing.assert_allclose(rows.dense(), [device.scores(record) for record in x], rtol=1e-6)
+        sparse = feature_rows(scipy.sparse.csr_array(x), log=log, public=np.arange(2))
+        np.testing.assert_array_equal(sparse.dense(), rows.dense())
+    for public in (None, np.arange(3)):
+        if not np.isfinite(damage):
+            with pytest.raises(ValueError, match="x must be finite"):
+                feature_rows(x, public=public)
+    with pytest.raises(ValueError, match="counts >= 0"):
+        feature_rows(-x[:2], log=True, public=np.arange(2))
+
+
+def test_a_prediction_takes_nan_of_a_private_record_for_0(data):
+    x = np.asarray(data[2])
+    damaged, zero = x.copy(), x.copy()
+    damaged[PANEL + 3], zero[PANEL + 3] = np.nan, 0.0
+    found, expected = (predicted(data, records, 2.0) for records in (damaged, zero))
+    np.testing.assert_array_equal(found.log_posterior, expected.log_posterior)
+    damaged[3] = np.nan
+    with pytest.raises(ValueError, match="x must be finite"):
+        predicted(data, damaged, 2.0)
 
 
 def test_structure_finds_the_blocks_and_the_least_log_loss_decides(data):

@@ -144,7 +144,8 @@ class EdgeRR(CentralMechanism):
         _validate.integer_in(2, chains=chains)
         if len(split.pairs().nodes) <= 2 or split.pairs().candidates == 0:
             return self.stationary()  # one dendrogram alone
-        if max(map(hrg.r_hat, self._traces(key, split, chains))) <= hrg.MIXED:
+        traces = self._traces(key, split, chains)
+        if traces.shape[2] >= 4 and max(map(hrg.r_hat, traces)) <= hrg.MIXED:  # fewer sweeps show nothing
             return self.stationary()
         return _none(
             f"chains of {self.sweeps} sweeps still show where they began: their R-hat is above {hrg.MIXED}"
