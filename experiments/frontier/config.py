@@ -132,6 +132,8 @@ GRAPH = (*TRUTH_TOO, "noisy degree")
 """The same, and degrees."""
 PUBLIC = ("features, perceptron", "non-private, gcn", "non-private, ppr")
 """What features say by a network, and the truth."""
+CEILING = ("non-private, counts",)
+"""Counts without noise."""
 NETWORK = ("non-private, gcn",)
 """The truth by a network, where that takes seconds a draw."""
 PUBLISHED = (
@@ -217,6 +219,10 @@ def _friendships() -> tuple[Config, ...]:
         replace(
             lists, datasets=("amazon_photo", "crocodile"), labels=("20",), epsilons=(1.0,), methods=LISTS_ALONE
         ),
+        replace(
+            lists, datasets=("facebook100_caltech36", "cora", "debian", *small, *wide, "squirrel"), methods=CEILING
+        ),
+        replace(lists, datasets=("amazon_photo", "crocodile", "amazon_computers"), methods=CEILING),
     )
 
 
