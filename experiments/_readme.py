@@ -8,13 +8,14 @@ import pandas as pd
 
 from experiments._report import markdown, significant
 from experiments._runner import UsageError, write_atomically
-from experiments.privge.summary import Summary
+from experiments.privge.summary import Summary, distinct
 
 _RESULTS = """\
 {lead} what a private embedding reaches is what the public graph reaches. Of {private} private rows (mechanism and
 budget, over {graphs} graphs and two tasks) the gain over the row's own structure-only row (same mechanism and
-budget, one public record for all users) has a 95 % interval above 0 in {up}, and below 0 in {down}; chance alone
-would give about {chance:.0f} of each. Rows significantly above the best structure-only row: {over}.
+budget, one public record for all users) has a 95 % interval above 0 in {up}, and below 0 in {down}. Rows of one
+graph and task share splits: they are {sets} independent comparisons, and {same} more budgets at which a mechanism's
+scores are those of another budget are not counted. Rows significantly above the best structure-only row: {over}.
 
 ![Node classification: mechanisms lie on the line that the graph alone reaches]\
 (experiments/results/figure2_node.png)
@@ -55,8 +56,9 @@ def results(summaries: Sequence[Summary], verdict: str) -> str:
       summaries: of the committed protocol.
       verdict: the table of gains, rendered.
     """
-    lines = [line for summary in summaries for line in summary.lines if line.twin is not None]
-    gains = [line.gain for line in lines if line.gain is not None and line.gain.n > 1]
+    each = [distinct(summary.lines) for summary in summaries]
+    lines = [line for known in each for line in known]
+    gains = [line.gain for line in lines if line.gain is not None]
     up = sum(significant(gain) and gain.mean > 0 for gain in gains)
     down = sum(significant(gain) and gain.mean < 0 for gain in gains)
     bests = [line.over_best for line in lines if line.over_best is not None and significant(line.over_best)]
@@ -67,7 +69,8 @@ def results(summaries: Sequence[Summary], verdict: str) -> str:
         graphs=len({summary.dataset for summary in summaries}),
         up=up,
         down=down,
-        chance=len(gains) / 40,
+        same=sum(line.twin is not None for summary in summaries for line in summary.lines) - len(gains),
+        sets=len(each),
         over=sum(best.mean > 0 for best in bests),
         verdict=verdict,
         baselines=_baselines(summaries),

@@ -334,10 +334,12 @@ def _figure(found: pd.DataFrame) -> Any:
         if any(each):
             words = setting_words(str(setting)).removeprefix("a panel of ").replace("of each class", "a class")
             fakes = [_gain(part, PLACEBO, epsilon, OVER_BEST) for epsilon in budgets]
-            rows.append((f"{dataset}, {words}", each, _true_gain(part), next(filter(None, fakes[::-1]), None)))
+            rows.append((f"{dataset}, {words}", each, true_gain(part), next(filter(None, fakes[::-1]), None)))
     rows.sort(key=lambda row: max(one.mean for one in row[1][-1:] + row[1] if one is not None))
     made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
-    axis.axvline(0.0, color="#3b6fa0", linestyle="--", linewidth=1.2, label="the graph and the panel alone, best row")
+    axis.axvline(
+        0.0, color="#3b6fa0", linestyle="--", linewidth=1.2, label="the graph and the panel alone, best row"
+    )
     places = np.arange(len(rows))
     for label, colour, marker, size, column in _BESIDE:
         values = [np.nan if row[column] is None else row[column].mean for row in rows]
@@ -355,7 +357,9 @@ def _figure(found: pd.DataFrame) -> Any:
     axis.set_xlabel("accuracy less that of the best row from the graph and the panel alone (points)")
     axis.legend(loc="lower right", fontsize=8, frameon=True)
     up, down = _above_and_below(each := gains(found, LOCAL, OVER_BEST).values())
-    title = f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
+    title = (
+        f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
+    )
     axis.set_title(title, fontsize=10, loc="right")
     made.tight_layout()
     return made
@@ -366,7 +370,7 @@ def _shades(count: int) -> list[str]:
     return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[-count:]]
 
 
-def _true_gain(part: pd.DataFrame) -> ConfidenceInterval | None:
+def true_gain(part: pd.DataFrame) -> ConfidenceInterval | None:
     """Of the best non-private row, over the best structure-only row."""
     rows = part[part.mechanism.str.startswith(TRUE)]
     each = [interval for _, one in rows.groupby("mechanism") if (interval := interval_of(one, OVER_BEST))]
@@ -408,14 +412,14 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
 # --- README ------------------------------------------------------------------------------------------------------
 
 _README = """\
-![Gains of private reports over the graph and a panel alone in all settings: at each budget, of placebos, and of true \
-records](experiments/results/{figure})
+![Gains of private reports over the graph and a panel alone in all settings: at each budget, of placebos, and of \
+true records](experiments/results/{figure})
 
 **Private features that help.** The graph is public, with the records and labels of a panel; everybody else's
 record is private and goes into one report: the class that a broadcast classifier finds for it, among a few that the
 graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.panel_predict` is above the best of
-{structure} rows that have the graph and the panel alone in {up}, below it in {down}, not told apart in {same}; above
-what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
+{structure} rows that have the graph and the panel alone in {up}, below it in {down}, not told apart in {same};
+above what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
 (placebo, run in {fakes} of {rows}) it is above the latter in {fake_up}, below in {fake_down}{bare}.{noisy}
 
 {table}
@@ -449,8 +453,8 @@ def readme_sections(out: Path) -> dict[str, str]:
     draws = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
     text = _README.format(
         figure=f"{NAME}.png", rows=len(each), structure=structure, up=up, down=down, same=len(each) - up - down,
-        chosen_up=chosen_up, chosen_down=chosen_down, fakes=len(fakes), fake_up=fake_up, fake_down=fake_down, bare=bare,
-        noisy=noisy, table=_short(found), settings=len(known), draws=draws,
+        chosen_up=chosen_up, chosen_down=chosen_down, fakes=len(fakes), fake_up=fake_up, fake_down=fake_down,
+        bare=bare, noisy=noisy, table=_short(found), settings=len(known), draws=draws,
     )  # fmt: skip
     return {"private-features": text}
 

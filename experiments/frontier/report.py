@@ -104,14 +104,15 @@ def write(out: Path) -> list[Path]:
     lines = gains(found)
     sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found)]
     sections = [section for section in sections if section]
-    path, gained = out / f"{NAME}.png", out / f"{NAME}_gains.png"
-    save(_figure(found), path)
-    sections.insert(2, f"![Accuracy against epsilon]({path.name})")
-    figures = [path]
-    if len(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)]):
-        save(_gains_figure(found), gained)
-        sections.insert(3, f"![Gains over the features alone at epsilon 1]({gained.name})")
-        figures.append(gained)
+    figures = []
+    for title, name, figure in (
+        ("Gains over the features alone", f"{NAME}_gains.png", _gains_figure),
+        ("Gains against epsilon", f"{NAME}.png", _figure),
+    ):
+        if lines:
+            save(figure(found), out / name)
+            figures.append(out / name)
+            sections.insert(1 + len(figures), f"![{title}]({name})")
     return [*write_with_points(out, NAME, found, sections), *figures]
 
 
@@ -249,7 +250,7 @@ def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tupl
 def _summary(found: pd.DataFrame) -> str:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     short, fakes = shortfalls(found), placebos(found)
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST)]
+    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST)]
     parts = dict(list(at.groupby(["dataset", "labels"])))
     rows = []
     for line in gains(found):
@@ -270,9 +271,10 @@ def _summary(found: pd.DataFrame) -> str:
             ]
         )
     headers = [
-        "graph, labels", "draws", "features", "piloted, eps 1", "less features", "less plain counts",
-        "less best published", "published rows and features alone", "without noise, less features",
-        "worst less better of features and plain counts", "worst placebo less features", "placebo without guard, eps 1",
+        "graph, labels", "draws", "features", f"piloted, eps {shown_at(found):g}", "less features",
+        "less plain counts", "less best published", "published rows and features alone",
+        "without noise, less features", "worst less better of features and plain counts",
+        "worst placebo less features", "placebo without guard",
     ]  # fmt: skip
     return markdown(headers, rows)
 
@@ -281,7 +283,7 @@ def _summary(found: pd.DataFrame) -> str:
 
 
 class Line(NamedTuple):
-    """A graph and setting at epsilon 1 per bit of a list, in points over the features alone, paired by draw.
+    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw.
 
     Attributes:
       dataset: the graph.
@@ -308,11 +310,17 @@ class Line(NamedTuple):
     ceiling: ConfidenceInterval | None
 
 
+def shown_at(found: pd.DataFrame) -> float:
+    """The budget of pictures and counts: 1, or the least one where a run of a user's has no rows of that."""
+    budgets = found[(found.unit == _LIST) & (found.mechanism == PILOTED)].epsilon
+    return 1.0 if (budgets == 1.0).any() else float(budgets.min())
+
+
 def gains(found: pd.DataFrame) -> list[Line]:
-    """Of all graphs and settings, in alphabetical order."""
-    lines = []
+    """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
+    lines, epsilon = [], shown_at(found)
     for (dataset, labels), part in found[found.unit == _LIST].groupby(["dataset", "labels"]):
-        at = part[part.epsilon == 1.0]
+        at = part[part.epsilon == epsilon]
         mine, plain = (interval_of(at[at.mechanism == name], OVER_FEATURES) for name in (PILOTED, PLAIN))
         if mine is None:
             continue
@@ -321,13 +329,13 @@ def gains(found: pd.DataFrame) -> list[Line]:
         paired = own.pivot_table(index="seed", columns="metric", values="value")
         published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
         draws = part[part.metric == ACCURACY].pivot_table(index="seed", columns="mechanism", values="value")
-        ceiling = (draws[CEILING] - draws[FEATURES]).dropna() if CEILING in draws else ()
+        ceiling = (draws[CEILING] - draws[FEATURES]).dropna().to_numpy() if CEILING in draws else np.zeros(0)
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
         lines.append(
             Line(
                 str(dataset), str(labels), interval_of(part[part.mechanism == FEATURES], ACCURACY), mine, plain,
                 interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
-                mean_interval(ceiling.to_numpy()) if len(ceiling) else None,
+                mean_interval(ceiling) if len(ceiling) else None,
             )
         )  # fmt: skip
     return lines
@@ -364,7 +372,7 @@ def _figure(found: pd.DataFrame) -> Any:
             axis.set_ylim(np.nanmin(seen) - room, np.nanmax(seen) + room)
         of_row[0].set_ylabel("points over features")
     fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
-    figure.suptitle(f"Gain over the features alone against epsilon per bit of a list; at epsilon 1 {_won(found)}")
+    figure.suptitle(f"{_won(found)} (gain against epsilon per bit of a list)")
     legend_below(figure, fullest, 4)
     return figure
 
@@ -420,42 +428,45 @@ def _gains_figure(found: pd.DataFrame) -> Any:
     )  # fmt: skip
     axis.set_yticks(range(len(lines)), [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines])
     axis.set_ylim(-0.8, len(lines) - 0.2)
-    axis.set_xlabel("accuracy less that of the features alone (points), epsilon 1 per bit of a list")
+    axis.set_xlabel("accuracy less that of the features alone (points)")
     axis.legend(loc="lower right", fontsize=8, frameon=True)
-    axis.set_title(f"At epsilon 1 {_won(found)}", fontsize=10, loc="right")
+    axis.set_title(_won(found), fontsize=10, loc="right")
     made.tight_layout()
     return made
 
 
 def _won(found: pd.DataFrame) -> str:
-    """The finding at epsilon 1, for a title."""
+    """The finding at the budget shown, for a title."""
     up, down, same = counted(line.mine for line in gains(found))
-    return f"counts beat the features alone in {up} of {up + down + same} settings, lose in {down}"
+    of = f"{up + down + same} settings"
+    return f"At epsilon {shown_at(found):g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
 # --- README ------------------------------------------------------------------------------------------------------
 
 _README = """\
-![What is gained over the features alone at epsilon 1 in all settings: by piloted counts, plain counts, the best \
+![What is gained over the features alone in all settings: by piloted counts, plain counts, the best \
 published method, and counts without noise](experiments/results/{gained})
 
 **Private friendships that help.** Every user's neighbour list is private; features and some labels are public.
-`ldp.count_classes` asks users how many neighbours they have in each class that the server broadcasts. At epsilon 1
-per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels), below in {down1},
-not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}. {worth}
+`ldp.count_classes` asks users how many neighbours they have in each class that the server broadcasts. At epsilon
+{at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels), below in
+{down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}. {worth}
 {ceiling}
-Noisy lists at epsilon 1 are above the features alone in {gcn_up} of {gcn} rows through a GCN, as published, and in
-{ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} such rows, by the mean of these very
-draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not told apart in {best_same}; at
-all budgets more than one point below the better of features and plain counts in {short} of {asked}, with an interval
-below 0 in {short_sure}. With another's list (placebo) they are more than one point beside the features in {fooled}
-of {placebos}.
+
+Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as published,
+and in {ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} such rows, by the mean of these
+draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not told apart in {best_same}.
+At all budgets they are more than one point below the better of features and plain counts in {short} of {asked},
+with an interval below 0 in {short_sure}; with another's list (placebo) more than one point beside the features in
+{fooled} of {placebos}.
 
 {table}
 
-Every third of the {settings} settings in alphabetical order; {draws} draws of labels, noise and training, intervals
-of 95 % paired by draw. All of them, per relationship too, and placebos:
-[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.{beyond}
+All but the first are points over the features alone at epsilon {at:g}. Every third of the {settings} settings in
+alphabetical order; {draws} draws of labels, noise and training, intervals of 95 % paired by draw. All settings, rows per
+relationship, and placebos: [frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments
+frontier` computes them.{beyond}
 """
 
 
@@ -466,8 +477,8 @@ def readme_sections(out: Path) -> dict[str, str]:
         return {}
     found = points(frame)
     lines, (rows, up, down) = gains(found), gains_of(found)
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
-    noisy = {}
+    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
+    noisy: dict[str, Any] = {"at": shown_at(found)}
     for name in ("gcn", "ppr"):
         noisy[name], noisy[f"{name}_up"] = _above(found, name)
     names = {"1": [line.mine for line in lines], "best_": [line.over for line in lines if line.over is not None]}
@@ -516,7 +527,7 @@ def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
 
 
 def worth(lines: list[Line]) -> str:
-    """What of the gain at epsilon 1 is counting at all, and what the pilot, the law and the guard add."""
+    """What of the gain is counting at all, and what the pilot, the law and the guard add."""
     both = [(line.mine, line.plain.mean) for line in lines if line.plain is not None]
     if not both:
         return ""
@@ -528,8 +539,8 @@ def worth(lines: list[Line]) -> str:
 
 
 _WORTH = """\
-Counting at all makes most of it: of a mean gain of {mine:+.1f} points plain noisy counts in a logistic regression have
-{plain:+.1f}, more than half of the gain in {most} of these {sure}; pilot, law and guard add {added:+.1f}, and are above
+Counting at all makes most of it: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of
+{mine:+.1f} points, and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: above
 plain counts in {up} settings, below in {down}."""
 
 
@@ -540,8 +551,8 @@ def _ceiling(lines: list[Line]) -> str:
         return ""
     mine, exact = np.mean(both, axis=0)
     return (
-        f"The same classifier gains {exact:+.1f} where counts have no noise, {mine:+.1f} with it (means of {len(both)} "
-        f"settings); the noisy mean is above the other in {sum(ours > true for ours, true in both)}."
+        f"Without noise it gains {exact:+.1f}, with it {mine:+.1f} (means of {len(both)} settings); the "
+        f"noisy mean is the higher one in {sum(ours > true for ours, true in both)}."
     )
 
 
@@ -552,8 +563,8 @@ def _among(lines: list[Line]) -> str:
 
 
 def _above(found: pd.DataFrame, ending: str) -> tuple[int, int]:
-    """At epsilon 1, how many rows of noisy lists whose names end so, and how many are above the features alone."""
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    """At the budget shown, how many rows of noisy lists have names that end so, and how many beat the features."""
+    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
     rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
     each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
     return len(each), counted(each)[0]

@@ -20,6 +20,7 @@ from experiments.privge.summary import (
     LABELS,
     Reference,
     Summary,
+    distinct,
     draw,
     identity,
     name_of,
@@ -182,7 +183,7 @@ def _verdict(summaries: list[Summary], configs: dict) -> str:
     """Say plainly, by the numbers, where a score is the graph's."""
     rows = []
     for summary in summaries:
-        gains = [(line, line.gain) for line in summary.lines if line.gain is not None and line.gain.n > 1]
+        gains = [(line, line.gain) for line in distinct(summary.lines) if line.gain is not None]
         if not gains:
             continue
         up = [gain for _, gain in gains if significant(gain) and gain.mean > 0]
@@ -213,9 +214,9 @@ def _verdict(summaries: list[Summary], configs: dict) -> str:
 
 _VERDICT = """\
 For each table: how many private rows (mechanism and budget) have a gain over their own structure-only
-row whose 95 % interval holds 0 (*not told apart*), is above it, or is below it. One row in forty lands
-on each side by chance alone. Not told apart means that these runs show no use of the private features;
-how large a gain they leave possible is what the intervals below say."""
+row whose 95 % interval holds 0 (*not told apart*), is above it, or is below it. Budgets at which a mechanism's
+scores agree to 0.1 points are one row; rows of one table share their splits. Not told apart means that these
+runs show no use of the private features; how large a gain they leave possible is what the intervals below say."""
 
 
 def _unlike_the_rest(settings: dict) -> str:

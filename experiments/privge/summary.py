@@ -1,5 +1,6 @@
 """Tables and figures from tidy results: means, 95 % intervals, paired differences to structure-only rows."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,6 +163,28 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     means = scores.mean()
     best = max(names, key=lambda name: means[name])  # the first of equals
     return group[(group.preprocessing == best) & group.seed.isin(scores.index)], best
+
+
+def distinct(lines: Iterable[Line]) -> list[Line]:
+    """The private rows that differ: budgets of one mechanism at which scores agree to 0.1 points are one row.
+
+    Where noise drowns the records at every budget, the standardised embedding is the same one at each of them.
+
+    >>> one, other = (mean_interval([80.0, 82.0 + more]) for more in (0.0, 1.0))
+    >>> values = {1.0: one, 2.0: one, 3.0: other}
+    >>> rows = [Line("laplace", epsilon, 9, value, one, one, None) for epsilon, value in values.items()]
+    >>> [line.epsilon for line in distinct(rows)]
+    [1.0, 3.0]
+    """
+    kept: dict[tuple[str, int], list[tuple[Line, np.ndarray]]] = {}
+    for line in lines:
+        if line.gain is None or line.twin is None or line.gain.n < 2:
+            continue
+        said = np.array([x for one in (line.value, line.twin, line.gain) for x in (one.mean, one.half_width)])
+        known = kept.setdefault((line.mechanism, line.k), [])
+        if not any(np.abs(said - other).max() <= 0.1 for _, other in known):
+            known.append((line, said))
+    return [line for known in kept.values() for line, _ in known]
 
 
 def _paired(a: pd.Series, b: pd.Series | None) -> ConfidenceInterval | None:

@@ -3,11 +3,13 @@
 import csv
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
 from experiments import _registry
 from experiments._runner import REFERENCE
+from experiments.frontier import features_report, report
 
 RESULTS = {
     results(REFERENCE).csv.stem: results(REFERENCE)
@@ -63,3 +65,13 @@ def test_every_committed_table_of_rows_belongs_to_an_experiment():
     for experiment in _registry.EXPERIMENTS.values():
         for table in experiment.tables:
             assert (REFERENCE / table).exists()
+
+
+@pytest.mark.parametrize("module", [report, features_report])
+def test_passages_of_the_first_screen_are_of_the_committed_rows_and_short(module):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for name, text in module.readme_sections(REFERENCE).items():
+        assert f"<!-- {name} -->\n{text.rstrip()}\n<!-- /{name} -->" in readme
+        lines = text.rstrip().splitlines()
+        assert sum(line.startswith("|") for line in lines) <= 2 + 12
+        assert sum(bool(line) and not line.startswith("|") for line in lines) <= 25
