@@ -112,7 +112,7 @@ def write_report(out: Path) -> list[Path]:
             axis.axhline(job.true, color="black", linewidth=1.0, label="true data, no privacy")
         own = job.lines[: job.own]
         above = [significant(one) and one.mean > 0 for line in own for one in line[-1].values()]
-        axis.set_title(f"{job.title}: {sum(above)} of {len(above)} rows above", fontsize=9)
+        axis.set_title(f"{job.title.capitalize()}: {sum(above)} of {len(above)} rows above", fontsize=9)
         axis.set_xlabel(job.epsilon)
     ends = np.array([axis.get_ylim() for axis in axes])
     for axis in axes:

@@ -450,23 +450,24 @@ published method, and counts without noise](experiments/results/{gained})
 
 **Private friendships that help.** Every user's neighbour list is private; features and some labels are public.
 `ldp.count_classes` asks users how many neighbours they have in each class that the server broadcasts. At epsilon
-{at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels), below in
-{down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}. {worth}
+{at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels), below
+in {down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}.
+{worth}
 {ceiling}
 
 Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as published,
-and in {ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} such rows, by the mean of these
-draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not told apart in {best_same}.
-At all budgets they are more than one point below the better of features and plain counts in {short} of {asked},
-with an interval below 0 in {short_sure}; with another's list (placebo) more than one point beside the features in
-{fooled} of {placebos}.
+and in {ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} published rows and features
+alone, by the mean of these draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not
+told apart in {best_same}. At all budgets they are more than one point below the better of features and plain counts
+in {short} of {asked}, with an interval below 0 in {short_sure}; with another's list (placebo) more than one point
+beside the features in {fooled} of {placebos}.
 
 {table}
 
-All but the first are points over the features alone at epsilon {at:g}. Every third of the {settings} settings in
-alphabetical order; {draws} draws of labels, noise and training, intervals of 95 % paired by draw. All settings, rows per
-relationship, and placebos: [frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments
-frontier` computes them.{beyond}
+Every third of the {settings} settings in alphabetical order; all columns but the first two are points over the
+features alone at epsilon {at:g}, or over what they say. {draws} draws of labels, noise and training, intervals of
+95 % paired by draw. All settings, and rows per relationship:
+[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.{beyond}
 """
 
 
@@ -539,9 +540,9 @@ def worth(lines: list[Line]) -> str:
 
 
 _WORTH = """\
-Counting at all makes most of it: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of
-{mine:+.1f} points, and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: above
-plain counts in {up} settings, below in {down}."""
+Counting at all: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points,
+and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: they are above plain counts in {up}
+settings, below in {down}."""
 
 
 def _ceiling(lines: list[Line]) -> str:
@@ -551,8 +552,8 @@ def _ceiling(lines: list[Line]) -> str:
         return ""
     mine, exact = np.mean(both, axis=0)
     return (
-        f"Without noise it gains {exact:+.1f}, with it {mine:+.1f} (means of {len(both)} settings); the "
-        f"noisy mean is the higher one in {sum(ours > true for ours, true in both)}."
+        f"Without noise the same classifier gains {exact:+.1f}, with it {mine:+.1f} (means of {len(both)} settings);\n"
+        f"the noisy mean is the higher one in {sum(ours > true for ours, true in both)}."
     )
 
 
