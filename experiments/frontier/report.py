@@ -296,6 +296,7 @@ class Line(NamedTuple):
       over: piloted counts less that row.
       among: how many rows that is the best of, features alone among them.
       ceiling: the same classifier on counts without noise.
+      cost: that less piloted counts, over the draws of both.
     """
 
     dataset: str
@@ -308,6 +309,7 @@ class Line(NamedTuple):
     over: ConfidenceInterval | None
     among: int
     ceiling: ConfidenceInterval | None
+    cost: ConfidenceInterval | None
 
 
 def shown_at(found: pd.DataFrame) -> float:
@@ -329,13 +331,15 @@ def gains(found: pd.DataFrame) -> list[Line]:
         paired = own.pivot_table(index="seed", columns="metric", values="value")
         published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
         draws = part[part.metric == ACCURACY].pivot_table(index="seed", columns="mechanism", values="value")
-        ceiling = (draws[CEILING] - draws[FEATURES]).dropna().to_numpy() if CEILING in draws else np.zeros(0)
+        ceiling = (draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)).dropna()
+        cost = (ceiling - paired[OVER_FEATURES]).dropna().to_numpy()
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
         lines.append(
             Line(
                 str(dataset), str(labels), interval_of(part[part.mechanism == FEATURES], ACCURACY), mine, plain,
                 interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
-                mean_interval(ceiling) if len(ceiling) else None,
+                mean_interval(ceiling.to_numpy()) if len(ceiling) else None,
+                mean_interval(cost) if len(cost) else None,
             )
         )  # fmt: skip
     return lines
@@ -541,19 +545,19 @@ def worth(lines: list[Line]) -> str:
 
 _WORTH = """\
 Counting at all: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points,
-and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: they are above plain counts in {up}
-settings, below in {down}."""
+and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: they are above plain counts
+in {up} settings, below in {down}."""
 
 
 def _ceiling(lines: list[Line]) -> str:
     """What noise costs, against the same classifier on counts without any."""
-    both = [(line.mine.mean, line.ceiling.mean) for line in lines if line.ceiling is not None]
-    if not both:
+    each = [line.cost for line in lines if line.cost is not None]
+    if not each:
         return ""
-    mine, exact = np.mean(both, axis=0)
+    more, less, _ = counted(each)
     return (
-        f"Without noise the same classifier gains {exact:+.1f}, with it {mine:+.1f} (means of {len(both)} settings);\n"
-        f"the noisy mean is the higher one in {sum(ours > true for ours, true in both)}."
+        f"Noise costs {np.mean([one.mean for one in each]):.1f} points: without it the same classifier is above in "
+        f"{more} of {len(each)} settings, below in {less}."
     )
 
 

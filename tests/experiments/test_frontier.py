@@ -133,6 +133,7 @@ def test_pictures_show_all_settings_and_the_table_a_sample_that_knows_no_result(
     assert [line.dataset for line in lines] == [f"g{place:02}" for place in range(10)]  # whatever came first
     assert [line.mine.mean for line in lines] == [place - 1.5 for place in range(10)]
     assert {line.ceiling.mean for line in lines} == {28.0}  # of the draw that both have
+    assert [line.cost.mean for line in lines] == [29.0 - place for place in range(10)]
     assert [line.plain is None for line in lines] == [True, False] * 5
     assert [(line.published, line.among) for line in lines[:2]] == [(None, 0), (pytest.approx(4.0), 2)]
     table = report._sample(lines).splitlines()[2:]
