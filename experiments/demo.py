@@ -177,5 +177,5 @@ def _friendships(found: pd.DataFrame) -> _Job:
         shown = {float(epsilon): rows[rows.epsilon == epsilon].value for epsilon in rows.epsilon.unique()}
         each = {epsilon: mean_interval(values.to_numpy()) for epsilon, values in shown.items()}
         lines.append((f"{words} counts of friends", colour, "s", width, each))
-    ceilings = [line.ceiling.mean for line in frontier_report.gains(found) if line.ceiling is not None]
+    ceilings = [line.ceiling for line in frontier_report.gains(found) if line.ceiling is not None]
     return _Job("counts of friends", "epsilon per bit of a neighbour list", lines, 1, max(ceilings, default=None))

@@ -138,7 +138,7 @@ of one graph and setting share their draws, and are not independent.
   model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
   through PageRank in place of a GCN, LPGNet's counts by public label.
 * **non-private, counts**: piloted counts of which none has noise, by the very same classifier; the black lines and
-  ticks of the figures. *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
+  ticks of the figures: the gain of piloted counts, and what the same draws gain more (fewer, where a table says so). *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
 * Of LPGNet, Blink, DPRR and randomised response the figure shows the variant that is best by the mean of these
   draws at each budget; the tables have all.
 * Choices of every row (ridges, layers, when to stop) are made on labels that are held out."""
@@ -273,7 +273,7 @@ def _summary(found: pd.DataFrame) -> str:
     headers = [
         "graph, labels", "draws", "features", f"piloted, eps {shown_at(found):g}", "less features",
         "less plain counts", "less best published", "published rows and features alone",
-        "without noise, less features", "worst less better of features and plain counts",
+        "without noise, less piloted", "worst less better of features and plain counts",
         "worst placebo less features", "placebo without guard",
     ]  # fmt: skip
     return markdown(headers, rows)
@@ -295,8 +295,7 @@ class Line(NamedTuple):
       published: the best published row, where lists were run.
       over: piloted counts less that row.
       among: how many rows that is the best of, features alone among them.
-      ceiling: the same classifier on counts without noise.
-      cost: that less piloted counts, over the draws of both.
+      cost: the same classifier on counts without noise less piloted counts, over the draws of both.
     """
 
     dataset: str
@@ -308,8 +307,12 @@ class Line(NamedTuple):
     published: float | None
     over: ConfidenceInterval | None
     among: int
-    ceiling: ConfidenceInterval | None
     cost: ConfidenceInterval | None
+
+    @property
+    def ceiling(self) -> float | None:
+        """What is gained without noise: what is with it, and what noise costs."""
+        return None if self.cost is None else self.mine.mean + self.cost.mean
 
 
 def shown_at(found: pd.DataFrame) -> float:
@@ -331,14 +334,13 @@ def gains(found: pd.DataFrame) -> list[Line]:
         paired = own.pivot_table(index="seed", columns="metric", values="value")
         published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
         draws = part[part.metric == ACCURACY].pivot_table(index="seed", columns="mechanism", values="value")
-        ceiling = (draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)).dropna()
-        cost = (ceiling - paired[OVER_FEATURES]).dropna().to_numpy()
+        exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
+        cost = (exact - paired[OVER_FEATURES]).dropna().to_numpy()
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
         lines.append(
             Line(
                 str(dataset), str(labels), interval_of(part[part.mechanism == FEATURES], ACCURACY), mine, plain,
                 interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
-                mean_interval(ceiling.to_numpy()) if len(ceiling) else None,
                 mean_interval(cost) if len(cost) else None,
             )
         )  # fmt: skip
@@ -381,7 +383,7 @@ def _figure(found: pd.DataFrame) -> Any:
     return figure
 
 
-def draw(axis: Any, part: pd.DataFrame, ceiling: ConfidenceInterval | None) -> None:
+def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
     """Gains over the features alone, in points, against epsilon of one graph and setting."""
     part = part[part.metric == OVER_FEATURES]
     for label, (begins, colour, marker) in _STYLES.items():
@@ -396,7 +398,7 @@ def draw(axis: Any, part: pd.DataFrame, ceiling: ConfidenceInterval | None) -> N
         plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
     axis.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
     if ceiling is not None:
-        axis.axhline(ceiling.mean, color="black", linewidth=1.0, label=_NO_NOISE)
+        axis.axhline(ceiling, color="black", linewidth=1.0, label=_NO_NOISE)
 
 
 _NO_NOISE = "piloted counts without noise, no privacy"
@@ -417,7 +419,7 @@ def _gains_figure(found: pd.DataFrame) -> Any:
         "piloted counts (ours)": [line.mine.mean for line in lines],
         "plain counts": [None if line.plain is None else line.plain.mean for line in lines],
         "best published": [line.published for line in lines],
-        _NO_NOISE: [None if line.ceiling is None else line.ceiling.mean for line in lines],
+        _NO_NOISE: [line.ceiling for line in lines],
     }
     for label, (colour, marker, size) in _MARKS.items():
         values = np.array(shown[label], float)
@@ -513,15 +515,15 @@ def _sample(lines: list[Line]) -> str:
     ]
     headers = [
         "graph, labels", "features alone (%)", "plain counts", "piloted counts", "less plain counts",
-        "less best published", "without noise",
+        "less best published", "more without noise",
     ]  # fmt: skip
     return markdown(headers, rows)
 
 
 def _with_draws(line: Line) -> str:
-    """The ceiling, and how many draws it is of where these are fewer."""
-    fewer = line.ceiling is not None and line.ceiling.n < line.mine.n
-    return signed(line.ceiling) + (f" ({line.ceiling.n} draws)" if fewer and line.ceiling else "")
+    """What noise costs, and over how many draws where these are fewer."""
+    fewer = line.cost is not None and line.cost.n < line.mine.n
+    return signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
 
 
 def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
