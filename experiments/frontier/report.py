@@ -138,7 +138,8 @@ of one graph and setting share their draws, and are not independent.
   model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
   through PageRank in place of a GCN, LPGNet's counts by public label.
 * **non-private, counts**: piloted counts of which none has noise, by the very same classifier; the black lines and
-  ticks of the figures: the gain of piloted counts, and what the same draws gain more (fewer, where a table says so). *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
+  ticks of the figures: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
+  *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
 * Of LPGNet, Blink, DPRR and randomised response the figure shows the variant that is best by the mean of these
   draws at each budget; the tables have all.
 * Choices of every row (ridges, layers, when to stop) are made on labels that are held out."""
