@@ -1,7 +1,8 @@
 """What both reports of this folder do with points, a row a draw: intervals, and the files that hold them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,6 +14,23 @@ def interval_of(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
     """Of one metric over draws; None without any."""
     values = part[part.metric == metric].value
     return mean_interval(values.to_numpy()) if len(values) else None
+
+
+def plot_gains(
+    axis: Any, shown: Mapping[float, ConfidenceInterval], label: str, colour: str, marker: str, width: float
+) -> None:
+    """A line of gains against epsilon with their intervals, on a logarithmic axis; nothing where there are none."""
+    if not shown:
+        return
+    axis.errorbar(
+        list(shown), [interval.mean for interval in shown.values()],
+        yerr=[interval.half_width if interval.n > 1 else 0 for interval in shown.values()],
+        label=label, color=colour, marker=marker, markersize=4, capsize=2, linewidth=width, zorder=1 + width,
+    )  # fmt: skip
+    budgets = sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+    axis.set_xticks([], minor=True)
 
 
 def write_with_points(out: Path, name: str, found: pd.DataFrame, sections: Sequence[str]) -> list[Path]:

@@ -97,8 +97,8 @@ def readme_words(out: Path) -> str:
     if frame.empty:
         return ""
     return (
-        "\n\nThe same counts say more than the classes of users "
-        f"([frontier_beyond.md](experiments/results/{NAME}.md)). {verdict(frame)}"
+        f"\n\nThe same counts, asked of links and of graphs: [frontier_beyond.md](experiments/results/{NAME}.md).\n"
+        + verdict(frame)
     )
 
 

@@ -122,7 +122,7 @@ def _is_panel(setting: str) -> bool:
 
 SIZES = (
     "local prediction", "structure, stack", "structure, field", "structure, PageRank 0.1",
-    "structure, records of the panel", "structure, spectral 32",
+    "structure, records of the panel", "structure, spectral 32", "local prediction, placebo",
 )  # fmt: skip
 """What larger panels are asked."""
 COUNTS = (*PILOTED, "plain counts")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save, signed, significant
+from experiments._report import legend_below, markdown, panels, pyplot, save, signed, significant
 from experiments.frontier import advice_report, features
 from experiments.frontier._points import interval_of, write_with_points
 from experiments.frontier.features import ACCURACY, NAME
@@ -97,7 +97,7 @@ def write(out: Path) -> list[Path]:
         return []
     found = points(frame)
     sections = ["# Private features beside a public panel: what a report is worth", _PREFACE, _counted(found)]
-    figures = {"Accuracy against epsilon": (out / f"{NAME}.png", _figure(found))}
+    figures = {"Gains over structure alone": (out / f"{NAME}.png", _figure(found))}
     if sizes := _of_sizes(found):
         figures["Gain against the size of the panel"] = (out / f"{NAME}_panels.png", _size_figure(sizes))
     for title, (path, figure) in figures.items():
@@ -130,8 +130,8 @@ Made by `python -m experiments report` from `frontier_features_accuracy.csv`; gu
 a run of yours `frontier_features.csv` has every number in points, a row a draw. The graph is public, with the
 records and labels of a panel; everybody else's record is private, no label of theirs is collected, and their
 classes are asked for. Intervals are 95 % (Student, over draws of the panel, noise and training), differences
-paired by draw, bold where their interval leaves 0 out; with k such differences k / 40 would be bold and positive by
-chance.
+paired by draw, bold where their interval leaves 0 out; rows of one graph and panel share their draws, and are not
+independent.
 
 * **local prediction** is `ldp_jax.panel_predict`: each device reports the class that a broadcast classifier finds,
   among a few that the graph makes likely for this user. *no guard*: reports are believed as they are. *plain
@@ -145,7 +145,7 @@ chance.
   the best scalar leaves), and in brackets of the same noise on one public record for all.
 * **non-private**: the same classes, or class scores, without noise; what devices find, without the graph; true
   records through PageRank and a graph convolutional network.
-* Bars of the figure are intervals of the gain over the best structure-only row.
+* *Placebo* in the figure is at the largest budget that it was run at.
 * Choices of every row (ridges, when to stop) are made on the panel, out of fold or on a fifth of it."""
 
 
@@ -319,68 +319,62 @@ def _counted(found: pd.DataFrame) -> str:
 
 # --- Figures ---------------------------------------------------------------------------------------------------
 
-_STYLES: dict[str, tuple[str, str, str, float]] = {
-    "private reports (local prediction)": (LOCAL, "#c1272d", "o", 2.0),
-    "of all classes (plain alphabet)": (PLAIN, "#e8963c", "s", 1.2),
-    "noisy records (PrivGE)": (PRIVGE, "#7a5c99", "v", 1.2),
-    "placebo: others' records": (PLACEBO, "#7f7f7f", "D", 1.2),
-    "placebo without the guard": (UNGUARDED_PLACEBO, "#bdbdbd", "x", 1.0),
-}
-
-
-_PANELS = 9
+_SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
+"""Of budgets, the least first."""
+_BESIDE = (
+    ("true records, no privacy", "black", "|", 12, 2), ("placebo: others' records", "#3b6fa0", "D", 4, 3),
+)  # fmt: skip
 
 
 def _figure(found: pd.DataFrame) -> Any:
-    """Accuracy against epsilon of the first graphs and public panels, a panel each; the tables have all."""
-    groups = list(_shown(found).groupby(SETTING, sort=False))[:_PANELS]
-    figure, axes = panels(len(groups), width=4.0, height=3.2, columns=2 if len(groups) == 4 else 3)
-    for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
-        draw(axis, part)
-        axis.set_title(f"{dataset}, {setting_words(str(setting))}", fontsize=9)
-    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
-    legend_below(figure, fullest, min(len(groups) + 1, 3))
-    return figure
+    """A line a graph and panel, all of them, the largest gain on top; a mark a budget."""
+    budgets, rows = _budgets(found), []
+    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+        each = [_gain(part, LOCAL, epsilon, OVER_BEST) for epsilon in budgets]
+        if any(each):
+            words = setting_words(str(setting)).removeprefix("a panel of ").replace("of each class", "a class")
+            fakes = [_gain(part, PLACEBO, epsilon, OVER_BEST) for epsilon in budgets]
+            rows.append((f"{dataset}, {words}", each, true_gain(part), next(filter(None, fakes[::-1]), None)))
+    rows.sort(key=lambda row: max(one.mean for one in row[1][-1:] + row[1] if one is not None))
+    made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
+    axis.axvline(
+        0.0, color="#3b6fa0", linestyle="--", linewidth=1.2, label="the graph and the panel alone, best row"
+    )
+    places = np.arange(len(rows))
+    for label, colour, marker, size, column in _BESIDE:
+        values = [np.nan if row[column] is None else row[column].mean for row in rows]
+        axis.plot(values, places, label=label, color=colour, marker=marker, markersize=size, linestyle="", zorder=4)
+    for number, (epsilon, colour) in enumerate(zip(budgets, _shades(len(budgets)), strict=True)):
+        at = [(place, row[1][number]) for place, row in zip(places, rows, strict=True)]
+        known = [(place, one) for place, one in at if one is not None]
+        axis.errorbar(
+            [one.mean for _, one in known], [place for place, _ in known],
+            xerr=[one.half_width if one.n > 1 else 0.0 for _, one in known], linestyle="", marker="o", markersize=5,
+            color=colour, capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
+        )  # fmt: skip
+    axis.set_yticks(places, [row[0] for row in rows])
+    axis.set_ylim(-0.8, len(rows) - 0.2)
+    axis.set_xlabel("accuracy less that of the best row from the graph and the panel alone (points)")
+    axis.legend(loc="lower right", fontsize=8, frameon=True)
+    up, down = _above_and_below(each := gains(found, LOCAL, OVER_BEST).values())
+    title = (
+        f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
+    )
+    axis.set_title(title, fontsize=10, loc="right")
+    made.tight_layout()
+    return made
 
 
-def _shown(found: pd.DataFrame) -> pd.DataFrame:
-    """Of a graph that was asked with three panels or more, the panel with the most rows; of others, all."""
-    many = {name for name, _ in _of_sizes(found)}
-    rows = found.groupby(SETTING, sort=False).size()
-    kept = {(name, setting) for name, setting in rows.index if name not in many}
-    kept |= {rows[[name]].idxmax() for name in many}
-    return found[[key in kept for key in zip(found.dataset, found.panel, strict=True)]]
+def _shades(count: int) -> list[str]:
+    """A colour for each budget, the largest budget's the darkest."""
+    return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[-count:]]
 
 
-def draw(axis: Any, part: pd.DataFrame) -> None:
-    """Accuracy against epsilon of one graph and panel, on the band that structure reaches alone.
-
-    Bars are the intervals of gains over the best structure-only row, which are paired by draw.
-    """
-    at, best = part[part.metric == ACCURACY], best_name(part)
-    top = at[at.mechanism == best].value.mean()
-    for label, (name, colour, marker, width) in _STYLES.items():
-        rows = part[(part.mechanism == name) & (part.metric == OVER_BEST)].groupby("epsilon")
-        shown = {epsilon: mean_interval(one.value.to_numpy()) for epsilon, one in rows}
-        if shown:
-            axis.errorbar(
-                list(shown), [top + interval.mean for interval in shown.values()],
-                yerr=[interval.half_width if interval.n > 1 else 0 for interval in shown.values()],
-                label=label, color=colour, marker=marker, markersize=4, capsize=2, linewidth=width,
-                zorder=3 if name == LOCAL else 2,
-            )  # fmt: skip
-    chosen = at[at.mechanism == CHOSEN].value.mean()
-    axis.axhspan(min(chosen, top), top, color="#3b6fa0", alpha=0.25, linewidth=0)
-    axis.axhline(top, color="#3b6fa0", linewidth=1.2, label="public structure alone, best")
-    axis.axhline(chosen, color="#3b6fa0", linewidth=1.2, linestyle="--", label="chosen on the panel")
-    true = _true(part)
-    if true is not None:
-        axis.axhline(true.mean, color="black", linewidth=1.0, label="true records, no privacy")
-    budgets = _budgets(part)
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
-    axis.set_xlabel("epsilon per record")
-    axis.set_ylabel("test accuracy (%)")
+def true_gain(part: pd.DataFrame) -> ConfidenceInterval | None:
+    """Of the best non-private row, over the best structure-only row."""
+    rows = part[part.mechanism.str.startswith(TRUE)]
+    each = [interval for _, one in rows.groupby("mechanism") if (interval := interval_of(one, OVER_BEST))]
+    return max(each, key=lambda interval: interval.mean, default=None)
 
 
 def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -415,25 +409,25 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
     return figure
 
 
-# --- README ----------------------------------------------------------------------------------------------------
+# --- README ------------------------------------------------------------------------------------------------------
 
 _README = """\
-![Private features beside a public panel: reports, placebos and structure alone against epsilon]\
-(experiments/results/{figure})
+![Gains of private reports over the graph and a panel alone in all settings: at each budget, of placebos, and of \
+true records](experiments/results/{figure})
 
 **Private features that help.** The graph is public, with the records and labels of a panel; everybody else's
 record is private and goes into one report: the class that a broadcast classifier finds for it, among a few that the
 graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.panel_predict` is above the best of
-{structure} rows that have the graph and the panel alone in {up}, below it in {down}; above what the panel would
-have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records (placebo) it is above the
-latter in {fake_up}, below in {fake_down}{bare}.
+{structure} rows that have the graph and the panel alone in {up}, below it in {down}, not told apart in {same};
+above what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
+(placebo, run in {fakes} of {rows}) it is above the latter in {fake_up}, below in {fake_down}{bare}.{noisy}
 
 {table}
 
-{draws} draws of panel, noise and training, intervals of 95 % paired by draw. *Best structure-only* is the best by
-the mean of these very draws, so that gains over it are understated. All rows, networks and PrivGE on the same panel
-too: [frontier_features.md](experiments/results/frontier_features.md); `python -m experiments frontier --part
-features` computes them.
+Every third of the {settings} graphs and panels in alphabetical order; {draws} draws of panel, noise and training,
+intervals of 95 % paired by draw. *Best structure-only* is the best by the mean of these very draws, so that gains
+over it are understated. All rows: [frontier_features.md](experiments/results/frontier_features.md); `python -m
+experiments frontier --part features` computes them.
 """
 
 
@@ -443,28 +437,33 @@ def readme_sections(out: Path) -> dict[str, str]:
     if frame.empty:
         return {}
     found = points(frame)
-    each = gains(found, LOCAL, OVER_BEST)
+    each, fakes = gains(found, LOCAL, OVER_BEST), gains(found, PLACEBO, OVER_CHOSEN)
     up, down = _above_and_below(each.values())
     chosen_up, chosen_down = _above_and_below(gains(found, LOCAL, OVER_CHOSEN).values())
-    fake_up, fake_down = _above_and_below(gains(found, PLACEBO, OVER_CHOSEN).values())
+    fake_up, fake_down = _above_and_below(fakes.values())
     unguarded = gains(found, UNGUARDED_PLACEBO, OVER_CHOSEN).values()
     bare = f" (without the guard by up to {-min(i.mean for i in unguarded):.0f} points)" if unguarded else ""
+    records, noisy = gains(found, PRIVGE, OVER_BEST).values(), ""
+    if records:
+        better, worse = _above_and_below(records)
+        noisy = f"\nRecords sent with noise (PrivGE) are above it in {better} of {len(records)}, below in {worse}."
     known = found[found.mechanism.str.startswith(STRUCTURE)].groupby(SETTING).mechanism.nunique()
     structure = f"{known.min()}" if known.nunique() == 1 else f"{known.min()} to {known.max()}"
     counts = found[found.mechanism == LOCAL].groupby(SETTING).seed.nunique()
     draws = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
     text = _README.format(
-        figure=f"{NAME}.png", rows=len(each), structure=structure, up=up, down=down, chosen_up=chosen_up,
-        chosen_down=chosen_down, fake_up=fake_up, fake_down=fake_down, bare=bare, table=_short(found), draws=draws,
+        figure=f"{NAME}.png", rows=len(each), structure=structure, up=up, down=down, same=len(each) - up - down,
+        chosen_up=chosen_up, chosen_down=chosen_down, fakes=len(fakes), fake_up=fake_up, fake_down=fake_down,
+        bare=bare, noisy=noisy, table=_short(found), settings=len(known), draws=draws,
     )  # fmt: skip
     return {"private-features": text}
 
 
 def _short(found: pd.DataFrame) -> str:
-    """Of each graph and panel, what structure says alone, what reports add at each budget, and the truth."""
+    """A table of every third graph and panel in alphabetical order: a rule that knows no result."""
     budgets = _budgets(found)
     rows = []
-    for (dataset, setting), part in _shown(found).groupby(SETTING, sort=False):
+    for (dataset, setting), part in list(found.groupby(SETTING))[::3]:
         best = best_name(part)
         rows.append(
             [

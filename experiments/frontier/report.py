@@ -1,5 +1,6 @@
 """Tables and figures of private friendships; nothing is computed but statistics."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,9 +9,17 @@ import pandas as pd
 
 from experiments._report import legend_below, markdown, panels, pyplot, save, signed, significant
 from experiments.frontier import beyond_report, friendships
-from experiments.frontier._points import interval_of, write_with_points
+from experiments.frontier._points import interval_of, plot_gains, write_with_points
 from experiments.frontier.friendships import ACCURACY, NAME
-from experiments.frontier.methods import FEATURES, PILOTED, PLACEBO, PLAIN, PUBLISHED_METHODS, UNGUARDED_PLACEBO
+from experiments.frontier.methods import (
+    CEILING,
+    FEATURES,
+    PILOTED,
+    PLACEBO,
+    PLAIN,
+    PUBLISHED_METHODS,
+    UNGUARDED_PLACEBO,
+)
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.metrics import ConfidenceInterval, mean_interval
 
@@ -24,10 +33,9 @@ METRICS = (ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
 
 _KEY = ["dataset", "labels", "unit", "mechanism", "epsilon"]
 _LIST, _PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
-_TRUE = "non-private"
-
-
 _DEGREES = "noisy degree"
+ALONE = (FEATURES, "features, perceptron")
+"""What public features say, which the best published row is chosen among too."""
 
 
 def points(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,7 +84,7 @@ def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Inde
     if not set(names) - {_DEGREES}:
         return None
     published = [values[_LIST, name, epsilon] for name in names]
-    alone = [values.get((_LIST, name, 0.0)) for name in (FEATURES, "features, perceptron")]
+    alone = [values.get((_LIST, name, 0.0)) for name in ALONE]
     known = [*published, *(series for series in alone if series is not None)]
     for series in known:
         draws = draws.intersection(series.index)
@@ -93,15 +101,18 @@ def write(out: Path) -> list[Path]:
     for (dataset, labels), part in found.groupby(["dataset", "labels"], sort=False):
         title = f"{dataset}, {_setting(str(labels))}"
         sections += [f"## {title}", table(part)]
-    sections += ["## All graphs", _counted(found), _summary(found)]
-    path, gained = out / f"{NAME}.png", out / f"{NAME}_gains.png"
-    save(_figure(found), path)
-    sections.insert(2, f"![Accuracy against epsilon]({path.name})")
-    figures = [path]
-    if len(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)]):
-        save(_gains_figure(found), gained)
-        sections.insert(3, f"![Gains over the features alone at epsilon 1]({gained.name})")
-        figures.append(gained)
+    lines = gains(found)
+    sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found)]
+    sections = [section for section in sections if section]
+    figures = []
+    for title, name, figure in (
+        ("Gains over the features alone", f"{NAME}_gains.png", _gains_figure),
+        ("Gains against epsilon", f"{NAME}.png", _figure),
+    ):
+        if lines:
+            save(figure(found), out / name)
+            figures.append(out / name)
+            sections.insert(1 + len(figures), f"![{title}]({name})")
     return [*write_with_points(out, NAME, found, sections), *figures]
 
 
@@ -109,12 +120,16 @@ def _setting(labels: str) -> str:
     return "half of the labels" if labels == "half" else f"{labels} labels a class"
 
 
+def _short_setting(labels: str) -> str:
+    return labels if labels == "half" else f"{labels} a class"
+
+
 _PREFACE = """\
 Made by `python -m experiments report` from `frontier_edges_accuracy.csv`; guarantees are in its manifest, and of a
 run of yours `frontier_edges.csv` has every number in points, a row a draw. Features and some labels are public,
 every user's neighbour list is private; the classes of the other users are asked for. Intervals are 95 % (Student,
-over draws of labels, noise and training), differences paired by draw, bold where their interval leaves 0 out; with
-k such differences k / 40 would be bold and positive by chance.
+over draws of labels, noise and training), differences paired by draw, bold where their interval leaves 0 out; rows
+of one graph and setting share their draws, and are not independent.
 
 * **piloted** is `ldp_jax.count_classes`; *per relationship* each pair has one owner, and what it is held against
   has half of the epsilon per list, since there both ends report. **placebo**: every user reports on another's list.
@@ -122,8 +137,11 @@ k such differences k / 40 would be bold and positive by chance.
   published**: the best by the mean of these very draws of features alone, noisy degrees, LPGNet moved to the local
   model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
   through PageRank in place of a GCN, LPGNet's counts by public label.
+* **non-private, counts**: piloted counts of which none has noise, by the very same classifier; the black lines and
+  ticks of the figures: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
+  *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
 * Of LPGNet, Blink, DPRR and randomised response the figure shows the variant that is best by the mean of these
-  draws at each budget, and of the true graph the better of GCN and PageRank; the tables have all.
+  draws at each budget; the tables have all.
 * Choices of every row (ridges, layers, when to stop) are made on labels that are held out."""
 
 
@@ -233,33 +251,104 @@ def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tupl
 def _summary(found: pd.DataFrame) -> str:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     short, fakes = shortfalls(found), placebos(found)
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST)]
-    features = found[found.mechanism == FEATURES]
+    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST)]
+    parts = dict(list(at.groupby(["dataset", "labels"])))
     rows = []
-    for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
-        mine, bare = (part[part.mechanism == name] for name in (PILOTED, UNGUARDED_PLACEBO))
-        alone = features[(features.dataset == dataset) & (features.labels == labels)]
+    for line in gains(found):
+        setting = line.dataset, line.labels
+        mine, bare = (parts[setting][parts[setting].mechanism == name] for name in (PILOTED, UNGUARDED_PLACEBO))
         rows.append(
             [
-                f"{dataset}, {labels}",
-                f"{mine.seed.nunique()}",
-                str(interval_of(alone, ACCURACY)),
-                str(interval_of(mine, ACCURACY) or ""),
-                *(signed(interval_of(mine, metric)) for metric in METRICS[1:]),
-                _worst(short, (str(dataset), str(labels))),
-                _worst(fakes, (str(dataset), str(labels))),
+                ", ".join(setting),
+                f"{line.mine.n}",
+                str(line.features or ""),
+                str(interval_of(mine, ACCURACY)),
+                *(signed(one) for one in (line.mine, line.added, line.over)),
+                f"{line.among or ''}",
+                _with_draws(line),
+                _worst(short, setting),
+                _worst(fakes, setting),
                 signed(interval_of(bare, OVER_FEATURES)),
             ]
         )
     headers = [
-        "graph, labels", "draws", "features", "piloted, eps 1", "less features", "less plain counts",
-        "less best published", "worst less better of features and plain counts", "worst placebo less features",
-        "placebo without guard, eps 1",
+        "graph, labels", "draws", "features", f"piloted, eps {shown_at(found):g}", "less features",
+        "less plain counts", "less best published", "published rows and features alone",
+        "without noise, less piloted", "worst less better of features and plain counts",
+        "worst placebo less features", "placebo without guard",
     ]  # fmt: skip
     return markdown(headers, rows)
 
 
-# --- Figure ----------------------------------------------------------------------------------------------------
+# --- Of all settings at one budget -------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw.
+
+    Attributes:
+      dataset: the graph.
+      labels: whose are public.
+      features: the accuracy (%) of the features alone.
+      mine: piloted counts.
+      plain: plain counts; None where there are none.
+      added: piloted counts less plain counts.
+      published: the best published row, where lists were run.
+      over: piloted counts less that row.
+      among: how many rows that is the best of, features alone among them.
+      cost: the same classifier on counts without noise less piloted counts, over the draws of both.
+    """
+
+    dataset: str
+    labels: str
+    features: ConfidenceInterval | None
+    mine: ConfidenceInterval
+    plain: ConfidenceInterval | None
+    added: ConfidenceInterval | None
+    published: float | None
+    over: ConfidenceInterval | None
+    among: int
+    cost: ConfidenceInterval | None
+
+    @property
+    def ceiling(self) -> float | None:
+        """What is gained without noise: what is with it, and what noise costs."""
+        return None if self.cost is None else self.mine.mean + self.cost.mean
+
+
+def shown_at(found: pd.DataFrame) -> float:
+    """The budget of pictures and counts: 1, or the least one where a run of a user's has no rows of that."""
+    budgets = found[(found.unit == _LIST) & (found.mechanism == PILOTED)].epsilon
+    return 1.0 if (budgets == 1.0).any() else float(budgets.min())
+
+
+def gains(found: pd.DataFrame) -> list[Line]:
+    """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
+    lines, epsilon = [], shown_at(found)
+    for (dataset, labels), part in found[found.unit == _LIST].groupby(["dataset", "labels"]):
+        at = part[part.epsilon == epsilon]
+        mine, plain = (interval_of(at[at.mechanism == name], OVER_FEATURES) for name in (PILOTED, PLAIN))
+        if mine is None:
+            continue
+        own = at[at.mechanism == PILOTED]
+        over = interval_of(own, OVER_PUBLISHED)
+        paired = own.pivot_table(index="seed", columns="metric", values="value")
+        published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
+        draws = part[part.metric == ACCURACY].pivot_table(index="seed", columns="mechanism", values="value")
+        exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
+        cost = (exact - paired[OVER_FEATURES]).dropna().to_numpy()
+        known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
+        lines.append(
+            Line(
+                str(dataset), str(labels), interval_of(part[part.mechanism == FEATURES], ACCURACY), mine, plain,
+                interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
+                mean_interval(cost) if len(cost) else None,
+            )
+        )  # fmt: skip
+    return lines
+
+
+# --- Figures -----------------------------------------------------------------------------------------------------
 
 _STYLES: dict[str, tuple[str, str, str]] = {
     "piloted counts (ours)": (PILOTED, "#c1272d", "o"),
@@ -272,29 +361,32 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 """By label: how the names of its rows begin, of which the best by the mean of the draws is shown at each budget."""
 
 
-_PANELS = 8
-
-
-def headline(found: pd.DataFrame) -> list[tuple[Any, pd.DataFrame]]:
-    """The first graphs and settings that have more than one budget, at most eight; the first where none has."""
-    groups = list(found[found.unit == _LIST].groupby(["dataset", "labels"], sort=False))
-    many = [one for one in groups if one[1][one[1].mechanism == PILOTED].epsilon.nunique() > 1]
-    return many[:_PANELS] or groups[:1]
-
-
 def _figure(found: pd.DataFrame) -> Any:
-    """A panel a graph and setting of :func:`headline`: accuracy against epsilon."""
-    groups = headline(found[found.metric == ACCURACY])
-    figure, axes = panels(len(groups), width=3.4, height=3.0, columns=2 if len(groups) == 4 else 4)
-    for axis, ((dataset, labels), part) in zip(axes, groups, strict=True):
-        draw(axis, part)
-        axis.set_title(f"{dataset}, {_setting(str(labels))}", fontsize=9)
-    legend_below(figure, axes[0], 4)
+    """Of all graphs and settings a panel, the largest gain first: gains against epsilon; a row has one scale."""
+    rows = found[found.unit == _LIST]
+    parts = dict(list(rows.groupby(["dataset", "labels"])))
+    lines = sorted(gains(found), key=lambda line: -line.mine.mean)
+    across = min(len(lines), 8)
+    figure, axes = panels(len(lines), width=2.3, height=2.2, columns=across)
+    for axis, line in zip(axes, lines, strict=True):
+        draw(axis, parts[line.dataset, line.labels], line.ceiling)
+        axis.set_title(f"{line.dataset}, {_short_setting(line.labels)}", fontsize=8)
+    for start in range(0, len(axes), across):
+        of_row = axes[start : start + across]
+        seen = np.concatenate([np.append(mark.get_ydata(), 0.0) for axis in of_row for mark in axis.lines])
+        room = 0.1 * max(np.ptp(seen), 1.0)
+        for axis in of_row:
+            axis.set_ylim(np.nanmin(seen) - room, np.nanmax(seen) + room)
+        of_row[0].set_ylabel("points over features")
+    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
+    figure.suptitle(f"{_won(found)} (gain against epsilon per bit of a list)")
+    legend_below(figure, fullest, 4)
     return figure
 
 
-def draw(axis: Any, part: pd.DataFrame) -> None:
-    """Accuracy against epsilon of one graph and setting."""
+def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
+    """Gains over the features alone, in points, against epsilon of one graph and setting."""
+    part = part[part.metric == OVER_FEATURES]
     for label, (begins, colour, marker) in _STYLES.items():
         names = [name for name in part.mechanism.unique() if name.startswith(begins)]
         names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
@@ -304,141 +396,84 @@ def draw(axis: Any, part: pd.DataFrame) -> None:
             epsilon: mean_interval(part[(part.mechanism == name) & (part.epsilon == epsilon)].value.to_numpy())
             for epsilon, name in best.items()
         }
-        if shown:
-            axis.errorbar(
-                list(shown), [i.mean for i in shown.values()],
-                yerr=[i.half_width if i.n > 1 else 0 for i in shown.values()],
-                label=label, color=colour, marker=marker, markersize=4, capsize=2,
-                linewidth=2.0 if begins == PILOTED else 1.2, zorder=3 if begins == PILOTED else 2,
-            )  # fmt: skip
-    for begins, label, style in (("features", "features alone", "--"), (_TRUE, "true graph, no privacy", "-")):
-        means = part[part.mechanism.str.startswith(begins)].groupby("mechanism").value.mean()
-        if len(means):
-            axis.axhline(means.max(), color="black", linestyle=style, linewidth=1.0, label=label)
-    axis.set_xscale("log", base=2)
-    budgets = sorted(eps for eps in part.epsilon.unique() if 0 < eps < np.inf)
-    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
-    axis.set_xlabel("epsilon per bit of a neighbour list")
-    axis.set_ylabel("test accuracy (%)")
+        plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
+    axis.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
+    if ceiling is not None:
+        axis.axhline(ceiling, color="black", linewidth=1.0, label=_NO_NOISE)
 
 
+_NO_NOISE = "piloted counts without noise, no privacy"
 _MARKS = {
-    "true graph, no privacy": ("black", "|", 12),
+    _NO_NOISE: ("black", "|", 12),
     "best published": ("#3b6fa0", "D", 5),
     "plain counts": ("#e8963c", "s", 5),
     "piloted counts (ours)": ("#c1272d", "o", 6),
 }
 
 
-class Line(NamedTuple):
-    """A graph and setting at epsilon 1, in points over the features alone.
-
-    Attributes:
-      name: of both.
-      mine: piloted counts.
-      plain: plain counts; None where there are none.
-      published: the best published row, where lists were run.
-      exact: the better of the rows that have the true graph.
-    """
-
-    name: str
-    mine: ConfidenceInterval
-    plain: ConfidenceInterval | None
-    published: float | None
-    exact: float | None
-
-
-def gains(found: pd.DataFrame) -> list[Line]:
-    """Of all graphs and settings, the largest gain last."""
-    lines = []
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST)]
-    for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
-        mine, plain = (interval_of(part[part.mechanism == name], OVER_FEATURES) for name in (PILOTED, PLAIN))
-        if mine is None:
-            continue
-        own = part[part.mechanism == PILOTED].pivot_table(index="seed", columns="metric", values="value")
-        over = (own[OVER_FEATURES] - own[OVER_PUBLISHED]).dropna() if OVER_PUBLISHED in own else own.iloc[:0, 0]
-        whole = found[(found.dataset == dataset) & (found.labels == labels) & (found.metric == ACCURACY)]
-        draws = whole.pivot_table(index="seed", columns="mechanism", values="value")
-        true = [(draws[name] - draws[FEATURES]).mean() for name in draws if str(name).startswith(_TRUE)]
-        lines.append(
-            Line(
-                f"{dataset}, {'half' if labels == 'half' else f'{labels} a class'}",
-                mine,
-                plain,
-                float(over.mean()) if len(over) else None,
-                float(max(true)) if true and FEATURES in draws else None,
-            )
-        )
-    return sorted(lines, key=lambda line: line.mine.mean)
-
-
 def _gains_figure(found: pd.DataFrame) -> Any:
-    """A line a graph and setting, a mark a method."""
-    lines = gains(found)
-    made, axis = pyplot().subplots(figsize=(7.4, 0.3 * len(lines) + 1.5))
+    """A line a graph and setting, the largest gain on top; a mark a method."""
+    lines = sorted(gains(found), key=lambda line: line.mine.mean)
+    made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(lines) + 1.5))
     axis.axvline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
     shown = {
         "piloted counts (ours)": [line.mine.mean for line in lines],
         "plain counts": [None if line.plain is None else line.plain.mean for line in lines],
         "best published": [line.published for line in lines],
-        "true graph, no privacy": [line.exact for line in lines],
+        _NO_NOISE: [line.ceiling for line in lines],
     }
     for label, (colour, marker, size) in _MARKS.items():
         values = np.array(shown[label], float)
         axis.plot(
             values, np.arange(len(lines)), label=label, color=colour, marker=marker, markersize=size,
-            linestyle="none", zorder=3 if label.startswith(PILOTED) else 2,
+            linestyle="none", zorder=3 if label.startswith("piloted counts (") else 2,
         )  # fmt: skip
     axis.errorbar(
         [line.mine.mean for line in lines], np.arange(len(lines)),
         xerr=[line.mine.half_width if line.mine.n > 1 else 0.0 for line in lines],
         color=_MARKS["piloted counts (ours)"][0], capsize=2, linewidth=1.6, linestyle="none",
     )  # fmt: skip
-    axis.set_yticks(range(len(lines)), [line.name for line in lines])
-    axis.set_xlabel("accuracy less that of the features alone (points), epsilon 1 per bit of a list")
+    axis.set_yticks(range(len(lines)), [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines])
+    axis.set_ylim(-0.8, len(lines) - 0.2)
+    axis.set_xlabel("accuracy less that of the features alone (points)")
     axis.legend(loc="lower right", fontsize=8, frameon=True)
+    axis.set_title(_won(found), fontsize=10, loc="right")
     made.tight_layout()
     return made
 
 
-def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:
-    """Over graphs, settings and budgets per list: how many piloted rows, with a gain over features, with a loss."""
-    rows = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
-    intervals = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "epsilon"])]
-    up = sum(significant(i) and i.mean > 0 for i in intervals)
-    return len(intervals), up, sum(significant(i) and i.mean < 0 for i in intervals)
+def _won(found: pd.DataFrame) -> str:
+    """The finding at the budget shown, for a title."""
+    up, down, same = counted(line.mine for line in gains(found))
+    of = f"{up + down + same} settings"
+    return f"At epsilon {shown_at(found):g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
-# --- README ----------------------------------------------------------------------------------------------------
+# --- README ------------------------------------------------------------------------------------------------------
 
 _README = """\
-![Private friendships: counts by a broadcast class, noisy lists and features alone against epsilon]\
-(experiments/results/{figure})
+![What is gained over the features alone in all settings: by piloted counts, plain counts, the best \
+published method, and counts without noise](experiments/results/{gained})
 
 **Private friendships that help.** Every user's neighbour list is private; features and some labels are public.
-At epsilon 1, {gcn_up} of {gcn} rows of noisy lists through a GCN, as published, have an interval above the
-features alone, and {ppr_up} of {ppr} through PageRank. Counts of neighbours by a class that the server broadcasts:
-in {up} of {rows} settings (graph, labels, epsilon per list) `ldp.count_classes` is above the features alone, in
-{down} below. Against the better by the mean of features and plain counts it is more than one point below in
-{short} of {asked}{short_where}, with an interval below 0 in {short_sure}.
-With another's list (placebo) it is more than one point beside the features in {fooled} of {placebos}{fooled_where}.
-At epsilon 1:
+`ldp.count_classes` asks users how many neighbours they have in each class that the server broadcasts. At epsilon
+{at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels), below
+in {down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}.
+{worth}
+{ceiling}
+
+Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as published,
+and in {ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} published rows and features
+alone, by the mean of these draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not
+told apart in {best_same}. At all budgets they are more than one point below the better of features and plain counts
+in {short} of {asked}, with an interval below 0 in {short_sure}; with another's list (placebo) more than one point
+beside the features in {fooled} of {placebos}.
 
 {table}
 
-These are {shown} of {settings} settings, the first that were asked at several epsilons; the picture has all.
-Piloted counts are above the best published row in
-{published_up} of the {published} settings where lists were run, below it in {published_down}; by the mean of the
-draws they are below it in {published_less}{published_where}.
-
-![What is gained over the features alone at epsilon 1, graph by graph: by piloted counts, plain counts, the best \
-published method and the true graph](experiments/results/{gained})
-
-{draws} draws of labels, noise and training, intervals of 95 % paired by draw. *Plain counts*: the same message in a
-logistic regression. *Best published* is the best by the mean of these very draws of the features alone, noisy
-degrees, LPGNet, Blink, DPRR's and randomised response's lists, where lists were run; *true graph*: the better of a
-GCN and PageRank, or the latter alone. All graphs and rows, per relationship too, and placebos:
+Every third of the {settings} settings in alphabetical order; all columns but the first two are points over the
+features alone at epsilon {at:g}, or over what they say. {draws} draws of labels, noise and training, intervals of
+95 % paired by draw. All settings, and rows per relationship:
 [frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.{beyond}
 """
 
@@ -449,73 +484,106 @@ def readme_sections(out: Path) -> dict[str, str]:
     if frame.empty:
         return {}
     found = points(frame)
-    rows, up, down = gains_of(found)
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
-    lines = []
-    first = [name for name, _ in headline(found)]
-    for (dataset, labels), part in at.groupby(["dataset", "labels"], sort=False):
-        if (dataset, labels) not in first:
-            continue
-        of_graph = found[(found.dataset == dataset) & (found.labels == labels)]
-        exact = [mean_interval(one.to_numpy()) for one in _exact(of_graph)]
-        lines.append(
-            [
-                f"{dataset}, {_setting(str(labels))}",
-                str(interval_of(of_graph[of_graph.mechanism == FEATURES], ACCURACY)),
-                str(interval_of(part, ACCURACY)),
-                signed(interval_of(part, OVER_FEATURES)),
-                signed(interval_of(part, OVER_PLAIN)),
-                signed(interval_of(part, OVER_PUBLISHED)),
-                str(max(exact, key=lambda interval: interval.mean)) if exact else "",
-            ]
-        )
-    headers = [
-        "graph",
-        "features (%)",
-        "piloted counts (%)",
-        "less features",
-        "less plain counts",
-        "less best published",
-        "true graph (%)",
-    ]
-    noisy = {}
+    lines, (rows, up, down) = gains(found), gains_of(found)
+    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
+    noisy: dict[str, Any] = {"at": shown_at(found)}
     for name in ("gcn", "ppr"):
         noisy[name], noisy[f"{name}_up"] = _above(found, name)
+    names = {"1": [line.mine for line in lines], "best_": [line.over for line in lines if line.over is not None]}
+    (up1, down1, same1), (best_up, best_down, best_same) = (counted(each) for each in names.values())
     text = _README.format(
-        **noisy, figure=f"{NAME}.png", gained=f"{NAME}_gains.png", up=up, down=down, rows=rows,
-        table=markdown(headers, lines), draws=_draws(at), beyond=beyond_report.readme_words(out),
-        shown=len(lines), settings=at.groupby(["dataset", "labels"]).ngroups, **_against_published(at),
-        **_misses(found),
+        **noisy, gained=f"{NAME}_gains.png", up=up, down=down, rows=rows, settings=len(lines), up1=up1, down1=down1,
+        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), among=_among(lines), best=len(names["best_"]),
+        best_up=best_up, best_down=best_down, best_same=best_same, table=_sample(lines), draws=_draws(at),
+        beyond=beyond_report.readme_words(out), **_misses(found),
     )  # fmt: skip
     return {"friendships": text}
 
 
-def _against_published(at: pd.DataFrame) -> dict[str, Any]:
-    """In how many settings piloted counts are above the best published row, in how many and where below it."""
-    rows = at[at.metric == OVER_PUBLISHED].groupby(["dataset", "labels"], sort=False)
-    each = {f"{dataset} {labels}": mean_interval(one.value.to_numpy()) for (dataset, labels), one in rows}
-    less = [name for name, interval in each.items() if interval.mean < 0]
-    return {
-        "published": len(each),
-        "published_up": sum(significant(one) and one.mean > 0 for one in each.values()),
-        "published_down": sum(significant(one) and one.mean < 0 for one in each.values()),
-        "published_less": len(less),
-        "published_where": f" ({', '.join(less)})" if less else "",
-    }
+def _sample(lines: list[Line]) -> str:
+    """A table of every third setting in alphabetical order: a rule that knows no result."""
+    rows = [
+        [
+            f"{line.dataset}, {_short_setting(line.labels)}",
+            str(line.features or ""),
+            signed(line.plain),
+            signed(line.mine),
+            signed(line.added),
+            signed(line.over) + (f" (of {line.among})" if line.among else ""),
+            _with_draws(line),
+        ]
+        for line in lines[::3]
+    ]
+    headers = [
+        "graph, labels", "features alone (%)", "plain counts", "piloted counts", "less plain counts",
+        "less best published", "more without noise",
+    ]  # fmt: skip
+    return markdown(headers, rows)
+
+
+def _with_draws(line: Line) -> str:
+    """What noise costs, and over how many draws where these are fewer."""
+    fewer = line.cost is not None and line.cost.n < line.mine.n
+    return signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
+
+
+def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
+    """How many intervals are above 0, below it, and hold it."""
+    known = [one for one in each if one is not None]
+    sure = [one.mean > 0 for one in known if significant(one)]
+    return sum(sure), len(sure) - sum(sure), len(known) - len(sure)
+
+
+def worth(lines: list[Line]) -> str:
+    """What of the gain is counting at all, and what the pilot, the law and the guard add."""
+    both = [(line.mine, line.plain.mean) for line in lines if line.plain is not None]
+    if not both:
+        return ""
+    mine, plain = np.mean([(ours.mean, simple) for ours, simple in both], axis=0)
+    most = sum(simple > ours.mean / 2 for ours, simple in both if significant(ours) and ours.mean > 0)
+    up, down, _ = counted(line.added for line in lines)
+    sure, _, _ = counted(line.mine for line in lines)
+    return _WORTH.format(mine=mine, plain=plain, added=mine - plain, most=most, sure=sure, up=up, down=down)
+
+
+_WORTH = """\
+Counting at all: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points,
+and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: they are above plain counts
+in {up} settings, below in {down}."""
+
+
+def _ceiling(lines: list[Line]) -> str:
+    """What noise costs, against the same classifier on counts without any."""
+    each = [line.cost for line in lines if line.cost is not None]
+    if not each:
+        return ""
+    more, less, _ = counted(each)
+    return (
+        f"Noise costs {np.mean([one.mean for one in each]):.1f} points: without it the same classifier is above in "
+        f"{more} of {len(each)} settings, below in {less}."
+    )
+
+
+def _among(lines: list[Line]) -> str:
+    """Of how many rows the best published one is the best."""
+    each = [line.among for line in lines if line.among] or [0]
+    return f"{min(each)}" if min(each) == max(each) else f"{min(each)} to {max(each)}"
 
 
 def _above(found: pd.DataFrame, ending: str) -> tuple[int, int]:
-    """At epsilon 1, how many rows of noisy lists whose names end so, and how many are above the features alone."""
-    at = found[(found.epsilon == 1.0) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    """At the budget shown, how many rows of noisy lists have names that end so, and how many beat the features."""
+    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
     rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
     each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
-    return len(each), sum(significant(interval) and interval.mean > 0 for interval in each)
+    return len(each), counted(each)[0]
 
 
-def _exact(part: pd.DataFrame) -> list[pd.Series]:
-    """The accuracies of each row that has the true graph."""
-    rows = part[part.mechanism.str.startswith(_TRUE) & (part.metric == ACCURACY)]
-    return [one.value for _, one in rows.groupby("mechanism")]
+def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:
+    """Over graphs, settings and budgets per list: how many piloted rows, with a gain over features, with a loss."""
+    rows = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "epsilon"])]
+    up, down, _ = counted(each)
+    return len(each), up, down
 
 
 def _draws(part: pd.DataFrame) -> str:

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 import tyro
@@ -10,6 +11,7 @@ import tyro
 from experiments import _registry, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
+from experiments.frontier import features_report, report
 
 RESULTS = {
     results(REFERENCE).csv.stem: results(REFERENCE)
@@ -95,3 +97,13 @@ def test_an_entry_without_its_file_command_or_rows_is_found():
     assert not holds(missing)
     assert good._replace(data=(*good.data, "unknown")).status() == "reproduced in part"
     assert good._replace(data=("unknown",)).status() == "on a stand-in"
+
+
+@pytest.mark.parametrize("module", [report, features_report])
+def test_passages_of_the_first_screen_are_of_the_committed_rows_and_short(module):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for name, text in module.readme_sections(REFERENCE).items():
+        assert f"<!-- {name} -->\n{text.rstrip()}\n<!-- /{name} -->" in readme
+        lines = text.rstrip().splitlines()
+        assert sum(line.startswith("|") for line in lines) <= 2 + 12
+        assert sum(bool(line) and not line.startswith("|") for line in lines) <= 25

@@ -2,18 +2,29 @@
 
 import dataclasses
 import math
+import types
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 
+import ldp_jax
 from experiments import frontier
 from experiments._runner import UsageError
 from experiments.frontier import friendships, methods, report
 from experiments.frontier.config import Config
-from experiments.frontier.methods import FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS, WITHOUT_EPSILON
+from experiments.frontier.methods import (
+    CEILING,
+    FEATURES,
+    METHODS,
+    PILOTED,
+    PLAIN,
+    PUBLISHED_METHODS,
+    WITHOUT_EPSILON,
+)
 from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.metrics import mean_interval
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -103,28 +114,68 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
     assert [at[PILOTED, PAIR, "gain over plain counts", seed] for seed in (0, 1, 2)] == [5, 5, 5]
 
 
-def test_figures_show_few_settings_in_panels_and_all_in_lines():
+def settings(count):
+    """Points of settings whose gains rise with their number, each with fewer rows than the one before."""
     rows = []
-    for place in range(10):
-        budgets = (1.0, 2.0) if place else (1.0,)
-        part = [(FEATURES, LIST, 0.0, {0: 50, 1: 52}), ("non-private, ppr", LIST, math.inf, {0: 80, 1: 80})]
-        part += [(PILOTED, LIST, epsilon, {0: 60 + place, 1: 63 + place}) for epsilon in budgets]
+    for place in range(count):
+        part = [(FEATURES, LIST, 0.0, {0: 50, 1: 52}), (CEILING, LIST, math.inf, {1: 80})]
+        part += [("non-private, ppr", LIST, math.inf, {0: 99, 1: 99})]  # of another classifier: no ceiling
+        part += [(PILOTED, LIST, epsilon, {0: 48 + place, 1: 51 + place}) for epsilon in (1.0, 2.0)]
         part += [(PLAIN, LIST, 1.0, {0: 55, 1: 57})] if place % 2 else []
         part += [(PUBLISHED_METHODS[1], LIST, 1.0, {0: 54, 1: 56})] if place % 3 else []
-        rows.append(made(part).assign(dataset=f"g{place}"))
-    found = report.points(pd.concat(rows))
-    assert [name[0] for name, _ in report.headline(found)] == [f"g{place}" for place in range(1, 9)]
+        rows.append(made(part).assign(dataset=f"g{place:02}"))
+    return report.points(pd.concat(rows[::-1]))
+
+
+def test_pictures_show_all_settings_and_the_table_a_sample_that_knows_no_result():
+    found = settings(10)
     lines = report.gains(found)
-    assert [line.name for line in lines] == [f"g{place}, half" for place in range(10)]  # the largest gain last
-    assert [line.mine.mean for line in lines] == [10.5 + place for place in range(10)]
-    assert [line.exact for line in lines] == [29.0] * 10
-    assert [None if line.plain is None else line.plain.mean for line in lines] == [None, 5.0] * 5
-    assert [line.published is None for line in lines] == [place % 3 == 0 for place in range(10)]
-    assert lines[1].published == pytest.approx(4.0)
-    said = report._against_published(found[(found.epsilon == 1.0) & (found.mechanism == PILOTED)])
-    assert (said["published"], said["published_less"], said["published_where"]) == (6, 0, "")
-    axis = report._gains_figure(found).axes[0]
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == [line.name for line in lines]
+    assert [line.dataset for line in lines] == [f"g{place:02}" for place in range(10)]  # whatever came first
+    assert [line.mine.mean for line in lines] == [place - 1.5 for place in range(10)]
+    assert [line.cost.mean for line in lines] == [29.0 - place for place in range(10)]  # of the draw that both have
+    assert {line.ceiling for line in lines} == {27.5}
+    assert [line.plain is None for line in lines] == [True, False] * 5
+    assert [(line.published, line.among) for line in lines[:2]] == [(None, 0), (pytest.approx(4.0), 2)]
+    table = report._sample(lines).splitlines()[2:]
+    assert [row.split(",")[0] for row in table] == ["| g00", "| g03", "| g06", "| g09"]
+    assert "+29.0 (1 draws)" in table[0]
+    assert report._gains_figure(found).axes[0].get_title("right").endswith("in 2 of 10 settings, lose in 0")
+    gained, against = report._gains_figure(found).axes[0], report._figure(found)
+    names = [f"g{place:02}, half" for place in range(10)]
+    assert [tick.get_text() for tick in gained.get_yticklabels()] == names
+    shown = [axis for axis in against.axes if axis.get_visible()]
+    assert [axis.get_title() for axis in shown] == names[::-1]
+    assert len({axis.get_ylim() for axis in shown[:8]}) == 1  # a row has one scale
+
+
+def test_what_counting_is_worth_is_told_from_what_is_added():
+    lines = report.gains(settings(10))
+    words = " ".join(report.worth(lines).split())
+    assert "have +5.0 of a mean gain of +3.5 points" in words  # of the five that have plain counts
+    assert "add -1.5" in words
+    few = (
+        mean_interval(np.array([1.0, 1.1, 0.9])),
+        mean_interval(np.array([-1.0, -1.1])),
+        mean_interval(np.zeros(3)),
+    )
+    assert report.counted([*few, None]) == (1, 1, 1)
+
+
+def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch):
+    graph = ldp_jax.from_edges(np.array([[0, 1], [1, 2], [2, 3]]), 4)
+    asked = methods.Asked(graph, None, np.array([0, 1, -1, -1]), 2, None)
+    groups, seen = np.array([0, 1, 1, 0]), []
+
+    def classify(key, noisy_counts, *_, **__):
+        seen.append(np.asarray(noisy_counts(key, types.SimpleNamespace(groups=groups, num_groups=2))))
+        raise StopIteration
+
+    monkeypatch.setattr(methods.panel, "piloted_counts", classify)
+    with pytest.raises(StopIteration):
+        METHODS[CEILING](jax.random.key(0), asked, math.inf, "list")
+    np.testing.assert_array_equal(seen[0], [[0, 1], [1, 1], [1, 1], [0, 1]])
+    assert CEILING in WITHOUT_EPSILON
+    assert list(METHODS)[-1] == CEILING  # a place is a part of the keys of rows
 
 
 def test_the_best_published_is_chosen_over_the_draws_that_all_have():

@@ -275,9 +275,11 @@ def test_three_panels_of_a_graph_are_a_figure():
     (axis,) = features_report._size_figure(groups).axes
     assert axis.get_lines()[0].get_xdata().tolist() == [5, 20, 50]
     assert features_report._of_sizes(found[found.panel != "5"]) == []
-    more = features_report.points(pd.concat([*frames, made([(PLACEBO, 2.0, {0: 50})]).assign(members=20)]))
-    assert set(features_report._shown(more).panel) == {"20"}
-    assert set(features_report._shown(found[found.panel != "5"]).panel) == {"20", "50"}
+    names = [tick.get_text() for tick in features_report._figure(found).axes[0].get_yticklabels()]
+    assert sorted(names) == ["g, 20 a class", "g, 5 a class", "g, 50 a class"]  # all of them
+    assert [row.split(" of ")[0] for row in features_report._short(found).splitlines()[2:]] == [
+        "| g, 20"
+    ]  # every third
 
 
 def test_a_panel_is_of_every_class_and_leaves_somebody():
