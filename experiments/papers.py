@@ -85,7 +85,7 @@ def _privge(paper: str, table: str, others: tuple[str, str], more: tuple[str, ..
         ),
         Item(
             paper, table, "link task by epsilon", data, link, "privge --task link",
-            ("REPORT.md", "table3_link.png"), f"{_LASTFM}; larger graphs at epsilon 1, with 2 or 3 splits",
+            ("REPORT.md", "table3_link.png"), f"{_LASTFM}; larger graphs at epsilon 1, 2 or 3 splits; crocodile: HDS alone",
         ),
         Item(
             paper, "Figure 3", "k of HDS, node task", data, next(ks), "privge --task node",
