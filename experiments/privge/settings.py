@@ -109,12 +109,12 @@ class Plan:
 
 COMMITTED: dict[tuple[str, str], Plan] = {
     ("node", "cora"): Plan(EPSILONS, 10, ks=KS, k_epsilons=(1.0, 2.0, 3.0)),
-    ("node", "citeseer"): Plan(EPSILONS, 10, ks=(5, 50), k_epsilons=(1.0,)),
+    ("node", "citeseer"): Plan(EPSILONS, 10),
     ("node", "pubmed"): Plan((0.01, 1.0, 5.0), 3),
     ("node", "facebook_pages"): Plan((0.01, 1.0, 5.0), 3, epochs=30),
     ("node", "crocodile"): Plan((0.01, 1.0, 5.0), 3, epochs=15, tol=1e-3),
     ("link", "cora"): Plan((1.0, 2.0, 3.0, 5.0), 5, ks=KS, k_epsilons=(1.0, 2.0, 3.0), k_seeds=5),
-    ("link", "citeseer"): Plan((1.0, 2.0, 3.0, 5.0), 5, ks=(5, 50), k_epsilons=(1.0,)),
+    ("link", "citeseer"): Plan((1.0, 2.0, 3.0, 5.0), 5),
     ("link", "pubmed"): Plan((1.0,), 3, epochs=50, ks=(5, 50), k_epsilons=(1.0,)),
     ("link", "facebook_pages"): Plan((1.0,), 2, epochs=3, tol=1e-3),
     ("link", "crocodile"): Plan((1.0,), 2, epochs=2, tol=1e-3),
