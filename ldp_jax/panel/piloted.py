@@ -208,8 +208,8 @@ def piloted_counts(
         epsilon, or of users who were not asked.
     """
     _validate.threefry(key)
-    candidates = {} if isinstance(rows, Rows) or rows is None else dict(rows)
-    if candidates:
+    candidates = dict(rows) if isinstance(rows, Mapping) else {}
+    if isinstance(rows, Mapping):
         rows = next(iter(candidates.values()))
     labels = _check(labels, rows, log_q, epsilon, num_classes)
     quiet = _silent(silent, labels, num_classes)
