@@ -68,8 +68,8 @@ def _parsed(union: Any, words: Sequence[str]) -> Any:
         except SystemExit as stopped:
             if stopped.code in (0, None):
                 raise
-    said = (line.strip("│ ") for line in box.getvalue().splitlines() if line.startswith("│"))
-    about = " ".join(itertools.takewhile(lambda line: not line.startswith("─"), said))
+    said = (line.strip("│| ") for line in box.getvalue().splitlines() if line.startswith(("│", "|")))
+    about = " ".join(itertools.takewhile(lambda line: line.strip("─-"), said))
     command = next((word for word in words if word in COMMANDS), "")
     if not command and "{list" not in about:
         about += f"; commands are {', '.join(COMMANDS)}"

@@ -276,7 +276,7 @@ class Results:
             return {}
         try:
             said = json.loads(self.manifest.read_text())
-            described = all(isinstance(said[key], dict) for key in said if key != "environments")
+            described = all(isinstance(said[key], dict) for key in said if key not in ("environments", "written"))
             described &= all(isinstance(each["versions"]["ldp_jax"], str) for each in said.get("environments", ()))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged(self.manifest) from error

@@ -24,7 +24,7 @@ GIVEN = {
     "nodes": np.array([0, 1]), "panel": np.array([0, 1]), "num_nodes": 3, "labels": np.array([0, 1, -1]),
     "num_classes": 2, "num_folds": 2, "count": 1, "steps": 1, "fold": np.arange(3), "groups": np.arange(3),
     "records": np.eye(2), "rho": 0.5, "rows": None, "num_groups": 3, "public": None, "model": None,
-    "objective": None, "settings": None, "examples": None, "seen": None, "kappa": 1.0, "c": 1.0, "precision": 1.0,
+    "objective": None, "settings": None, "examples": None, "seen": None, "kappa": 1.0, "c": 0.5, "precision": 1.0,
     "models": 2, "protocol": "TSTF", "optimizer": None, "epochs": 1,
     "private": graphs.from_edges(PATH, 3), "prior": SimpleNamespace(group=[0], degree=[0]),
 }  # fmt: skip

@@ -79,8 +79,8 @@ def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) 
     given = np.size(nodes)
     if (needed := _PAIR * given * (given - 1) / 2) > memory:
         raise ValueError(
-            f"memory of {memory / 1e9:.3g} GB does not hold all pairs of {given} nodes ({needed / 1e9:.3g} GB): give "
-            "fewer nodes, such as a random part, or raise memory"
+            f"memory of {memory / 1e9:.3g} GB does not hold all pairs of {given} nodes ({needed / 1e9:.3g} GB): "
+            "give fewer nodes, such as a random part, or raise memory"
         )
     nodes, size = _nodes(nodes, edges, known)
     ends = np.triu_indices(len(nodes), 1)

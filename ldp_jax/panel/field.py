@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax import _validate
-from ldp_jax.graphs import GraphsTuple
+from ldp_jax.graphs import GraphsTuple, as_graph
 from ldp_jax.propagation import Operator, chebyshev_steps, operator
 from ldp_jax.types import Array, Scalar
 
@@ -199,6 +199,8 @@ def class_field(
     >>> np.exp(np.asarray(scores, float))[:, 0].round(2).tolist()  # nodes 0 and 4 by each other's label
     [0.09, 0.7, 0.5, 0.3, 0.91]
     """
+    if not isinstance(op_or_graph, Operator):
+        as_graph(op_or_graph)
     values, precision = _held_out(seen, fold, num_folds)
     return _as_scores(precision_weighted_ppr(op_or_graph, values, precision, kappa, c, tol), seen, fold)
 

@@ -45,9 +45,13 @@ def refused(capsys, *words):
 MISTAKES = {
     "unknown name": ("privge --datasets corra", "--datasets corra: ", "debian"),
     "k above the dimension": ("privge --datasets debian --ks 1000", "debian, hds, epsilon 0.01, k 1000: k must be"),
-    "epsilon above its mechanism's": ("frontier --datasets debian --epsilons 41", "debian half piloted eps 41 ", "[0.001, 40]"),
+    "epsilon above its mechanism's": (
+        "frontier --datasets debian --epsilons 41", "debian half piloted eps 41 ", "[0.001, 40]",
+    ),
     "beyond, epsilon": ("frontier --part beyond --epsilons 41", "debian link released degrees eps 41 ", "must be"),
-    "a panel of everybody": ("frontier --part features --panel 100000", "--panel 100000 of debian: must be below 1222"),
+    "a panel of everybody": (
+        "frontier --part features --panel 100000", "--panel 100000 of debian: must be below 1222",
+    ),
     "labels of everybody": ("frontier --labels 100000", "--labels 100000 of debian: must be below 1222"),
     "no row": ("poindp --parts table1 --mechanisms nothing --datasets FILE", "these words name no rows: 0 of 0"),
     "unknown mechanism": ("privge --mechanisms gauss", "invalid choice 'gauss' for argument '--mechanisms'"),

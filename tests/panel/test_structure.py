@@ -23,14 +23,6 @@ def data():
 
 
 @pytest.mark.usefixtures("untyped")
-def test_a_reach_beyond_memory_is_refused_by_sizes_alone():
-    op = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
-    with pytest.raises(
-        ValueError, match=r"2e-08 GB does not hold what 3 nodes and a panel of 2 take \(9.6e-08 GB\)"
-    ):
-        panel_reach(op, np.array([0, 1]), 2, memory=20.0)
-
-
 def test_what_does_not_fit_is_refused(data):
     graph, _, x, labels, fold = data
     for changed, rows, message in (
@@ -67,3 +59,11 @@ def test_a_graph_of_fewer_nodes_than_columns_has_columns_of_zeros():
     assert found.shape == (4, 5)
     assert not found[:, 2:].any()
     assert found[:, :2].any(0).all()
+
+
+def test_a_reach_beyond_memory_is_refused_by_sizes_alone():
+    op = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
+    with pytest.raises(
+        ValueError, match=r"2e-08 GB does not hold what 3 nodes and a panel of 2 take \(9.6e-08 GB\)"
+    ):
+        panel_reach(op, np.array([0, 1]), 2, memory=20.0)
