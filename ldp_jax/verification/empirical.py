@@ -345,7 +345,10 @@ def play(
 def _rounded(mine: np.ndarray, others: np.ndarray, resolution: float) -> tuple[np.ndarray, np.ndarray]:
     """Scores to a share of their usual size; a coarser score is post-processing, so the bound stays valid."""
     step = resolution * float(np.quantile(np.abs(np.concatenate([mine, others])), 0.9))
-    return (mine, others) if step == 0 else (np.round(mine / step) * step, np.round(others / step) * step)
+    if step == 0:
+        return mine, others
+    with np.errstate(over="ignore"):  # an infinite score stays one
+        return np.round(mine / step) * step, np.round(others / step) * step
 
 
 def _bound(hits: Any, others: Any, n: int, alpha: float, delta: float) -> Any:

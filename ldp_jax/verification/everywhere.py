@@ -117,13 +117,13 @@ def largest_lower_bound(
 ) -> LowerBound:
     """The largest of several lower bounds on epsilon: of the extreme records, and of random adjacent pairs.
 
-    :func:`~ldp_jax.verification.epsilon_lower_bound` of the extremes takes half of the trials and of
-    1 - ``confidence``; 8 random pairs share the other halves.
+    :func:`~ldp_jax.verification.epsilon_lower_bound` of the extremes has all trials and half of 1 - ``confidence``;
+    8 random pairs share as many trials again, and the other half.
 
     Args:
       mechanism: epsilon one number.
       key: a typed threefry key.
-      trials: draws of each record of all pairs together, at least 16 000 for the pairs.
+      trials: draws of each extreme record, and of all others together; at least 1 000 of each.
       confidence: that no bound is above the truth.
       delta: of the (epsilon, delta) guarantee that is asked about.
 
@@ -136,12 +136,12 @@ def largest_lower_bound(
     pairs = mechanism.domain().neighbours(rng, _PAIRS)
     wrong = (1 - confidence) / 2
     found = [
-        empirical.epsilon_lower_bound(mechanism, keys[0], max(1000, trials // 2), 1 - wrong, delta=delta),
+        empirical.epsilon_lower_bound(mechanism, keys[0], max(1000, trials), 1 - wrong, delta=delta),
         *(
             empirical.epsilon_lower_bound(
                 mechanism,
                 pair_key,
-                max(1000, trials // (2 * _PAIRS)),
+                max(1000, trials // _PAIRS),
                 1 - wrong / _PAIRS,
                 x=jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at], pairs[0]),
                 x_other=jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at], pairs[1]),
