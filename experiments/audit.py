@@ -550,9 +550,17 @@ def plot(wide: pd.DataFrame) -> Any:
         axis.axvline(1.0, color="black", linewidth=0.8)
         for height, value in zip(at, shown, strict=True):
             if value > 2.4:
-                axis.text(2.4, height, f"{value:.3g}", ha="right", va="center", fontsize=7)
-        axis.set(title=f"epsilon {epsilon:g}", xlim=(0, 2.5), xlabel="loss / budget")
+                axis.text(2.3, height, f"{value:.3g}", ha="right", va="center", fontsize=7)  # left of the dot
+        axis.set(title=f"epsilon {epsilon:g}", xlim=(0, 2.5), xticks=(0, 1, 2), xlabel="loss / budget")
         axis.set_yticks(range(len(labels)), labels if place == 0 else [""] * len(labels), fontsize=7)
         axis.invert_yaxis()
+    over = wide[(wide.supremum > wide.epsilon * (1 + SLACK)) | (wide.lower_bound > wide.epsilon)]
+    sound = over.mechanism.map(lambda label: SUBJECTS[label].sound)
+    kept = sum(subject.sound for subject in SUBJECTS.values())
+    figure.suptitle(
+        f"{over[sound].mechanism.nunique()} of {kept} mechanisms lose more than their budget, "
+        f"{over[~sound].mechanism.nunique()} of {len(SUBJECTS) - kept} published forms do",
+        fontsize=10,
+    )
     legend_below(figure, axes[0])
     return figure
