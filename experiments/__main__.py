@@ -5,6 +5,7 @@ import errno
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, Union
@@ -68,8 +69,10 @@ def _parsed(union: Any, words: Sequence[str]) -> Any:
         except SystemExit as stopped:
             if stopped.code in (0, None):
                 raise
-    said = (line.strip("│| ") for line in box.getvalue().splitlines() if line.startswith(("│", "|")))
-    about = " ".join(itertools.takewhile(lambda line: line.strip("─-"), said))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box.getvalue())  # a terminal is sent colours
+    _, *lines = (line.strip("│ ") for line in plain.strip("\n").splitlines())  # a title, and a box of either kind
+    inside = itertools.dropwhile(lambda line: not line.strip("-─"), lines)
+    about = " ".join(itertools.takewhile(lambda line: line.strip("-─╰╯"), inside))
     command = next((word for word in words if word in COMMANDS), "")
     if not command and "{list" not in about:
         about += f"; commands are {', '.join(COMMANDS)}"

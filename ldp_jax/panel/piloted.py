@@ -208,9 +208,9 @@ def piloted_counts(
         epsilon, or of users who were not asked.
     """
     _validate.threefry(key)
-    candidates = dict(rows) if isinstance(rows, Mapping) else {}
+    candidates: Mapping[Scaling, Rows] = {}
     if isinstance(rows, Mapping):
-        rows = next(iter(candidates.values()))
+        candidates, rows = rows, next(iter(rows.values()))
     labels = _check(labels, rows, log_q, epsilon, num_classes)
     quiet = _silent(silent, labels, num_classes)
     fold_key, pilot_key, first_key, design_key, second_key = jax.random.split(key, 5)

@@ -48,7 +48,7 @@ MISTAKES = {
     "epsilon above its mechanism's": (
         "frontier --datasets debian --epsilons 41", "debian half piloted eps 41 ", "[0.001, 40]",
     ),
-    "beyond, epsilon": ("frontier --part beyond --epsilons 41", "debian link released degrees eps 41 ", "must be"),
+    "beyond, epsilon": ("frontier --part beyond --epsilons 41", "debian half counts eps 41 ", "must be"),
     "a panel of everybody": (
         "frontier --part features --panel 100000", "--panel 100000 of debian: must be below 1222",
     ),
