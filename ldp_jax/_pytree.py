@@ -38,7 +38,7 @@ def _as_leaf(name: str, owner: str, value: Any) -> Any:
     if isinstance(value, (list, tuple, complex, bytes, np.generic, np.ndarray, jax.Array)):
         array = np.asarray(value)
         if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-            raise ValueError(f"{owner}: {name} must be real numbers, got dtype {array.dtype}")
+            raise ValueError(f"{owner}: {name} must be real numbers, got {value!r:.40} of dtype {array.dtype}")
         return float(array) if array.ndim == 0 else jax.numpy.asarray(array, dtype=np.float32)
     return value
 

@@ -434,7 +434,7 @@ def unstacked(mechanism: Any) -> list[Any]:
     >>> from ldp_jax.features import Laplace
     >>> import numpy as np
     >>> unstacked(Laplace(np.array([1.0, 2.0, 1.0])))
-    [Laplace(epsilon=1), Laplace(epsilon=2)]
+    [Laplace(epsilon=1.0), Laplace(epsilon=2.0)]
     """
     nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape"))
     shapes = [node.stack_shape() if hasattr(node, "stack_shape") else jnp.shape(node) for node in nodes]

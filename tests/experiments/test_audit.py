@@ -37,8 +37,8 @@ def test_every_exported_mechanism_is_audited():
 def test_every_curator_is_audited():
     named = {subject.public for subject in audit.CENTRAL.values() if subject.sound}
     assert named == set(edges.central.__all__) - {
-        "CentralMechanism", "DendrogramLaw", "EdgeSplit", "HasDendrogram", "connections", "hrg", "release",
-        "split_edges",
+        "CentralMechanism", "DendrogramLaw", "EdgeSplit", "HasDendrogram", "HasStationaryLaw", "connections",
+        "hrg", "promised", "release", "split_edges",
     }  # fmt: skip
 
 
@@ -49,7 +49,10 @@ def test_curators_are_enumerated_and_published_forms_are_seen(tmp_path, monkeypa
     audit.main(audit.Config(quick=True, out=tmp_path))
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| all trust a curator | EdgeRand | proved | pairs |  | 1 |  |" in text
-    assert "| all trust a curator | EdgeRR | in the limit | dendrogram and noisy counts |  | 0.7511 |" in text
+    assert (
+        "| all trust a curator | EdgeRR | none; in the limit where chains agree | dendrogram and noisy counts |  | 0.7511 |"
+        in text
+    )
     assert "| *EdgeRR's printed scale and counts* | none | dendrogram and noisy counts |  | **2.642** |" in text
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows[rows.mechanism == "EdgeRand"].unit) == {"edge-central"}
