@@ -555,7 +555,7 @@ def plot(wide: pd.DataFrame) -> Any:
         axis.set_yticks(range(len(labels)), labels if place == 0 else [""] * len(labels), fontsize=7)
         axis.invert_yaxis()
     over = wide[(wide.supremum > wide.epsilon * (1 + SLACK)) | (wide.lower_bound > wide.epsilon)]
-    sound = over.mechanism.map(lambda label: SUBJECTS[label].sound)
+    sound = over.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)
     kept = sum(subject.sound for subject in SUBJECTS.values())
     figure.suptitle(
         f"{over[sound].mechanism.nunique()} of {kept} mechanisms lose more than their budget, "
