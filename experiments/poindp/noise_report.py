@@ -27,8 +27,8 @@ The paper reads Figure 4 as noise that PoinDP puts on few nodes, and Figures 5 a
 radius for PoinDP and does not for the others. The last column asks that: Spearman's correlation of a node's noise
 with its distance from the centre. Of noise that knows no hierarchy it is within {chance:.2f} of 0 with
 probability 95 %. In the pictures the lower row is the upper one with distances from the centre as they are in the
-hyperbolic plane, of which the disk shows all but the innermost at its rim; colours end at the lowest and the
-highest 2 % of the nodes."""
+hyperbolic plane, of which the disk shows all but the innermost at its rim. A picture has one colour scale,
+logarithmic, that ends at the lowest and the highest 2 % of all its nodes."""
 
 
 def sections(out: Path) -> list[str]:
@@ -37,12 +37,11 @@ def sections(out: Path) -> list[str]:
     if frame.empty:
         return []
     wide = _wide(frame)
-    nodes = wide.groupby(level=0).size().max()
     about = _ABOUT.format(
-        nodes=nodes,
+        nodes=wide.groupby(level=0).size().max(),
         dataset=frame.dataset.iloc[0],
         epsilon=frame.epsilon.iloc[0],
-        chance=1.96 / math.sqrt(nodes - 1),
+        chance=_chance(wide),
     )
     rows = []
     for name in _names(wide):
@@ -51,7 +50,7 @@ def sections(out: Path) -> list[str]:
             [
                 label(name),
                 *(f"{part.noise.quantile(share):.2f}" for share in (0.1, 0.5, 0.9)),
-                f"{part.noise.rank().corr(part.distance.rank()):+.2f}",
+                f"{_with_radius(part):+.2f}",
             ]
         )
     table = markdown(["row", "10 % below", "median", "90 % below", "correlation with the radius"], rows)
@@ -106,40 +105,56 @@ def _cumulative(wide: pd.DataFrame, title: str) -> Any:
 
 
 def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
-    """The disk above, and below it the same with true distances from the centre."""
-    figure, axes = panels(2 * len(names), width=3.5, height=2.8, columns=len(names))
-    figure.subplots_adjust(left=0.01, right=0.95, bottom=0.01, top=0.91, wspace=0.1, hspace=0.03)
+    """The disk above, and below it the same with true distances from the centre; one colour scale."""
+    from matplotlib.colors import LogNorm
+
+    names = tuple(name for name in names if name in _names(wide))
+    figure, axes = panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
+    figure.subplots_adjust(left=0.01, right=0.92, bottom=0.01, top=0.86, wspace=0.03, hspace=0.03)
+    colours = LogNorm(*np.nanquantile(wide.loc[list(names)].noise, [0.02, 0.98]))
     for place, name in enumerate(names):
-        both = axes[place], axes[place + len(names)]
-        for axis in both:
-            axis.set_axis_off()
-            axis.set_aspect("equal")
-        if name not in wide.index.get_level_values(0):
-            continue
         part: Any = wide.xs(name)
         part = part.sort_values("noise")  # the darkest last: on top where dots overlap
-        low, high = np.nanquantile(part.noise, [0.02, 0.98])
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
-        for axis, scale, rings in ((both[0], 1.0, (1.0,)), (both[1], stretch, range(2, rim + 1, 2))):
+        above, below = axes[place], axes[place + len(names)]
+        for axis, scale, rings in ((above, 1.0, (1.0,)), (below, stretch, range(2, rim + 1, 2))):
+            axis.set_axis_off()
+            axis.set_aspect("equal")
             for ring in rings:
                 axis.add_patch(_circle(ring))
-                if scale is stretch:
+                if axis is below:
                     axis.text(
                         0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
                         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
                     )  # fmt: skip
             dots = axis.scatter(
-                part.x * scale, part.y * scale, c=part.noise, cmap="viridis_r", vmin=low, vmax=high, s=7,
-                linewidths=0, zorder=2,
+                part.x * scale, part.y * scale, c=part.noise, cmap="viridis_r", norm=colours, s=7, linewidths=0,
+                zorder=2,
             )  # fmt: skip
             most = 1.04 * max(rings)
             axis.set_xlim(-most, most)
             axis.set_ylim(-most, most)
-        both[0].set_title(label(name), fontsize=9)
-        figure.colorbar(dots, ax=both, shrink=0.6, aspect=35, fraction=0.05, extend="both", pad=0.02)
-    figure.suptitle(f"{title}: mean absolute noise (above the disk, below hyperbolic distances)", fontsize=9)
+        above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
+    figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
+    figure.suptitle(f"{_fading(wide, names)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
     return figure
+
+
+def _chance(wide: pd.DataFrame) -> float:
+    """What 95 % of correlations are within, of noise that knows no hierarchy."""
+    return 1.96 / math.sqrt(wide.groupby(level=0).size().max() - 1)
+
+
+def _with_radius(part: pd.DataFrame) -> float:
+    """Spearman's correlation of a node's noise with its distance from the centre."""
+    return float(part.noise.rank().corr(part.distance.rank()))
+
+
+def _fading(wide: pd.DataFrame, names: tuple[str, ...]) -> str:
+    """In which networks noise fades with the radius, as the paper reads its figures."""
+    fading = [label(name) for name in names if _with_radius(wide.xs(name).dropna()) < -_chance(wide)]
+    return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"
 
 
 def _circle(radius: float) -> Any:
