@@ -108,18 +108,21 @@ def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
     """The disk above, and below it the same with true distances from the centre; one colour scale."""
     from matplotlib.colors import LogNorm
 
-    names = tuple(name for name in names if name in _names(wide))
+    drawn = [name for name in names if name in _names(wide)]
     figure, axes = panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
     figure.subplots_adjust(left=0.01, right=0.92, bottom=0.01, top=0.86, wspace=0.03, hspace=0.03)
-    colours = LogNorm(*np.nanquantile(wide.loc[list(names)].noise, [0.02, 0.98]))
-    for place, name in enumerate(names):
-        part: Any = wide.xs(name)
+    for axis in axes:
+        axis.set_axis_off()
+    if not drawn:
+        return figure
+    colours = LogNorm(*np.nanquantile(wide.loc[drawn].noise, [0.02, 0.98]))
+    for name in drawn:
+        place, part = names.index(name), wide.xs(name)
         part = part.sort_values("noise")  # the darkest last: on top where dots overlap
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
         above, below = axes[place], axes[place + len(names)]
         for axis, scale, rings in ((above, 1.0, (1.0,)), (below, stretch, range(2, rim + 1, 2))):
-            axis.set_axis_off()
             axis.set_aspect("equal")
             for ring in rings:
                 axis.add_patch(_circle(ring))
@@ -137,7 +140,7 @@ def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
             axis.set_ylim(-most, most)
         above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
     figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
-    figure.suptitle(f"{_fading(wide, names)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
+    figure.suptitle(f"{_fading(wide, drawn)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
     return figure
 
 
@@ -151,7 +154,7 @@ def _with_radius(part: pd.DataFrame) -> float:
     return float(part.noise.rank().corr(part.distance.rank()))
 
 
-def _fading(wide: pd.DataFrame, names: tuple[str, ...]) -> str:
+def _fading(wide: pd.DataFrame, names: list[str]) -> str:
     """In which networks noise fades with the radius, as the paper reads its figures."""
     fading = [label(name) for name in names if _with_radius(wide.xs(name).dropna()) < -_chance(wide)]
     return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"
