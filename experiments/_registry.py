@@ -29,6 +29,7 @@ from experiments.heterorr import inversion as heterorr_inversion
 from experiments.heterorr import mixing as heterorr_mixing
 from experiments.heterorr import shares as heterorr_shares
 from experiments.poindp import accuracy as poindp_accuracy
+from experiments.poindp import gaps as poindp_gaps
 from experiments.poindp import membership as poindp_membership
 from experiments.poindp import noise as poindp_noise
 from experiments.privge import accuracy as privge_accuracy
@@ -93,7 +94,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "poindp": Experiment(
         poindp,
-        (poindp_accuracy.results_in, poindp_noise.results_in, poindp_membership.results_in),
+        (poindp_accuracy.results_in, poindp_noise.results_in, poindp_membership.results_in, poindp_gaps.results_in),
         ("poindp.md", "poindp_membership.md"),
     ),
     "frontier": Experiment(

@@ -146,7 +146,7 @@ def _poindp() -> tuple[Item, ...]:
         Item(
             paper, "Table 3", "membership attack at epsilon 0.2", ("pubmed", "amazon_photo"),
             ("poindp_membership", ""), "poindp --parts membership",
-            ("poindp_membership.md", "poindp_membership.png"), "the paper does not name its protocol",
+            ("poindp_membership.md", "poindp_membership.png"), "under six protocols; the paper names none",
         ),
         Item(
             paper, "Figure 3", "training nodes from parts of the hierarchy", ("cora",),

@@ -4,18 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments._runner import console
-from experiments.poindp import accuracy, membership, noise, report
+from experiments.poindp import accuracy, gaps, membership, noise, report
 from experiments.poindp.config import COMMITTED, Config
 
 __all__ = ["COMMITTED", "Config", "main", "write_report"]
 
-_PARTS: dict[str, Callable[[Config], None]] = {"noise": noise.main, "membership": membership.main}
+_PARTS: dict[str, Callable[[Config], None]] = {
+    "noise": noise.main, "membership": membership.main, "gaps": gaps.main,
+}  # fmt: skip
 
 
 def main(config: Config) -> None:
     """Compute what is missing of each part, then the tables and figures."""
     config.check()
-    for name, plan in (("noise", noise.plan), ("membership", membership.plan)):
+    for name, plan in (("noise", noise.plan), ("membership", membership.plan), ("gaps", gaps.plan)):
         if name in config.parts:
             plan(config)  # refuses what it must before the first row of any part
     if set(config.parts) - set(_PARTS):

@@ -184,7 +184,9 @@ def _judged(variables: Any, context: Any, test: Any, *, model: Model, objective:
 _ON_GRAPH = training.on_graph(training.node_classification)
 
 
-def fit(bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: bool = False) -> Score:
+def fit(
+    bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: bool = False, asked: Any = None
+) -> Score:
     """Train a network, keep the best epoch by validation, and judge it.
 
     Args:
@@ -193,6 +195,7 @@ def fit(bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: boo
       context: what it is applied to.
       chosen: what the preprocessing is called.
       rows: whether it takes rows without a graph.
+      asked: what it is judged on, where that is not what it was trained on.
     """
     settings = bench.world.settings
     objective = training.node_classification if rows else _ON_GRAPH
@@ -203,7 +206,9 @@ def fit(bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: boo
             len(bench.parts[0].index), settings.patience,
         ),
     )  # fmt: skip
-    judged = _judged(fitted.variables, context, bench.parts[2], model=model, objective=objective)
+    judged = _judged(
+        fitted.variables, context if asked is None else asked, bench.parts[2], model=model, objective=objective
+    )
     values = {name: round(float(value), 6) for name, value in zip(METRICS, judged, strict=True)}
     return Score(values, float(fitted.validation), chosen, fitted.variables)
 
@@ -273,7 +278,11 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
 
 def noise_of_lap(bench: Bench, epsilon: float) -> Any:
     """Rows that sum to 1 with Laplace noise of scale 1 / epsilon on each feature, drawn once (LaP)."""
-    rows = jnp.asarray(to_one(bench.world.unit))
+    return with_laplace(bench, jnp.asarray(to_one(bench.world.unit)), epsilon)
+
+
+def with_laplace(bench: Bench, rows: Any, epsilon: float) -> Any:
+    """Rows with Laplace noise of scale 1 / epsilon on each feature."""
     return rows + jax.random.laplace(jax.random.clone(bench.report_key), rows.shape) / epsilon
 
 

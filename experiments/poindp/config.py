@@ -2,14 +2,18 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from experiments._runner import DEFAULT_OUT, UsageError, check_positive
 from experiments.poindp.settings import EPSILONS, LENGTHS, Settings
+from ldp_jax.attacks.membership import MembershipProtocol
 
-Part = Literal["table1", "table2", "figure3", "noise", "membership"]
-PARTS: tuple[Part, ...] = ("table1", "table2", "figure3", "noise", "membership")
+Part = Literal["table1", "table2", "figure3", "noise", "membership", "gaps"]
+PARTS: tuple[Part, ...] = ("table1", "table2", "figure3", "noise", "membership", "gaps")
 Split = Literal["random", "public"]
+Attack = Literal["trained", "trained, with hierarchy", "LiRA online", "LiRA offline", "RMIA offline"]
+ATTACKS: tuple[Attack, ...] = get_args(Attack)
+"""On membership; the first is the paper's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +26,11 @@ class Config:
 
     Parts: table1 (accuracy at epsilon 1), table2 (ablations at 0.01), figure3 (training nodes from the top and from
     the bottom of the hierarchy, of the first data set), noise (Figures 4 to 6, of the first data set), membership
-    (Table 3).
+    (Table 3), gaps (one change at a time where Tables 1 and 2 differ from ours by more than 5 points).
     """
 
-    parts: tuple[Part, ...] = PARTS
-    """which parts"""
+    parts: tuple[Part, ...] = PARTS[:-1]
+    """which parts; gaps only where asked for"""
     datasets: tuple[str, ...] = ("cora", "citeseer", "amazon_photo")
     """graphs with features and classes: names, or paths of .npz files; membership has its own"""
     attacked: tuple[str, ...] = ("pubmed", "amazon_photo")
@@ -42,13 +46,17 @@ class Config:
     attack_epsilon: float = 0.2
     """of membership"""
     mechanisms: tuple[str, ...] = ()
-    """only rows whose name has one of these words in it; all by default"""
+    """only rows whose name has one of these words in it, or is the word after "="; all by default"""
     seeds: int = 5
     """how many, from 0: each a split, noise and training of its own"""
     models: int = 8
     """of membership: how many models are trained for each row, each the target in turn"""
-    protocols: tuple[Literal["TSTF", "TSTS", "0-hop"], ...] = ("TSTF", "0-hop")
+    protocols: tuple[MembershipProtocol, ...] = ("TSTF", "TSTS", "0-hop")
     """of membership: on which edges a trained network is asked"""
+    shares: tuple[float, ...] = (0.5,)
+    """of membership: which share of the nodes is trained on"""
+    attacks: tuple[Attack, ...] = ATTACKS
+    """of membership"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs; smoke: seconds"""
     out: Path = DEFAULT_OUT
@@ -68,10 +76,13 @@ class Config:
             check_positive(option, value)
         if self.models < 3:
             raise UsageError(f"--models must be at least 3, got {self.models}")
+        for share in self.shares:
+            if not 0 < share < 1:
+                raise UsageError(f"--shares must be between 0 and 1, got {share:g}")
         for option, words in (
             ("--parts", self.parts), ("--datasets", self.datasets), ("--epsilons", self.epsilons),
             ("--attacked", self.attacked), ("--splits", self.splits),
-            ("--protocols", self.protocols),
+            ("--protocols", self.protocols), ("--shares", self.shares), ("--attacks", self.attacks),
         ):  # fmt: skip
             if not words:
                 raise UsageError(f"{option} needs at least one word")
@@ -83,7 +94,9 @@ class Config:
 
     def asks_for(self, mechanism: str) -> bool:
         """Whether rows of a mechanism are wanted."""
-        return not self.mechanisms or any(word in mechanism for word in self.mechanisms)
+        return not self.mechanisms or any(
+            mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms
+        )
 
 
 def settings(config: Config, dataset: str, data: str) -> Settings:
@@ -106,10 +119,21 @@ def settings(config: Config, dataset: str, data: str) -> Settings:
     )
 
 
+_FIRST_ATTACKED = (
+    "=gcn", "=gat", "=gcn+H", "=published:vanpd", "=published:lap", "=published:poindp", "hyperbolic",
+)  # fmt: skip
+
 COMMITTED = (
     Config(parts=("table1", "table2", "figure3", "noise"), datasets=("cora",)),
     Config(parts=("table1", "table2"), datasets=("citeseer", "amazon_photo")),
     Config(parts=("table1", "table2"), datasets=("pubmed", "amazon_computers"), seeds=3),
-    Config(parts=("membership",), protocols=("TSTF",)),
+    Config(parts=("membership",), protocols=("TSTF",), mechanisms=_FIRST_ATTACKED),
+    Config(
+        parts=("membership",),
+        attacked=("cora", "amazon_photo", "pubmed"),
+        shares=(0.5, 0.1),
+        attacks=("trained", "LiRA online"),
+        mechanisms=("=gcn", "=structure-only:gcn", "published:", "hyperbolic"),
+    ),
 )
 """The runs whose rows are committed."""

@@ -1,11 +1,12 @@
 """Table 3: which nodes a network was trained on, as its answers tell; and how much of a tree the graph is."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,23 +17,21 @@ from experiments import _runner
 from experiments._common import standardized
 from experiments._runner import Found, Results, config_hash, run
 from experiments.poindp import accuracy, cells, networks, releases
-from experiments.poindp.config import Config
-from experiments.poindp.settings import PUBLISHED, Settings
+from experiments.poindp.config import ATTACKS, Config
+from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
 from ldp_jax import attacks, hyperbolic, training
 from ldp_jax.attacks import membership
 from ldp_jax.guarantee import RECORD
+from ldp_jax.models import Model
 
 NAME = "poindp_membership"
 MECHANISMS = (
     "gcn", "gat", "gcn+H", f"{PUBLISHED}vanpd", f"{PUBLISHED}lap", f"{PUBLISHED}poindp", "hyperbolic",
-    "structure-only:hyperbolic",
 )  # fmt: skip
-"""Table 3's, and the sound mechanism beside what no record is in."""
+"""Table 3's, and the sound mechanism; each has a twin that has seen one public record for all users."""
 
 NON_PRIVATE = ("gcn", "gat", "gcn+H")
 
-ATTACKS = ("trained", "trained, with hierarchy", "LiRA online", "LiRA offline", "RMIA offline")
-ASKED = ATTACKS
 METRICS = ("precision", "average precision", "TPR at 1 % FPR", "TPR at 0.1 % FPR", "AUC")
 GRAPH, DELTAS = "hyperbolicity", ("mean delta", "maximum delta")
 SAMPLES, DISTANCES = 50_000, 1000
@@ -40,11 +39,15 @@ SAMPLES, DISTANCES = 50_000, 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """What an attack finds on one target, whose number is ``seed``; or the hyperbolicity of the graph."""
+    """What an attack finds on one target, whose number is ``seed``; or the hyperbolicity of the graph.
+
+    ``share`` is of the nodes that are members; 0 for the graph.
+    """
 
     attack: str
     protocol: str
     delta: float
+    share: float
 
     @property
     def last_metric(self) -> str:
@@ -52,7 +55,7 @@ class Cell(_runner.Cell):
         return DELTAS[-1] if self.attack == GRAPH else METRICS[-1]
 
     def __str__(self) -> str:
-        return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol}, target {self.seed}"
+        return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
 
 
 def results_in(out: Path) -> Results:
@@ -62,46 +65,71 @@ def results_in(out: Path) -> Results:
 
 def records(bench: cells.Bench, name: str, epsilon: float) -> Any:
     """What a network of a row is trained on; float32 [n, d]."""
-    if name == f"{PUBLISHED}lap":
-        return cells.noise_of_lap(bench, epsilon)
     if releases.is_sound(name):
         return standardized(cells.noisy_rows(bench, name, epsilon))
+    if name.startswith(STRUCTURE):
+        empty = dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit))
+        bench = dataclasses.replace(bench, world=empty)
+    if releases.base(name) == f"{PUBLISHED}lap":
+        return cells.noise_of_lap(bench, epsilon)
     return bench.world.records
 
 
+class Row(NamedTuple):
+    """What its networks are trained on; one training serves all protocols and attacks."""
+
+    name: str
+    epsilon: float
+    share: float
+    models: int
+
+
 @lru_cache(maxsize=1)
-def shadows(bench: cells.Bench, name: str, epsilon: float, protocol: str, models: int) -> membership.Shadows:
-    """Networks of one row, each trained on half of the nodes."""
+def inputs(bench: cells.Bench, row: Row) -> tuple[Model, Any, Any]:
+    """Network, graph and rows of a training."""
+    here = bench.world
+    of = "poindp" if releases.is_sound(row.name) else releases.base(row.name)
+    network, kind = networks.network(of, here.settings, here.data.num_classes)
+    x = jnp.concatenate([records(bench, row.name, row.epsilon), jnp.asarray(here.known)], 1)
+    return networks.of_columns(network, kind, row.epsilon, here.settings), here.layout(of), x
+
+
+@lru_cache(maxsize=1)
+def trained(bench: cells.Bench, row: Row) -> membership.Shadows:
+    """Networks of one row, each trained on a share of the nodes."""
     here = bench.world
     settings = here.settings
-    of = "poindp" if releases.is_sound(name) else name
-    network, kind = networks.network(of, settings, here.data.num_classes)
-    columns = networks.of_columns(network, kind, epsilon, settings)
-    x = jnp.concatenate([records(bench, name, epsilon), jnp.asarray(here.known)], 1)
+    network, graph, x = inputs(bench, row)
     return membership.shadow_models(
-        jax.random.clone(bench.fit_key), columns, training.node_classification, here.layout(of), x,
-        here.data.y.astype(np.int32), models=models, protocol=cast(Any, protocol),
+        jax.random.clone(bench.fit_key), network, training.node_classification, graph, x,
+        here.data.y.astype(np.int32), models=row.models, protocol="TSTF", share=row.share,
         optimizer=training.adam(settings.learning_rate, settings.weight_decay), epochs=settings.epochs,
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def shadows(bench: cells.Bench, row: Row, protocol: str) -> membership.Shadows:
+    """The networks of a row with their answers under a protocol."""
+    return membership.ask_shadows(trained(bench, row), *inputs(bench, row), protocol=cast(Any, protocol))
+
+
 @lru_cache(maxsize=8)
-def attacked(bench: cells.Bench, cell: tuple[str, float, str, int], attack: str) -> membership.Membership:
+def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> membership.Membership:
     """What one attack finds on all targets of a row."""
     here = bench.world
-    trained = shadows(bench, *cell)
-    labels = here.data.y.astype(np.int32)[trained.nodes]
+    asked = shadows(bench, row, protocol)
+    labels = here.data.y.astype(np.int32)[asked.nodes]
     if attack in ATTACKS[:2]:
-        posteriors = -np.sort(-scipy.special.softmax(trained.outputs.astype(np.float64), -1), -1)
-        side = here.known[trained.nodes] if attack == ATTACKS[1] else None
+        posteriors = -np.sort(-scipy.special.softmax(asked.outputs.astype(np.float64), -1), -1)
+        side = here.known[asked.nodes] if attack == ATTACKS[1] else None
         key = jax.random.fold_in(jax.random.clone(bench.report_key), np.uint32(ATTACKS.index(attack)))
         return attacks.trained_membership(
-            key, posteriors, trained.member, side=side, epochs=min(50, here.settings.epochs)
+            key, posteriors, asked.member, side=side, epochs=min(50, here.settings.epochs)
         )
-    odds = membership.log_odds(trained.outputs, labels)
+    odds = membership.log_odds(asked.outputs, labels)
     if attack == "RMIA offline":
-        return attacks.rmia(odds, trained.member, form="offline")
-    return attacks.lira(odds, trained.member, form="online" if attack == "LiRA online" else "offline")
+        return attacks.rmia(odds, asked.member, form="offline")
+    return attacks.lira(odds, asked.member, form="online" if attack == "LiRA online" else "offline")
 
 
 def judged(found: membership.Membership, target: int) -> dict[str, float]:
@@ -129,23 +157,22 @@ def plan(config: Config) -> dict[Cell, Settings]:
         chosen = accuracy.resolved(config, dataset, "--attacked")
         data = cells.load(chosen.dataset)
         shared = {"dataset": data.name, "task": "membership", "unit": str(RECORD), "config": config_hash(chosen)}
-        for name in MECHANISMS:
+        for share, base, prefix in itertools.product(config.shares, MECHANISMS, ("", STRUCTURE)):
+            name = prefix + base
             if not config.asks_for(name):
                 continue
-            private = name not in NON_PRIVATE
-            epsilon = config.attack_epsilon if private else math.inf
+            epsilon = math.inf if base in NON_PRIVATE else config.attack_epsilon
             proved = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
-            for protocol in config.protocols:
-                for attack in ASKED:
-                    for target in range(config.models):
-                        cell = Cell(
-                            mechanism=name, epsilon=epsilon, seed=target, attack=attack, protocol=protocol,
-                            epsilon_proved=proved.epsilon_proved, delta=proved.delta, **shared,
-                        )  # fmt: skip
-                        planned[cell] = chosen
+            for protocol, attack in itertools.product(config.protocols, config.attacks):
+                for target in range(config.models):
+                    cell = Cell(
+                        mechanism=name, epsilon=epsilon, seed=target, attack=attack, protocol=protocol,
+                        epsilon_proved=proved.epsilon_proved, delta=proved.delta, share=share, **shared,
+                    )  # fmt: skip
+                    planned[cell] = chosen
         cell = Cell(
             mechanism=GRAPH, epsilon=math.inf, seed=0, attack=GRAPH, protocol="", epsilon_proved=math.inf,
-            delta=0.0, **shared,
+            delta=0.0, share=0.0, **shared,
         )  # fmt: skip
         planned[cell] = chosen
     return planned
@@ -159,8 +186,8 @@ def main(config: Config) -> None:
         bench = cells.prepare(planned[cell], "random", 0)
         if cell.attack == GRAPH:
             return Found(hyperbolicity(bench))
-        of_row = (cell.mechanism, cell.epsilon, cell.protocol, config.models)
-        return Found(judged(attacked(bench, of_row, cell.attack), cell.seed))
+        row = Row(cell.mechanism, cell.epsilon, cell.share, config.models)
+        return Found(judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed))
 
     run(
         planned, compute, results_in(config.out), settings=planned.__getitem__,

@@ -45,7 +45,7 @@ def sections(out: Path) -> list[str]:
     )
     rows = []
     for name in _names(wide):
-        part = wide.loc[name].dropna()
+        part = _of_row(wide, name)
         rows.append(
             [
                 label(name),
@@ -84,6 +84,11 @@ def _wide(frame: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
+def _of_row(wide: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The nodes of one mechanism."""
+    return wide[wide.index.get_level_values(0) == name].droplevel(0).dropna()
+
+
 def _names(wide: pd.DataFrame) -> list[str]:
     return [name for name in noise.MECHANISMS if name in wide.index.get_level_values(0)]
 
@@ -117,7 +122,7 @@ def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
         return figure
     colours = LogNorm(*np.nanquantile(wide.loc[drawn].noise, [0.02, 0.98]))
     for name in drawn:
-        place, part = names.index(name), wide.xs(name)
+        place, part = names.index(name), _of_row(wide, name)
         part = part.sort_values("noise")  # the darkest last: on top where dots overlap
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
@@ -156,7 +161,7 @@ def _with_radius(part: pd.DataFrame) -> float:
 
 def _fading(wide: pd.DataFrame, names: list[str]) -> str:
     """In which networks noise fades with the radius, as the paper reads its figures."""
-    fading = [label(name) for name in names if _with_radius(wide.xs(name).dropna()) < -_chance(wide)]
+    fading = [label(name) for name in names if _with_radius(_of_row(wide, name)) < -_chance(wide)]
     return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments._report import legend_below, markdown, panels, save, signed, significant
 from experiments._runner import write_atomically
-from experiments.poindp import accuracy, attack_report, noise_report
+from experiments.poindp import accuracy, attack_report, gap_report, noise_report
 from experiments.poindp.cells import METRICS
 from experiments.poindp.config import Config
 from experiments.poindp.labels import COLOURS, label, shown
@@ -48,7 +48,7 @@ def write(out: Path) -> list[Path]:
 
 def as_markdown(out: Path) -> str:
     """poindp.md of the rows of a folder; empty where there are none."""
-    sections = [*_accuracy(accuracy.results_in(out).read()), *noise_report.sections(out)]
+    sections = [*_accuracy(accuracy.results_in(out).read()), *gap_report.section(out), *noise_report.sections(out)]
     return "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections]) + "\n" if sections else ""
 
 
@@ -287,13 +287,13 @@ _README_FIGURE_3 = """
 ![Training nodes from the top and from the bottom of the hierarchy, and at random](experiments/results/{name})"""
 
 _README_ATTACKS = """
-Which nodes a network was trained on (Table 3, at epsilon {epsilon:g}), half of the nodes being members:
+Which nodes a network was trained on (Table 3, at epsilon {epsilon:g}): AUC in % of the stronger of the paper's
+attack and LiRA, by protocol and share of the nodes that are members.{protocol}
 
 {table}
 
-Each of {targets} networks is the target in turn. *structure-only* networks have seen no record: what an attack
-finds there is the split of the graph, not a record. All attacks and protocols, precision and hyperbolicity:
-[poindp_membership.md](experiments/results/poindp_membership.md).
+Each of {targets} networks is the target in turn. *structure-only* networks have seen no record. All attacks,
+rows and their twins: [poindp_membership.md](experiments/results/poindp_membership.md).
 """
 
 
@@ -338,8 +338,8 @@ def readme_sections(out: Path) -> dict[str, str]:
     table = attack_report.summary(attacked)
     if table:
         text += _README_ATTACKS.format(
-            table=table, epsilon=min(attacked.epsilon),
-            targets=attacked[attacked.protocol == attack_report.README_PROTOCOL].seed.nunique(),
+            table=table, epsilon=min(attacked.epsilon), targets=attacked.seed.nunique(),
+            protocol=attack_report.protocol_of_the_paper(attacked),
         )  # fmt: skip
     return {"poindp": text}
 

@@ -29,6 +29,7 @@ from ldp_jax.attacks.linkteller import linkteller
 from ldp_jax.attacks.membership import (
     Membership,
     Shadows,
+    ask_shadows,
     evaluate_membership,
     lira,
     log_odds,
@@ -48,6 +49,7 @@ __all__ = [
     "Shadows",
     "Targets",
     "all_pairs",
+    "ask_shadows",
     "attribute_inference",
     "balanced_pairs",
     "common_neighbours",

@@ -491,7 +491,7 @@ def shadow_models(
     batch_size: int | None = None,
     at_once: int | None = None,
 ) -> Shadows:
-    """Train models on random parts of the nodes, and ask each about all of them; one compiled program.
+    """Train models on random parts of the nodes, and ask each about all of them; two compiled programs.
 
     Each model is trained on the graph of its own nodes: edges to others are not there. It is asked
 
@@ -555,12 +555,38 @@ def shadow_models(
 
     split_key, fit_key = jax.random.split(key)
     member = _drawn(jax.random.split(split_key, models), size=size, count=len(population))
-    outputs, variables = _trained(
-        jax.random.split(fit_key, models), member, op, x, labels, population, held,
-        np.int32(get_args(MembershipProtocol).index(protocol)), model=model, objective=objective, size=size,
-        settings=settings, at_once=at_once,
+    variables = _trained(
+        jax.random.split(fit_key, models), member, op, x, labels, population, held, model=model,
+        objective=objective, size=size, settings=settings, at_once=at_once,
     )  # fmt: skip
-    return Shadows(np.asarray(outputs), np.asarray(member), population, variables)
+    trained = Shadows(np.zeros(()), np.asarray(member), population, variables)
+    return ask_shadows(trained, model, op, x, protocol=protocol, at_once=at_once)
+
+
+def ask_shadows(
+    shadows: Shadows, model: Model, graph: Any, x: Any, *, protocol: MembershipProtocol, at_once: int | None = None
+) -> Shadows:
+    """Ask models that :func:`shadow_models` trained again, under another protocol; nothing is trained.
+
+    Args:
+      shadows: N trained models with their members.
+      model: that they were trained as.
+      graph: the graph of their training, or its operator.
+      x: float [n, d], the rows of their training.
+      protocol: as :func:`shadow_models`.
+      at_once: models that are asked together; None for one at a time.
+
+    Returns:
+      The same models with ``outputs`` of this protocol, float32 [N, p, outputs].
+    """
+    protocols = get_args(MembershipProtocol)
+    _validate.one_of(protocols, protocol=protocol)
+    op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
+    outputs = _asked(
+        shadows.variables, shadows.member, op, jnp.asarray(x, jnp.float32), shadows.nodes,
+        np.int32(protocols.index(protocol)), model=model, at_once=at_once,
+    )  # fmt: skip
+    return shadows._replace(outputs=np.asarray(outputs))
 
 
 def _distinct(name: str, nodes: Any, n: int) -> np.ndarray:
@@ -596,30 +622,40 @@ def _trained(
     labels: Array,
     nodes: Array,
     held: Any,
-    protocol: Any,
     *,
     model: Model,
     objective: Objective,
     size: int,
     settings: Settings,
     at_once: int | None,
-) -> tuple[Array, Any]:
+) -> Any:
     def examples(index: Array) -> Examples:
         return Examples(index, labels[index])
 
-    def one(given: Any) -> tuple[Array, Any]:
+    def one(given: Any) -> Any:
         key, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         train = examples(nodes[jnp.nonzero(chosen, size=size)[0]])
         # fit, not fit_many, which would hold x as many times as there are models.
         context = NodeInputs(op.induced(inside), x)
         validation = train if held is None else examples(held)
-        fitted = fit(key, model, objective, context, train, validation, validation, settings)
+        return fit(key, model, objective, context, train, validation, validation, settings).variables
+
+    return jax.lax.map(one, (keys, member), batch_size=at_once)
+
+
+@partial(jax.jit, static_argnames=("model", "at_once"))
+def _asked(
+    variables: Any, member: Array, op: Operator, x: Array, nodes: Array, protocol: Any, *, model: Model,
+    at_once: int | None,
+) -> Array:  # fmt: skip
+    def one(given: Any) -> Array:
+        fitted, chosen = given
+        inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         everybody, nobody = jnp.ones_like(inside), jnp.zeros_like(inside)
         # In the order of MembershipProtocol: all edges, those on either side of the membership, none.
         one_part = jnp.stack([everybody, inside, nobody])[protocol]
         asked = op.induced(one_part, jnp.stack([nobody, ~inside, nobody])[protocol])
-        outputs, _ = model.apply(fitted.variables, NodeInputs(asked, x), key=None, train=False)
-        return outputs[nodes], fitted.variables
+        return model.apply(fitted, NodeInputs(asked, x), key=None, train=False)[0][nodes]
 
-    return jax.lax.map(one, (keys, member), batch_size=at_once)
+    return jax.lax.map(one, (variables, member), batch_size=at_once)

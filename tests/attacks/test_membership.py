@@ -130,6 +130,13 @@ def averages(x, kept):
     return adjacency / adjacency.sum(1, keepdims=True) @ x
 
 
+@pytest.mark.parametrize("protocol", ["TSTF", "TSTS", "0-hop"])
+def test_models_asked_again_answer_as_if_trained_for_that_protocol(protocol):
+    graph, rows, _ = ring()
+    again = attacks.ask_shadows(small("TSTF", "segment"), SMALL, graph, rows, protocol=protocol, at_once=2)
+    np.testing.assert_array_equal(again.outputs, small(protocol, "segment").outputs)
+
+
 @pytest.mark.parametrize("layout", ["segment", "ell"])
 @pytest.mark.parametrize("protocol", ["TSTF", "TSTS", "0-hop"])
 def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol, layout):

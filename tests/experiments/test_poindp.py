@@ -8,11 +8,23 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments import poindp
 from experiments._runner import REFERENCE
-from experiments.poindp import accuracy, cells, membership, networks, noise, published, releases, report
+from experiments.poindp import (
+    accuracy,
+    attack_report,
+    cells,
+    gaps,
+    membership,
+    networks,
+    noise,
+    published,
+    releases,
+    report,
+)
 from experiments.poindp.config import Config
 from experiments.poindp.settings import AS_PUBLISHED, FEATURES, NON_PRIVATE, PUBLIC, SHARES, SOUND, STRUCTURE
 from ldp_jax.attacks.membership import Shadows
@@ -22,6 +34,7 @@ from ldp_jax.models import NodeInputs
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("published:vanpd", "hyperbolic", PUBLIC)
 REAL = cells.fit
+QUICK = ("LiRA online", "RMIA offline")
 
 
 def as_first_drawn(bench, model, context, chosen="", *, rows=False):
@@ -31,12 +44,12 @@ def as_first_drawn(bench, model, context, chosen="", *, rows=False):
     return cells.Score(dict.fromkeys(cells.METRICS, 0.5), float(len(chosen)), chosen, variables)
 
 
-def as_if_asked(bench, name, epsilon, protocol, models):
+def as_if_asked(bench, row, protocol):
     """Answers that have nothing to do with who was trained on."""
     rng = np.random.default_rng(0)
     n = bench.world.data.num_nodes
-    outputs = rng.normal(size=(models, n, 3)).astype(np.float32)
-    return Shadows(outputs, rng.random((models, n)) < 0.5, np.arange(n), ())
+    outputs = rng.normal(size=(row.models, n, 3)).astype(np.float32)
+    return Shadows(outputs, rng.random((row.models, n)) < row.share, np.arange(n), ())
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +57,6 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "fit", as_first_drawn)
         patch.setattr(membership, "shadows", as_if_asked)
-        patch.setattr(membership, "ASKED", ("LiRA online", "RMIA offline"))
         yield
 
 
@@ -52,7 +64,7 @@ def quick():
 def ran(graph_file, tmp_path_factory, quick):
     config = Config(
         parts=("table1", "noise", "membership"), datasets=(str(graph_file),), attacked=(str(graph_file),),
-        mechanisms=FEW, protocols=("TSTF",), splits=("random",), seeds=1, models=3, preset="smoke",
+        mechanisms=FEW, protocols=("TSTF",), attacks=QUICK, splits=("random",), seeds=1, models=3, preset="smoke",
         out=tmp_path_factory.mktemp("poindp"),
     )  # fmt: skip
     poindp.main(config)
@@ -91,10 +103,10 @@ def test_reports_hold_tables_and_figures(ran):
     assert "| VANPD | as published | none |" in text
     assert "| HyperbolicGaussian | sound | 1, 1e-05 |" in text
     attacks = membership.results_in(ran.out).read()
-    assert set(attacks.attack) == {*membership.ASKED, membership.GRAPH}
+    assert set(attacks.attack) == {*QUICK, membership.GRAPH}
     assert attacks[attacks.metric == "AUC"].value.between(0, 1).all()
     assert "four-point delta" in (ran.out / "poindp_membership.md").read_text()
-    for figure in ("figure4", "figure5", "figure6", "membership"):
+    for figure in ("figure4", "figure5", "membership"):
         assert (ran.out / f"poindp_{figure}.png").stat().st_size > 10_000
     assert "| VANPD | " in text.split("## Figures 4 to 6")[1]
     (ours,) = report.readme_sections(ran.out).values()
@@ -135,6 +147,55 @@ def test_twins_know_no_private_record_and_rows_do(bench, name):
     np.testing.assert_array_equal(one[0], other[0])
     if name != "laplace":  # which takes rows of any length alike
         assert (one[1] != other[1]).any()
+
+
+@pytest.mark.parametrize("name", ["gcn", "published:lap", "published:poindp", "hyperbolic"])
+def test_twins_of_attacked_networks_have_seen_no_record(bench, name):
+    one, other = (
+        [np.asarray(membership.records(each, prefix + name, 0.2)) for prefix in (STRUCTURE, "")]
+        for each in (bench, with_other_records(bench))
+    )
+    np.testing.assert_array_equal(one[0], other[0])
+    assert (one[1] != other[1]).any()
+    assert (one[0].std() > 0) == (name in ("published:lap", "hyperbolic"))  # their noise is on records
+
+
+def test_a_protocol_that_answers_as_printed_is_found_closest():
+    rows = [
+        {"dataset": of, "mechanism": name, "attack": "trained", "metric": "AUC", "seed": 0, "share": share,
+         "protocol": protocol, "value": auc / 100 if (share, protocol) == (0.1, "TSTS") else 0.5}
+        for (of, name), (auc, _) in published.TABLE_3.items()
+        for share in (0.5, 0.1)
+        for protocol in ("TSTF", "TSTS", "0-hop")
+    ]  # fmt: skip
+    found = attack_report.distances(pd.DataFrame(rows)).set_index(["share", "protocol"])
+    assert found.apart.idxmin() == (0.1, "TSTS")
+    assert found.apart.min() < 1e-9 < 8 < found.apart.drop((0.1, "TSTS")).min()
+
+
+def test_a_change_is_what_its_name_says(bench):
+    world = bench.world
+    inside = gaps.largest_component(np.array([[0, 1], [1, 2], [3, 4]]), 6)
+    assert inside.tolist() == [True, True, True, False, False, False]
+    rows = {one: np.asarray(gaps.records(bench, one, lap=False)) for one in gaps.VARIANTS}
+    np.testing.assert_array_equal(rows[gaps.RAW], world.data.x.toarray())
+    filled = world.unit.max(1) > 0
+    np.testing.assert_allclose(rows[gaps.SUM_TO_1][filled].sum(1), 1.0, rtol=1e-6)
+    _, validation, test = gaps.altered(bench, gaps.ON_TEST).parts
+    assert validation is test
+    assert gaps.varied(world.settings, gaps.WIDE).hidden == 64
+    assert gaps.SILENT not in gaps.variants("gcn")
+    model, kind = networks.network("published:vanpd", world.settings, 3)
+    noisy, silent = (
+        networks.inputs_of(kind, world.op, world.unit, world.known, epsilon, world.settings)
+        for epsilon in (1.0, np.inf)
+    )
+    variables = model.init(jax.random.key(2), noisy)
+    answers = [np.asarray(model.apply(variables, given, key=None, train=False)[0]) for given in (noisy, silent)]
+    bare, _ = networks.network("gcn", world.settings, 3)
+    own = {name: part for name, part in variables.items() if name != "noise"}
+    np.testing.assert_array_equal(answers[1], bare.apply(own, silent.inputs, key=None, train=False)[0])
+    assert (answers[0] != answers[1]).all()
 
 
 def test_users_of_a_lower_level_have_more_noise(bench):
@@ -233,7 +294,6 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(cells, "load", some_data)
     monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
-    monkeypatch.setattr(membership, "ASKED", membership.ATTACKS)  # `quick` asks two
     tables = {"table1", "table2", "figure3"}
     runs = [
         config
