@@ -58,9 +58,9 @@ def section(out: Path) -> list[str]:
         f"{cause} {number}" for cause, number in sorted(count.items(), key=lambda one: -one[1]) if number
     )
     about = _ABOUT.format(
-        cells=len(rows), printed=len(gaps.compared(tables)), apart=gaps.APART, seeds=_in_words(frame.seed.nunique()),
-        tries=len(causes), wide=gaps.WIDE, long=gaps.LONG, closed=sum(map(bool, closing)),
-        open=sum(not one for one in closing),
+        cells=len(rows), printed=len(gaps.compared(tables)), apart=gaps.APART,
+        seeds=_in_words(frame.seed.nunique()), tries=len(causes), wide=gaps.WIDE, long=gaps.LONG,
+        closed=sum(map(bool, closing)), open=sum(not one for one in closing),
         unasked=f" ({unasked} of all were asked by their tables' own rows alone)" if unasked else "",
         by=f"Cells that each change closes: {by}." if by else "",
     )  # fmt: skip
