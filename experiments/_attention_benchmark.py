@@ -13,7 +13,9 @@ import numpy as np
 import optax
 
 from experiments._runner import console
-from ldp_jax import datasets, models, propagation, training
+from ldp_jax import datasets
+from ldp_jax.graph import propagation
+from ldp_jax.learning import models, training
 
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 HEADS, HIDDEN, DROPOUT, TRAIN = 8, 8, 0.6, 1375

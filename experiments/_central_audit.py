@@ -11,8 +11,8 @@ import pandas as pd
 
 from experiments._report import markdown
 from ldp_jax import verification
-from ldp_jax.domains import NotApplicable
-from ldp_jax.edges import central
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.edges import curator
 
 DRAWN = (4.0,)
 """Budgets at which releases are drawn, one after the other: below, a thousand show little; above, they cannot."""
@@ -26,7 +26,7 @@ def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[st
     """All that is asked of one mechanism at one budget."""
     start = time.perf_counter()
     measured = {
-        "claimed": central.promised(made).epsilon,
+        "claimed": curator.promised(made).epsilon,
         "supremum": verification.private_edge_supremum(made).epsilon,
     }
     if epsilon in DRAWN and math.isfinite(measured["claimed"]):
@@ -90,7 +90,7 @@ def lines(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float
         named = str(label) if subject.sound else f"*{label}*"
         asked = verification.private_edge_supremum(one).released
         status = one.guarantee().status
-        if isinstance(one, central.HasStationaryLaw) and subject.sound:
+        if isinstance(one, curator.HasStationaryLaw) and subject.sound:
             status = "none; in the limit where chains agree"
         made.append(["all trust a curator", named, status, asked, *cells, fits])
     return made

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ldp_jax import attacks, datasets, graphs, models, propagation, training
-from ldp_jax.edges import central
-from ldp_jax.edges.central import hrg
+from ldp_jax import attacks, datasets
+from ldp_jax.edges import curator
+from ldp_jax.edges.curator import hrg
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import models, training
 
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 SWEEPS = 2000
@@ -25,10 +27,10 @@ def chain_sides() -> tuple[str, Sides, dict[str, float]]:
     edges = data.edges[np.asarray(data.node_graph)[data.edges].max(1) == 0]
     named, ends = np.unique(edges, return_inverse=True)  # nodes with edges
     graph = graphs.from_edges(ends.reshape(-1, 2).astype(np.int32), len(named), pairs_in="rows")
-    split = central.split_edges(jax.random.key(1), graph, 0.2)
+    split = curator.split_edges(jax.random.key(1), graph, 0.2)
     pairs, n = split.pairs(), len(named)
     edges = hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
-    scales = central.EdgeRR(0.5, 0.5).scales(n)
+    scales = curator.EdgeRR(0.5, 0.5).scales(n)
     moves = SWEEPS * n // 8
     state = hrg.run(jax.random.key(2), hrg.init(jax.random.key(3), n, edges), edges, scales, SWEEPS)
     keys = lambda repeat: jax.random.fold_in(jax.random.key(4), repeat)

@@ -25,19 +25,19 @@ loaded, cpu = time.perf_counter(), time.process_time()
 
 _LISTS = """
 import jax
-from ldp_jax import count_classes
-from ldp_jax.panel import feature_rows
+from ldp_jax import predict_from_counts
+from ldp_jax.pipeline import feature_rows
 rows = feature_rows(data.x, log=logs)
-found = count_classes(jax.random.key(int(sys.argv[1])), data.graph, rows, labels, 1.0)
+found = predict_from_counts(jax.random.key(int(sys.argv[1])), data.graph, rows, labels, 1.0)
 scores = np.asarray(found.log_posterior)
 """
 
 _RECORDS = """
 import jax
-from ldp_jax import panel_predict
-from ldp_jax.panel import feature_rows
+from ldp_jax import predict_from_reports
+from ldp_jax.pipeline import feature_rows
 rows, panel = feature_rows(data.x, log=logs), np.flatnonzero(labels >= 0)
-found = panel_predict(jax.random.key(int(sys.argv[1])), data.graph, rows, panel, labels[panel], 2.0)
+found = predict_from_reports(jax.random.key(int(sys.argv[1])), data.graph, rows, panel, labels[panel], 2.0)
 scores = np.asarray(found.log_posterior)
 """
 
@@ -86,13 +86,13 @@ class _Task(NamedTuple):
 
 _TASKS = {
     "friendships": _Task(
-        "count_classes, facebook_pages, 20 labels a class, a fresh process",
+        "predict_from_counts, facebook_pages, 20 labels a class, a fresh process",
         _LOADED.format(dataset="facebook_pages", known="20", logs=False),
         _LISTS,
         "the features' logistic regression alone: 5 folds, 5 ridges",
     ),
     "records": _Task(
-        "panel_predict, blogcatalog, a panel of 5 %, epsilon 2, a fresh process",
+        "predict_from_reports, blogcatalog, a panel of 5 %, epsilon 2, a fresh process",
         _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True),
         _RECORDS,
         "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 ridges",

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import datasets, metrics, propagation
+from ldp_jax import datasets
+from ldp_jax.graph import propagation
+from ldp_jax.learning import metrics
 
 
 def fingerprint(data: datasets.Dataset) -> str:
@@ -45,7 +47,7 @@ def label_propagation(
 
     Args:
       op: the graph.
-      train: :class:`ldp_jax.training.Examples`.
+      train: :class:`ldp_jax.learning.training.Examples`.
       validation: likewise.
       test: likewise.
       alphas: decay factors to choose from.

@@ -14,7 +14,8 @@ import networkx as nx
 import numpy as np
 
 from experiments._runner import console
-from ldp_jax import edges, graphs
+from ldp_jax import edges
+from ldp_jax.graph import graphs
 
 Sides = dict[str, tuple[Callable[[], Any], str]]
 

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._runner import console
-from ldp_jax import datasets, graph_training, models, packing, training
+from ldp_jax import datasets
+from ldp_jax.graph import packing
+from ldp_jax.learning import graph_training, models, training
 
 GRAPHS, BATCH = 1500, 64
 LAYERS, HIDDEN, DROPOUT, RATE = 5, 64, 0.5, 0.01
@@ -62,7 +64,7 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
 
 
 class FlaxGIN(nn.Module):
-    """:func:`ldp_jax.models.gin` with flax's batch norm."""
+    """:func:`ldp_jax.learning.models.gin` with flax's batch norm."""
 
     @nn.compact
     def __call__(self, batch: packing.Batch, train: bool) -> Any:

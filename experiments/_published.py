@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from ldp_jax import features
-from ldp_jax.domains import clip
-from ldp_jax.guarantee import Guarantee
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core.mechanism import largest, mechanism, uniform
+from ldp_jax.core.spaces import clip
 from ldp_jax.hyperbolic import PaperHyperbolicGaussian
-from ldp_jax.mechanism import largest, mechanism, uniform
 
 
 @mechanism

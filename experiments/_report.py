@@ -6,7 +6,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from ldp_jax.metrics import ConfidenceInterval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
 

@@ -21,8 +21,8 @@ from experiments._published import DuchiVectorWithTies, PrintedHyperbolicGaussia
 from experiments._report import legend_below, markdown, panels, save
 from experiments._runner import DEFAULT_OUT, Found, Results, UsageError, config_hash, console, run, write_atomically
 from ldp_jax import edges, features, verification
-from ldp_jax.domains import Ball
-from ldp_jax.mechanism import HasInverse, HasMoments
+from ldp_jax.core.mechanism import HasInverse, HasMoments
+from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
 from ldp_jax.verification.empirical import extreme_records, typical_record
@@ -66,7 +66,7 @@ SUBJECTS = {
 CENTRAL = {
     **{case.audited: Subject(case.public, case.make) for case in CASES.values() if case.audited and case.central},
     "EdgeRR's printed scale and counts": Subject(
-        "EdgeRR", lambda e: edges.central.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
+        "EdgeRR", lambda e: edges.curator.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
     ),
 }
 """Mechanisms of a curator, which are asked otherwise, with a budget of one private edge."""

@@ -41,8 +41,10 @@ from experiments._runner import (
 )
 from experiments.privge import accuracy, cells
 from experiments.privge.settings import COMMITTED
-from ldp_jax import datasets, features, graphs, pipeline, propagation, training
-from ldp_jax import mechanism as mechanisms
+from ldp_jax import datasets, features, pipeline
+from ldp_jax.core import mechanism as mechanisms
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import training
 
 NAME = "benchmarks"
 Sides = dict[str, tuple[Callable[[int], Any], str]]

@@ -20,7 +20,7 @@ from experiments.frontier.methods import CEILING, PILOTED, PLAIN
 from experiments.frontier.methods import FEATURES as ALONE
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.settings import Plan
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 NAME = "demo"
 GRAPH = "debian"

@@ -11,7 +11,7 @@ import tyro
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, REFERENCE, Results, UsageError, console
 from experiments.catalogue import named
-from ldp_jax.metrics import mean_interval
+from ldp_jax.learning.metrics import mean_interval
 
 
 @dataclasses.dataclass(frozen=True)

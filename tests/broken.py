@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
-from ldp_jax import _tables
-from ldp_jax._pytree import mechanism, pytree, static
-from ldp_jax.domains import Box, Finite, Interval, Mixture, clip
+from ldp_jax.accounting.gaussian import gaussian_sigma
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import integer_tables
+from ldp_jax.core.mechanism import Analytic, Numeric, uniform
+from ldp_jax.core.pytree import mechanism, pytree, static
+from ldp_jax.core.spaces import Box, Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
-from ldp_jax.edges.central import BinnedPairs, EdgeRand
+from ldp_jax.edges.curator import BinnedPairs, EdgeRand
 from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
-from ldp_jax.gaussian import gaussian_sigma
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Analytic, Numeric, uniform
 
 __all__ = [
     "DuchiVectorWithTies",
@@ -255,7 +255,7 @@ class LeakyTable(Discrete):
     """One report in 10 000 is the record's own row; the density is the table's."""
 
     def from_words(self, word: Any, rounding: Any, x: Any) -> Any:
-        row, _ = _tables.split(jnp, x, self.inputs, self.encoding)
+        row, _ = integer_tables.split(jnp, x, self.inputs, self.encoding)
         leaks = (jnp.asarray(word) >> 8) % jnp.uint32(10_000) == 77
         return jnp.where(
             leaks, jnp.minimum(row, self.counts[self.level] - 1), super().from_words(word, rounding, x)

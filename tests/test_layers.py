@@ -13,81 +13,24 @@ import ldp_jax
 ROOT = Path(ldp_jax.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
-# What the files of a layer may import, besides their own layer. A new folder or file needs a line here.
-BASE = {"types", "_pytree", "_validate", "_rounding", "guarantee", "composition"}
-BASE |= {"_tables", "_alphabets", "_random", "_whole_noise", "_ids", "_ownership", "_compiling", "_sealed"}
+# What the files of a room may import, besides their own room. Two modules of core stand above accounting.
+BASE = {"core", "accounting"}
+PROTOCOL = BASE | {"core.spaces", "core.mechanism"}
 ALLOWED = {
-    "types": set(),
-    "guarantee": {"_validate", "_rounding"},
-    "_pytree": set(),
-    "_validate": set(),
-    "_sealed": set(),
-    "_tables": {"_validate", "_rounding", "_sealed"},
-    "_alphabets": {"_validate", "_tables"},
-    "_random": {"types", "_validate"},
-    "_rounding": {"_validate"},
-    "_whole_noise": {"_validate", "_rounding"},
-    "_ids": set(),
-    "_ownership": {"_ids"},
-    "_compiling": {"_validate"},
-    "_label_channel": {"types"},
-    "composition": {"_validate", "_rounding", "_tables", "guarantee"},
-    "gaussian": {"_validate", "_rounding", "guarantee"},
-    "shuffle": {"_validate", "guarantee"},
-    "ledger": {"_validate", "_rounding", "guarantee", "gaussian"},
-    "deployment": {
-        "_validate",
-        "_rounding",
-        "guarantee",
-        "_sealed",
-        "_tables",
-        "_alphabets",
-        "_whole_noise",
-        "_ids",
-        "_ownership",
-    },
-    "domains": BASE,
-    "mechanism": BASE | {"domains"},
-    "features": BASE | {"domains", "mechanism"},
-    "edges": BASE | {"domains", "mechanism", "graphs", "aggregation"},
-    "hyperbolic": BASE | {"domains", "mechanism", "gaussian"},
-    "verification": BASE | {"domains", "mechanism", "features", "edges", "graphs", "hyperbolic"},
-    "bounds": {"_validate", "features"},
-    "graphs": {"types", "_validate"},
-    "aggregation": {"types", "_pytree", "_validate"},
-    "propagation": {"types", "_pytree", "_validate", "_compiling", "graphs", "aggregation"},
-    "packing": {"types", "_pytree", "_validate", "graphs", "aggregation"},
-    "models": {"types", "_validate", "graphs", "aggregation", "propagation", "packing", "hyperbolic"},
-    "graph_training": {"types", "_validate", "metrics", "models", "packing", "training"},
-    "metrics": {"types", "_validate"},
-    "training": {"types", "_validate", "models", "metrics"},
-    "importance": {"types", "_validate"},
-    "label_training": {
-        "types",
-        "_validate",
-        "_label_channel",
-        "features",
-        "propagation",
-        "models",
-        "metrics",
-        "training",
-    },
-    "attacks": {"types", "_validate", "graphs", "propagation", "models", "metrics", "training"},
-    "panel": {
-        "types",
-        "_pytree",
-        "_validate",
-        "_random",
-        "_label_channel",
-        "guarantee",
-        "graphs",
-        "propagation",
-        "models",
-        "training",
-    },
-    "pipeline": BASE
-    | {"domains", "mechanism", "features", "edges", "graphs", "propagation", "panel", "models", "training"},
-    "datasets": {"_validate", "graphs"},
+    "core": set(),
+    "accounting": {"core"},
+    "core.spaces": {"core"},
+    "core.mechanism": BASE | {"core.spaces"},
+    "graph": {"core"},
+    "features": PROTOCOL,
+    "edges": PROTOCOL | {"graph"},
+    "hyperbolic": PROTOCOL,
+    "verification": PROTOCOL | {"graph", "features", "edges", "hyperbolic"},
+    "learning": {"core", "graph", "features", "hyperbolic"},
+    "attacks": {"core", "graph", "learning"},
+    "pipeline": PROTOCOL | {"graph", "features", "edges", "learning"},
+    "deployment": BASE,
+    "datasets": {"core", "graph"},
 }
 COMPOSES = {  # the feature files that build on others, and which
     "sampled": {"duchi", "laplace", "piecewise", "square_wave"},
@@ -105,17 +48,20 @@ COMPOSES = {  # the feature files that build on others, and which
     "three_outputs": {"duchi"},
 }
 ONE_HOME = {
-    "jraph": {"graphs"},
-    "flax": {"models"},
-    "optax": {"training", "graph_training", "hyperbolic", "panel"},
-    "pooch": {"datasets"},
+    "jraph": "graph/graphs.py",
+    "flax": "learning/models/",
+    "optax": ("learning/", "hyperbolic/", "pipeline/"),
+    "pooch": "datasets/",
 }
-PURE = {"guarantee", "_rounding"}  # of the standard library alone
+PURE = {"accounting/guarantee.py", "core/rounding.py", "core/lazy.py"}  # of the standard library alone
+NO_JAX = ("accounting/", "deployment/")
 
 
-def layer(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return parts[0]
+def room(name: str) -> str:
+    """The room of a dotted name below ``ldp_jax``, or a module of core that is a layer of its own."""
+    parts = name.split(".")
+    whole = ".".join(parts[:2])
+    return whole if whole in ALLOWED else parts[0]
 
 
 def imports(path: Path) -> set[str]:
@@ -131,25 +77,42 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def own(path: Path) -> set[tuple[str, ...]]:
-    return {tuple(name.split(".")[1:]) for name in imports(path) if name.startswith("ldp_jax.")}
+def own(path: Path) -> set[str]:
+    return {name.removeprefix("ldp_jax.") for name in imports(path) if name.startswith("ldp_jax.")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_one_way(path):
-    here = layer(path)
-    if path == ROOT / "__init__.py":
+    where = path.relative_to(ROOT).as_posix()
+    if where == "__init__.py":
         return  # imports on first use, and for type checkers: tests/test_api.py
-    assert here in ALLOWED, f"{here} has no place in the layers: add it to ALLOWED"
-    reached = {parts[0] for parts in own(path)} - {here}
-    assert reached <= ALLOWED[here], f"{path.name} may not import {sorted(reached - ALLOWED[here])}"
-    for package, homes in ONE_HOME.items():
-        if here not in homes:
-            assert not any(name.split(".")[0] == package for name in imports(path)), f"{package} outside {homes}"
+    here = room(where.removesuffix(".py").replace("/", "."))
+    assert here in ALLOWED, f"{here} has no place among the rooms: add it to ALLOWED"
+    reached = {room(name) for name in own(path)} - {here}
+    assert reached <= ALLOWED[here], f"{where} may not import {sorted(reached - ALLOWED[here])}"
+    for package, home in ONE_HOME.items():
+        if not where.startswith(home):
+            assert not any(name.split(".")[0] == package for name in imports(path)), f"{package} outside {home}"
     foreign = {name.split(".")[0] for name in imports(path)}
     assert not foreign & {"experiments", "tests", "colab", "pytest", "networkx", "sklearn", "pandas", "matplotlib"}
-    if here in PURE:
+    assert not (where.startswith(NO_JAX) and foreign & {"jax", "jaxlib"}), f"{where} needs no JAX"
+    if where in PURE:
         assert foreign <= {*sys.stdlib_module_names, "ldp_jax"}
+
+
+def hidden(path: Path) -> list[str]:
+    """Underscore names of another room that a file imports."""
+    here = path.relative_to(ROOT).parts[0]
+    return [
+        name
+        for name in own(path)
+        if name.split(".")[0] != here and any(part.startswith("_") for part in name.split("."))
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_underscore_name_crosses_a_room(path):
+    assert hidden(path) == []
 
 
 def test_the_layers_have_no_cycle():
@@ -165,14 +128,15 @@ def test_the_layers_have_no_cycle():
 def test_a_feature_file_imports_only_what_it_composes(path):
     if path.stem == "__init__":
         return
-    reached = {parts[1] for parts in own(path) if parts[0] == "features" and len(parts) > 1}
+    reached = {name.split(".")[1] for name in own(path) if name.startswith("features.")}
     assert reached == COMPOSES.get(path.stem, set())
 
 
-def test_every_public_module_is_listed_and_loads():
-    listed = {name for name in ldp_jax.__all__ if isinstance(getattr(ldp_jax, name), ModuleType)}
-    public = {layer(path) for path in FILES} - {"__init__"}
-    assert listed == {name for name in public if not name.startswith("_")}
+def test_the_root_holds_twelve_rooms_and_nothing_else():
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
+    assert len(folders) == 12
+    assert folders == {name for name in dir(ldp_jax) if isinstance(getattr(ldp_jax, name), ModuleType)}
 
 
 def run(code: str) -> str:
@@ -184,7 +148,7 @@ def run(code: str) -> str:
 def test_the_package_and_its_guarantees_load_no_jax():
     code = """
 import sys
-from ldp_jax import guarantee
+from ldp_jax.accounting import guarantee
 print(guarantee.Guarantee(1.0))
 print({"jax", "jaxlib", "flax", "optax", "jraph", "numpy", "scipy", "pooch"} & set(sys.modules))
 """
@@ -204,7 +168,7 @@ def refuse(*args, **kwargs):
 socket.socket.connect = refuse
 socket.getaddrinfo = refuse
 import ldp_jax
-for name in ldp_jax.__all__:
+for name in dir(ldp_jax):
     getattr(ldp_jax, name)
 from jax._src import xla_bridge
 print(xla_bridge.backends_are_initialized())

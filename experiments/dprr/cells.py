@@ -14,10 +14,12 @@ import numpy as np
 from experiments import _runner
 from experiments._runner import UsageError, config_hash
 from experiments.dprr import classifiers
-from ldp_jax import datasets, edges, graph_training, models, packing, training
+from ldp_jax import datasets, edges
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
+from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import NEIGHBOUR_LIST, Budget
-from ldp_jax.ledger import Ledger
+from ldp_jax.graph import packing
+from ldp_jax.learning import graph_training, models, training
 
 Mechanism = Literal[
     "dprr", "dprr-one-to-nine", "dprr-as-published", "local-lap", "rr", "degrees", "dprr-lengths",

@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse
 from sklearn.ensemble import RandomForestClassifier
 
-from ldp_jax import graph_training, models, packing, training
+from ldp_jax.graph import packing
+from ldp_jax.learning import graph_training, models, training
 
 QUANTILES = np.linspace(0, 1, 17)
 FOREST: dict[str, Any] = {"classifier": "random forest", "trees": 300, "leaf": 2}

@@ -15,8 +15,9 @@ from experiments._report import markdown, panels, save
 from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
-from ldp_jax import edges, packing
-from ldp_jax.guarantee import NEIGHBOUR_LIST
+from ldp_jax import edges
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
+from ldp_jax.graph import packing
 
 NAME = "dprr_degrees"
 FIGURE = "dprr_figure7"

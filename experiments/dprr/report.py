@@ -22,7 +22,7 @@ from experiments.dprr.cells import (
     variant_of,
 )
 from experiments.dprr.published import CLAIMS, EPSILON, PUBLIC
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 HEADER = [
     "data set",

@@ -19,10 +19,12 @@ from experiments._report import legend_below, markdown, panels, save
 from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
-from ldp_jax import edges, graph_training, models, packing, training
+from ldp_jax import edges
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import NEIGHBOUR_LIST
-from ldp_jax.packing import GraphSet
+from ldp_jax.graph import packing
+from ldp_jax.graph.packing import GraphSet
+from ldp_jax.learning import graph_training, models, training
 
 NAME = "dprr_scaling"
 COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments._runner import REFERENCE, write_atomically
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 
 def interval_of(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:

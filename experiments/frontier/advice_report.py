@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments._report import markdown, pyplot, signed, significant
 from experiments.frontier.features_methods import ADVICE, COLLECT, FORETOLD, NEEDED, T
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline.advice import LEAST_T
 
 _PLACE = ["dataset", "panel", "epsilon"]

@@ -31,8 +31,11 @@ from experiments.frontier.baselines._features import groups as broadcast
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
 from experiments.frontier.friendships import ACCURACY
-from ldp_jax import datasets, edges, graphs, metrics, panel
-from ldp_jax.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
+from ldp_jax import datasets, edges
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
+from ldp_jax.graph import graphs
+from ldp_jax.learning import metrics
+from ldp_jax.pipeline.links import link_scores
 
 NAME = "frontier_beyond"
 AUC = "auc"
@@ -175,11 +178,11 @@ def _same_class(key: Any, draw: Pairs, epsilon: float) -> Scored:
 
 
 def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alike: bool) -> float:
-    """The AUC of :func:`ldp_jax.panel.link_scores`; of pairs of one class more, where asked."""
+    """The AUC of :func:`ldp_jax.pipeline.links.link_scores`; of pairs of one class more, where asked."""
     more = _alike(draw) if alike else lambda u, v: 0.0
 
     def score(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.asarray(panel.link_scores(counts, group, np.stack([u, v], 1), min(epsilon, EXACT))) + more(u, v)
+        return np.asarray(link_scores(counts, group, np.stack([u, v], 1), min(epsilon, EXACT))) + more(u, v)
 
     return _of(score, draw)
 

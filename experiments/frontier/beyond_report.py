@@ -9,7 +9,7 @@ from experiments._report import markdown, signed, significant
 from experiments._runner import write_atomically
 from experiments.frontier import beyond
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _PLACE = ["task", "dataset", "labels"]
 
@@ -19,10 +19,10 @@ per bit of it. Intervals are 95 % (Student, over draws), differences paired by d
 leaves 0 out.
 
 * **link**: AUC of links that were taken out of all lists (a tenth, at most 5 000) against as many pairs without a
-  link. *Counts* (`ldp_jax.panel.link_scores`): each end's noisy count of the other's broadcast class, over the size
-  of that class; *released degrees*: the product of both; *same class*: times how much likelier the two are of one
-  class by public features and labels. Broadcast classes have both in them, so that all rows of counts are held
-  against the better of the two rows of degrees, by the mean of these draws.
+  link. *Counts* (`ldp_jax.pipeline.links.link_scores`): each end's noisy count of the other's broadcast class, over
+  the size of that class; *released degrees*: the product of both; *same class*: times how much likelier the two are
+  of one class by public features and labels. Broadcast classes have both in them, so that all rows of counts are
+  held against the better of the two rows of degrees, by the mean of these draws.
   *Best public*: of the rows in which no list is, the best by the mean of these draws.
 * **graph**: accuracy on half of the graphs of a random forest on statistics of what users released. *Counts by
   degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree; released

@@ -40,16 +40,16 @@ class Config:
     """Private data that helps: counts of friends by a broadcast class, and classes that devices predict.
 
     Part edges: features and some labels are public, every user's neighbour list is private. Rows: piloted counts
-    (`ldp_jax.count_classes`), per list and per relationship; the same with shuffled lists (placebo), with the guard
-    and without; features alone, plain counts, noisy degrees, LPGNet, Blink, DPRR's and randomised response's
+    (`ldp_jax.predict_from_counts`), per list and per relationship; the same with shuffled lists (placebo), with the
+    guard and without; features alone, plain counts, noisy degrees, LPGNet, Blink, DPRR's and randomised response's
     graphs, and the true graph.
 
     Part features: the graph is public, and the records and labels of a panel; everybody else's record is private.
-    Rows: local prediction (`ldp_jax.panel_predict`), with the guard and without, with shuffled records (placebo),
-    with plain alphabets, with other messages; PrivGE; everything that structure and the panel say alone; and the
-    true records.
+    Rows: local prediction (`ldp_jax.predict_from_reports`), with the guard and without, with shuffled records
+    (placebo), with plain alphabets, with other messages; PrivGE; everything that structure and the panel say alone;
+    and the true records.
 
-    Part joint: only the panel is public. Rows: records and lists within one total (`ldp_jax.joint_predict`), the
+    Part joint: only the panel is public. Rows: records and lists within one total (`ldp_jax.predict_jointly`), the
     panel's labels too; records alone, lists alone; nothing asked; a public graph, with reports and without.
 
     Part beyond: every user's list is private, as in part edges. Rows: links that were taken out of all lists, found

@@ -29,9 +29,10 @@ from experiments.frontier.features_methods import (
     Method,
 )
 from experiments.frontier.friendships import Settings
-from ldp_jax import panel
+from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
 from ldp_jax.features import PersonalAlphabet
-from ldp_jax.guarantee import RECORD, PipelineGuarantee
+from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.pipeline.rows import Rows
 
 NAME = "frontier_features"
 FOUND = ("members", "strength", "used")
@@ -118,19 +119,19 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
     known = padded(rows.take(np.flatnonzero(labels >= 0)))
     try:
-        facts = panel.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
+        facts = panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
     except ValueError as error:
         raise UsageError(f"--panel {setting} of {settings.dataset}: {error}") from error
     return Asked(settings.dataset, data, rows, labels, facts)
 
 
-def padded(rows: panel.Rows) -> panel.Rows:
+def padded(rows: Rows) -> Rows:
     """The same records with zeros at the end: panels of one size have few different numbers of entries."""
     count = len(rows.row)
     room = -count % (1 << max(6, count.bit_length() - 3))
     row, column, value = (np.asarray(array) for array in (rows.row, rows.column, rows.value))
     made = (np.pad(row, (0, room), constant_values=rows.shape[0] - 1), np.pad(column, (0, room)))
-    return panel.Rows(*map(jnp.asarray, (*made, np.pad(value, (0, room)))), shape=rows.shape)
+    return Rows(*map(jnp.asarray, (*made, np.pad(value, (0, room)))), shape=rows.shape)
 
 
 def answer(cell: Cell, settings: Settings, part: Part = FEATURES) -> Answer:

@@ -17,12 +17,17 @@ from experiments.frontier.baselines._network import Inputs, over, trained
 from experiments.privge import cells
 from experiments.privge import config as privge_config
 from experiments.privge.settings import Plan
-from ldp_jax import datasets, metrics, models, panel
+from ldp_jax import datasets
+from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
-from ldp_jax.panel.structure import best_field, spectral_coordinates
-from ldp_jax.pipeline import advise, panel_predict
-from ldp_jax.training import Examples
+from ldp_jax.learning import metrics, models
+from ldp_jax.learning.training import Examples
+from ldp_jax.pipeline import advise, predict_from_reports
+from ldp_jax.pipeline.local_prediction import Broadcast, ClassReports, PanelFacts, local_prediction
+from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.self_training import label_evidence
+from ldp_jax.pipeline.stack import combine
+from ldp_jax.pipeline.structure import best_field, spectral_coordinates
 
 
 class Asked(NamedTuple):
@@ -38,9 +43,9 @@ class Asked(NamedTuple):
 
     dataset: str
     data: datasets.Dataset
-    rows: panel.Rows
+    rows: Rows
     labels: np.ndarray
-    facts: panel.PanelFacts
+    facts: PanelFacts
 
     @property
     def classes(self) -> int:
@@ -111,7 +116,7 @@ def _local(
     if placebo:
         key, shuffle_key = jax.random.split(key)
         rows = shuffled(shuffle_key, rows, asked.private)
-    found = panel_predict(
+    found = predict_from_reports(
         key, asked.data.graph, rows, asked.members, asked.labels[asked.members], epsilon,
         num_classes=asked.classes, tested=asked.private, facts=asked.facts, guarded=guarded, **given,
     )  # fmt: skip
@@ -119,14 +124,14 @@ def _local(
     return Answer(found.log_posterior, found.guarantee, told)
 
 
-def shuffled(key: Any, rows: panel.Rows, private: np.ndarray) -> panel.Rows:
+def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
     """The records of private users dealt out among them; everybody else keeps her own."""
     holder = np.arange(rows.shape[0], dtype=np.int32)
     holder[private] = np.asarray(jax.random.permutation(key, private))
     row = holder[np.asarray(rows.row)]
     order = np.argsort(row, kind="stable")
     arrays = (row, np.asarray(rows.column), np.asarray(rows.value))
-    return panel.Rows(*(jnp.asarray(array[order]) for array in arrays), shape=rows.shape)
+    return Rows(*(jnp.asarray(array[order]) for array in arrays), shape=rows.shape)
 
 
 def _plain(key: Any, asked: Asked, epsilon: float) -> Answer:
@@ -138,12 +143,12 @@ def _plain(key: Any, asked: Asked, epsilon: float) -> Answer:
 def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
     """Local prediction whose devices report what they find as it is: the best class, or all scores."""
 
-    def collect(key: Any, told: panel.Broadcast) -> panel.ClassReports:
+    def collect(key: Any, told: Broadcast) -> ClassReports:
         scores = told.classifier.scores(asked.rows).at[told.panel].set(told.classifier.panel_scores)
-        sent = jax.nn.log_softmax(scores) if soft else panel.label_evidence(scores.argmax(1), asked.classes)
-        return panel.ClassReports(sent, np.ones(scores.shape, bool))
+        sent = jax.nn.log_softmax(scores) if soft else label_evidence(scores.argmax(1), asked.classes)
+        return ClassReports(sent, np.ones(scores.shape, bool))
 
-    found = panel.local_prediction(key, collect, asked.facts)
+    found = local_prediction(key, collect, asked.facts)
     return Answer(found.log_posterior, SHOWN, {"strength": round(found.strength, 4), "used": found.used})
 
 
@@ -163,7 +168,7 @@ def _source(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
 
 def _stack(key: Any, asked: Asked, epsilon: float) -> Answer:
     found = asked.facts.structure
-    return Answer(panel.combine(found.sources, found.weights), UNREAD)
+    return Answer(combine(found.sources, found.weights), UNREAD)
 
 
 def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
@@ -192,7 +197,7 @@ def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
     rows = asked.rows
     kept = np.isin(np.asarray(rows.row), asked.members)
     value = jnp.asarray(np.where(kept, np.asarray(rows.value), 0.0).astype(np.float32))
-    public = panel.Rows(rows.row, rows.column, value, shape=rows.shape)
+    public = Rows(rows.row, rows.column, value, shape=rows.shape)
     degree = np.bincount(np.asarray(asked.data.graph.receivers), minlength=len(asked.labels))
     columns = [spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
     inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=_links(asked))

@@ -27,7 +27,7 @@ from experiments.frontier.features_methods import (
     TRUE,
     UNGUARDED_PLACEBO,
 )
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 OVER_BEST, OVER_CHOSEN, STRENGTH = (
     "gain over best structure-only",
@@ -133,8 +133,8 @@ classes are asked for. Intervals are 95 % (Student, over draws of the panel, noi
 paired by draw, bold where their interval leaves 0 out; rows of one graph and panel share their draws, and are not
 independent.
 
-* **local prediction** is `ldp_jax.panel_predict`: each device reports the class that a broadcast classifier finds,
-  among a few that the graph makes likely for this user. *no guard*: reports are believed as they are. *plain
+* **local prediction** is `ldp_jax.predict_from_reports`: each device reports the class that a broadcast classifier
+  finds, among a few that the graph makes likely for this user. *no guard*: reports are believed as they are. *plain
   alphabet*: among all classes. *scores*, *record*, *sampled*: other messages than a class. **placebo**: every
   private user reports on another one's record.
 * **structure**: what the graph and the panel (labels, and records where they are propagated) say alone, and graph
@@ -417,7 +417,7 @@ true records](experiments/results/{figure})
 
 **Private features that help.** The graph is public, with the records and labels of a panel; everybody else's
 record is private and goes into one report: the class that a broadcast classifier finds for it, among a few that the
-graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.panel_predict` is above the best of
+graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.predict_from_reports` is above the best of
 {structure} rows that have the graph and the panel alone in {up}, below it in {down}, not told apart in {same};
 above what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
 (placebo, run in {fakes} of {rows}) it is above the latter in {fake_up}, below in {fake_down}{bare}.{noisy}

@@ -15,8 +15,11 @@ from experiments._common import fingerprint
 from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
-from ldp_jax import datasets, panel
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax import datasets
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.pipeline.rows import Rows, feature_rows
+from ldp_jax.pipeline.self_training import features_posterior
+from ldp_jax.pipeline.self_training import folds as find_folds
 
 NAME = "frontier_edges"
 FOUND = ("groups", "strength", "forecast")
@@ -89,10 +92,10 @@ def load(name: str) -> datasets.Dataset:
 
 
 @lru_cache(maxsize=2)
-def rows_of(name: str, logs: bool) -> panel.Rows | None:
+def rows_of(name: str, logs: bool) -> Rows | None:
     """The public features as classifiers take them."""
     data = load(name)
-    return panel.feature_rows(data.x, log=logs) if data.num_features else None
+    return feature_rows(data.x, log=logs) if data.num_features else None
 
 
 def public_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
@@ -126,8 +129,8 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
     q = None
     if rows is not None:
         folds = 10 if len(rows.value) <= 100_000 else 5
-        fold = panel.folds(jax.random.fold_in(key, 1), known, folds)
-        q = panel.features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
+        fold = find_folds(jax.random.fold_in(key, 1), known, folds)
+        q = features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
     asked = Asked(data.graph, rows, known, classes, q)
     return asked, np.where(known < 0, y, -1)
 

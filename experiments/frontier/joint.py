@@ -7,7 +7,7 @@ from experiments.frontier import features
 from experiments.frontier.config import Config
 from experiments.frontier.features import Cell, Part
 from experiments.frontier.joint_methods import METHODS, NOTHING, WITHOUT_EPSILON
-from ldp_jax.guarantee import RELATIONSHIP, PipelineGuarantee
+from ldp_jax.accounting.guarantee import RELATIONSHIP, PipelineGuarantee
 
 NAME = "frontier_joint"
 FOUND = ("members", "record", "list", "label", "foreseen", "strength")

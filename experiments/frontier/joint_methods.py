@@ -9,10 +9,10 @@ import numpy as np
 
 from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Answer, Asked, Method, shuffled
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
-from ldp_jax import graphs
-from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
-from ldp_jax.pipeline import JointPrivacy, joint_predict
-from ldp_jax.types import Graph
+from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.core.types import Graph
+from ldp_jax.graph import graphs
+from ldp_jax.pipeline import JointPrivacy, predict_jointly
 
 LABEL_SHARE = 0.5
 """Of the total, what a label of the panel may cost where labels are private too."""
@@ -32,7 +32,7 @@ def _joint(
         graph, rows = renamed(list_key, graph, asked.private), shuffled(record_key, rows, asked.private)
     given = {} if shares is None else {"shares": shares}
     budget = JointPrivacy(total, LABEL_SHARE * total if labels else None, **given)
-    found = joint_predict(
+    found = predict_jointly(
         key, graph, rows, asked.members, asked.labels[asked.members], budget,
         num_classes=asked.classes, tested=asked.private,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from experiments.frontier.joint_methods import (
     RECORDS,
     TRUE_ALL,
 )
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
@@ -96,7 +96,7 @@ by a broadcast class, and the two together (the record with one bit of the list)
 (Student, over draws of the panel, noise and training), differences paired by draw, bold where their interval leaves
 0 out.
 
-* **joint** is `ldp_jax.joint_predict`: the split of the total is the one by which the panel foretells that most
+* **joint** is `ldp_jax.predict_jointly`: the split of the total is the one by which the panel foretells that most
   classes are found (*record's share*: which it took, in how many draws; *foreseen*: how many it foretold, before
   private users reported). *labels too*: half of the total on a label of the panel, of which none is public; no
   bit of anybody's list costs more than the other half.
@@ -105,8 +105,8 @@ by a broadcast class, and the two together (the record with one bit of the list)
   labels bear out its lists; records alone are taken at their word.
 * **record alone**, **list alone**, **half each**: the same with one split.
 * **nothing asked**: the commonest class of the panel, all that is known without reports.
-* **public graph**: `ldp_jax.panel_predict` where friendships are public, with reports at the same epsilon a record,
-  and what the panel's log-loss prefers without any.
+* **public graph**: `ldp_jax.predict_from_reports` where friendships are public, with reports at the same epsilon a
+  record, and what the panel's log-loss prefers without any.
 * **non-private**: what devices find of true records; and class scores without noise on the true graph.
 * *Regained*: of the way from nothing asked to the latter."""
 
@@ -309,7 +309,7 @@ _README = """\
 (experiments/results/{figure})
 
 **Records, friendships and labels private at once.** Only a panel is public. One total over a user's record with a
-bit of her list (`ldp.joint_predict`; the split is the one by which the panel foretells that most are found):
+bit of her list (`ldp.predict_jointly`; the split is the one by which the panel foretells that most are found):
 
 {table}
 

@@ -9,9 +9,12 @@ import numpy as np
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._released import nothing_kept
 from experiments.frontier.baselines.blink import DEGREE_SHARE
-from ldp_jax import edges, panel
-from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.pipeline import count_classes
+from ldp_jax import edges
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.pipeline import predict_from_counts
+from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, piloted_counts
+from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 
 class Asked(NamedTuple):
@@ -26,10 +29,10 @@ class Asked(NamedTuple):
     """
 
     graph: Any
-    rows: panel.Rows | None
+    rows: Rows | None
     labels: np.ndarray
     classes: int
-    q: panel.FeaturesPosterior | None
+    q: FeaturesPosterior | None
 
 
 class Answer(NamedTuple):
@@ -52,7 +55,7 @@ Method = Callable[[Any, Asked, float, Unit], Answer]
 """Of a key, a draw, epsilon and the unit that it is about."""
 
 
-def _told(found: panel.PilotedCounts) -> dict[str, Any]:
+def _told(found: PilotedCounts) -> dict[str, Any]:
     """The columns of piloted counts: what was forecast after the pilot, and how far the guard believed reports."""
     plan = found.design
     return {
@@ -63,7 +66,7 @@ def _told(found: panel.PilotedCounts) -> dict[str, Any]:
 
 
 def _piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool) -> Answer:
-    found = count_classes(
+    found = predict_from_counts(
         key, asked.graph, asked.rows, asked.labels, epsilon, unit=unit, num_classes=asked.classes, log_q=asked.q,
         guarded=guarded,
     )  # fmt: skip
@@ -82,12 +85,12 @@ def _placebo(key: Any, asked: Asked, epsilon: float, guarded: bool) -> Answer:
     whose = np.asarray(jax.random.permutation(shuffle_key, len(asked.labels)))
     guarantees = []
 
-    def noisy_counts(key: Any, count_round: panel.CountRound) -> Any:
+    def noisy_counts(key: Any, count_round: CountRound) -> Any:
         made = edges.NeighbourCounts(epsilon, count_round.num_groups)
         guarantees[:] = [made.guarantee(), made.relationship("full")]
         return made.add_noise(key, edges.count_neighbours(users, count_round.groups, count_round.num_groups)[whose])
 
-    found = panel.piloted_counts(
+    found = piloted_counts(
         key, noisy_counts, asked.rows, asked.labels, epsilon, num_classes=asked.classes, log_q=asked.q,
         guarded=guarded,
     )  # fmt: skip
@@ -114,10 +117,10 @@ def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """The ceiling of piloted counts: the same groups, law, guard and stack on counts without noise."""
     users = edges.Population.of(asked.graph)
 
-    def counts(key: Any, count_round: panel.CountRound) -> Any:
+    def counts(key: Any, count_round: CountRound) -> Any:
         return edges.count_neighbours(users, count_round.groups, count_round.num_groups)
 
-    found = panel.piloted_counts(
+    found = piloted_counts(
         key, counts, asked.rows, asked.labels, _NO_NOISE, num_classes=asked.classes, log_q=asked.q
     )
     return Answer(found.log_posterior, nothing_kept(), _told(found))

@@ -20,8 +20,8 @@ from experiments.frontier.methods import (
     PUBLISHED_METHODS,
     UNGUARDED_PLACEBO,
 )
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
     "gain over features",
@@ -131,8 +131,9 @@ every user's neighbour list is private; the classes of the other users are asked
 over draws of labels, noise and training), differences paired by draw, bold where their interval leaves 0 out; rows
 of one graph and setting share their draws, and are not independent.
 
-* **piloted** is `ldp_jax.count_classes`; *per relationship* each pair has one owner, and what it is held against
-  has half of the epsilon per list, since there both ends report. **placebo**: every user reports on another's list.
+* **piloted** is `ldp_jax.predict_from_counts`; *per relationship* each pair has one owner, and what it is held
+  against has half of the epsilon per list, since there both ends report. **placebo**: every user reports on
+  another's list.
 * **plain counts**: noisy counts by broadcast class beside the features, in a logistic regression. **best
   published**: the best by the mean of these very draws of features alone, noisy degrees, LPGNet moved to the local
   model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
@@ -456,9 +457,9 @@ _README = """\
 published method, and counts without noise](experiments/results/{gained})
 
 **Private friendships that help.** Every user's neighbour list is private; features and some labels are public.
-`ldp.count_classes` asks users how many neighbours they have in each class that the server broadcasts. At epsilon
-{at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels), below
-in {down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}.
+`ldp.predict_from_counts` asks users how many neighbours they have in each class that the server broadcasts. At
+epsilon {at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels),
+below in {down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}.
 {worth}
 {ceiling}
 

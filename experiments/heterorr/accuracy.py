@@ -14,7 +14,7 @@ from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
 from experiments.heterorr.settings import PAIRS, PRIVATE_LABELS, Level, Settings
 from ldp_jax import datasets
-from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
 NAME = "heterorr"
 WIDTH = 48

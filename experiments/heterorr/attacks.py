@@ -21,10 +21,11 @@ from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.published import NO_PROTECTION, WITH_EDGERR
 from experiments.heterorr.releases import PUBLIC_EDGES
 from experiments.heterorr.settings import Settings
-from ldp_jax import attacks, graphs
-from ldp_jax.guarantee import EDGE_CENTRAL
-from ldp_jax.metrics import mean_interval
-from ldp_jax.models import NodeInputs
+from ldp_jax import attacks
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL
+from ldp_jax.graph import graphs
+from ldp_jax.learning.metrics import mean_interval
+from ldp_jax.learning.models import NodeInputs
 
 NAME = "heterorr_attacks"
 LINKTELLER = "LinkTeller"

@@ -21,12 +21,14 @@ from experiments.heterorr.settings import (
     PRIVATE_LABELS,
     Settings,
 )
-from ldp_jax import datasets, graphs, label_training, models, pipeline, propagation, training
+from ldp_jax import datasets, pipeline
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.core.mechanism import privatize
 from ldp_jax.datasets import splits
-from ldp_jax.edges import central
-from ldp_jax.guarantee import Guarantee, PipelineGuarantee
-from ldp_jax.mechanism import privatize
-from ldp_jax.models import NodeInputs
+from ldp_jax.edges import curator
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import label_training, models, training
+from ldp_jax.learning.models import NodeInputs
 
 NON_PRIVATE, RECORDS = "non-private", "non-private records"
 PUBLIC_RECORDS, LABEL_PROPAGATION = "public records alone", "label-propagation"
@@ -171,9 +173,9 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     return jnp.where(known.public[:, None], known.z, found)
 
 
-def split_of(bench: Bench, rho: float) -> central.EdgeSplit:
+def split_of(bench: Bench, rho: float) -> curator.EdgeSplit:
     """The public and the private edges."""
-    return central.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
+    return curator.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
 
 
 class Seen(NamedTuple):

@@ -17,10 +17,11 @@ from experiments.heterorr.config import Config
 from experiments.heterorr.labels import LABELS, budget
 from experiments.heterorr.releases import EPSILON_0
 from experiments.heterorr.settings import EDGE_MECHANISMS
-from ldp_jax import attacks, graphs
-from ldp_jax.edges import central
-from ldp_jax.guarantee import EDGE_CENTRAL
-from ldp_jax.metrics import mean_interval
+from ldp_jax import attacks
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL
+from ldp_jax.edges import curator
+from ldp_jax.graph import graphs
+from ldp_jax.learning.metrics import mean_interval
 
 NAME = "heterorr_counts"
 DATASET = "ppi_nofeat"
@@ -52,10 +53,10 @@ def results_in(out: Path) -> Results:
 
 
 @lru_cache(maxsize=4)
-def _split(seed: int, rho: float) -> central.EdgeSplit:
+def _split(seed: int, rho: float) -> curator.EdgeSplit:
     n, edges = mixing.connected(DATASET)
     graph = graphs.from_edges(edges.astype(np.int32), n, pairs_in="rows")
-    return central.split_edges(jax.random.key(seed), graph, rho)
+    return curator.split_edges(jax.random.key(seed), graph, rho)
 
 
 def main(config: Config) -> None:

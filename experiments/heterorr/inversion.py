@@ -23,12 +23,13 @@ from sklearn.datasets import load_digits
 from experiments import _runner
 from experiments._report import markdown, pyplot, save, signed
 from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
-from ldp_jax import attacks, features, models, training
+from ldp_jax import attacks, features
+from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks.inversion import Reconstruction
-from ldp_jax.guarantee import RECORD
-from ldp_jax.importance import Public, importance, sensitivity
-from ldp_jax.mechanism import privatize
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.core.mechanism import privatize
+from ldp_jax.learning import models, training
+from ldp_jax.learning.importance import Public, importance, sensitivity
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 NAME = "heterorr_inversion"
 SHAPE = (8, 8)

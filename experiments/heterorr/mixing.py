@@ -14,9 +14,10 @@ from experiments import _runner
 from experiments._report import markdown, panels, save
 from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
 from experiments.heterorr.config import Config
-from ldp_jax import datasets, graphs
-from ldp_jax.edges.central import hrg
-from ldp_jax.guarantee import EDGE_CENTRAL
+from ldp_jax import datasets
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL
+from ldp_jax.edges.curator import hrg
+from ldp_jax.graph import graphs
 
 NAME = "heterorr_mixing"
 WEIGHTS = (0.05, 0.25, 1.0)

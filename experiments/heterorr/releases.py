@@ -7,10 +7,11 @@ import jax
 import numpy as np
 
 from experiments.heterorr.settings import PRIVATE_LABELS
-from ldp_jax import features, graphs, pipeline
-from ldp_jax.edges import central
-from ldp_jax.edges.central import EdgeSplit, connections, hrg
-from ldp_jax.guarantee import PipelineGuarantee
+from ldp_jax import features, pipeline
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.edges import curator
+from ldp_jax.edges.curator import EdgeSplit, connections, hrg
+from ldp_jax.graph import graphs
 
 STRUCTURE, FEATURES = "structure-only:", "features-only:"
 """Before the name of a mechanism: one public record for all private users; no edge is used."""
@@ -78,7 +79,7 @@ def _estimates(mechanism: Any, reports: Any) -> Any:
     return jax.vmap(mechanism.estimate)(reports)
 
 
-def edge_mechanism(name: str, epsilon: float, sweeps: int) -> central.CentralMechanism:
+def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMechanism:
     """A mechanism on private edges.
 
     Args:
@@ -87,12 +88,12 @@ def edge_mechanism(name: str, epsilon: float, sweeps: int) -> central.CentralMec
       sweeps: of those that have a chain.
     """
     made = {
-        "edgerr": partial(central.EdgeRR.from_epsilon, sweeps=sweeps),
-        "priv-hrg": partial(central.PrivHRG, sweeps=sweeps),
-        "public-hrg": partial(central.PublicHRG, sweeps=sweeps),
-        "binned-pairs": central.BinnedPairs,
-        "edge-rand": central.EdgeRand,
-        "lap-graph": central.LapGraph.from_epsilon,
+        "edgerr": partial(curator.EdgeRR.from_epsilon, sweeps=sweeps),
+        "priv-hrg": partial(curator.PrivHRG, sweeps=sweeps),
+        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps),
+        "binned-pairs": curator.BinnedPairs,
+        "edge-rand": curator.EdgeRand,
+        "lap-graph": curator.LapGraph.from_epsilon,
     }[name]
     return made(epsilon)
 
@@ -112,7 +113,7 @@ def released_edges(
     """
     if name not in EPSILON_0:
         # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is measured anew.
-        noisy = central.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
+        noisy = curator.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
         return noisy.graph, noisy.guarantee
     if name == PUBLIC_EDGES:
         return split.public, None
@@ -126,7 +127,7 @@ def released_edges(
 def _best_pairs(split: EdgeSplit, wanted: int) -> np.ndarray:
     """The pairs that the score of BinnedPairs ranks first."""
     pairs = split.pairs()
-    codes, _ = central.BinnedPairs(1.0).ranked(split)
+    codes, _ = curator.BinnedPairs(1.0).ranked(split)
     return pairs.ids(codes[:wanted])
 
 
@@ -134,7 +135,7 @@ def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndar
     """Pairs drawn from a dendrogram of the public edges, whose own counts stand for those of private edges."""
     tree_key, pairs_key = jax.random.split(key)
     pairs = split.pairs()
-    tree = central.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
+    tree = curator.PublicHRG(1.0, sweeps=sweeps).dendrogram(tree_key, split)
     public = pairs.places(pairs.public)
     state = hrg.state_of(tree, hrg.Edges.of(public, np.zeros((0, 2), np.int64)))
     count = np.asarray(state.count[0], np.float64)

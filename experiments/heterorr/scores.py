@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import features, importance, models, training
-from ldp_jax.importance import Public
+from ldp_jax import features
+from ldp_jax.learning import importance, models, training
+from ldp_jax.learning.importance import Public
 
 DRAWS = 128
 _HELD = 10

@@ -12,7 +12,7 @@ from experiments._report import panels, save
 from experiments._runner import Found, Results, config_hash, run
 from experiments.heterorr import accuracy, cells
 from experiments.heterorr.config import Config
-from ldp_jax.guarantee import RECORD
+from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "heterorr_shares"
 FIGURE = "heterorr_figure3"

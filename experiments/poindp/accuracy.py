@@ -24,7 +24,7 @@ from experiments.poindp.settings import (
     Settings,
 )
 from ldp_jax import datasets
-from ldp_jax.guarantee import RECORD
+from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "poindp"
 

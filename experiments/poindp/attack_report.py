@@ -14,7 +14,7 @@ from experiments.poindp.labels import label, shown
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
 from experiments.poindp.settings import PUBLISHED, STRUCTURE
 from ldp_jax.attacks.membership import MembershipProtocol
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 LIRA = "LiRA online"
 _COMPARED = (membership.ATTACKS[0], LIRA)

@@ -14,9 +14,13 @@ from experiments._common import standardized
 from experiments._runner import Found
 from experiments.poindp import networks, releases
 from experiments.poindp.settings import FEATURES, PROJECTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
-from ldp_jax import datasets, hyperbolic, metrics, panel, propagation, training
+from ldp_jax import datasets, hyperbolic
 from ldp_jax.datasets import splits
-from ldp_jax.models import Model, mlp
+from ldp_jax.graph import propagation
+from ldp_jax.learning import metrics, training
+from ldp_jax.learning.models import Model, mlp
+from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.structure import structure_posterior
 
 FOUND = ("validation", "chosen")
 """Columns that identify no row: the validation score, and the preprocessing that was chosen by it."""
@@ -300,8 +304,8 @@ def without_records(bench: Bench) -> Score:
     train, validation, test = bench.parts
     labels = np.full(here.data.num_nodes, -1, np.int32)
     labels[train.index] = train.label
-    fold = panel.folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
-    found = panel.structure_posterior(
+    fold = folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
+    found = structure_posterior(
         here.data.graph, labels, fold, num_classes=here.data.num_classes, num_folds=_FOLDS, op=here.op
     )
     values = [metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1")) for name in METRICS]

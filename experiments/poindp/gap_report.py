@@ -12,7 +12,7 @@ from experiments.poindp.config import Config
 from experiments.poindp.labels import label
 from experiments.poindp.published import TABLE_2
 from experiments.poindp.settings import PUBLISHED, WITHOUT
-from ldp_jax.metrics import mean_interval
+from ldp_jax.learning.metrics import mean_interval
 
 PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 """Two more causes, read off the rows of the tables themselves."""

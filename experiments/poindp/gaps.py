@@ -15,7 +15,7 @@ from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.config import Config
 from experiments.poindp.published import TABLE_1, TABLE_2
 from experiments.poindp.settings import ABLATED, AS_PUBLISHED, PUBLISHED, Settings
-from ldp_jax import training
+from ldp_jax.learning import training
 
 NAME = "poindp_gaps"
 APART = 5.0

@@ -1,7 +1,7 @@
 """What the rows of PoinDP are called and coloured in tables and figures."""
 
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
-from ldp_jax.metrics import ConfidenceInterval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 _NETWORKS = {
     "gcn": "GCN",

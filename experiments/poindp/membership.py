@@ -19,10 +19,11 @@ from experiments._runner import Found, Results, config_hash, run
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.config import ATTACKS, Config
 from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
-from ldp_jax import attacks, hyperbolic, training
+from ldp_jax import attacks, hyperbolic
+from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import membership
-from ldp_jax.guarantee import RECORD
-from ldp_jax.models import Model
+from ldp_jax.learning import training
+from ldp_jax.learning.models import Model
 
 NAME = "poindp_membership"
 MECHANISMS = (

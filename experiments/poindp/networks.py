@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from experiments.poindp.settings import PRINTED, PUBLISHED, WITHOUT, Settings
-from ldp_jax import models
-from ldp_jax.models import Model, NodeInputs, PlacedInputs, PoinDPInputs
+from ldp_jax.learning import models
+from ldp_jax.learning.models import Model, NodeInputs, PlacedInputs, PoinDPInputs
 
 Kind = Literal["node", "placed", "poindp", "noisy"]
 
@@ -111,7 +111,7 @@ def inputs_of(kind: Kind, op: Any, x: Any, known: Any, epsilon: float, settings:
 
 @lru_cache
 def of_columns(model: Model, kind: Kind, epsilon: float, settings: Settings) -> Model:
-    """The same network on :class:`ldp_jax.models.NodeInputs` whose last columns are places and sensitivities."""
+    """The same network on `NodeInputs` whose last columns are places and sensitivities."""
 
     def split(inputs: Any) -> Any:
         graph, x, _ = NodeInputs(*inputs)

@@ -16,8 +16,8 @@ from experiments._runner import Found, Results, config_hash, run
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.config import Config
 from experiments.poindp.settings import PRINTED, PUBLISHED, Settings
-from ldp_jax.guarantee import RECORD
-from ldp_jax.models import poindp
+from ldp_jax.accounting.guarantee import RECORD
+from ldp_jax.learning.models import poindp
 
 NAME = "poindp_noise"
 METRICS = ("x", "y", "noise")

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.poindp.settings import FEATURES, LEVELS, PRINTED, PUBLISHED, SHARES, STRUCTURE, Settings
 from ldp_jax import hyperbolic
-from ldp_jax.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 
 UNPROTECTED = ("labels", "edges")
 

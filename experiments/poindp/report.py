@@ -27,7 +27,7 @@ from experiments.poindp.settings import (
     SOUND,
     STRUCTURE,
 )
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 Values = dict[tuple[str, float, str], pd.Series]
 """Per cent by seed, of each mechanism, epsilon and metric."""

@@ -10,7 +10,7 @@ from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
 from experiments.privge.config import Config, plan, settings
 from experiments.privge.settings import COMMITTED, Plan, Settings, Task
 from ldp_jax import datasets
-from ldp_jax.guarantee import RECORD
+from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "privge"
 

@@ -14,10 +14,12 @@ from experiments import _common, _runner
 from experiments._common import standardized
 from experiments._runner import Found
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings, Task
-from ldp_jax import datasets, features, graphs, metrics, models, pipeline, propagation, training
+from ldp_jax import datasets, features, pipeline
+from ldp_jax.accounting.guarantee import Budget
+from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.datasets import splits
-from ldp_jax.guarantee import Budget
-from ldp_jax.ledger import Ledger
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import metrics, models, training
 
 METRIC: dict[Task, str] = {"node": "accuracy", "link": "auc"}
 

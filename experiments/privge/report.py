@@ -31,7 +31,9 @@ from experiments.privge.summary import (
     summarise,
     tally,
 )
-from ldp_jax import bounds, features, mechanism
+from ldp_jax import features
+from ldp_jax.core import mechanism
+from ldp_jax.learning import bounds
 
 
 def write(out: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from experiments._report import METRIC_LABELS, signed, significant
 from experiments.privge.cells import EMBEDDINGS, GRAPH_ALONE, NON_PRIVATE, STRUCTURE
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 LABELS = {
     "laplace": "Laplace",

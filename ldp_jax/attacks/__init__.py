@@ -12,15 +12,7 @@ depends on it. Nothing here is a guarantee: an attack that finds nothing shows t
 0.625
 """
 
-from ldp_jax.attacks._result import (
-    Attack,
-    Difference,
-    Targets,
-    all_pairs,
-    balanced_pairs,
-    evaluate,
-    table,
-)
+from ldp_jax.attacks._result import Attack, Difference, Targets, all_pairs, balanced_pairs, evaluate, table
 from ldp_jax.attacks.attribute import attribute_inference, inferred_edges
 from ldp_jax.attacks.inversion import Reconstruction, ReconstructionDifference, inversion, public_mean
 from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge

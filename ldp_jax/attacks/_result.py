@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 from scipy import stats
 
-from ldp_jax import _validate
-from ldp_jax.metrics import ConfidenceInterval
+from ldp_jax.core import validate
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 _GROUPS = 100
 """Groups of nodes that the jackknife leaves out, one at a time."""
@@ -75,7 +75,7 @@ def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) 
     Targets(units=array([[0, 2],
            [1, 2]]), truth=array([False,  True]))
     """
-    _validate.positive(memory=memory)
+    validate.positive(memory=memory)
     given = np.size(nodes)
     if (needed := _PAIR * given * (given - 1) / 2) > memory:
         raise ValueError(
@@ -110,7 +110,7 @@ def balanced_pairs(key: Any, nodes: Any, edges: Any, *, known: Any = ()) -> Targ
     """
     import jax
 
-    _validate.threefry(key)
+    validate.threefry(key)
     every = all_pairs(nodes, edges, known=known)
     with_edge, without = np.flatnonzero(every.truth), np.flatnonzero(~every.truth)
     if len(without) < len(with_edge):
@@ -141,9 +141,9 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
 class Attack:
     """What an attack found. Prints as one line; ``a.minus(b)`` compares two on the same targets.
 
-    Each metric is a :class:`ldp_jax.metrics.ConfidenceInterval` of a share (not of per cent): how far it would be
-    from what the same attack finds on other nodes drawn alike. It does not say how far another training of the
-    attacked model would lead; seeds do (:func:`ldp_jax.metrics.mean_interval`).
+    Each metric is a :class:`ldp_jax.learning.metrics.ConfidenceInterval` of a share (not of per cent): how far it
+    would be from what the same attack finds on other nodes drawn alike. It does not say how far another training of
+    the attacked model would lead; seeds do (:func:`ldp_jax.learning.metrics.mean_interval`).
 
     Attributes:
       name: of the attack.
@@ -264,8 +264,8 @@ def evaluate(
     if truth.all() or not truth.any():
         raise ValueError(f"targets must be true and false ones, got {truth.sum()} of {len(truth)} true")
     if density is not None:
-        density = _validate.number(0.0, 1.0, open_lower=True, density=density)
-    confidence = _validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
+        density = validate.number(0.0, 1.0, open_lower=True, density=density)
+    confidence = validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
     who, place = np.unique(units, return_inverse=True)
     if len(who) < 3:
         raise ValueError(f"targets must have at least three units, for intervals, got {len(who)}")

@@ -5,9 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate, graphs
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
-from ldp_jax.propagation import operator, ppr
+from ldp_jax.core import validate
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator, ppr
 
 _SHRINKAGE = 0.02
 """The weight of the prior beside what reaches a node from those with a known attribute."""
@@ -78,7 +79,7 @@ def attribute_inference(
     >>> attribute_inference([[0, 1], [2, 3], [3, 4]], 5, [0, 3], [True, False], asked).auc.mean
     1.0
     """
-    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     graph = graphs.from_edges(edges, num_nodes, pairs_in="rows")
     check_targets(targets, num_nodes, 1)
     nodes, values = np.asarray(known_nodes), np.asarray(known_values)

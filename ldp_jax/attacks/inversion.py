@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax import _validate, metrics
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
-from ldp_jax.models import mlp
-from ldp_jax.training import Objective, Settings, adam, fit
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.learning import metrics
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.models import mlp
+from ldp_jax.learning.training import Objective, Settings, adam, fit
 
 
 class _Rows(NamedTuple):
@@ -128,7 +129,7 @@ def inversion(
     Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
     perceptron; HeteroRR, section V and Figure 8.
     """
-    _validate.threefry(key)
+    validate.threefry(key)
     z, x, public_z, public_x = (
         _finite(rows, name) for rows, name in ((z, "z"), (x, "x"), (public_z, "public_z"), (public_x, "public_x"))
     )

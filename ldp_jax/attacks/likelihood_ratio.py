@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from scipy import stats
 
-from ldp_jax import _validate
 from ldp_jax.attacks._result import Attack, Targets, evaluate
-from ldp_jax.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
 
 @partial(jax.jit, static_argnames=("observe", "at_once"))
@@ -56,9 +56,9 @@ def planted_edge(
     >>> abs(found.auc.mean - 0.75) < 0.06
     True
     """
-    _validate.threefry(key)
-    _validate.integer_in(8, shadows=shadows)
-    _validate.integer_in(2, runs=runs)
+    validate.threefry(key)
+    validate.integer_in(8, shadows=shadows)
+    validate.integer_in(2, runs=runs)
     parts = zip(jax.random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True)
     seen = [
         np.asarray(_observed(jax.random.split(part, count), world, observe=observe, at_once=at_once))
@@ -120,7 +120,7 @@ def likelihood_ratio(
     lengths = {name: runs.shape[1] for name, runs in parts.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"all runs must show as many numbers, got {lengths}")
-    ridge = _validate.number(0.0, ridge=ridge)
+    ridge = validate.number(0.0, ridge=ridge)
     shadows = parts["shadows_without"], parts["shadows_with"]
     first, second = ([part[half::2] for part in shadows] for half in (0, 1))
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first) / 2

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax import _validate
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
-from ldp_jax.models import linear, mlp
-from ldp_jax.training import Objective, Settings, adam, fit
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.learning.models import linear, mlp
+from ldp_jax.learning.training import Objective, Settings, adam, fit
 
 Distance = Literal[
     "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
@@ -87,7 +87,7 @@ def link_stealing(
 
 
 def _alike(name: str, rows: Any, targets: Targets, distance: str, density: float | None, what: str) -> Attack:
-    _validate.one_of(get_args(Distance), distance=distance)
+    validate.one_of(get_args(Distance), distance=distance)
     known = _rows(rows, what)
     check_targets(targets, len(known))
     found = _apart(known, np.asarray(targets.units, np.int32), (distance,))
@@ -163,8 +163,8 @@ def trained_link_stealing(
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
     et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
     """
-    _validate.threefry(key)
-    _validate.integer_in(0, hidden=hidden)
+    validate.threefry(key)
+    validate.integer_in(0, hidden=hidden)
     inductive = known_posteriors is not None
     if (known_x is not None) != (inductive and x is not None):
         raise ValueError("known_x must be given where x and known_posteriors both are, and only there")

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
-from ldp_jax.models import Model, NodeInputs
-from ldp_jax.types import Array
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array
+from ldp_jax.learning.models import Model, NodeInputs
 
 Outputs = Literal["logits", "softmax", "sigmoid"]
 
@@ -38,9 +38,9 @@ def linkteller(
     Args:
       model: of nodes on a graph.
       variables: its parameters.
-      inputs: a :class:`ldp_jax.models.NodeInputs` without scale: its ``scale`` is what is varied, which is fast; or
-        any ``(graph, x)``, whose rows of x are multiplied. Its graph is best an operator
-        (:func:`ldp_jax.propagation.operator`).
+      inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale: its ``scale`` is what is varied, which is
+        fast; or any ``(graph, x)``, whose rows of x are multiplied. Its graph is best an operator
+        (:func:`ldp_jax.graph.propagation.operator`).
       targets: pairs of nodes. Time is in proportion to how many nodes they name, memory to the number of pairs
         where all nodes have about as many.
       step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
@@ -63,18 +63,18 @@ def linkteller(
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
 
     >>> from ldp_jax.attacks import all_pairs
-    >>> from ldp_jax.graphs import from_edges, to_edges
-    >>> from ldp_jax.models import gcn
+    >>> from ldp_jax.graph.graphs import from_edges, to_edges
+    >>> from ldp_jax.learning.models import gcn
     >>> ring, model = from_edges([[i, (i + 1) % 12] for i in range(12)], 12), gcn(1, 4, 2)
     >>> inputs = NodeInputs(ring, jnp.eye(12))
     >>> variables = model.init(jax.random.key(0), inputs)
     >>> linkteller(model, variables, inputs, all_pairs(np.arange(12), to_edges(ring))).auc.mean
     1.0
     """
-    _validate.one_of(tuple(_READ), outputs=outputs)
-    _validate.integer_in(1, at_once=at_once)
+    validate.one_of(tuple(_READ), outputs=outputs)
+    validate.integer_in(1, at_once=at_once)
     if step is not None:
-        step = _validate.number(0.0, open_lower=True, step=step)
+        step = validate.number(0.0, open_lower=True, step=step)
     graph, x, *rest = inputs
     if rest and rest[0] is not None:
         raise ValueError("inputs must have no scale: it is what the attack varies")

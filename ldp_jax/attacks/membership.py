@@ -23,14 +23,14 @@ import numpy as np
 import scipy.special
 from jaxtyping import Bool, Float64
 
-from ldp_jax import _validate
 from ldp_jax.attacks._result import _FALSE, _METRICS, Difference, _metrics, _shown
 from ldp_jax.attacks.link_stealing import _OPTIMIZER, _TOLD_APART, _Rows
-from ldp_jax.metrics import ConfidenceInterval, mean_interval
-from ldp_jax.models import Model, NodeInputs, mlp
-from ldp_jax.propagation import Operator, operator
-from ldp_jax.training import Examples, Objective, Settings, _check_examples, fit, fit_many, on_graph
-from ldp_jax.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.graph.propagation import Operator, operator
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.models import Model, NodeInputs, mlp
+from ldp_jax.learning.training import Examples, Objective, Settings, check_examples, fit, fit_many, on_graph
 
 Form = Literal["online", "offline"]
 MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
@@ -128,8 +128,8 @@ def evaluate_membership(
     if np.isnan(scores).any():
         raise ValueError(f"scores of {name} must be numbers, got NaN for {np.isnan(scores).sum()} nodes")
     if density is not None:
-        density = _validate.number(0.0, 1.0, open_lower=True, density=density)
-    confidence = _validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
+        density = validate.number(0.0, 1.0, open_lower=True, density=density)
+    confidence = validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
     order = np.argsort(-scores, 1, kind="stable")
     ordered = np.take_along_axis(scores, order, 1)
     places = np.arange(scores.shape[1])
@@ -188,7 +188,7 @@ def log_odds(answers: Any, labels: Any, *, outputs: Literal["logits", "softmax"]
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
     """
-    _validate.one_of(("logits", "softmax"), outputs=outputs)
+    validate.one_of(("logits", "softmax"), outputs=outputs)
     answers, labels = np.asarray(answers, np.float64), np.asarray(labels)
     if answers.ndim < 2 or answers.shape[-1] < 2 or not np.isfinite(answers).all():
         raise ValueError(f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}")
@@ -265,8 +265,8 @@ def lira(
     >>> lira(rng.normal(size=200) + 3.0 * member + rng.normal(size=(8, 200)), member).auc.mean > 0.95
     True
     """
-    _validate.one_of(get_args(Form), form=form)
-    _validate.one_of(("shared", "node"), variance=variance)
+    validate.one_of(get_args(Form), form=form)
+    validate.one_of(("shared", "node"), variance=variance)
     confidences, member = _confidences(confidences, member, 3)
     centred = confidences - confidences.mean(0)  # sums of squares lose nothing to what all models agree on
     inside, outside = (_law(centred, counted, variance) for counted in (member, ~member))
@@ -331,9 +331,9 @@ def rmia(
     >>> rmia(rng.normal(size=200) + 3.0 * member + rng.normal(size=(8, 200)), member).auc.mean > 0.9
     True
     """
-    _validate.one_of(get_args(Form), form=form)
-    gamma = _validate.number(1.0, gamma=gamma)
-    a = _validate.number(0.0, 1.0, offline_a=offline_a)
+    validate.one_of(get_args(Form), form=form)
+    gamma = validate.number(1.0, gamma=gamma)
+    a = validate.number(0.0, 1.0, offline_a=offline_a)
     confidences, member = _confidences(confidences, member, 2)
     n = member.shape[1]
     others = np.ones(n, bool) if population is None else np.asarray(population)
@@ -404,12 +404,12 @@ def trained_membership(
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
     PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).
     """
-    _validate.threefry(key)
+    validate.threefry(key)
     member = _member(member)
     count, n = member.shape
-    _validate.integer_in(1, count - 1, shadows=shadows)
+    validate.integer_in(1, count - 1, shadows=shadows)
     for name, number in {"hidden": hidden, "layers": layers, "epochs": epochs}.items():
-        _validate.integer_in(1, **{name: number})
+        validate.integer_in(1, **{name: number})
     parts = [_features("posteriors", posteriors, count, n)]
     if side is not None:
         known = np.asarray(side)
@@ -502,11 +502,12 @@ def shadow_models(
 
     Args:
       key: a typed threefry key.
-      model: of nodes on a graph: its inputs are :class:`ldp_jax.models.NodeInputs`.
-      objective: of :class:`ldp_jax.training.Examples`, such as :data:`ldp_jax.training.node_classification`.
+      model: of nodes on a graph: its inputs are :class:`ldp_jax.learning.models.NodeInputs`.
+      objective: of :class:`ldp_jax.learning.training.Examples`, such as
+        :data:`ldp_jax.learning.training.node_classification`.
       graph: a ``jraph.GraphsTuple`` of one graph, or its operator; an argument of the program. Layout ``ell`` is
         several times faster on a CPU, for models that add up neighbours; those that attend to them, such as
-        :func:`ldp_jax.models.gat`, need layout ``segment``, which a ``GraphsTuple`` is given.
+        :func:`ldp_jax.learning.models.gat`, need layout ``segment``, which a ``GraphsTuple`` is given.
       x: float [n, d].
       labels: [n] or [n, k], as the objective wants them.
       models: N, at least 2. Time is in proportion, memory is not: x and the graph are there once.
@@ -517,22 +518,22 @@ def shadow_models(
       share: of the population that a model is trained on, in (0, 1); every model on as many nodes.
       validation: distinct integers, nodes outside the population that choose the epoch; they are asked about on the
         training graph, where they have no edges. None for the epoch of the least training loss: no early stop.
-      patience: as :func:`ldp_jax.training.fit`.
+      patience: as :func:`ldp_jax.learning.training.fit`.
       batch_size: training nodes a step; all by default, since every step applies the model to all nodes.
       at_once: models that are trained together; None for one at a time, which is fastest on a CPU.
 
     Raises:
       ValueError: for nodes out of range or given twice, a share that leaves no member or no other, validation nodes
-        in the population, or what :func:`ldp_jax.training.fit` refuses.
+        in the population, or what :func:`ldp_jax.learning.training.fit` refuses.
       TypeError: for a model that attends to neighbours, and an operator of layout ``ell``.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
     TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.
     """
-    _validate.threefry(key)
-    _validate.integer_in(2, models=models)
-    _validate.one_of(get_args(MembershipProtocol), protocol=protocol)
-    share = _validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
+    validate.threefry(key)
+    validate.integer_in(2, models=models)
+    validate.one_of(get_args(MembershipProtocol), protocol=protocol)
+    share = validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
     op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
     n = op.num_nodes
     x, labels = jnp.asarray(x, jnp.float32), np.asarray(labels)
@@ -551,7 +552,7 @@ def shadow_models(
     objective = on_graph(objective if held is not None else _by_loss(objective))
     parts = {"train": population} if held is None else {"train": population, "validation": held}
     known = {name: Examples(index, labels[index]) for name, index in parts.items()}
-    _check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
+    check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
 
     split_key, fit_key = jax.random.split(key)
     member = _drawn(jax.random.split(split_key, models), size=size, count=len(population))
@@ -580,7 +581,7 @@ def ask_shadows(
       The same models with ``outputs`` of this protocol, float32 [N, p, outputs].
     """
     protocols = get_args(MembershipProtocol)
-    _validate.one_of(protocols, protocol=protocol)
+    validate.one_of(protocols, protocol=protocol)
     op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
     outputs = _asked(
         shadows.variables, shadows.member, op, jnp.asarray(x, jnp.float32), shadows.nodes,

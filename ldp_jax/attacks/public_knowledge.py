@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax import _validate
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.attacks.link_stealing import Distance, _alike
+from ldp_jax.core import validate
 
 _BLOCK = 2**16
 """Pairs whose neighbours are compared at a time."""
 
 
 def _adjacency(public_edges: Any, num_nodes: int) -> scipy.sparse.csr_array:
-    _validate.integer_in(1, num_nodes=num_nodes)
+    validate.integer_in(1, num_nodes=num_nodes)
     edges = np.asarray(public_edges)
     edges = edges.reshape(0, 2).astype(np.int64) if edges.size == 0 else edges
     if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):

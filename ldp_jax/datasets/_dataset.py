@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float32, Int32
 
-from ldp_jax._validate import integer_in
+from ldp_jax.core.validate import integer_in
 
 Bounds: TypeAlias = tuple[float | int, float | int]
 """The public (lower, upper) of every feature value."""
@@ -25,7 +25,7 @@ class Dataset:
 
     Attributes:
       name: what tables call it.
-      graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graphs.from_edges` builds it, on the host.
+      graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
       x: raw feature values of the source, float32 [n, d]; [n, 0] where there are none.
       y: one class a node, int32 [n]; several labels a node, int8 [n, k] of 0/1; for a set of graphs one class
         a graph, int32 [graphs].
@@ -98,7 +98,7 @@ class Dataset:
     @property
     def edges(self) -> Int32[np.ndarray, "m 2"]:
         """The undirected edges, each once with u < v, sorted; int32 [m, 2]."""
-        from ldp_jax import graphs
+        from ldp_jax.graph import graphs
 
         return graphs.to_edges(self.graph)
 

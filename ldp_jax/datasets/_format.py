@@ -62,7 +62,7 @@ def build(
 def _build(
     name: str, arrays: Mapping[str, np.ndarray], bounds: Any, clip: bool, metadata: dict[str, Any], max_bytes: int
 ) -> Dataset:
-    from ldp_jax import graphs  # brings jax, which naming the data sets does not need
+    from ldp_jax.graph import graphs  # brings jax, which naming the data sets does not need
 
     if "edges" not in arrays:
         raise ValueError(f"the array edges is missing, got {sorted(arrays)}")

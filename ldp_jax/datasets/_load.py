@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_jax._validate import integer_in
+from ldp_jax.core.validate import integer_in
 from ldp_jax.datasets import _archive, _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid, ppi
 from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile

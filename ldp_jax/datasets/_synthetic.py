@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
 from ldp_jax.datasets._dataset import Dataset
 
 _ROUNDS = 200
@@ -61,14 +61,14 @@ def synthetic(
     """
     import jax
 
-    from ldp_jax import graphs
+    from ldp_jax.graph import graphs
 
-    _validate.threefry(key)
-    _validate.integer_in(2, num_classes=num_classes)
-    _validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes, num_features=num_features)
-    _validate.positive(mean_degree=mean_degree, words_per_node=words_per_node)
-    _validate.in_range(0.0, 1.0, homophily=homophily, topicality=topicality)
-    _validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
+    validate.threefry(key)
+    validate.integer_in(2, num_classes=num_classes)
+    validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes, num_features=num_features)
+    validate.positive(mean_degree=mean_degree, words_per_node=words_per_node)
+    validate.in_range(0.0, 1.0, homophily=homophily, topicality=topicality)
+    validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
 
     # The draws are host work of data-dependent size, so the key seeds a NumPy generator.
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -219,13 +219,13 @@ def synthetic_graphs(
     """
     import jax
 
-    from ldp_jax import graphs
+    from ldp_jax.graph import graphs
 
-    _validate.threefry(key)
-    _validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
+    validate.threefry(key)
+    validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
     least, most = _range("num_nodes", num_nodes, 4)
     smallest, largest = _range("group_size", group_size, 1)
-    _validate.in_range(0.0, 1.0, within=within, across=across)
+    validate.in_range(0.0, 1.0, within=within, across=across)
     if num_graphs * most * (most - 1) // 2 > 2**31:
         raise ValueError(
             f"num_graphs times pairs of num_nodes must stay below 2^31, got {num_graphs} of {most} nodes"
@@ -269,8 +269,8 @@ def _range(name: str, pair: tuple[int, int], least: int) -> tuple[int, int]:
     if len(pair) != 2:
         raise ValueError(f"{name} must be the least and the most, got {pair}")
     low, high = pair
-    _validate.integer_in(least, **{name: low})
-    _validate.integer_in(low, 2**31 - 1, **{name: high})
+    validate.integer_in(least, **{name: low})
+    validate.integer_in(low, 2**31 - 1, **{name: high})
     return low, high
 
 

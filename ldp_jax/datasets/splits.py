@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
 
 __all__ = ["LinkSplit", "NodeSplit", "link_split", "node_split"]
 
@@ -40,7 +40,7 @@ class LinkSplit(NamedTuple):
 def _generator(key: Any) -> np.random.Generator:
     import jax
 
-    _validate.threefry(key)
+    validate.threefry(key)
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 

@@ -7,9 +7,9 @@ For private friendships, ``question`` is what a server asks about neighbours, ``
 ``counts`` what is sent and read, and an ``ownership`` says which of two users reports that they know each other.
 """
 
-from ldp_jax._alphabets import Alphabets, alphabets
-from ldp_jax._ownership import Ownership, ownership
-from ldp_jax._tables import Table
+from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.ownership import Ownership, ownership
+from ldp_jax.core.personal_alphabets import Alphabets, alphabets
 from ldp_jax.deployment.classes import Alphabet, Classifier, alphabet_table, report_class
 from ldp_jax.deployment.collector import TRIPLE, Decoded, Rejected, Vectors, decode, vectors
 from ldp_jax.deployment.counts import COUNTS_VERSION, DecodedCounts, RejectedCounts, decode_counts

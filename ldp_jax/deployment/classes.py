@@ -23,9 +23,9 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ldp_jax import _alphabets
-from ldp_jax._sealed import opened, sealed, written
-from ldp_jax._tables import Table, checked_epsilon
+from ldp_jax.core import personal_alphabets
+from ldp_jax.core.checksum import opened, sealed, written
+from ldp_jax.core.integer_tables import Table, checked_epsilon
 from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.device import Session
 
@@ -50,7 +50,7 @@ class Classifier:
       log_counts: whether features are counts, of which log(1 + count) is taken first.
       unit_length: whether the record is then divided by its Euclidean length.
       layers: what follows in a network, weights and bias of each, after max(., 0);
-        :attr:`ldp_jax.panel.DeviceClassifier.layers`.
+        :attr:`ldp_jax.pipeline.DeviceClassifier.layers`.
 
     Raises:
       ValueError: for arrays of other shapes, or that are not finite.
@@ -255,7 +255,7 @@ def alphabet_table(epsilon: float, size: int, classes: int) -> Table:
     >>> alphabet_table(2.0, 3, 7)
     Table('PersonalAlphabet': 7 inputs (category), 3 outputs, epsilon 2)
     """
-    return _alphabets.table(epsilon, size, classes)
+    return personal_alphabets.table(epsilon, size, classes)
 
 
 def report_class(

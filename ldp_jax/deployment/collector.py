@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldp_jax._tables import WORDS, Table
-from ldp_jax._validate import whole
+from ldp_jax.core.integer_tables import WORDS, Table
+from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 
 __all__ = ["TRIPLE", "Decoded", "Rejected", "Vectors", "decode", "vectors"]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_jax._validate import whole
+from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.question import MAX_GROUPS, Question
 
@@ -130,7 +130,7 @@ class DecodedCounts:
     def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts int32 [n, K], zeros for who did not report, and who did, bool [n].
 
-        So :func:`ldp_jax.panel.piloted_counts` wants them of every round.
+        So :func:`ldp_jax.pipeline.piloted.piloted_counts` wants them of every round.
 
         Raises:
           ValueError: if n is not above every user.

@@ -62,12 +62,12 @@ from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeVar
 
 import numpy as np
 
-from ldp_jax._rounding import log_up, rounded_down, rounded_up
-from ldp_jax._tables import WORDS, Table
-from ldp_jax._validate import whole
+from ldp_jax.accounting.guarantee import RECORD, Budget, Guarantee, Unit
+from ldp_jax.core.integer_tables import WORDS, Table
+from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
+from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment._numbers import as_numbers
-from ldp_jax.guarantee import RECORD, Budget, Guarantee, Unit
 
 __all__ = ["BudgetError", "Device", "Memory", "Number", "ReplayError", "Session", "guarantee", "itself"]
 
@@ -405,16 +405,16 @@ class Session(Memory):
     Args:
       device: whose reports these are.
       budget: the largest epsilon that all releases of the device together may lose, finite and > 0: a number, or a
-        :class:`~ldp_jax.guarantee.Budget` of records without delta. The cost of a report is computed from the
-        masses of the table that it uses; what a table is called or a server says of it is never asked. The memory
-        keeps the budget.
+        :class:`~ldp_jax.accounting.guarantee.Budget` of records without delta. The cost of a report is computed
+        from the masses of the table that it uses; what a table is called or a server says of it is never asked. The
+        memory keeps the budget.
       key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody else can make;
         or None, for plain ones that protect from accident alone. The memory does not keep it.
 
     Raises:
       ValueError: for a budget or a key that is none.
 
-    >>> from ldp_jax._tables import integer_masses
+    >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import decode
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
     >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")

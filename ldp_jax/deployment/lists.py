@@ -22,8 +22,8 @@ How long a report takes depends a little on the length of the list: send it at a
 
 **Words.** Count k of a (question, user) is drawn with four 32-bit words of its own: the last bit of the first is
 the sign, the others are a number below 2^96, most significant first, that is compared with the cumulative masses of
-the noise (``ldp_jax._whole_noise``). They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of the 64 bytes of BLAKE2b
-keyed with the device's secret, of ::
+the noise (``ldp_jax.core.whole_noise``). They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of the 64 bytes of
+BLAKE2b keyed with the device's secret, of ::
 
     "ldp_jax 1 counts" | SHA-256 of the question (32 bytes) | user (8) | round (4) | floor(k / 4) (4)
 
@@ -66,7 +66,8 @@ many of their neighbours said which; the others then report by what the server m
 >>> print(sessions[150].spent())  # doctest: +ELLIPSIS
 epsilon 1 per neighbour-list (any two histories of one device that differ in one neighbour; releases: 1; exact ...
 
-``ldp_jax.panel.piloted_counts`` makes more of such reports; :meth:`DecodedCounts.by_node` is what it reads.
+``ldp_jax.pipeline.piloted.piloted_counts`` makes more of such reports; :meth:`DecodedCounts.by_node` is what it
+reads.
 """
 
 import math
@@ -75,12 +76,12 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ldp_jax._ids import host_ids
-from ldp_jax._validate import whole
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
+from ldp_jax.core.list_ids import host_ids
+from ldp_jax.core.validate import whole
 from ldp_jax.deployment.counts import pack_counts
 from ldp_jax.deployment.device import Device, Memory, ReplayError, itself
 from ldp_jax.deployment.question import MAX_GROUPS, Question
-from ldp_jax.guarantee import NEIGHBOUR_LIST
 
 __all__ = ["ListSession"]
 
@@ -99,8 +100,9 @@ class ListSession(Memory):
     Args:
       device: whose reports these are.
       budget: the largest epsilon that all reports of the device together may lose for one bit of its list, finite
-        and > 0: a number, or a :class:`~ldp_jax.guarantee.Budget` of neighbour lists without delta. A report costs
-        what the integers of its noise lose, whatever the question calls itself. The memory keeps the budget.
+        and > 0: a number, or a :class:`~ldp_jax.accounting.guarantee.Budget` of neighbour lists without delta. A
+        report costs what the integers of its noise lose, whatever the question calls itself. The memory keeps the
+        budget.
       key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody else can make;
         or None, for plain ones. The memory does not keep it.
 

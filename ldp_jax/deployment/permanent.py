@@ -15,7 +15,7 @@ device that loses it must not begin another session.
 import contextlib
 from typing import SupportsIndex
 
-from ldp_jax._tables import Table
+from ldp_jax.core.integer_tables import Table
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.device import Number, ReplayError, Session
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ldp_jax._rounding import digits_up
-from ldp_jax._sealed import opened, sealed, written
-from ldp_jax._tables import WORDS
-from ldp_jax._validate import whole
-from ldp_jax._whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
-from ldp_jax.guarantee import NEIGHBOUR_LIST, Guarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee
+from ldp_jax.core.checksum import opened, sealed, written
+from ldp_jax.core.integer_tables import WORDS
+from ldp_jax.core.rounding import digits_up
+from ldp_jax.core.validate import whole
+from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
 
 __all__ = ["MAX_GROUPS", "Question"]
 

@@ -33,8 +33,8 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from ldp_jax._tables import WORDS, Table
-from ldp_jax._validate import whole
+from ldp_jax.core.integer_tables import WORDS, Table
+from ldp_jax.core.validate import whole
 
 __all__ = [
     "REPORT",

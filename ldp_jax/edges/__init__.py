@@ -1,7 +1,7 @@
 """What one user does to her neighbour list, and the same for a whole graph at once."""
 
-from ldp_jax._ownership import Ownership, ownership
-from ldp_jax.edges import central
+from ldp_jax.core.ownership import Ownership, ownership
+from ldp_jax.edges import curator
 from ldp_jax.edges._one_by_one import HasServer, OneUsersView
 from ldp_jax.edges.blink import (
     DegreePrior,
@@ -46,7 +46,7 @@ __all__ = [
     "Reporting",
     "ReportedPairs",
     "Variant",
-    "central",
+    "curator",
     "count_neighbours",
     "degree_prior",
     "ownership",

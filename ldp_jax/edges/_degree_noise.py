@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from ldp_jax import _random
-from ldp_jax.domains import Finite, Interval, Mixture
-from ldp_jax.types import Array, PRNGKey, Scalar
+from ldp_jax.core import random_words
+from ldp_jax.core.spaces import Finite, Interval, Mixture
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 
 Noise = Literal["laplace", "geometric"]
 """Real noise of density epsilon e^(-epsilon |z|) / 2, or whole noise of mass proportional to e^(-epsilon |z|)."""
@@ -18,9 +18,9 @@ def draw(key: PRNGKey, noise: Noise, epsilon: Scalar, degree: Array, pairs: Any)
     """The noisy degree, clipped to [0, pairs]; elementwise, from one key."""
     epsilon = jnp.asarray(epsilon)
     if noise == "laplace":
-        drawn = _random.laplace(key, degree.shape) / epsilon
+        drawn = random_words.laplace(key, degree.shape) / epsilon
     else:
-        drawn = _random.geometric(key, epsilon, degree.shape)
+        drawn = random_words.geometric(key, epsilon, degree.shape)
     return jnp.clip(degree + drawn, 0.0, jnp.asarray(pairs, jnp.float32))
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.population import Population, ReportedPairs
-from ldp_jax.types import PRNGKey
 
 
 def sample(key: PRNGKey, m: Any, users: Population, memory: float) -> ReportedPairs:

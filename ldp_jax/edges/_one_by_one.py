@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, ReportedPairs
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_single
-from ldp_jax.types import Array, PRNGKey
 
 _CELLS = 2**24
 """Bits of the lists that are in memory at once."""

@@ -14,15 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import random_words
+from ldp_jax.core.types import Array, PRNGKey
 
 _BLOCK = 2**22
 """Pairs and users of one block, but for a user who has more alone."""
 _STEP = 2**24
 """Slots grow by powers of two up to this many, then by multiples of it."""
 _PIECE = 4.0
-"""The largest Poisson mean that is drawn at once: see :func:`ldp_jax._random.poisson`."""
+"""The largest Poisson mean that is drawn at once: see :func:`ldp_jax.core.random_words.poisson`."""
 
 
 class Users(NamedTuple):
@@ -146,14 +146,14 @@ def _counts(key: PRNGKey, mean: Array, pieces: Array, slots: int) -> Array:
     user = jnp.repeat(jnp.arange(len(mean)), pieces, total_repeat_length=slots)
     used = jnp.arange(slots) < pieces.sum()
     each = jnp.where(used, mean[user] / jnp.maximum(pieces[user], 1), 0.0)
-    return jnp.zeros(len(mean), jnp.int32).at[user].add(_random.poisson(key, each), mode="drop")
+    return jnp.zeros(len(mean), jnp.int32).at[user].add(random_words.poisson(key, each), mode="drop")
 
 
 @partial(jax.jit, static_argnames="slots")
 def _kept(key: PRNGKey, keep: Array, drop: Array, degree: Array, slots: int) -> Array:
     """Which true pairs are reported, of probabilities ``keep`` = 1 - ``drop``."""
     user = jnp.repeat(jnp.arange(len(keep)), degree, total_repeat_length=slots)
-    return _random.bernoulli(key, keep[user], drop[user])
+    return random_words.bernoulli(key, keep[user], drop[user])
 
 
 @partial(jax.jit, static_argnames=("slots", "half"))

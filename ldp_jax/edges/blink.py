@@ -23,16 +23,17 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
 
-from ldp_jax import _validate, graphs
-from ldp_jax._pytree import pytree
-from ldp_jax.aggregation import Segments, linear
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core import validate
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_lists import check_bit_epsilon, rest_of
 from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_graph import privatize_graph
-from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.types import Array, Graph, PRNGKey
+from ldp_jax.graph import graphs
+from ldp_jax.graph.aggregation import Segments, linear
 
 Variant = Literal["soft", "hard", "hybrid"]
 """What is kept of the posterior: all of it; 1 where it is above 1/2; or the likeliest pairs with their posterior,
@@ -104,7 +105,8 @@ class PosteriorLinks:
     Attributes:
       group: int32 [n], the degree class of each user.
       constant: float32 [K, K], the weight of a pair that nobody reports; padded with 0.
-      neighbours: :class:`~ldp_jax.aggregation.Segments`, pairs whose weight is another, in both directions; padded.
+      neighbours: :class:`~ldp_jax.graph.aggregation.Segments`, pairs whose weight is another, in both directions;
+        padded.
       correction: float32 [m], how much more.
     """
 
@@ -114,7 +116,7 @@ class PosteriorLinks:
     correction: Any
 
     def sum(self, h: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """The product with rows: what :class:`~ldp_jax.aggregation.Segments` has for links of weight 1."""
+        """The product with rows: what :class:`~ldp_jax.graph.aggregation.Segments` has for links of weight 1."""
         return linear(self._sum, self._sum, h)
 
     def _sum(self, h: Array) -> Array:
@@ -154,7 +156,7 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
     Raises:
       ValueError: for another variant, a budget outside (0, 40], or a graph of other users than the prior.
     """
-    _validate.one_of(VARIANTS, variant=variant)
+    validate.one_of(VARIANTS, variant=variant)
     check_bit_epsilon(epsilon=epsilon)
     n, classes = len(prior.group), len(prior.degree)
     if graphs.num_nodes(bits) != n:
@@ -257,9 +259,9 @@ def private_links(
       epsilon 2 per neighbour-list (...)
       epsilon 4 per relationship (...)
     """
-    _validate.threefry(key)
-    _validate.in_range(0.0, 1.0, open_lower=True, degree_share=degree_share)
-    _validate.one_of(VARIANTS, variant=variant)
+    validate.threefry(key)
+    validate.in_range(0.0, 1.0, open_lower=True, degree_share=degree_share)
+    validate.one_of(VARIANTS, variant=variant)
     first = degree_share * epsilon
     if not 0.0 < first < epsilon:
         raise ValueError(f"epsilon must be > 0 and degree_share in (0, 1), got {epsilon} and {degree_share}")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ldp_jax.domains import NotApplicable, Reports
-from ldp_jax.domains.space import Log
+from ldp_jax.core.spaces import NotApplicable, Reports
+from ldp_jax.core.spaces.space import Log
 from ldp_jax.edges.lists import NeighbourList, nodes_of
 
 _MOST = 2**18  # reports that are listed

@@ -9,9 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Finite, Mixture
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import MAX_EPSILON
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Finite, Mixture
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import _degree_noise
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import ListReport
@@ -27,9 +30,6 @@ from ldp_jax.edges.neighbour_lists import (
     summed,
     two_largest,
 )
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import MAX_EPSILON
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 @mechanism
@@ -82,14 +82,14 @@ class DPRR(ListMechanism):
     reporting: Reporting = static(default="full")
 
     def _check(self) -> None:
-        _validate.positive(epsilon_degree=self.epsilon_degree)
-        _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
+        validate.positive(epsilon_degree=self.epsilon_degree)
+        validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
         check_bit_epsilon(epsilon_edges=self.epsilon_edges)
-        _validate.one_of(NOISES, noise=self.noise)
-        _validate.one_of(REPORTINGS, reporting=self.reporting)
+        validate.one_of(NOISES, noise=self.noise)
+        validate.one_of(REPORTINGS, reporting=self.reporting)
         if self.n is not None:
-            _validate.integer_in(1, n=self.n)
-        if self.prior is not None and _validate.concrete(self.prior):
+            validate.integer_in(1, n=self.n)
+        if self.prior is not None and validate.concrete(self.prior):
             prior = np.asarray(self.prior)
             if prior.ndim != 1 or not (np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0):
                 raise ValueError("prior must be weights >= 0 of the degrees 0, 1, ..., with a sum > 0")
@@ -211,7 +211,7 @@ class DPRR(ListMechanism):
 
     def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
         """Both budgets, concrete and checked, of one shape; float64."""
-        if not (_validate.concrete(self.epsilon_degree) and _validate.concrete(self.epsilon_edges)):
+        if not (validate.concrete(self.epsilon_degree) and validate.concrete(self.epsilon_edges)):
             raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
         self._check()
         both = np.broadcast_arrays(self.epsilon_degree, self.epsilon_edges)
@@ -227,7 +227,7 @@ class DPRR(ListMechanism):
         the owner's sum and the other's :math:`\epsilon_1` (of two equal sums, the larger one).
         """
         reporting = self.reporting if reporting is None else reporting
-        _validate.one_of(REPORTINGS, reporting=reporting)
+        validate.one_of(REPORTINGS, reporting=reporting)
         low, high = two_largest(self.sums())
         if reporting == "half list":
             return per_edge(self._owner_and_other(), reporting)
@@ -246,9 +246,9 @@ class DPRR(ListMechanism):
 
 def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, float]:
     """epsilon_1 and epsilon_2 of eq. 8."""
-    _validate.positive(epsilon=epsilon)
-    _validate.integer_in(2, n_max=n_max)
-    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.positive(epsilon=epsilon)
+    validate.integer_in(2, n_max=n_max)
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     return max(math.sqrt(8 / (n_max - 1)), (1 - alpha) * epsilon), alpha * epsilon
 
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax._ids import host_ids, ids_of
-from ldp_jax.types import Array
+from ldp_jax.core import validate
+from ldp_jax.core.list_ids import host_ids, ids_of
+from ldp_jax.core.types import Array
 
 
 class NeighbourList(NamedTuple):
@@ -26,7 +26,7 @@ class NeighbourList(NamedTuple):
     count: Any
 
     def __repr__(self) -> str:
-        if not _validate.concrete(self.ids) or np.ndim(self.ids) != 1:
+        if not validate.concrete(self.ids) or np.ndim(self.ids) != 1:
             return f"NeighbourList(ids={brief(self.ids)}, count={brief(self.count)})"
         known = np.asarray(self.ids)[: int(self.count)].tolist()
         shown = ", ".join(map(str, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
@@ -89,7 +89,7 @@ _SHOWN = 6
 
 def brief(value: Any) -> str:
     """A number as it is, an array or a tracer by its kind and shape."""
-    if np.ndim(value) or not _validate.concrete(value):
+    if np.ndim(value) or not validate.concrete(value):
         return f"{jnp.result_type(value)}[{','.join(map(str, np.shape(value)))}]"
     return f"{np.asarray(value).item():g}"
 

@@ -9,8 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random, _validate
-from ldp_jax._pytree import mechanism, static
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.mechanism import MAX_EPSILON, check_single
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.lists import LapReport, NeighbourList, to_bits
 from ldp_jax.edges.neighbour_lists import (
@@ -25,9 +28,6 @@ from ldp_jax.edges.neighbour_lists import (
 )
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import LapReports, Lists
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import MAX_EPSILON, check_single
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 _DENSE = 0.5
 """Share of a graph's pairs, true or false, above which its false ones are chosen from a list of all its pairs."""
@@ -85,12 +85,12 @@ class LocalLap:
     reportings: ClassVar[tuple[Reporting, ...]] = ("half list", "half")
 
     def _check(self) -> None:
-        _validate.positive(epsilon_degree=self.epsilon_degree)
-        _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
+        validate.positive(epsilon_degree=self.epsilon_degree)
+        validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
         check_bit_epsilon(epsilon_edges=self.epsilon_edges)
-        _validate.one_of(self.reportings, reporting=self.reporting)
+        validate.one_of(self.reportings, reporting=self.reporting)
         if self.n is not None:
-            _validate.integer_in(1, n=self.n)
+            validate.integer_in(1, n=self.n)
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.1, **options: Any) -> "LocalLap":
@@ -108,8 +108,8 @@ class LocalLap:
         >>> m.epsilon_degree, round(m.epsilon_edges, 12), m.guarantee().epsilon
         (0.2, 1.8, 2.0)
         """
-        _validate.positive(epsilon=epsilon)
-        _validate.in_range(0.0, 1.0, open_lower=True, share=share)
+        validate.positive(epsilon=epsilon)
+        validate.in_range(0.0, 1.0, open_lower=True, share=share)
         if share == 1.0:
             raise ValueError("share must be below 1, got 1.0: nothing would be left for the edges")
         first = share * epsilon
@@ -126,12 +126,12 @@ class LocalLap:
         Raises:
           ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         bits, owned, degree = self._record(neighbours, own)
         degree_key, values_key = jax.random.split(key)
-        values = bits + _random.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
-        noisy = degree + _random.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
+        values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
+        noisy = degree + random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
     def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
@@ -240,7 +240,7 @@ class LocalLap:
           ValueError: for ``full``: a pair has one value, its owner's.
         """
         reporting = self.reporting if reporting is None else reporting
-        _validate.one_of(self.reportings, reporting=reporting)
+        validate.one_of(self.reportings, reporting=reporting)
         owner, other = float(self.sums().max()), float(self._budgets()[0].max())
         return per_edge((owner, other) if reporting == "half list" else (owner,), reporting)
 
@@ -250,7 +250,7 @@ class LocalLap:
 
     def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
         """Both budgets, concrete and checked."""
-        if not (_validate.concrete(self.epsilon_degree) and _validate.concrete(self.epsilon_edges)):
+        if not (validate.concrete(self.epsilon_degree) and validate.concrete(self.epsilon_edges)):
             raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
         self._check()
         return np.asarray(self.epsilon_degree, np.float64), np.asarray(self.epsilon_edges, np.float64)
@@ -335,12 +335,12 @@ def _ordinal(owner: np.ndarray, owners: int) -> np.ndarray:
 
 @partial(jax.jit, static_argnames="slots")
 def _noise(key: PRNGKey, slots: int) -> Array:
-    return _random.laplace(key, (slots,))
+    return random_words.laplace(key, (slots,))
 
 
 @partial(jax.jit, static_argnames="slots")
 def _words(key: PRNGKey, slots: int) -> Array:
-    return _random.words(key, (slots,))
+    return random_words.words(key, (slots,))
 
 
 def _uniforms(key: PRNGKey, count: int) -> np.ndarray:

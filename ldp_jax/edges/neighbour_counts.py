@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax import _random, _validate, _whole_noise
-from ldp_jax._pytree import pytree, static
-from ldp_jax.domains import NotApplicable
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random_words, validate, whole_noise
+from ldp_jax.core.mechanism import WordRuns
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.count_spaces import CountReports
 from ldp_jax.edges.lists import NeighbourList, to_bits
 from ldp_jax.edges.neighbour_lists import Reporting, check_own, pairs_of, per_bit, per_edge
 from ldp_jax.edges.spaces import Lists
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import WordRuns
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 _FAR = 1e3
 """A noisy number beyond all that is true."""
@@ -82,14 +82,14 @@ class NeighbourCounts:
 
     def __post_init__(self) -> None:
         # Static: one spelling of a budget, so that it is hashable and no second program.
-        object.__setattr__(self, "epsilon", _whole_noise.checked_epsilon(self.epsilon))
-        _validate.integer_in(1, num_groups=self.num_groups)
-        _whole_noise.checked_most(self.most)
-        _validate.one_of(NOISES, noise=self.noise)
-        _validate.one_of(self.reportings, reporting=self.reporting)
+        object.__setattr__(self, "epsilon", whole_noise.checked_epsilon(self.epsilon))
+        validate.integer_in(1, num_groups=self.num_groups)
+        whole_noise.checked_most(self.most)
+        validate.one_of(NOISES, noise=self.noise)
+        validate.one_of(self.reportings, reporting=self.reporting)
         if self.n is not None:
-            _validate.integer_in(1, n=self.n)
-        if self.groups is not None and _validate.concrete(self.groups):
+            validate.integer_in(1, n=self.n)
+        if self.groups is not None and validate.concrete(self.groups):
             if self.n is None:
                 raise ValueError("n must be given with groups: how many nodes the graph has")
             object.__setattr__(self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups)))
@@ -97,8 +97,8 @@ class NeighbourCounts:
             object.__setattr__(self, "thresholds", jnp.asarray(self._noise.thresholds))
 
     @property
-    def _noise(self) -> _whole_noise.WholeNoise:
-        return _whole_noise.whole_noise(float(self.epsilon), self.most)
+    def _noise(self) -> whole_noise.WholeNoise:
+        return whole_noise.whole_noise(float(self.epsilon), self.most)
 
     def span(self) -> tuple[int, int]:
         """The smallest and the largest report of whole noise."""
@@ -120,7 +120,7 @@ class NeighbourCounts:
             raise ValueError(f"groups must have shape ({self.n},), got {jnp.shape(groups)}")
         mine, _ = pairs_of(own, self.n, self.reporting)
         true = to_bits(NeighbourList(*neighbours), self.n) & (jnp.arange(self.n) != own) & mine
-        if _validate.concrete(groups):
+        if validate.concrete(groups):
             groups = checked_groups(groups, self.n, self.num_groups)
         groups = jnp.asarray(groups)
         known = true & (groups >= 0) & (groups < self.num_groups)
@@ -140,7 +140,7 @@ class NeighbourCounts:
           ValueError: where n or groups are not given, a concrete group is not in [-1, K), ``own`` is no node, or
             the key is not threefry.
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         counts = self._record(neighbours, own, groups)
         check_own(own, self.n or 0)
         return self.add_noise(key, counts)
@@ -156,8 +156,8 @@ class NeighbourCounts:
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
         if self.noise == "laplace":
-            return counts + _random.laplace(key, counts.shape) / jnp.float32(self.epsilon)
-        return self.from_words(_random.words(key, counts.shape, 1 + _whole_noise.WORDS), counts)
+            return counts + random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
+        return self.from_words(random_words.words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
     def from_words(self, word: Any, counts: Any) -> Array:
         """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
@@ -167,7 +167,7 @@ class NeighbourCounts:
         step = (size + 1) // 2
         while step:  # bisection: how many thresholds are at or below the number
             probe = self.thresholds[:, place + step - 1]
-            place = place + jnp.where(_random.less(word[1:], probe), 0, step)
+            place = place + jnp.where(random_words.less(word[1:], probe), 0, step)
             step //= 2
         place = jnp.minimum(place, self._noise.reach)
         low, high = self.span()
@@ -181,7 +181,7 @@ class NeighbourCounts:
         """
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
-        size, width = _whole_noise.WORDS, 32 * _whole_noise.WORDS
+        size, width = whole_noise.WORDS, 32 * whole_noise.WORDS
         table = np.asarray(self.thresholds).T
         steps = [sum(int(word) << 32 * (size - 1 - at) for at, word in enumerate(row)) for row in table]
         starts = sorted({0, *steps})
@@ -268,7 +268,7 @@ class NeighbourCounts:
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """2 epsilon per edge, which both ends count; epsilon in ``half``."""
         reporting = self.reporting if reporting is None else reporting
-        _validate.one_of(self.reportings, reporting=reporting)
+        validate.one_of(self.reportings, reporting=reporting)
         one = self.guarantee().epsilon
         made = per_edge((one, one) if reporting == "full" else (one,), reporting)
         return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)

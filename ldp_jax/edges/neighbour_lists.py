@@ -10,18 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random, _validate
-from ldp_jax._rounding import rounded_down
-from ldp_jax._tables import sum_up
-from ldp_jax.composition import relationship
-from ldp_jax.domains import Finite, Interval, Mixture
+from ldp_jax.accounting.composition import relationship
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, WORDS, Guarantee
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.integer_tables import sum_up
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.rounding import rounded_down
+from ldp_jax.core.spaces import Finite, Interval, Mixture
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import _list_sampler, _sparse
 from ldp_jax.edges.lists import ListReport, NeighbourList, to_bits, to_list
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import ListReports, Lists, critical_degrees
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, WORDS, Guarantee
-from ldp_jax.mechanism import check_single
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 MAX_BIT_EPSILON = 40.0
 """The largest budget of one bit: a flip has probability e^-40 = 4.2e-18 then, which is 78 of 2^64 words.
@@ -86,7 +86,7 @@ class HasBitLaw(Protocol):
 
 def check_own(own: Any, n: int) -> None:
     """Refuse an id of the user's own, which is public, that is no node; silent on tracers."""
-    if not _validate.concrete(own):
+    if not validate.concrete(own):
         return
     array = np.asarray(own)
     if array.ndim or array.dtype.kind not in "iu" or not 0 <= int(array) < n:
@@ -96,8 +96,8 @@ def check_own(own: Any, n: int) -> None:
 
 def check_bit_epsilon(**kwargs: Scalar) -> None:
     """Refuse a budget of bits that is not in (0, MAX_BIT_EPSILON]."""
-    _validate.positive(**kwargs)
-    _validate.in_range(0.0, MAX_BIT_EPSILON, open_lower=True, **kwargs)
+    validate.positive(**kwargs)
+    validate.in_range(0.0, MAX_BIT_EPSILON, open_lower=True, **kwargs)
 
 
 def pairs_of(own: Any, n: int, reporting: Reporting) -> tuple[Array, Any]:
@@ -252,14 +252,14 @@ class ListMechanism(abc.ABC):
         Raises:
           ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         check_own(own, self._size())
         true, mine, degree, pairs = self._record(neighbours, own)
         degree_key, bits_key = jax.random.split(key)
         noisy, keep, add = self.rates(degree_key, degree, pairs)
         chance, rest = jnp.where(true, keep, add), jnp.where(true, self.drop_rate(noisy, pairs), 1 - add)
-        reported = _random.bernoulli(bits_key, chance, rest) & mine
+        reported = random_words.bernoulli(bits_key, chance, rest) & mine
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
     def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:

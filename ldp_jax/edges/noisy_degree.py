@@ -7,23 +7,17 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Finite, Mixture
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import MAX_EPSILON
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Finite, Mixture
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import _degree_noise
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import ListReport
-from ldp_jax.edges.neighbour_lists import (
-    ListMechanism,
-    Reporting,
-    per_bit,
-    per_edge,
-    two_largest,
-)
+from ldp_jax.edges.neighbour_lists import ListMechanism, Reporting, per_bit, per_edge, two_largest
 from ldp_jax.edges.spaces import ListReports
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import MAX_EPSILON
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 @mechanism
@@ -55,7 +49,7 @@ class NoisyDegree(ListMechanism):
       reporting: ``full`` or ``half``: see :func:`ldp_jax.edges.privatize_graph`.
 
     >>> import jax
-    >>> from ldp_jax import graphs
+    >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.edges import privatize_graph
     >>> m = NoisyDegree(1.0, noise="geometric")
     >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
@@ -74,12 +68,12 @@ class NoisyDegree(ListMechanism):
     reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
 
     def _check(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
-        _validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon=self.epsilon)
-        _validate.one_of(NOISES, noise=self.noise)
-        _validate.one_of(self.reportings, reporting=self.reporting)
+        validate.positive(epsilon=self.epsilon)
+        validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon=self.epsilon)
+        validate.one_of(NOISES, noise=self.noise)
+        validate.one_of(self.reportings, reporting=self.reporting)
         if self.n is not None:
-            _validate.integer_in(1, n=self.n)
+            validate.integer_in(1, n=self.n)
 
     def of_users(self, choose: Callable[[Scalar], Scalar]) -> "NoisyDegree":
         """The same with ``choose`` applied to budgets that users have of their own."""
@@ -155,7 +149,7 @@ class NoisyDegree(ListMechanism):
 
     def sums(self) -> np.ndarray:
         """epsilon."""
-        if not _validate.concrete(self.epsilon):
+        if not validate.concrete(self.epsilon):
             raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
         self._check()
         return np.asarray(self.epsilon, np.float64)
@@ -163,6 +157,6 @@ class NoisyDegree(ListMechanism):
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """2 epsilon per edge, which both ends count; epsilon in ``half`` (the smaller of two)."""
         reporting = self.reporting if reporting is None else reporting
-        _validate.one_of(self.reportings, reporting=reporting)
+        validate.one_of(self.reportings, reporting=reporting)
         low, high = two_largest(self.sums())
         return per_edge((low, high) if reporting == "full" else (low,), reporting)

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax import graphs
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.graph import graphs
 
 
 class Population(NamedTuple):
@@ -27,7 +27,7 @@ class Population(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph | graphs.GraphSet, public: Any = None) -> "Population":
-        """Check a graph or a :class:`~ldp_jax.graphs.GraphSet`, and who is public.
+        """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
 
         Raises:
           ValueError: for a graph that is not undirected, in a sentence that names no edge, since edges are private;

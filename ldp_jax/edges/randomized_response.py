@@ -7,8 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism, static
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import (
     REPORTINGS,
@@ -20,8 +22,6 @@ from ldp_jax.edges.neighbour_lists import (
     per_edge,
     two_largest,
 )
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 @mechanism
@@ -58,8 +58,8 @@ class RandomizedResponse(ListMechanism):
     def _check(self) -> None:
         check_bit_epsilon(epsilon=self.epsilon)
         if self.n is not None:
-            _validate.integer_in(1, n=self.n)
-        _validate.one_of(REPORTINGS, reporting=self.reporting)
+            validate.integer_in(1, n=self.n)
+        validate.one_of(REPORTINGS, reporting=self.reporting)
 
     def of_users(self, choose: Callable[[Scalar], Scalar]) -> "RandomizedResponse":
         """The same with ``choose`` applied to budgets that users have of their own."""
@@ -108,7 +108,7 @@ class RandomizedResponse(ListMechanism):
 
     def sums(self) -> np.ndarray:
         """epsilon."""
-        if not _validate.concrete(self.epsilon):
+        if not validate.concrete(self.epsilon):
             raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
         self._check()
         return np.asarray(self.epsilon, np.float64)
@@ -116,6 +116,6 @@ class RandomizedResponse(ListMechanism):
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """2 epsilon per edge seen through both ends, epsilon where one end owns the pair (the smaller of two)."""
         reporting = self.reporting if reporting is None else reporting
-        _validate.one_of(REPORTINGS, reporting=reporting)
+        validate.one_of(REPORTINGS, reporting=reporting)
         low, high = two_largest(self.sums())
         return per_edge((low, high) if reporting == "full" else (low,), reporting)

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.domains import Finite, Interval, Mixture, NotApplicable, Records, Reports
-from ldp_jax.domains.space import Log
+from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, Reports
+from ldp_jax.core.spaces.space import Log
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law

@@ -8,15 +8,16 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ldp_jax import _validate, graphs
-from ldp_jax._ownership import Ownership
-from ldp_jax.composition import parallel
+from ldp_jax.accounting.composition import parallel
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
+from ldp_jax.core import validate
+from ldp_jax.core.ownership import Ownership
+from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups
 from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
 from ldp_jax.edges.population import Population
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
-from ldp_jax.types import Array, Graph, PRNGKey
+from ldp_jax.graph import graphs
 
 _BLOCK = 2**22
 """Edges that are counted at once."""
@@ -58,7 +59,7 @@ def count_neighbours(
       num_groups: K.
       counted: of a user and a neighbour, arrays, which pairs count; all by default.
 
-    >>> from ldp_jax import graphs
+    >>> from ldp_jax.graph import graphs
     >>> star = Population.of(graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
     >>> count_neighbours(star, [0, 0, 1, -1], 2).tolist()
     [[1, 1], [1, 0], [1, 0], [1, 0]]
@@ -96,7 +97,8 @@ def privatize_counts(
 
     Args:
       key: a typed threefry key.
-      graph: undirected, as :func:`ldp_jax.graphs.from_edges` builds it, or a :class:`~ldp_jax.graphs.GraphSet`.
+      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
+        :class:`~ldp_jax.graph.graphs.GraphSet`.
       mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
         menu of personal budgets.
       groups: int [n] in [-1, K), public; -1 for a node that counts nowhere. Made of public facts, or of reports:
@@ -113,7 +115,7 @@ def privatize_counts(
         round before it that was of other users, ``owners`` beside ``half`` reporting, a reporter who is silent in
         ``owners``, a menu whose mechanisms differ in more than epsilon, or one without ``levels``.
 
-    >>> from ldp_jax import graphs
+    >>> from ldp_jax.graph import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> noisy = privatize_counts(jax.random.key(0), star, NeighbourCounts(2.0, num_groups=2), [0, 0, 1, 1])
     >>> noisy.counts.shape, print(noisy.guarantee)  # doctest: +ELLIPSIS
@@ -130,7 +132,7 @@ def privatize_counts(
     >>> again.guarantee[NEIGHBOUR_LIST].epsilon > 3.99
     True
     """
-    _validate.threefry(key)
+    validate.threefry(key)
     users = Population.of(graph)
     n = len(users.group)
     if after is not None and after.reported.shape != (n,):

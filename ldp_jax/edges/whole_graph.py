@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_jax import _validate, graphs
+from ldp_jax.accounting.guarantee import PipelineGuarantee, digits_up
+from ldp_jax.core import validate
+from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.edges import _one_by_one
 from ldp_jax.edges._one_by_one import OneUsersView
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
-from ldp_jax.guarantee import PipelineGuarantee, digits_up
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.graph import graphs
 
 _MEMORY = 8e9
 """Bytes of reported pairs above which a dense output is refused unless the caller allows more."""
@@ -23,7 +24,7 @@ class NoisyGraph(NamedTuple):
     Attributes:
       graph: directed edges from each reported neighbour (sender) to the user who reports her (receiver), sorted; so
         that what a node sums over is her own report. Symmetric where each pair has one owner. A graph where one was
-        given, a :class:`~ldp_jax.graphs.GraphSet` of the same graphs and labels where a set was.
+        given, a :class:`~ldp_jax.graph.graphs.GraphSet` of the same graphs and labels where a set was.
       degree: float32 [n], the noisy degrees; the true ones of public users; NaN where none is sent.
       guarantee: per bit of a list and per edge, what is protected and what is not.
     """
@@ -58,14 +59,14 @@ def privatize_graph(
     says more than the reports do: arguments are refused by public numbers (sizes, budgets, masks), too much memory
     by the number of users and the budgets (for LocalLap, and for what is drawn user by user, by what is reported),
     and a graph that is none in one sentence, without its edges. That sentence is about the caller's code, not about
-    a record: every record, that is every set of edges that :func:`ldp_jax.graphs.from_edges` takes, passes. A
+    a record: every record, that is every set of edges that :func:`ldp_jax.graph.graphs.from_edges` takes, passes. A
     deployed device runs the one-user view, ``mechanism.privatize``: its time, memory and shapes depend on n alone
     (and on the length of a list on the host, in one pass over it), and it is total on data.
 
     Args:
       key: a typed threefry key.
-      graph: undirected, as :func:`ldp_jax.graphs.from_edges` builds it, or a :class:`~ldp_jax.graphs.GraphSet`, in
-        which pairs are within one graph.
+      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
+        :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
       mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
         [n], one a user, all public.
       reporting: in place of the mechanism's own. ``full``: every user reports her whole list (2 epsilon per edge).
@@ -97,7 +98,7 @@ def privatize_graph(
       epsilon 1 per neighbour-list (...)
       epsilon 1 per relationship (...)
     """
-    _validate.threefry(key)
+    validate.threefry(key)
     made, both_ends = _reporting(mechanism, reporting)
     users = Population.of(graph, public)
     private, n = users.private, len(users.group)
@@ -139,7 +140,7 @@ def _reporting(mechanism: Any, reporting: Reporting | None) -> tuple[Any, bool]:
             raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
         return made, False
     if reporting is not None:
-        _validate.one_of(made.reportings, reporting=reporting)
+        validate.one_of(made.reportings, reporting=reporting)
         made = dataclasses.replace(made, reporting=reporting)
     return made, made.reporting == "full"
 
@@ -159,7 +160,7 @@ def public_part(graph: Graph | graphs.GraphSet, public: Any) -> Any:
     """NonPriv-Part: the edges between public users alone; all nodes stay.
 
     Args:
-      graph: a graph or a :class:`~ldp_jax.graphs.GraphSet`.
+      graph: a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`.
       public: bool [n].
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)

@@ -1,6 +1,6 @@
 """What one user does to a number or a vector; one file a published mechanism."""
 
-from ldp_jax._alphabets import Alphabets, alphabets
+from ldp_jax.core.personal_alphabets import Alphabets, alphabets
 from ldp_jax.features import distribution
 from ldp_jax.features.choice import Choice, choose
 from ldp_jax.features.discrete import Discrete, menu

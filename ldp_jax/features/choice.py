@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import numpy as np
 
-from ldp_jax import _tables, _validate
+from ldp_jax.core import integer_tables, validate
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector
 from ldp_jax.features.generalized_rr import GeneralizedRR
@@ -71,19 +71,19 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     >>> choose("classes", None, 400, 1.0).mechanism
     PrivUnit(epsilon=1.0, dim=400, radius=1)
     """
-    _validate.one_of(get_args(Domain), domain=domain)
-    epsilon = _validate.number(0.0, 60.0, open_lower=True, epsilon=epsilon)
-    dim = _validate.whole(1, 2**31 - 1, dim=dim)
+    validate.one_of(get_args(Domain), domain=domain)
+    epsilon = validate.number(0.0, 60.0, open_lower=True, epsilon=epsilon)
+    dim = validate.whole(1, 2**31 - 1, dim=dim)
     if (norm_bound is None and domain == "ball") or (norm_bound is not None and domain == "classes"):
         raise ValueError(f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}")
     side, made = 1.0, dict[str, Callable[[], tuple[Any, float]]]()
     if domain == "classes":
-        _validate.integer_in(2, dim=dim)
+        validate.integer_in(2, dim=dim)
         length = 1.0
         made["GeneralizedRR"] = lambda: (GeneralizedRR(epsilon, dim), 1.0)
     else:
         given = math.sqrt(dim) if norm_bound is None else norm_bound
-        length = _validate.number(0.0, 1e9, open_lower=True, norm_bound=given)
+        length = validate.number(0.0, 1e9, open_lower=True, norm_bound=given)
         side = length if domain == "ball" else 1.0
         length = min(length, side * math.sqrt(dim))
         for name, make in _on_cubes(epsilon, dim).items():
@@ -133,7 +133,7 @@ def _worst(mechanism: Any, scale: float, length: float, dim: int) -> float:
     if isinstance(mechanism, (PrivUnit, PrivUnitG)):
         return mechanism.worst_error()
     if hasattr(mechanism, "table"):  # every class alike
-        share = mechanism.table().masses[0].astype(np.float64) / _tables.WORDS
+        share = mechanism.table().masses[0].astype(np.float64) / integer_tables.WORDS
         values = mechanism.table().values.astype(np.float64)
         return float(share @ (values**2).sum(1) - ((share @ values) ** 2).sum())
     sizes = _SIZES * min(1.0, length / scale)

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _tables, _validate
-from ldp_jax._pytree import pytree, static
-from ldp_jax._tables import Encoding, Table
-from ldp_jax.domains import Finite, Interval, as_records
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Univariate
-from ldp_jax.types import Array, PRNGKey, Record
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.integer_tables import Encoding, Table
+from ldp_jax.core.mechanism import Univariate
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.spaces import Finite, Interval, as_records
+from ldp_jax.core.types import Array, PRNGKey, Record
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
 _STEP = 2.0**-23
@@ -87,7 +87,7 @@ class Discrete(Univariate):
             )
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         return cls(
-            thresholds=jnp.asarray(np.concatenate([_tables.padded(t.thresholds, size) for t in tables])),
+            thresholds=jnp.asarray(np.concatenate([integer_tables.padded(t.thresholds, size) for t in tables])),
             values=jnp.asarray(
                 np.concatenate([np.pad(t.values, [(0, size + 1 - t.outputs), *rest]) for t in tables])
             ),
@@ -102,7 +102,7 @@ class Discrete(Univariate):
         """One line: whose table, what it loses, its sizes; of a menu the names of its levels are counted."""
         concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
         if not (
-            concrete and len(jax.tree.leaves(self)) == 4 and all(map(_validate.concrete, jax.tree.leaves(self)))
+            concrete and len(jax.tree.leaves(self)) == 4 and all(map(validate.concrete, jax.tree.leaves(self)))
         ):
             return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
         levels = len(self.names)
@@ -129,14 +129,14 @@ class Discrete(Univariate):
           ValueError: where the level is traced, or several.
         """
         if level is None:
-            if not _validate.concrete(self.level) or np.ndim(self.level):
+            if not validate.concrete(self.level) or np.ndim(self.level):
                 raise ValueError("table() needs one concrete level: say which")
             level = int(self.level)
-        _validate.integer_in(0, len(self.names) - 1, level=level)
+        validate.integer_in(0, len(self.names) - 1, level=level)
         outputs, size = int(self.counts[level]), self._size
         rows = np.asarray(self.thresholds)[level * self.inputs : (level + 1) * self.inputs, : outputs - 1]
         edges = np.pad(rows.astype(np.int64), ((0, 0), (1, 0)))
-        masses = np.diff(edges, append=_tables.WORDS, axis=1).astype(np.uint32)
+        masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)
         start = level * (size + 1)
         values = np.asarray(self.values)[start : start + outputs]
         return Table(self.names[level], masses, values, self.encoding)
@@ -153,18 +153,18 @@ class Discrete(Univariate):
         """Reports of records ``x`` under uniform uint32 words, the same as the client's table's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
-        row = row + _tables.rounds_up(rounding, part)
-        return _tables.outcome(jnp, self.thresholds.ravel(), row, word, self._size, self.counts[self.level])
+        row = row + integer_tables.rounds_up(rounding, part)
+        return integer_tables.outcome(jnp, self.thresholds.ravel(), row, word, self._size, self.counts[self.level])
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of all of one user's numbers: two words each from one key (one without a grid)."""
-        _validate.threefry(key)
+        validate.threefry(key)
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
         words = jax.random.bits(key, (2 if self.encoding == "grid" else 1, *shape), jnp.uint32)
         return self.from_words(words[0], words[-1], x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
-        row, part = _tables.split(jnp, as_records(x), self.inputs, self.encoding)
+        row, part = integer_tables.split(jnp, as_records(x), self.inputs, self.encoding)
         return row + self.level * self.inputs, part
 
     def _masses(self) -> Array:
@@ -199,7 +199,7 @@ class Discrete(Univariate):
 
     def codomain(self) -> Finite:
         """The indices of the outputs: of the widest level that :attr:`level` may be."""
-        levels = self.level if _validate.concrete(self.level) else np.arange(len(self.names))
+        levels = self.level if validate.concrete(self.level) else np.arange(len(self.names))
         return Finite(tuple(range(int(np.asarray(self.counts)[np.asarray(levels)].max()))))
 
     def guarantee(self) -> Guarantee:
@@ -208,7 +208,7 @@ class Discrete(Univariate):
         Raises:
           ValueError: for traced tables or levels.
         """
-        if not all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
+        if not all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
         losses = [self.table(level).epsilon for level in np.unique(np.asarray(self.level)).tolist()]
         return Guarantee(

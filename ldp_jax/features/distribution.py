@@ -12,7 +12,7 @@ Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, "Estimating Numerical Dist
 Differential Privacy", SIGMOD 2020, section 5 (Algorithm 1: EM and EMS).
 
 >>> from ldp_jax.features import SquareWave
->>> from ldp_jax.mechanism import privatize
+>>> from ldp_jax.core.mechanism import privatize
 >>> m = SquareWave(2.0)
 >>> reports = privatize(jax.random.key(0), m, jnp.full(20_000, 0.5))
 >>> law = transition(m, 16, 16)
@@ -28,10 +28,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import Finite, Interval
-from ldp_jax.mechanism import HasDensity, Mechanism, check_single
-from ldp_jax.types import Array, Scalar
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
+from ldp_jax.core.spaces import Finite, Interval
+from ldp_jax.core.types import Array, Scalar
 
 __all__ = ["Estimate", "Transition", "em", "ems", "histogram", "moments", "transition"]
 
@@ -106,11 +106,11 @@ def transition(mechanism: Any, inputs: int, outputs: int | None = None) -> Trans
     if not all(isinstance(mechanism, ability) for ability in (Mechanism, HasDensity)):
         raise ValueError(f"mechanism must be a mechanism with a log_density, got {name}")
     check_single(mechanism)
-    if not all(map(_validate.concrete, jax.tree.leaves(mechanism))):
+    if not all(map(validate.concrete, jax.tree.leaves(mechanism))):
         raise ValueError("transition needs a concrete epsilon: call it outside jit, vmap and grad")
-    _validate.integer_in(1, inputs=inputs)
+    validate.integer_in(1, inputs=inputs)
     if outputs is not None:
-        _validate.integer_in(1, outputs=outputs)
+        validate.integer_in(1, outputs=outputs)
     with jax.enable_x64(True):
         domain, codomain = mechanism.domain(), mechanism.codomain()
         records = _bins("domain", name, domain, inputs)
@@ -290,8 +290,8 @@ def _checked(counts: Any, matrix: Any, tolerance: Any, max_iterations: int, *, s
     if counts.ndim not in (1, 2) or len(counts) != len(matrix):
         outputs = len(matrix)
         raise ValueError(f"counts must have shape ({outputs},) or ({outputs}, columns), got {counts.shape}")
-    _validate.in_range(0.0, np.inf, tolerance=tolerance)
-    _validate.integer_in(0, max_iterations=max_iterations)
+    validate.in_range(0.0, np.inf, tolerance=tolerance)
+    validate.integer_in(0, max_iterations=max_iterations)
     if counts.ndim == 2:
         return _iterate(counts, matrix, tolerance, max_iterations, smooth)
     return Estimate(

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Finite, clip
-from ldp_jax.mechanism import Worded
-from ldp_jax.types import Array, Record, Scalar
+from ldp_jax.core import random_words
+from ldp_jax.core.mechanism import Worded
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Finite, clip
+from ldp_jax.core.types import Array, Record, Scalar
 
 
 @mechanism
@@ -51,7 +51,7 @@ class Duchi(Worded):
         word, x = jnp.asarray(word, jnp.uint32), clip(x)
         positive = x >= 0
         # The sign against the record is counted from its own end, so that its complement is exact.
-        against = _random.less(jnp.where(positive, word, ~word), against_threshold(jnp.abs(x), self.epsilon))
+        against = random_words.less(jnp.where(positive, word, ~word), against_threshold(jnp.abs(x), self.epsilon))
         return jnp.where(against == positive, np.float32(-1.0), np.float32(1.0))
 
     def log_density(self, y: Record, x: Record) -> Array:
@@ -90,7 +90,7 @@ def against_threshold(size: Array, epsilon: Scalar) -> Array:
     size, epsilon = jnp.asarray(size, jnp.float32), jnp.asarray(epsilon, jnp.float32)
     lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))
     mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
-    high, low = _random.threshold(lead / 2)
+    high, low = random_words.threshold(lead / 2)
     even = jnp.stack([jnp.uint32(2**31) - high - (low > 0), -low])
-    rare = _random.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))
+    rare = random_words.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))
     return jnp.where(lead < 0.5, even, rare)

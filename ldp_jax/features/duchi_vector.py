@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random, _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Box, Finite, Product, as_records, clip
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import CriticalPoints, check_epsilon, check_single, largest
-from ldp_jax.types import Array, PRNGKey, Scalar
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Box, Finite, Product, as_records, clip
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 
 # A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's
 # underflow, which e^100 would bring back into sight.
@@ -107,7 +107,7 @@ class DuchiVector:
 
     def _check(self) -> None:
         check_epsilon(self.epsilon)
-        _validate.integer_in(1, dim=self.dim)
+        validate.integer_in(1, dim=self.dim)
 
     def _one(self, name: str, value: Any) -> Array:
         value = as_records(value)
@@ -127,14 +127,14 @@ class DuchiVector:
         Raises:
           ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         x = clip(self._one("x", x))
         v_key, side_key, sign_key = jax.random.split(key, 3)
         v = _packed(jax.random.bernoulli(v_key, (1 + x) / 2))
         whole, rest = self._whole_cube()
-        anywhere = _random.bernoulli_from_words(_random.words(side_key), whole, rest)
-        candidates = _random.words(sign_key, v.shape, _constants(self.dim).candidates)
+        anywhere = random_words.bernoulli_from_words(random_words.words(side_key), whole, rest)
+        candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)
         differ = self._count(candidates ^ v)
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
         near = jnp.where(
@@ -194,7 +194,7 @@ class DuchiVector:
 
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
-        if _validate.concrete(self.epsilon):
+        if validate.concrete(self.epsilon):
             self._check()
         return Guarantee(
             largest(self.epsilon),

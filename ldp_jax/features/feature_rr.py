@@ -5,14 +5,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _tables, _validate
-from ldp_jax._pytree import pytree, static
-from ldp_jax._rounding import add_up
-from ldp_jax.domains import Box, Finite, Product, as_records
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.rounding import add_up
+from ldp_jax.core.spaces import Box, Finite, Product, as_records
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.features.discrete import Discrete
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_single
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 @pytree
@@ -143,38 +143,38 @@ def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | Non
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
     [1, 2]
     """
-    _validate.positive(epsilon=epsilon)
-    _validate.integer_in(2, _tables.MAX_INPUTS, bins=bins)
-    if not _validate.concrete(epsilon) or np.ndim(epsilon):
+    validate.positive(epsilon=epsilon)
+    validate.integer_in(2, integer_tables.MAX_INPUTS, bins=bins)
+    if not validate.concrete(epsilon) or np.ndim(epsilon):
         raise ValueError(f"a table needs a concrete epsilon, and epsilon must be one number, got {epsilon}")
     if (weights is None) == (dim is None):
         raise ValueError("give either weights, one a feature, or dim")
     if weights is None:
-        _validate.integer_in(1, dim=dim)
+        validate.integer_in(1, dim=dim)
         theta = np.ones(dim or 0)
     else:
-        _validate.positive(weights=weights)
+        validate.positive(weights=weights)
         theta = np.asarray(weights, np.float64)
         if theta.ndim != 1 or not len(theta):
             raise ValueError(f"weights must be [d], got shape {theta.shape}")
-    _validate.in_range(0.0, _tables.MAX_EPSILON * len(theta), open_lower=True, epsilon=epsilon)
+    validate.in_range(0.0, integer_tables.MAX_EPSILON * len(theta), open_lower=True, epsilon=epsilon)
     budgets, level = np.unique(float(epsilon) * (theta / theta.sum()), return_inverse=True)
     # In floating point the shares may add up to a hair more than epsilon.
     spent = sum(np.bincount(level) * budgets)
     budgets = budgets * min(1.0, float(epsilon) / spent) * (1 - 2.0**-50)
-    tables = [_table(_tables.checked_epsilon(budget), bins) for budget in budgets.tolist()]
+    tables = [_table(integer_tables.checked_epsilon(budget), bins) for budget in budgets.tolist()]
     return RandomizedFeatures(Discrete.of(*tables).at(level), len(theta))
 
 
-def _table(epsilon: float, bins: int) -> _tables.Table:
+def _table(epsilon: float, bins: int) -> integer_tables.Table:
     place = np.arange(bins)
     law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
     try:
-        masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+        masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
     except ValueError as error:
         raise ValueError(f"a feature's share of the budget is {epsilon:.3g}, and {error}") from error
     values = ((place + 1) / bins).astype(np.float32)
-    return _tables.Table("FeatureRR", masses, values, "bins")
+    return integer_tables.Table("FeatureRR", masses, values, "bins")
 
 
 def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
@@ -208,7 +208,7 @@ def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
             raise ValueError(f"{name} must be finite and >= 0, got {scores}")
     if np.ndim(gamma):
         raise ValueError(f"gamma must be one number, got shape {np.shape(gamma)}")
-    _validate.in_range(0.0, 1.0, gamma=gamma)
+    validate.in_range(0.0, 1.0, gamma=gamma)
     theta = gamma * alpha + (1 - gamma) * (beta.min() + (beta.max() - beta))
     if not (theta > 0).all():
         raise ValueError(

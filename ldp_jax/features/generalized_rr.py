@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ldp_jax import _tables, _validate
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.types import Scalar
 from ldp_jax.features.discrete import Discrete
-from ldp_jax.types import Scalar
 
 
 def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
@@ -26,8 +26,8 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     >>> GeneralizedRR(2.0, 4).mean(3).round(4).tolist()
     [0.0, 0.0, 0.0, 1.0]
     """
-    epsilon = _tables.checked_epsilon(epsilon)
-    _validate.integer_in(2, _tables.MAX_INPUTS, categories=categories)
+    epsilon = integer_tables.checked_epsilon(epsilon)
+    validate.integer_in(2, integer_tables.MAX_INPUTS, categories=categories)
     law = np.ones((categories, categories)) + np.diag(np.full(categories, np.expm1(epsilon)))
-    masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    return Discrete.of(_tables.Table("GeneralizedRR", masses, _tables.unbiased(masses), "category"))
+    masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    return Discrete.of(integer_tables.Table("GeneralizedRR", masses, integer_tables.unbiased(masses), "category"))

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from ldp_jax import _tables, _validate
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.types import Scalar
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.features.piecewise import GeneralPiecewise, OptimalPiecewise
 from ldp_jax.features.square_wave import SquareWave
-from ldp_jax.types import Scalar
 
 INPUTS = 129
 """Points of the default grid on [-1, 1]: rounding to it adds a variance of at most 6e-5."""
@@ -23,12 +23,12 @@ def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: floa
     outputs, window = inputs + 2 * reach, 2 * reach + 1
     offset = np.arange(outputs) - np.arange(inputs)[:, None]
     law = np.where((offset >= 0) & (offset < window), 1.0, math.exp(-epsilon))
-    masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
     places = (np.arange(outputs) - (outputs - 1) / 2) * spacing
     if unbiased:
-        first = (masses[0].astype(np.float64) @ places) / _tables.WORDS
+        first = (masses[0].astype(np.float64) @ places) / integer_tables.WORDS
         places = places / -first  # the mean at record -1 becomes -1; it is linear in the record
-    return Discrete.of(_tables.Table(name, masses, places.astype(np.float32), "grid"))
+    return Discrete.of(integer_tables.Table(name, masses, places.astype(np.float32), "grid"))
 
 
 def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
@@ -54,8 +54,8 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
     >>> m.guarantee().epsilon <= 1.0, round(float(m.mean(0.5)), 3)
     (True, 0.183)
     """
-    epsilon = _tables.checked_epsilon(epsilon)
-    _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
+    epsilon = integer_tables.checked_epsilon(epsilon)
+    validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     spacing = 2 / (inputs - 1)
     reach = max(0, round(float(SquareWave(epsilon).b) / spacing - 0.5))  # 2 reach + 1 places are 2b wide
     return _two_level("GridSquareWave", epsilon, inputs, reach, spacing, debias)
@@ -83,8 +83,8 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
     >>> round(float(GridPiecewise(1.0).variance(1.0)), 2)
     5.07
     """
-    epsilon = _tables.checked_epsilon(epsilon)
-    _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
+    epsilon = integer_tables.checked_epsilon(epsilon)
+    validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     made = OptimalPiecewise(epsilon) if t is None else GeneralPiecewise(epsilon, t)
     spacing = 2 / (inputs - 1)
     nearest = max(0, round(1 / (float(made.t) * spacing) - 0.5))

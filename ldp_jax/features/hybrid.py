@@ -4,13 +4,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
-from ldp_jax import _random
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Mixture, as_records, clip
+from ldp_jax.core import random_words
+from ldp_jax.core.mechanism import Analytic, report_shape
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Mixture, as_records, clip
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
-from ldp_jax.mechanism import Analytic, _report_shape
-from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
 THRESHOLD = 0.61
 """Budgets up to this one use Duchi's mechanism alone (Wang et al., ICDE 2019, eq. 7, eps*)."""
@@ -80,8 +80,8 @@ class Hybrid(Analytic):
     def draw(self, key: PRNGKey, x: Record) -> BranchReport:
         """Independent reports of all of one user's numbers, or of a stack's: a coin and a value for each."""
         x = as_records(x)
-        word = _random.words(key, _report_shape(self, x), 4)
-        branch = _random.bernoulli_from_words(word[:2], self.beta, self._rest).astype(jnp.int32)
+        word = random_words.words(key, report_shape(self, x), 4)
+        branch = random_words.bernoulli_from_words(word[:2], self.beta, self._rest).astype(jnp.int32)
         values = self.piecewise.from_word32(word[2], x), self.duchi.from_word64(word[2:], x)
         return BranchReport(branch, jnp.where(branch == 1, *values))
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Interval, clip
-from ldp_jax.mechanism import Numeric
-from ldp_jax.types import Array, Record, Scalar
+from ldp_jax.core.mechanism import Numeric
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Interval, clip
+from ldp_jax.core.types import Array, Record, Scalar
 
 
 @mechanism

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from ldp_jax import _tables, _validate
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.types import Scalar
 from ldp_jax.features.discrete import Discrete
 from ldp_jax.features.piecewise import OptimalPiecewise
-from ldp_jax.types import Scalar
 
 INPUTS, OUTPUTS = 11, 101
 SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
@@ -58,9 +58,9 @@ def LPOptimal(
     >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
     4.0
     """
-    epsilon = _tables.checked_epsilon(epsilon)
-    _validate.integer_in(2, _tables.MAX_INPUTS, inputs=inputs)
-    _validate.integer_in(41, _tables.MAX_OUTPUTS, outputs=outputs)
+    epsilon = integer_tables.checked_epsilon(epsilon)
+    validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
+    validate.integer_in(41, integer_tables.MAX_OUTPUTS, outputs=outputs)
     floor, other = 1 / (inputs - 1) ** 2, float(OptimalPiecewise(epsilon).variance(1.0))
     if floor >= other:
         needed = math.ceil(1 + 1 / math.sqrt(other)) + 1
@@ -82,9 +82,9 @@ def LPOptimal(
     return Discrete.of(solved)
 
 
-def _worst_variance(solved: _tables.Table) -> float:
+def _worst_variance(solved: integer_tables.Table) -> float:
     """At the grid points and at seven points of each segment, the rounding included; float64."""
-    share = solved.masses / _tables.WORDS
+    share = solved.masses / integer_tables.WORDS
     y = solved.values.astype(np.float64)
     second = share @ y**2
     at = np.linspace(0, solved.inputs - 1, 8 * (solved.inputs - 1) + 1)
@@ -93,7 +93,7 @@ def _worst_variance(solved: _tables.Table) -> float:
 
 
 @lru_cache(maxsize=64)
-def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None) -> _tables.Table:
+def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None) -> integer_tables.Table:
     """The integer table of a solved program; from the package where it is shipped."""
     if prior is None and (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
         return _shipped()[epsilon]
@@ -102,10 +102,10 @@ def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | 
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> dict[float, _tables.Table]:
+def _shipped() -> dict[float, integer_tables.Table]:
     data = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return {epsilon: _tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes()) for epsilon in SHIPPED}
+        return {epsilon: integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes()) for epsilon in SHIPPED}
 
 
 def ship(path: str) -> None:
@@ -172,7 +172,7 @@ def solve(
     return found.x[:cells].reshape(inputs, outputs), y
 
 
-def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray, symmetric: bool = True) -> _tables.Table:
+def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray, symmetric: bool = True) -> integer_tables.Table:
     """Make a solver's law exact: in its boxes, and in integers; symmetric where the program is."""
     if symmetric:  # then so is the mean of an optimum and its mirror image
         law = (law + law[::-1, ::-1]) / 2
@@ -182,5 +182,5 @@ def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray, symmetric: bool = T
     low = law.min(0)
     low = np.maximum(low, law.max(0) * math.exp(-epsilon))  # the solver's tolerance, lifted away
     law = np.clip(law, low, low * math.exp(epsilon))
-    masses = _tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
-    return _tables.Table("LPOptimal", masses, y.astype(np.float32), "grid")
+    masses = integer_tables.integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    return integer_tables.Table("LPOptimal", masses, y.astype(np.float32), "grid")

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _alphabets, _tables, _validate
-from ldp_jax._pytree import pytree
-from ldp_jax.domains import as_records
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import integer_tables, personal_alphabets, validate
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.spaces import as_records
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.features.discrete import Discrete
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
@@ -45,14 +45,14 @@ def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
     >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first of mine", which is class 1
     [0.05, 0.82, 0.05, 0.09]
     """
-    epsilon = _tables.checked_epsilon(epsilon)
-    prior = _alphabets.checked_prior(prior)
+    epsilon = integer_tables.checked_epsilon(epsilon)
+    prior = personal_alphabets.checked_prior(prior)
     if prior.ndim != 1:
         raise ValueError(f"prior must be [C], of one user, got shape {prior.shape}: see PersonalAlphabets")
-    found = _alphabets.alphabets(prior[None], epsilon)
-    by_place = _alphabets.table(epsilon, int(found.sizes[0]), len(prior))
+    found = personal_alphabets.alphabets(prior[None], epsilon)
+    by_place = personal_alphabets.table(epsilon, int(found.sizes[0]), len(prior))
     masses = by_place.masses[np.argsort(found.order[0])]  # from places to classes
-    joint = prior[:, None] * (masses / _tables.WORDS)
+    joint = prior[:, None] * (masses / integer_tables.WORDS)
     values = (joint / joint.sum(0)).T.astype(np.float32)
     return Discrete.of(dataclasses.replace(by_place, masses=masses, values=values))
 
@@ -89,14 +89,14 @@ class PersonalAlphabets:
         Raises:
           ValueError: for an epsilon outside (0, 20], or rows that are no probabilities.
         """
-        found = _alphabets.alphabets(prior, epsilon)
+        found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
         sizes, level = np.unique(found.sizes, return_inverse=True)
-        tables = [_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
+        tables = [personal_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
         return cls(
             inner=Discrete.of(*tables).at(level.astype(np.int32)),
             order=jnp.asarray(found.order),
-            prior=jnp.asarray(_alphabets.checked_prior(prior), jnp.float32),
+            prior=jnp.asarray(personal_alphabets.checked_prior(prior), jnp.float32),
         )
 
     @property
@@ -141,8 +141,8 @@ class PersonalAlphabets:
         Raises:
           ValueError: for a key that is not threefry, tables that are none, or another number of users.
         """
-        _validate.threefry(key)
-        if _validate.concrete(self.inner.thresholds):
+        validate.threefry(key)
+        if validate.concrete(self.inner.thresholds):
             self.guarantee()
         x = as_records(x)
         if x.shape != self.order.shape[:1]:
@@ -178,7 +178,7 @@ class PersonalAlphabets:
 
 @jax.jit
 def _privatize(keys: Array, m: PersonalAlphabets, x: Array) -> Array:
-    named, _ = _tables.split(jnp, x, m.order.shape[1], "category")
+    named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
     return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)
 

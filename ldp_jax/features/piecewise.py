@@ -6,11 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Interval, clip
-from ldp_jax.mechanism import Numeric, check_epsilon, exp
-from ldp_jax.types import Array, Record, Scalar
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import Numeric, check_epsilon, exp
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Interval, clip
+from ldp_jax.core.types import Array, Record, Scalar
 
 _RAREST = 2.0**-30
 """The least mass that may lie outside the high piece: words of 32 bits still cut reports from it."""
@@ -53,8 +53,8 @@ class GeneralPiecewise(Numeric):
 
     def _check(self) -> None:
         check_epsilon(self.epsilon)
-        _validate.positive(t=self.t)
-        if _validate.concrete(self.epsilon) and _validate.concrete(self.t):
+        validate.positive(t=self.t)
+        if validate.concrete(self.epsilon) and validate.concrete(self.t):
             epsilon, t = np.asarray(self.epsilon, np.float64), np.asarray(self.t, np.float64)
             most = np.min(-math.log(_RAREST) + np.log(t) - epsilon)
             if most < 0:

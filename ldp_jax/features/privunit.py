@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from ldp_jax import _random, _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Ball, Sphere, Turned, as_records
-from ldp_jax.domains.spheres import polar
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_epsilon, check_single, largest
-from ldp_jax.types import Array, PRNGKey, Scalar
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Ball, Sphere, Turned, as_records
+from ldp_jax.core.spaces.spheres import polar
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 
 _LARGEST = 60.0  # of a budget: beyond, a record in the ball's middle is told from one at its end no better
 _NARROWEST = 1 - 2.0**-14  # a cap that is narrower is a point to float32
@@ -125,11 +125,11 @@ class _OnCaps(abc.ABC):
     second: Any = dataclasses.field(init=False, default=None)
 
     def _check(self) -> None:
-        if not _validate.concrete(self.epsilon):
+        if not validate.concrete(self.epsilon):
             raise ValueError("epsilon must be a concrete number or stack: the cap is chosen on the host")
         check_epsilon(self.epsilon, _LARGEST)
-        _validate.integer_in(2, dim=self.dim)
-        object.__setattr__(self, "radius", _validate.number(0.0, 1e9, open_lower=True, radius=self.radius))
+        validate.integer_in(2, dim=self.dim)
+        object.__setattr__(self, "radius", validate.number(0.0, 1e9, open_lower=True, radius=self.radius))
         each = np.asarray(self.epsilon, np.float64)
         caps = np.array([_best(self._tail(), self._spread(), self.dim, float(one)) for one in each.ravel()])
         for place, name in enumerate(_Cap._fields):
@@ -173,16 +173,16 @@ class _OnCaps(abc.ABC):
         Raises:
           ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         length, u = polar(self._one("x", x), self.radius)
         side_key, law_key, cap_key, noise_key = jax.random.split(key, 4)
-        against = _random.bernoulli_from_words(_random.words(side_key), (1 - length) / 2)
+        against = random_words.bernoulli_from_words(random_words.words(side_key), (1 - length) / 2)
         u = jnp.where(against, -u, u)
         anywhere = jnp.asarray(self.anywhere, jnp.float32)
         rest = -jnp.expm1(-jnp.asarray(self.log_whole, jnp.float32))
-        free = _random.bernoulli_from_words(_random.words(law_key), anywhere, rest)
-        along = self._along(_random.exponential_from_words(_random.words(cap_key)))
+        free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
+        along = self._along(random_words.exponential_from_words(random_words.words(cap_key)))
         noise = jax.random.normal(noise_key, (self.dim,), jnp.float32)
         across = noise - (noise @ u) * u
         across = across - (across @ u) * u  # once more, of what rounding left

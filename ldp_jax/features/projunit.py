@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Ball, Turned, as_records
-from ldp_jax.domains.spheres import polar
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Ball, Turned, as_records
+from ldp_jax.core.spaces.spheres import polar
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.features.privunit import PrivUnitG
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import check_single
-from ldp_jax.types import Array, PRNGKey, Scalar
 
 
 @mechanism
@@ -57,7 +57,7 @@ class ProjUnit:
             raise ValueError(f"epsilon must be one number, got shape {np.shape(self.epsilon)}")
         if len(shape) != 2 or not 2 <= shape[0] <= shape[1]:
             raise ValueError(f"projection must be [k, d] with 2 <= k <= d, got shape {shape}")
-        if _validate.concrete(self.projection) and not np.isfinite(np.asarray(self.projection)).all():
+        if validate.concrete(self.projection) and not np.isfinite(np.asarray(self.projection)).all():
             raise ValueError("projection must be finite")
         object.__setattr__(self, "inner", PrivUnitG(self.epsilon, int(shape[0]), self.radius))
 
@@ -142,8 +142,8 @@ def random_projection(key: PRNGKey, dim: int, k: int) -> Array:
     >>> bool(jnp.allclose(p @ p.T, 4 * jnp.eye(3), atol=1e-4))
     True
     """
-    _validate.threefry(key)
-    _validate.integer_in(2, dim=dim)
-    _validate.integer_in(2, dim, k=k)
+    validate.threefry(key)
+    validate.integer_in(2, dim=dim)
+    validate.integer_in(2, dim, k=k)
     rows, _ = jnp.linalg.qr(jax.random.normal(key, (dim, k)))
     return jnp.sqrt(dim / k) * rows.T

@@ -11,18 +11,18 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Float
 
-from ldp_jax import _compiling, _random, _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax._rounding import share
-from ldp_jax.composition import sampled
-from ldp_jax.domains import Box, Interval, SparseReport, Subset, as_records
+from ldp_jax.accounting.composition import sampled
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import compiling, random_words, validate
+from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.rounding import share
+from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Numeric, Univariate, Worded, check_single
-from ldp_jax.types import Array, PRNGKey, PRNGKeys, Scalar
 
 
 @mechanism
@@ -65,11 +65,11 @@ class Sampled:
     scale: float | None = static(default=None)
 
     def _check(self) -> None:
-        _validate.integer_in(1, dim=self.dim)
-        _validate.integer_in(1, self.dim, k=self.k)
+        validate.integer_in(1, dim=self.dim)
+        validate.integer_in(1, self.dim, k=self.k)
         if self.scale is None:
             object.__setattr__(self, "scale", self.dim / self.k)
-        _validate.positive(scale=self.scale)
+        validate.positive(scale=self.scale)
         if self.inner.domain() != Interval(-1.0, 1.0):
             raise ValueError(f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}")
 
@@ -83,7 +83,7 @@ class Sampled:
         Raises:
           ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         x = as_records(x)
         if x.shape != (self.dim,):
@@ -191,7 +191,7 @@ class Sampled:
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     """A uniform sorted k-subset of range(dim)."""
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
-    high, low = jax.vmap(lambda key: _random.words(key, (k,), 1)[0])(jax.random.split(key))
+    high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(jax.random.split(key))
     return _subset_from_words(high, low, dim, k)
 
 
@@ -199,7 +199,7 @@ def _subset_from_words(high: Array, low: Array, dim: int, k: Any) -> Array:
     """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` in places beyond k, traced or not."""
     places = len(high)
     tops = (dim - k + jnp.arange(places)).astype(jnp.int32)
-    draws = _random.below_from_words(high, low, tops + 1)
+    draws = random_words.below_from_words(high, low, tops + 1)
 
     def insert(i: Any, chosen: Array) -> Array:
         new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
@@ -222,14 +222,14 @@ def _room(k: int) -> int:
     return max(_ROOM, 1 << (k - 1).bit_length())
 
 
-@partial(_compiling.jit, options=_compiling.WORDS)
+@partial(compiling.jit, options=compiling.WORDS)
 def _split_each(keys: PRNGKeys) -> tuple[PRNGKeys, PRNGKeys]:
     """``jax.random.split`` of each key; one program, whatever the halves are for."""
     halves = jax.vmap(jax.random.split)(keys)
     return halves[:, 0], halves[:, 1]
 
 
-@partial(_compiling.jit, options=_compiling.WORDS, static_argnames="room")
+@partial(compiling.jit, options=compiling.WORDS, static_argnames="room")
 def _privatized(
     keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Any, x: Array, k: Any, *, room: int
 ) -> SparseReport:
@@ -237,7 +237,7 @@ def _privatized(
     n, dim = x.shape
     count = 2 if isinstance(inner, Worded) else 1
     # One generator of words for all three: word i of a key is the same, however many are asked for.
-    drawn = jax.vmap(lambda key: _random.words(key, (count * room,), 1)[0])(jnp.concatenate([keys, high, low]))
+    drawn = jax.vmap(lambda key: random_words.words(key, (count * room,), 1)[0])(jnp.concatenate([keys, high, low]))
     at = jnp.minimum(k * jnp.arange(count)[:, None] + jnp.arange(room), count * room - 1)
 
     def one(words: Array, high: Array, low: Array, record: Array) -> SparseReport:
@@ -285,13 +285,13 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
 
 def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
     """epsilon / k rounded down, at most ``most``, after the checks that would otherwise come too late."""
-    _validate.positive(epsilon=epsilon)
-    _validate.integer_in(1, dim=dim)
-    _validate.integer_in(1, dim, k=k)
-    _validate.in_range(0.0, most * k, open_lower=True, epsilon=epsilon)
+    validate.positive(epsilon=epsilon)
+    validate.integer_in(1, dim=dim)
+    validate.integer_in(1, dim, k=k)
+    validate.in_range(0.0, most * k, open_lower=True, epsilon=epsilon)
     if isinstance(epsilon, (int, float)):
         return share(epsilon, k)
-    if not _validate.concrete(epsilon):
+    if not validate.concrete(epsilon):
         return jnp.asarray(epsilon) / k
     whole = np.asarray(epsilon, np.float64)
     part = (whole / k).astype(np.float32)
@@ -327,7 +327,7 @@ def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
     >>> MultiBit(5.0, dim=100).k
     2
     """
-    _validate.positive(epsilon=epsilon)
+    validate.positive(epsilon=epsilon)
     k = _sampled_k(epsilon, dim, k, 2.18)
     return Sampled(Duchi(_share(epsilon, dim, k, Duchi.LARGEST)), dim, k)
 
@@ -345,7 +345,7 @@ def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
     >>> MultiPiecewise(5.0, dim=100).k
     2
     """
-    _validate.positive(epsilon=epsilon)
+    validate.positive(epsilon=epsilon)
     k = _sampled_k(epsilon, dim, k, 2.5)
     return Sampled(Piecewise(_share(epsilon, dim, k, LARGEST_PIECEWISE)), dim, k)
 

@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Interval, clip
-from ldp_jax.mechanism import Numeric
-from ldp_jax.types import Array, Record, Scalar
+from ldp_jax.core.mechanism import Numeric
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Interval, clip
+from ldp_jax.core.types import Array, Record, Scalar
 
 # (e^x - x - 1) / x^2 and (x e^x - e^x + 1) / x^2 as power series; ten terms give 1e-10 below 1/2.
 _FACTORIAL = np.cumprod(np.arange(1.0, 13.0))

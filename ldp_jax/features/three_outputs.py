@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _random
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Finite, clip
+from ldp_jax.core import random_words
+from ldp_jax.core.mechanism import Worded
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Finite, clip
+from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.features.duchi import against_threshold
-from ldp_jax.mechanism import Worded
-from ldp_jax.types import Array, Record, Scalar
 
 _CAPPED = 1.72
 """From ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)."""
@@ -87,12 +87,14 @@ class ThreeOutputs(Worded):
         against, nothing, along = (jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size))
         tiny = jnp.finfo(jnp.float32).tiny  # masses that float32 takes for 0 are one word
         silent = self.a > 0  # where 0 is never reported, rounding must not report it either
-        low, zero, high = (_random.threshold(jnp.maximum(mass, tiny)) for mass in (against, nothing, along))
+        low, zero, high = (random_words.threshold(jnp.maximum(mass, tiny)) for mass in (against, nothing, along))
         low = jnp.where(silent, low, against_threshold(size, self.epsilon))
         # Counted from the end of the sign against the record, which is the lower one for x >= 0.
         number = jnp.where(x >= 0, word, ~word)
-        is_against = _random.less(number, low)
-        is_along = jnp.where(nothing > along, _random.less(~number, high), ~_random.less(number, _sum(low, zero)))
+        is_against = random_words.less(number, low)
+        is_along = jnp.where(
+            nothing > along, random_words.less(~number, high), ~random_words.less(number, _sum(low, zero))
+        )
         value = jnp.where(is_against, -1.0, jnp.where(is_along | ~silent, 1.0, 0.0))
         return (jnp.where(x >= 0, value, -value) + 0.0).astype(np.float32)  # no -0
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
 
 
 def one(**kwargs: Any) -> float:
@@ -18,7 +18,7 @@ def one(**kwargs: Any) -> float:
     (2.0, 2.0)
     """
     ((name, value),) = kwargs.items()
-    if not _validate.concrete(value):
+    if not validate.concrete(value):
         raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")
     array = np.asarray(value)
     if (

@@ -28,11 +28,11 @@ import numpy as np
 import optax
 from jaxtyping import Float
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic._numerics import gap
+from ldp_jax.hyperbolic.numerics import gap
 from ldp_jax.hyperbolic.optimizers import LearningRate, apply_updates, riemannian_sgd
-from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
 __all__ = [
     "PoincareEmbedding",
@@ -283,13 +283,13 @@ def embed(
     Raises:
       ValueError: for pairs that are no relation on the nodes, or parameters out of range.
     """
-    _validate.threefry(key)
-    num_nodes, dim = _validate.whole(2, 2**31 - 1, num_nodes=num_nodes), _validate.whole(1, dim=dim)
+    validate.threefry(key)
+    num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
     for name, value in (("epochs", epochs), ("burn_in", burn_in)):
-        _validate.whole(0, **{name: value})
-    _validate.whole(1, batch_size=batch_size)
-    _validate.whole(1, negatives=negatives)
-    _validate.number(0.0, open_lower=True, learning_rate=learning_rate)
+        validate.whole(0, **{name: value})
+    validate.whole(1, batch_size=batch_size)
+    validate.whole(1, negatives=negatives)
+    validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     pairs = _relation(relation, num_nodes)
     init_key, train_key = jax.random.split(key)
     points = jax.random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
@@ -332,7 +332,7 @@ def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int
 
     Reference: Nickel & Kiela 2017, section 4.1 (reconstruction).
     """
-    _validate.whole(1, chunk=chunk)
+    validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)
     if x.ndim != 2:
         raise ValueError(f"points must be [n, dim], got shape {x.shape}")

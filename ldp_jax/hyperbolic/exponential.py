@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import legendre
 
-from ldp_jax import _random, _validate
-from ldp_jax._pytree import mechanism
-from ldp_jax._rounding import rounded_up
-from ldp_jax.domains import Ball, Disc, as_records
-from ldp_jax.domains.balls import shortened
-from ldp_jax.guarantee import Guarantee, metric
+from ldp_jax.accounting.guarantee import Guarantee, metric
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.rounding import rounded_up
+from ldp_jax.core.spaces import Ball, Disc, as_records
+from ldp_jax.core.spaces.balls import shortened
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic._numerics import gap, length
 from ldp_jax.hyperbolic._parameters import one, spread
-from ldp_jax.mechanism import check_epsilon, check_single, largest
-from ldp_jax.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.hyperbolic.numerics import gap, length
 
 __all__ = ["HyperbolicExponential"]
 
@@ -180,9 +180,9 @@ class HyperbolicExponential:
 
     def _check(self) -> None:
         check_epsilon(self.epsilon, MAX_EPSILON)
-        curvature = _validate.number(0.0, open_lower=True, c=one(c=self.c))
+        curvature = validate.number(0.0, open_lower=True, c=one(c=self.c))
         most = MAX_RADIUS / math.sqrt(curvature)
-        _validate.number(0.0, most * (1 + 1e-6), open_lower=True, radius=one(radius=self.radius))
+        validate.number(0.0, most * (1 + 1e-6), open_lower=True, radius=one(radius=self.radius))
         if self.rim is None:
             root = math.sqrt(curvature)
             object.__setattr__(self, "rim", math.tanh(root * one(radius=self.radius) / 2) / root)
@@ -210,7 +210,7 @@ class HyperbolicExponential:
         x = as_records(x)
         if x.shape != (2,):
             raise ValueError(f"x must be one point [2], got shape {x.shape}: use jax.vmap for several")
-        return _report(self, _random.words(key, (), 3), x)
+        return _report(self, random_words.words(key, (), 3), x)
 
     def log_density(self, y: Any, x: Record) -> Float[Array, ""]:
         """log p(y | x) with respect to the ball's coordinates; ``-inf`` outside the disc."""
@@ -230,7 +230,7 @@ class HyperbolicExponential:
 
     @property
     def _end(self) -> Any:
-        return one(rim=self.rim) if _validate.concrete(self.rim) else self.rim
+        return one(rim=self.rim) if validate.concrete(self.rim) else self.rim
 
     def domain(self) -> Ball:
         """Points of the ball within distance R of the origin; others are brought to the rim, NaN is 0."""
@@ -246,7 +246,7 @@ class HyperbolicExponential:
 
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest one where epsilon is a stack of public budgets."""
-        if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
+        if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
         return Guarantee(
             largest(self.epsilon),

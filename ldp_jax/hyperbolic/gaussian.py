@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Ball, Vectors, as_records
-from ldp_jax.gaussian import GaussianCurve, gaussian_mu
-from ldp_jax.guarantee import Guarantee
+from ldp_jax.accounting.gaussian import GaussianCurve, gaussian_mu
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_epsilon, check_single
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Ball, Vectors, as_records
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic._parameters import one, spread
-from ldp_jax.mechanism import check_epsilon, check_single
-from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
 __all__ = ["HyperbolicGaussian", "RadialAngularGaussian"]
 
@@ -62,14 +62,14 @@ class _Tangent(abc.ABC):
     def _check(self) -> None:
         """What is refused; and, once, the noise that the budgets need."""
         check_epsilon(self.epsilon)
-        _validate.integer_in(1, dim=self.dim)
-        if not _validate.concrete(self.epsilon):
+        validate.integer_in(1, dim=self.dim)
+        if not validate.concrete(self.epsilon):
             raise ValueError(
                 "epsilon must be concrete numbers: noise is calibrated on the host, before any jit or vmap"
             )
-        _validate.number(1e-300, 1.0, open_upper=True, delta=self.delta)
-        _validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
-        _validate.number(0.0, open_lower=True, c=one(c=self.c))
+        validate.number(1e-300, 1.0, open_upper=True, delta=self.delta)
+        validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
+        validate.number(0.0, open_lower=True, c=one(c=self.c))
         self._calibrate()
         spread(self, "clip", "c")
 
@@ -107,7 +107,7 @@ class _Tangent(abc.ABC):
         Raises:
           ValueError: for a stack of budgets, or another shape: use ``vmap``.
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         x = as_records(x)
         if x.shape != (self.dim,):
@@ -123,7 +123,7 @@ class _Tangent(abc.ABC):
 
     def domain(self) -> Ball:
         """Tangent vectors of length at most ``clip``; longer ones are shortened, NaN is 0."""
-        return Ball(self.dim, self._most if _validate.concrete(self.clip) else self.clip)
+        return Ball(self.dim, self._most if validate.concrete(self.clip) else self.clip)
 
     def guarantee(self) -> Guarantee:
         """The curve's point at ``delta``: at most (epsilon, delta); the largest where epsilon is a stack."""
@@ -180,7 +180,7 @@ class HyperbolicGaussian(_Tangent):
 
     def _calibrate(self) -> None:
         self._set_scale("sigma", 2 * self._most)
-        _validate.positive(sigma=self.sigma)
+        validate.positive(sigma=self.sigma)
 
     def _scales(self) -> Array:
         return jnp.full(self.dim, jnp.asarray(self.sigma, jnp.result_type(float)))
@@ -243,13 +243,13 @@ class RadialAngularGaussian(_Tangent):
     sigma_angle: Any = dataclasses.field(init=False, default=None)
 
     def _calibrate(self) -> None:
-        share = _validate.number(0.0, 1.0, radial_share=self.radial_share)
+        share = validate.number(0.0, 1.0, radial_share=self.radial_share)
         if share > 0:
             self._set_scale("sigma_radius", self._most / np.sqrt(share))
-            _validate.positive(sigma_radius=self.sigma_radius)
+            validate.positive(sigma_radius=self.sigma_radius)
         if share < 1:
             self._set_scale("sigma_angle", 2.0 / np.sqrt(1 - share))
-            _validate.positive(sigma_angle=self.sigma_angle)
+            validate.positive(sigma_angle=self.sigma_angle)
 
     @property
     def _parts(self) -> tuple[bool, bool]:

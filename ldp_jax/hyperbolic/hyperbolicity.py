@@ -26,8 +26,8 @@ import scipy.sparse
 from jaxtyping import Float
 from scipy.sparse import csgraph
 
-from ldp_jax import _validate
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Delta", "graph_delta", "graph_distances", "gromov_delta"]
 
@@ -83,8 +83,8 @@ def gromov_delta(key: PRNGKey, distances: Any, *, samples: int = 50_000) -> Delt
     Raises:
       ValueError: for what is no matrix of distances, such as those of a graph that is not connected.
     """
-    _validate.threefry(key)
-    samples = _validate.whole(1, samples=samples)
+    validate.threefry(key)
+    samples = validate.whole(1, samples=samples)
     given = np.asarray(distances, np.float32)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or len(given) < 4:
         raise ValueError(f"distances must be [k, k] with k >= 4, got shape {given.shape}")
@@ -129,7 +129,7 @@ def graph_distances(edges: Any, num_nodes: int, nodes: Any = None) -> Float[np.n
     Raises:
       ValueError: for edges or nodes outside [0, num_nodes).
     """
-    num_nodes = _validate.whole(1, num_nodes=num_nodes)
+    num_nodes = validate.whole(1, num_nodes=num_nodes)
     chosen = np.arange(num_nodes) if nodes is None else np.asarray(nodes)
     if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
         raise ValueError(f"nodes must be integers [k], got {chosen.dtype} of shape {chosen.shape}")
@@ -154,8 +154,8 @@ def graph_delta(key: PRNGKey, edges: Any, num_nodes: int, *, nodes: int = 1000, 
     Raises:
       ValueError: for edges outside [0, num_nodes), or a component of fewer than four nodes.
     """
-    _validate.threefry(key)
-    num_nodes, nodes = _validate.whole(4, num_nodes=num_nodes), _validate.whole(4, nodes=nodes)
+    validate.threefry(key)
+    num_nodes, nodes = validate.whole(4, num_nodes=num_nodes), validate.whole(4, nodes=nodes)
     adjacency = _adjacency(edges, num_nodes)
     _, component = csgraph.connected_components(adjacency, directed=False)
     largest = np.flatnonzero(component == np.bincount(component).argmax())

@@ -33,8 +33,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax import _validate
-from ldp_jax.hyperbolic._numerics import (
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Record, Scalar
+from ldp_jax.hyperbolic.numerics import (
     as_points,
     asinh_ratio,
     check_curvature,
@@ -48,7 +49,6 @@ from ldp_jax.hyperbolic._numerics import (
     tanh_ratio,
 )
 from ldp_jax.hyperbolic.poincare import _gyrate, _one_type, _project, _root
-from ldp_jax.types import Array, Record, Scalar
 
 __all__ = [
     "distance",
@@ -81,7 +81,7 @@ def _points(c: Any, **given: Any) -> tuple[Array, ...]:
     for name, value in found.items():
         if value.shape[-1] < 2:
             raise ValueError(f"{name} must be points [..., n + 1] of the hyperboloid, got shape {value.shape}")
-        if _validate.concrete(value) and _validate.concrete(c):
+        if validate.concrete(value) and validate.concrete(c):
             point = np.asarray(value, np.float64)
             time, rest = point[..., 0], (point[..., 1:] ** 2).sum(-1)
             off = np.abs(time**2 - rest - 1.0 / float(c)) > 1e-3 * np.maximum(time**2, 0.0)
@@ -139,7 +139,7 @@ def origin(n: int, c: Scalar = 1.0) -> Float[Array, " m"]:
       ValueError: for c <= 0 or n < 1.
     """
     check_curvature(c)
-    return _lift(jnp.zeros(_validate.whole(1, n=n)), c)
+    return _lift(jnp.zeros(validate.whole(1, n=n)), c)
 
 
 def inner(x: Record, y: Record) -> Float[Array, "*batch"]:

@@ -26,10 +26,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic._numerics import check_curvature, dot, gap
-from ldp_jax.types import Array, Scalar
+from ldp_jax.hyperbolic.numerics import check_curvature, dot, gap
 
 __all__ = ["LearningRate", "apply_updates", "riemannian_adam", "riemannian_gradient", "riemannian_sgd"]
 
@@ -86,7 +86,7 @@ def _rate(learning_rate: LearningRate, count: Any) -> Any:
 
 def _check_rate(learning_rate: LearningRate) -> None:
     if not callable(learning_rate):
-        _validate.positive(learning_rate=learning_rate)
+        validate.positive(learning_rate=learning_rate)
 
 
 def _points(params: Any) -> Any:
@@ -144,9 +144,9 @@ def riemannian_adam(
     """
     _check_rate(learning_rate)
     check_curvature(c)
-    _validate.number(0.0, 1.0, open_upper=True, b1=b1)
-    _validate.number(0.0, 1.0, open_upper=True, b2=b2)
-    _validate.positive(eps=eps)
+    validate.number(0.0, 1.0, open_upper=True, b1=b1)
+    validate.number(0.0, 1.0, open_upper=True, b2=b2)
+    validate.positive(eps=eps)
 
     def init(params: Any) -> AdamState:
         first = jax.tree.map(jnp.zeros_like, params)

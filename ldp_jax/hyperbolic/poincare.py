@@ -33,8 +33,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from ldp_jax import _validate
-from ldp_jax.hyperbolic._numerics import (
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Record, Scalar
+from ldp_jax.hyperbolic.numerics import (
     as_points,
     asinh_ratio,
     check_curvature,
@@ -46,7 +47,6 @@ from ldp_jax.hyperbolic._numerics import (
     shorten,
     tanh_ratio,
 )
-from ldp_jax.types import Array, Record, Scalar
 
 __all__ = [
     "REACH",
@@ -85,7 +85,7 @@ def _points(c: Any, **given: Any) -> tuple[Array, ...]:
     found = {name: as_points(name, value) for name, value in given.items()}
     check_in_ball(c, **found)
     # What is traced may be anywhere: points outside are taken for those of the boundary in their directions.
-    inside = [x if _validate.concrete(x) and _validate.concrete(c) else _to_boundary(x, c) for x in found.values()]
+    inside = [x if validate.concrete(x) and validate.concrete(c) else _to_boundary(x, c) for x in found.values()]
     return _one_type(*inside)
 
 

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from ldp_jax import _validate
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Ball, Vectors, as_records
-from ldp_jax.guarantee import Guarantee
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_epsilon, check_single
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Ball, Vectors, as_records
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic._parameters import one, spread
-from ldp_jax.mechanism import check_epsilon, check_single
-from ldp_jax.types import Array, PRNGKey, Record, Scalar
 
 __all__ = ["PaperHyperbolicGaussian"]
 
@@ -64,10 +64,10 @@ class PaperHyperbolicGaussian:
 
     def _check(self) -> None:
         check_epsilon(self.epsilon)
-        _validate.integer_in(1, dim=self.dim)
-        _validate.number(1e-300, 1.0, open_upper=True, delta=one(delta=self.delta))
-        _validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
-        _validate.number(0.0, open_lower=True, c=one(c=self.c))
+        validate.integer_in(1, dim=self.dim)
+        validate.number(1e-300, 1.0, open_upper=True, delta=one(delta=self.delta))
+        validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
+        validate.number(0.0, open_lower=True, c=one(c=self.c))
         spread(self, "delta", "clip", "c")
 
     @property
@@ -85,7 +85,7 @@ class PaperHyperbolicGaussian:
         Raises:
           ValueError: for a stack of budgets, or another shape: use ``vmap``.
         """
-        _validate.threefry(key)
+        validate.threefry(key)
         check_single(self)
         x = as_records(x)
         if x.shape != (self.dim,):
@@ -102,7 +102,7 @@ class PaperHyperbolicGaussian:
 
     def domain(self) -> Ball:
         """Tangent vectors of length at most ``clip``; longer ones are shortened, NaN is 0."""
-        return Ball(self.dim, one(clip=self.clip) if _validate.concrete(self.clip) else self.clip)
+        return Ball(self.dim, one(clip=self.clip) if validate.concrete(self.clip) else self.clip)
 
     def codomain(self) -> Vectors:
         """Tangent vectors."""
@@ -114,7 +114,7 @@ class PaperHyperbolicGaussian:
 
     def guarantee(self) -> Guarantee:
         """None: an infinite epsilon."""
-        if all(_validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
+        if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
         return Guarantee(
             math.inf,

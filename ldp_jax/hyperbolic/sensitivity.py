@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic._numerics import length
-from ldp_jax.types import Array, Record, Scalar
+from ldp_jax.hyperbolic.numerics import length
 
 __all__ = ["inter_hierarchy", "inter_hierarchy_of_nodes", "intra_hierarchy", "intra_hierarchy_of_nodes"]
 
@@ -79,7 +79,7 @@ def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Arra
     Raises:
       ValueError: for fewer than two points, or chunk < 1.
     """
-    _validate.whole(1, chunk=chunk)
+    validate.whole(1, chunk=chunk)
     rows = _rows(points)
     size = length(rows)
     unit = rows / jnp.where(size > 0, size, 1.0)

@@ -27,10 +27,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import lorentz, poincare
-from ldp_jax.hyperbolic._numerics import gap, length, log_sinh_ratio
-from ldp_jax.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
 
 __all__ = ["Volume", "log_density", "log_density_lorentz", "sample", "sample_lorentz"]
 
@@ -44,7 +44,7 @@ Volume: TypeAlias = Literal["riemannian", "coordinates"]
 
 
 def _scales(scale: Any, n: int, kind: Any) -> Array:
-    _validate.positive(scale=scale)
+    validate.positive(scale=scale)
     scales = jnp.asarray(scale, kind)
     if scales.ndim and scales.shape[-1] not in (1, n):
         raise ValueError(f"scale must be a number, or [..., {n}] or [..., 1], got shape {scales.shape}")
@@ -52,7 +52,7 @@ def _scales(scale: Any, n: int, kind: Any) -> Array:
 
 
 def _draw(key: PRNGKey, scales: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    _validate.threefry(key)
+    validate.threefry(key)
     batch = jnp.broadcast_shapes(batch, scales.shape[:-1])
     return scales * jax.random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
 
@@ -107,7 +107,7 @@ def log_density(
 
     Reference: PoinDP eq. 11 at ``riemannian``.
     """
-    _validate.one_of(("riemannian", "coordinates"), volume=volume)
+    validate.one_of(("riemannian", "coordinates"), volume=volume)
     z, mean = poincare._points(c, z=z, mean=mean)
     n = mean.shape[-1]
     u = 2.0 / gap(mean, c) * poincare.log_map(mean, z, c)

@@ -1,22 +1,28 @@
 """The main jobs in one call: what users report, what the server makes of it, and what the whole of it spends.
 
-* :mod:`embedding <ldp_jax.pipeline.embedding>` - private features, public graph: :func:`private_embedding`;
-* :mod:`classes <ldp_jax.pipeline.classes>` - public features, private graph: :func:`count_classes`;
-* :mod:`prediction <ldp_jax.pipeline.prediction>` - private features, public graph and panel: :func:`panel_predict`;
-* :mod:`advice <ldp_jax.pipeline.advice>` - whether to collect private features at all: :func:`advise`;
-* :mod:`joint <ldp_jax.pipeline.joint>` - private features and graph, public panel: :func:`joint_predict`;
-* :mod:`rounds <ldp_jax.pipeline.rounds>` - the same data in every round: :func:`collect_rounds`;
-* :mod:`posterior <ldp_jax.pipeline.posterior>` - what any model says of public features: :func:`model_posterior`.
+* :func:`private_embedding` (:mod:`embedding <ldp_jax.pipeline.embedding>`) - private features, public graph;
+* :func:`predict_from_reports` (:mod:`from_reports <ldp_jax.pipeline.from_reports>`) - private features, public
+  graph and panel; :func:`advise` says beforehand whether to collect;
+* :func:`predict_from_counts` (:mod:`from_counts <ldp_jax.pipeline.from_counts>`) - public features, private graph;
+* :func:`predict_jointly` (:mod:`jointly <ldp_jax.pipeline.jointly>`) - private features and graph, public panel;
+* :func:`collect_rounds` (:mod:`rounds <ldp_jax.pipeline.rounds>`) - the same data in every round.
+
+The steps are pure functions, each in a module of its own. From reports: :mod:`structure
+<ldp_jax.pipeline.structure>`, :mod:`device_classifier <ldp_jax.pipeline.device_classifier>`, :mod:`message
+<ldp_jax.pipeline.message>`, :mod:`field <ldp_jax.pipeline.field>`. From counts: :mod:`groups
+<ldp_jax.pipeline.groups>`, :mod:`pilot <ldp_jax.pipeline.pilot>`, :mod:`design <ldp_jax.pipeline.design>`,
+:mod:`counts <ldp_jax.pipeline.counts>`, :mod:`self_training <ldp_jax.pipeline.self_training>`. Both: :mod:`guard
+<ldp_jax.pipeline.guard>`, :mod:`stack <ldp_jax.pipeline.stack>`.
 
 Each is imported on first use: an embedding waits for no panel, and for no library of networks.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
     from ldp_jax.pipeline.advice import Advice, advise
-    from ldp_jax.pipeline.classes import CountedClasses, count_classes
     from ldp_jax.pipeline.embedding import (
         STRUCTURE_ONLY,
         ColumnSource,
@@ -35,7 +41,9 @@ if TYPE_CHECKING:
         standardize,
     )
     from ldp_jax.pipeline.fidelity import FidelityForecast, Gathered, fidelity_forecast, gathered, likeness
-    from ldp_jax.pipeline.joint import JointClasses, JointPrivacy, Split, SplitForecast, joint_predict
+    from ldp_jax.pipeline.from_counts import CountedClasses, predict_from_counts
+    from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
+    from ldp_jax.pipeline.jointly import JointClasses, JointPrivacy, Split, SplitForecast, predict_jointly
     from ldp_jax.pipeline.messages import (
         ClassMessage,
         Message,
@@ -46,11 +54,9 @@ if TYPE_CHECKING:
         score_directions,
     )
     from ldp_jax.pipeline.posterior import model_posterior
-    from ldp_jax.pipeline.prediction import PredictedClasses, panel_predict
     from ldp_jax.pipeline.rounds import RepeatedReports, answer, collect_rounds
 
 __all__ = [
-    "STRUCTURE_ONLY",
     "Advice",
     "ClassMessage",
     "ColumnSource",
@@ -68,6 +74,7 @@ __all__ = [
     "PublicRecord",
     "RepeatedReports",
     "RowSource",
+    "STRUCTURE_ONLY",
     "SharesPrograms",
     "Split",
     "SplitForecast",
@@ -75,17 +82,17 @@ __all__ = [
     "advise",
     "answer",
     "collect_rounds",
-    "count_classes",
     "embedding_memory",
     "fidelity_forecast",
     "gathered",
-    "joint_predict",
     "likeness",
     "message_by_name",
     "model_posterior",
     "non_private_embedding",
-    "panel_predict",
     "perturb",
+    "predict_from_counts",
+    "predict_from_reports",
+    "predict_jointly",
     "principal_axes",
     "private_embedding",
     "private_embeddings",
@@ -94,28 +101,23 @@ __all__ = [
     "standardize",
 ]
 
-_PARTS = {  # every other name is the embedding's
-    "advice": "Advice advise",
-    "classes": "CountedClasses count_classes",
-    "fidelity": "FidelityForecast Gathered fidelity_forecast gathered likeness",
-    "joint": "JointClasses JointPrivacy Split SplitForecast joint_predict",
-    "messages": "ClassMessage Message MessageName VectorMessage message_by_name principal_axes score_directions",
-    "posterior": "model_posterior",
-    "prediction": "PredictedClasses panel_predict",
-    "rounds": "RepeatedReports answer collect_rounds",
-}
-_HOMES = {name: part for part, names in _PARTS.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name in (*_PARTS, "embedding"):
-        return importlib.import_module(f"ldp_jax.pipeline.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module 'ldp_jax.pipeline' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"ldp_jax.pipeline.{_HOMES.get(name, 'embedding')}"), name)
-    globals()[name] = found  # asked once
-    return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy.attach(
+    __name__,
+    {
+        "advice": "Advice advise",
+        "embedding": "ColumnSource Embedding HasColumns HasPublicChoices PublicRecord RowSource"
+        " STRUCTURE_ONLY SharesPrograms embedding_memory non_private_embedding"
+        " perturb private_embedding private_embeddings propagate standardize",
+        "fidelity": "FidelityForecast Gathered fidelity_forecast gathered likeness",
+        "from_counts": "CountedClasses predict_from_counts",
+        "from_reports": "PredictedClasses predict_from_reports",
+        "jointly": "JointClasses JointPrivacy Split SplitForecast predict_jointly",
+        "messages": "ClassMessage Message MessageName VectorMessage message_by_name"
+        " principal_axes score_directions",
+        "posterior": "model_posterior",
+        "rounds": "RepeatedReports answer collect_rounds",
+    },
+    "arguments budget_split count_regression counts design device_classifier field forecast gain groups"
+    " guard law links local_prediction message pilot piloted private_labels reported_labels rows"
+    " self_training stack structure",
+)

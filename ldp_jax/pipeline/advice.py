@@ -4,13 +4,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from ldp_jax import _validate
+from ldp_jax.core import validate
+from ldp_jax.core.types import Graph
 from ldp_jax.features import alphabets, choose
-from ldp_jax.panel import ExpectedGain, PanelFacts, expected_gain
+from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.pipeline.fidelity import FidelityForecast, gathered
+from ldp_jax.pipeline.gain import ExpectedGain, expected_gain
+from ldp_jax.pipeline.local_prediction import PanelFacts
 from ldp_jax.pipeline.private_labels import MOST_EPSILON
-from ldp_jax.propagation import Operator, operator
-from ldp_jax.types import Graph
 
 __all__ = ["EPSILONS", "LEAST_GUARD", "LEAST_MEMBERS", "LEAST_T", "Advice", "advise"]
 
@@ -97,14 +98,16 @@ def advise(
     """Say whether reports of private users will add to what is public already. Costs no budget and asks nobody.
 
     With a panel: the log-loss that own reports are expected to take off structure's, out of fold and in closed form
-    over reports (:func:`~ldp_jax.panel.expected_gain`). To collect is recommended where it is more than twice its
-    standard error on a panel of at least 100 labels, and where the guard is expected to believe so many reports of
-    that epsilon. What reports of neighbours add comes on top, so that the accuracy is rather more than is foretold.
-    Without a panel nothing says whether records know more than structure does, and to collect is never recommended;
-    what whole records would show of the true embedding is foretold from the graph, the dimension and epsilon alone.
+    over reports (:func:`~ldp_jax.pipeline.gain.expected_gain`). To collect is recommended where it is more than
+    twice its standard error on a panel of at least 100 labels, and where the guard is expected to believe so many
+    reports of that epsilon. What reports of neighbours add comes on top, so that the accuracy is rather more than
+    is foretold. Without a panel nothing says whether records know more than structure does, and to collect is never
+    recommended; what whole records would show of the true embedding is foretold from the graph, the dimension and
+    epsilon alone.
 
     Args:
-      facts: what :func:`~ldp_jax.panel.panel_facts` found; or a public graph, where there is no panel.
+      facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found; or a public graph, where there is no
+        panel.
       epsilon: of a report, in (0, 20].
       dim: how many features a record has; with a panel it is known.
       message: which the devices would send: the best class of a personal alphabet, or of all classes.
@@ -123,9 +126,9 @@ def advise(
     do not collect: without a panel nothing says whether records know more than structure: find 100 users ...
     whole records at epsilon 1, correlation with the true embedding: MultiBit 0.06, ...
     """
-    epsilon = _validate.number(0.0, MOST_EPSILON, open_lower=True, epsilon=epsilon)
-    asked = tuple(_validate.number(0.0, MOST_EPSILON, open_lower=True, epsilons=one) for one in epsilons)
-    _validate.one_of(get_args(Literal["class", "class-plain"]), message=message)
+    epsilon = validate.number(0.0, MOST_EPSILON, open_lower=True, epsilon=epsilon)
+    asked = tuple(validate.number(0.0, MOST_EPSILON, open_lower=True, epsilons=one) for one in epsilons)
+    validate.one_of(get_args(Literal["class", "class-plain"]), message=message)
     if not isinstance(facts, PanelFacts):
         if dim is None:
             raise ValueError("dim must be given where there is no panel: how many features a record has")

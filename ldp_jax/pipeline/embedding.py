@@ -10,15 +10,15 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float
 
-from ldp_jax import _compiling, _validate
-from ldp_jax.domains import Box, as_records
-from ldp_jax.domains import clip as into
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core import compiling, validate
+from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.spaces import Box, as_records
+from ldp_jax.core.spaces import clip as into
+from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import NoisyGraph
-from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.mechanism import Mechanism
-from ldp_jax.propagation import Operator as Operator
-from ldp_jax.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
-from ldp_jax.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
+from ldp_jax.graph.propagation import Operator as Operator
+from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
 
 __all__ = [
     "STRUCTURE_ONLY",
@@ -235,14 +235,14 @@ def _each(function: Callable[..., Any], mechanism: Mechanism, *stacked: Any) -> 
 
 def _check_budgets(mechanism: Mechanism) -> None:
     """Check a mechanism's concrete budgets, also where ``vmap`` or ``tree.map`` built it; it may be a stack."""
-    if all(map(_validate.concrete, jax.tree.leaves(mechanism))):
+    if all(map(validate.concrete, jax.tree.leaves(mechanism))):
         mechanism.guarantee()
 
 
 def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scalar) -> None:
-    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
-    _validate.in_range(0.0, 1.0, r=r)
-    _validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.in_range(0.0, 1.0, r=r)
+    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
     if op.num_nodes != n:
         raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
 
@@ -263,17 +263,17 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
       ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
         another dimension than d or another number of users than n.
     """
-    _validate.threefry(key)
+    validate.threefry(key)
     n, _ = _check_records(x, mechanism)
     _check_budgets(mechanism)
     domain = _box(mechanism)
-    known = all(map(_validate.concrete, (key, *jax.tree.leaves(mechanism))))
+    known = all(map(validate.concrete, (key, *jax.tree.leaves(mechanism))))
     keys = _keys(_key_for(key, x), n=n) if known else jax.random.split(_key_for(key, x), n)
     sharing = _sharing(mechanism, n) if known else None
     made = _reports if known else _report
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
-        if not _validate.concrete(records):
+        if not validate.concrete(records):
             return _report(keys, mechanism, records)
         return made(keys, mechanism, records) if sharing is None else sharing.privatize_many(keys, records)
     leaves, structure = jax.tree.flatten(mechanism)
@@ -306,10 +306,10 @@ def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
     return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x)
 
 
-_reports = _compiling.jit(_report, _compiling.LEVEL_2)
+_reports = compiling.jit(_report, compiling.LEVEL_2)
 
 
-@partial(_compiling.jit, options=_compiling.WORDS, static_argnames="n")
+@partial(compiling.jit, options=compiling.WORDS, static_argnames="n")
 def _keys(key: PRNGKey, *, n: int) -> PRNGKeys:
     """A key for each user."""
     return jax.random.split(key, n)
@@ -342,10 +342,10 @@ def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, c
             raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
         return x
     lower, upper = (domain.lower, domain.upper) if bounds is None else bounds
-    _validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
+    validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
     if not lower < upper:
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
-    if _validate.concrete(x) and not clip:
+    if validate.concrete(x) and not clip:
         values = x if isinstance(x, jax.Array) else np.asarray(x)
         if not bool(((values >= lower) & (values <= upper)).all()):  # NaN is in no interval
             raise ValueError(
@@ -400,7 +400,7 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
 
 
 def _check_memory(mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1) -> None:
-    _validate.positive(memory=memory)
+    validate.positive(memory=memory)
     edges = op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
     needed += 4.0 * (runs - 1) * op.num_nodes * _box(mechanism).dim
@@ -454,13 +454,13 @@ def propagate(
       reports: stacked, as :func:`perturb` returns them.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
-      tol: see :func:`ldp_jax.propagation.ppr`.
+      tol: see :func:`ldp_jax.graph.propagation.ppr`.
 
     Returns:
       Z, float32 [n, d].
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
-    traced = not all(map(_validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
+    traced = not all(map(validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
     if traced:
         return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
     dim = _box(mechanism).dim
@@ -499,7 +499,7 @@ def private_embedding(
 
     Args:
       key: a typed threefry key.
-      graph: the public graph, or its :class:`~ldp_jax.propagation.Operator` when it is used often; or the
+      graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used often; or the
         :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
         stands beside that of the features. Where every user reported her whole list it is directed, and what a node
         averages over is the list she reported.
@@ -598,7 +598,7 @@ def private_embeddings(
     Raises:
       ValueError: as :func:`private_embedding`, and for a data set in place of its dense records.
     """
-    _validate.threefry(keys, axes=1)
+    validate.threefry(keys, axes=1)
     n, d = _check_records(x, mechanism)
     _check_budgets(mechanism)
     if isinstance(x, RowSource) and not isinstance(x, PublicRecord):

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax import _validate
-from ldp_jax.domains import Ball, Box, as_records
-from ldp_jax.mechanism import HasMoments, check_single
-from ldp_jax.propagation import Operator, operator, ppr
-from ldp_jax.types import Array, Graph
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasMoments, check_single
+from ldp_jax.core.spaces import Ball, Box, as_records
+from ldp_jax.core.types import Array, Graph
+from ldp_jax.graph.propagation import Operator, operator, ppr
 
 __all__ = ["FidelityForecast", "Gathered", "fidelity_forecast", "gathered", "likeness"]
 
@@ -41,7 +41,7 @@ class FidelityForecast(NamedTuple):
     """What is to be expected of a private embedding.
 
     Attributes:
-      correlation: of private and true embedding, columns centred (:func:`ldp_jax.metrics.fidelity`).
+      correlation: of private and true embedding, columns centred (:func:`ldp_jax.learning.metrics.fidelity`).
       relative_error: after the best scalar: sqrt(1 - correlation^2).
       signal: mean squared length of the true rows, as far as the mechanism keeps it.
       noise: mean squared length of the noise of a row.
@@ -89,13 +89,13 @@ def gathered(op_or_graph: Graph | Operator, *, alpha: float = 0.1, r: float = 0.
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
 
-    >>> from ldp_jax import graphs
+    >>> from ldp_jax.graph import graphs
     >>> found = gathered(graphs.from_edges([[0, 1]], num_nodes=2), alpha=0.5)
     >>> round(found.own, 2), round(found.alike, 2)  # rows (2/3, 1/3)
     (0.56, 1.0)
     """
-    _validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
-    _validate.in_range(0.0, 1.0, r=r)
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.in_range(0.0, 1.0, r=r)
     op = op_or_graph if isinstance(op_or_graph, Operator) else operator(op_or_graph)
     n = op.num_nodes
     if n <= _PROBES:
@@ -134,7 +134,7 @@ def likeness(
     Raises:
       ValueError: for records of another number, fewer than two or not finite, nodes that are none or named twice.
 
-    >>> from ldp_jax import graphs
+    >>> from ldp_jax.graph import graphs
     >>> nodes = np.arange(40)
     >>> pairs = graphs.from_edges(nodes.reshape(20, 2), num_nodes=40)  # of one kind, then of different ones
     >>> [round(likeness(pairs, nodes, np.eye(2)[kind]), 2) for kind in (nodes // 2 % 2, nodes % 2)]
@@ -195,7 +195,7 @@ def fidelity_forecast(
     [0.58, 0.84]
     """
     check_single(mechanism)
-    h = _validate.number(0.0, 1.0, likeness=likeness)
+    h = validate.number(0.0, 1.0, likeness=likeness)
     domain = mechanism.domain()
     if not isinstance(domain, (Box, Ball)):
         raise ValueError(f"mechanism must be on vectors, got one on {domain}")

@@ -8,8 +8,8 @@ r"""What a device may say of its record: messages that are exchangeable, so that
 * ``sampled``: a few of the record's numbers, through :func:`~ldp_jax.features.HDS`.
 
 Each device sends one message, under the whole epsilon. A vector says of a class what the mechanism's density says
-of it under the records of the panel (:func:`~ldp_jax.panel.likeliest_density_evidence`): no model is fitted, and
-what a member of the panel is told does not come from her own record.
+of it under the records of the panel (:func:`~ldp_jax.pipeline.message.likeliest_density_evidence`): no model is
+fitted, and what a member of the panel is told does not come from her own record.
 """
 
 import dataclasses
@@ -22,12 +22,14 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float
 
-from ldp_jax import _validate
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import privatize
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import HDS, PersonalAlphabets, PrivUnitG, ProjUnit
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import privatize
-from ldp_jax.panel import Broadcast, ClassReports, PanelFacts, ReadReports, Rows, likeliest_density_evidence
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.pipeline.local_prediction import Broadcast, ClassReports, PanelFacts, ReadReports
+from ldp_jax.pipeline.message import likeliest_density_evidence
+from ldp_jax.pipeline.rows import Rows
 
 __all__ = [
     "ClassMessage",
@@ -148,9 +150,11 @@ def message_by_name(name: MessageName, epsilon: float, facts: PanelFacts, rows: 
       ValueError: for a name that is none, an epsilon out of range, or ``record`` where the panel's records vary in
         fewer than two directions.
 
-    >>> from ldp_jax import graphs
-    >>> from ldp_jax.panel import DeviceClassifier, StructurePosterior, feature_rows
-    >>> from ldp_jax.propagation import operator
+    >>> from ldp_jax.graph import graphs
+    >>> from ldp_jax.pipeline.device_classifier import DeviceClassifier
+    >>> from ldp_jax.pipeline.structure import StructurePosterior
+    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> from ldp_jax.graph.propagation import operator
     >>> q, rows = jnp.log(jnp.tile(jnp.array([0.6, 0.39, 0.01]), (5, 1))), feature_rows(np.eye(3))
     >>> structure = StructurePosterior(q, "stack", {}, q[..., None], ("one",), jnp.ones(1))
     >>> devices = DeviceClassifier(jnp.eye(3), jnp.zeros(3), q[:3], 0.4)
@@ -162,7 +166,7 @@ def message_by_name(name: MessageName, epsilon: float, facts: PanelFacts, rows: 
     >>> [made[name].alphabets.mask[3].tolist() for name in ("class", "class-plain")]
     [[True, True, False], [True, True, True]]
     """
-    _validate.one_of(get_args(MessageName), message=name)
+    validate.one_of(get_args(MessageName), message=name)
     posterior = np.exp(np.asarray(facts.structure.log_q))
     if name == "class":
         return ClassMessage(name, PersonalAlphabets.of(epsilon, posterior))
@@ -217,7 +221,7 @@ def principal_axes(rows: Rows, most: int) -> Float[Array, "k d"]:
     Raises:
       ValueError: for records that vary in fewer than two directions.
 
-    >>> from ldp_jax.panel import feature_rows
+    >>> from ldp_jax.pipeline.rows import feature_rows
     >>> rows = feature_rows(np.array([[2.0, 2.0, 0.0], [2.0, -2.0, 0.0], [2.0, 0.0, 1.0], [2.0, 0.0, -1.0]]))
     >>> np.abs(np.asarray(principal_axes(rows, 16), float)).round(2).tolist()  # not what all have in common
     [[0.0, 1.73, 0.0], [0.0, 0.0, 1.73]]

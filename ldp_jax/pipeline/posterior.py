@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax import _validate, training
-from ldp_jax.models import Model
-from ldp_jax.panel import folds
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.learning import training
+from ldp_jax.learning.models import Model
+from ldp_jax.pipeline.self_training import folds
 
 __all__ = ["model_posterior"]
 
@@ -33,7 +34,7 @@ def model_posterior(
     epochs: int = 200,
     patience: int = 20,
 ) -> Float[Array, "n classes"]:
-    """Log posterior of each user's class by a model that has not seen her label: for :func:`count_classes`.
+    """Log posterior of each user's class by a model that has not seen her label: for :func:`predict_from_counts`.
 
     One model a fold is trained on the labels of the others but one, which says when to stop. A labelled user is
     asked of the model of her fold, any other of the mean of all. Features and labels are public, so that this
@@ -41,7 +42,7 @@ def model_posterior(
 
     Args:
       key: of folds, parameters and dropout.
-      model: rows [b, d] to scores [b, C], such as :func:`ldp_jax.models.mlp`.
+      model: rows [b, d] to scores [b, C], such as :func:`ldp_jax.learning.models.mlp`.
       x: public features.
       labels: int [n] in [0, C), -1 for none; at least ``num_folds`` of them.
       num_folds: F >= 3, one training each.
@@ -53,17 +54,18 @@ def model_posterior(
       float32 [n, C].
 
     Raises:
-      ValueError: for labels of another shape or kind or too few of them, and as :func:`ldp_jax.training.fit`.
+      ValueError: for labels of another shape or kind or too few of them, and as
+      :func:`ldp_jax.learning.training.fit`.
 
-    >>> from ldp_jax import models
+    >>> from ldp_jax.learning import models
     >>> x = np.repeat(np.eye(2, dtype=np.float32), 20, axis=0)
     >>> labels = np.where(np.arange(40) % 2 == 0, np.arange(40) // 20, -1)
     >>> log_q = model_posterior(jax.random.key(0), models.mlp(2, 8, 2), x, labels, epochs=30)
     >>> (log_q.argmax(1) == np.arange(40) // 20).mean()
     Array(1., dtype=float32)
     """
-    _validate.threefry(key)
-    _validate.integer_in(3, num_folds=num_folds)
+    validate.threefry(key)
+    validate.integer_in(3, num_folds=num_folds)
     labels, x = np.asarray(labels), jnp.asarray(x, jnp.float32)
     if labels.shape != (len(x),) or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels must be int [{len(x)}], one a row of x, got {labels.dtype} {labels.shape}")

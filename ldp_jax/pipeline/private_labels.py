@@ -7,11 +7,11 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax.domains import as_records
+from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.spaces import as_records
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
-from ldp_jax.guarantee import LABEL, WORDS, Guarantee
-from ldp_jax.mechanism import check_epsilon
-from ldp_jax.types import Array, PRNGKey
 
 __all__ = ["check_members", "keep_of", "label_guarantee", "label_noise", "reported_labels"]
 
@@ -41,7 +41,7 @@ def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
 
 
 def check_members(labels: Int[np.ndarray, " n"]) -> None:
-    """Refuse a panel that cannot teach, whatever its labels are: :func:`~ldp_jax.panel.check_panel` looks at them.
+    """Refuse a panel that cannot teach, whatever its labels are.
 
     Args:
       labels: -1 for who is not of the panel; of the others nothing is read.

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ldp_jax import _validate
-from ldp_jax.composition import ANSWERS, over_rounds
-from ldp_jax.domains import as_records
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import Mechanism
-from ldp_jax.types import PRNGKey
+from ldp_jax.accounting.composition import ANSWERS, over_rounds
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.spaces import as_records
+from ldp_jax.core.types import PRNGKey
 
 __all__ = ["RepeatedReports", "answer", "collect_rounds"]
 
@@ -44,7 +44,7 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Any, *, answ
       mechanism: of one report.
       history: her records so far, [rounds, ...]: all rounds up to the one that is asked for.
       round: which, from 0; may be traced.
-      answers: one of :data:`~ldp_jax.composition.ANSWERS`.
+      answers: one of :data:`~ldp_jax.accounting.composition.ANSWERS`.
 
     Raises:
       ValueError: for other words, a key that is not threefry, or a fresh answer of a round beyond the history.
@@ -54,10 +54,10 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Any, *, answ
     >>> len({int(answer(key, mechanism, history, t, answers="permanent")) for t in range(4)})
     1
     """
-    _validate.threefry(key)
-    _validate.one_of(ANSWERS, answers=answers)
+    validate.threefry(key)
+    validate.one_of(ANSWERS, answers=answers)
     if answers == "fresh":  # JAX would take the last record for one that is not there
-        _validate.in_range(0.0, len(jax.tree.leaves(history)[0]) - 1.0, round=round)
+        validate.in_range(0.0, len(jax.tree.leaves(history)[0]) - 1.0, round=round)
     which = jnp.zeros_like(round) if answers == "permanent" else round
     return mechanism.privatize(jax.random.fold_in(key, which), jax.tree.map(lambda x: x[which], history))
 
@@ -74,7 +74,7 @@ def collect_rounds(
       mechanism: of one report.
       records: [rounds, n, ...], each user's record in each round.
       answers: ``fresh`` or ``permanent``.
-      delta: see :func:`~ldp_jax.composition.over_rounds`.
+      delta: see :func:`~ldp_jax.accounting.composition.over_rounds`.
 
     Returns:
       :class:`RepeatedReports`. Of permanent answers the mean over rounds says no more than one of them, and no
@@ -92,7 +92,7 @@ def collect_rounds(
     >>> round(collect_rounds(another, mechanism, records, answers="fresh").guarantee.epsilon, 6)
     3.0
     """
-    _validate.threefry(key)
+    validate.threefry(key)
     records = jax.tree.map(as_records, records)  # before they are traced: numbers of the host may be of any size
     shapes = {jnp.shape(x)[:2] for x in jax.tree.leaves(records)}
     shape = next(iter(shapes), ())

@@ -61,7 +61,7 @@ record of 2^24, or after a million reports, passes all of them. What is proved i
 whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.
 """
 
-from ldp_jax.domains import NotApplicable
+from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.verification.arithmetic import ArithmeticLoss, arithmetic
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.central import (

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.edges.central import hrg
-from ldp_jax.types import Array
+from ldp_jax.core.types import Array
+from ldp_jax.edges.curator import hrg
 
 
 def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:

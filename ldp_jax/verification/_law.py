@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _tables
-from ldp_jax.domains import NotApplicable, Records
-from ldp_jax.mechanism import HasCoordinates, HasTable
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import integer_tables
+from ldp_jax.core.mechanism import HasCoordinates, HasTable
+from ldp_jax.core.spaces import NotApplicable, Records
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification.empirical import privatize_stacked
 from ldp_jax.verification.exact import coordinate_laws, logs_of
 
@@ -111,9 +111,9 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
 
 
 def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    row, part = _tables.split(np, x, table.inputs, table.encoding)
+    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
     above, share = np.minimum(row + 1, table.inputs - 1), part / 2.0**23
-    below = np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0))) / _tables.WORDS
+    below = np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0))) / integer_tables.WORDS
     at = np.clip(y, 0, table.outputs - 1)
     mix = lambda place: (1 - share) * below[row, place] + share * below[above, place]
     return mix(at) + spread * (mix(at + 1) - mix(at))

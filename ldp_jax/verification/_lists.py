@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges.lists import NeighbourList, listed, nodes_of, stacked
-from ldp_jax.mechanism import check_single
-from ldp_jax.types import Array, PRNGKey
 from ldp_jax.verification import statistics
 from ldp_jax.verification._blocks import anew, in_blocks
 from ldp_jax.verification.statistics import Fit
@@ -45,7 +45,7 @@ def report_each(words: Any, m: Any, x: NeighbourList, own: Any, *, again: bool =
 
 def draws(key: PRNGKey, m: Any, x: NeighbourList, own: int, n: int) -> Any:
     """n reports of one list, a key of its own each."""
-    _validate.threefry(key)
+    validate.threefry(key)
     many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), (x, np.int32(own)))
     return report_each(jax.random.key_data(jax.random.split(key, n)), m, *many)
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ldp_jax.domains import NotApplicable
-from ldp_jax.types import Array
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import Array
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _tables, _validate
-from ldp_jax.domains import NotApplicable
-from ldp_jax.mechanism import HasCoordinates, HasTable, HasWordRuns
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.mechanism import HasCoordinates, HasTable, HasWordRuns
+from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.verification import _words
 from ldp_jax.verification.exact import coordinate_laws, spaces
 
@@ -59,8 +59,8 @@ def arithmetic(mechanism: Any) -> ArithmeticLoss:
     So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
     value) are asked for their branch and, where it is finite, their value; vectors whose coordinates have laws of
     their own for those of as many as are sent; tables are whole numbers already. Of a mechanism that declares its
-    runs of words (:class:`~ldp_jax.mechanism.HasWordRuns`: noisy counts) both ends of every run are probed, on the
-    records that it names.
+    runs of words (:class:`~ldp_jax.core.mechanism.HasWordRuns`: noisy counts) both ends of every run are probed, on
+    the records that it names.
 
     Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
     1 - 1e-6; a smaller one only where a probe is in it.
@@ -98,7 +98,7 @@ def _check(mechanism: Any) -> None:
             f"the reports of {type(mechanism).__name__} are not finitely many numbers: ask float_audit"
         )
     leaves = jax.tree.leaves(mechanism)
-    if not all(_validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
+    if not all(validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
@@ -168,7 +168,7 @@ def _largest(
         for y in np.flatnonzero(claimed[row] > 0):
             mass = masses.get(int(y), Fraction(0))
             off = max(off, abs(_log(mass) - math.log(claimed[row][y])) if mass else math.inf)
-    loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
+    loss = math.inf if best[0] == math.inf else integer_tables.log_up(Fraction(best[0]))
     return ArithmeticLoss(loss, records[best[1]], records[best[2]], best[3], off, cells)
 
 
@@ -212,7 +212,7 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
     for record, law in laws.items():
         claimed = np.asarray(_log_likelihood(m, np.array(list(law), np.float32), record))
         off = max(off, float(np.abs(claimed - [_log(mass) for mass in law.values()]).max()))
-    loss = math.inf if best[0] == math.inf else _tables.log_up(Fraction(best[0]))
+    loss = math.inf if best[0] == math.inf else integer_tables.log_up(Fraction(best[0]))
     return ArithmeticLoss(loss, best[1], best[2], best[3], off, len(runs.share))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import ByCoordinate, NotApplicable
-from ldp_jax.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.spaces import ByCoordinate, NotApplicable
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _lists, statistics
 from ldp_jax.verification.empirical import report_each
 from ldp_jax.verification.exact import spaces
@@ -57,8 +57,8 @@ def record_in_bits(
     >>> record_in_bits(Laplace(1.0), jax.random.key(0)).fits
     True
     """
-    _validate.integer_in(1000, trials=trials)
-    _validate.threefry(key)
+    validate.integer_in(1000, trials=trials)
+    validate.threefry(key)
     domain, codomain = spaces(mechanism)
     if not _has_reals(codomain):
         raise NotApplicable(f"the reports of {type(mechanism).__name__} are finite: they have no bits to spare")

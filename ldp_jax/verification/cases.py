@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_jax import _tables, edges, features, hyperbolic
-from ldp_jax.edges import central
-from ldp_jax.mechanism import exp
-from ldp_jax.types import Scalar
+from ldp_jax import edges, features, hyperbolic
+from ldp_jax.core import integer_tables
+from ldp_jax.core.mechanism import exp
+from ldp_jax.core.types import Scalar
+from ldp_jax.edges import curator
 
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 
@@ -51,10 +52,10 @@ class Case(NamedTuple):
 
 def whisper(epsilon: Scalar) -> features.Discrete:
     """A law of nobody's: two outputs at the edge of epsilon, and values that are not symmetric."""
-    epsilon = _tables.checked_epsilon(epsilon)
+    epsilon = integer_tables.checked_epsilon(epsilon)
     high = 1 / (1 + math.exp(-epsilon))
-    masses = _tables.integer_masses(np.array([[high, 1 - high], [1 - high, high]]), epsilon)
-    return features.Discrete.of(_tables.Table("whisper", masses, np.array([-1.0, 2.0], np.float32), "bins"))
+    masses = integer_tables.integer_masses(np.array([[high, 1 - high], [1 - high, high]]), epsilon)
+    return features.Discrete.of(integer_tables.Table("whisper", masses, np.array([-1.0, 2.0], np.float32), "bins"))
 
 
 _PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)  # weights of the degrees 0 to 5
@@ -196,13 +197,13 @@ CASES: dict[str, Case] = {
         lists=True,
     ),
     # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of so few pairs.
-    "EdgeRR": _audited("EdgeRR", "EdgeRR", lambda e: central.EdgeRR.from_epsilon(e, sweeps=64), central=True),
-    "PrivHRG": _audited("PrivHRG", "PrivHRG", lambda e: central.PrivHRG(e, sweeps=64), central=True),
-    "PublicHRG": _audited("PublicHRG", "PublicHRG", lambda e: central.PublicHRG(e, sweeps=64), central=True),
-    "BinnedPairs": _audited("BinnedPairs", "BinnedPairs", central.BinnedPairs, central=True),
-    "EdgeRand": _audited("EdgeRand", "EdgeRand", central.EdgeRand, central=True),
+    "EdgeRR": _audited("EdgeRR", "EdgeRR", lambda e: curator.EdgeRR.from_epsilon(e, sweeps=64), central=True),
+    "PrivHRG": _audited("PrivHRG", "PrivHRG", lambda e: curator.PrivHRG(e, sweeps=64), central=True),
+    "PublicHRG": _audited("PublicHRG", "PublicHRG", lambda e: curator.PublicHRG(e, sweeps=64), central=True),
+    "BinnedPairs": _audited("BinnedPairs", "BinnedPairs", curator.BinnedPairs, central=True),
+    "EdgeRand": _audited("EdgeRand", "EdgeRand", curator.EdgeRand, central=True),
     "LapGraph": _audited(
-        "LapGraph", "LapGraph", lambda e: central.LapGraph.from_epsilon(e, share=0.5), central=True
+        "LapGraph", "LapGraph", lambda e: curator.LapGraph.from_epsilon(e, share=0.5), central=True
     ),
     # Of two numbers; Gaussian noise is calibrated on the host, so that its epsilon is numbers, no tracer.
     "HyperbolicGaussian": _hyperbolic(

@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from ldp_jax import _validate, graphs
-from ldp_jax.domains import NotApplicable
-from ldp_jax.edges.central import (
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_budget
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges.curator import (
     BinnedPairs,
     CentralMechanism,
     DendrogramLaw,
@@ -21,9 +23,8 @@ from ldp_jax.edges.central import (
     LapGraph,
     connections,
 )
-from ldp_jax.edges.central._counts import consistent, whole
-from ldp_jax.mechanism import check_budget
-from ldp_jax.types import PRNGKey
+from ldp_jax.edges.curator.noisy_counts import consistent, whole
+from ldp_jax.graph import graphs
 from ldp_jax.verification import _dendrograms as dendrograms
 from ldp_jax.verification import statistics
 from ldp_jax.verification.empirical import LowerBound, play
@@ -91,10 +92,10 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
 
     Of :class:`EdgeRand`, :class:`LapGraph`, :class:`BinnedPairs` (whole noise) and a mechanism that
     :class:`HasReleaseLaw`: over all graphs of four nodes, with and without public edges, all private edges and all
-    sets of pairs that may be released. Of one that :class:`~ldp_jax.edges.central.HasDendrogram`: over all
+    sets of pairs that may be released. Of one that :class:`~ldp_jax.edges.curator.HasDendrogram`: over all
     dendrograms of five nodes, in the chain's *stationary* law, together with the noisy counts of the dendrogram's
     groups; what is released is computed from these alone. An edge's noisy counts lose :math:`\epsilon_2` each, in
-    all graphs: one count, or, in :meth:`~ldp_jax.edges.central.EdgeRR.as_published`, one for each node of its
+    all graphs: one count, or, in :meth:`~ldp_jax.edges.curator.EdgeRR.as_published`, one for each node of its
     group; the dendrogram is that of its own scales, although the alternating chain has no known law.
 
     Laws are written here a second time, as they are documented, in float64. Whether they are what is drawn,
@@ -109,7 +110,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     Raises:
       ValueError: for a mechanism without a law that is known here, and a stack of budgets.
 
-    >>> from ldp_jax.edges.central import PrivHRG
+    >>> from ldp_jax.edges.curator import PrivHRG
     >>> round(private_edge_supremum(EdgeRand(1.0)).epsilon, 9)
     1.0
     >>> private_edge_supremum(PrivHRG(16.0)).epsilon < 0.84 * 16.0  # 0.67 of the half that the dendrogram has
@@ -326,12 +327,12 @@ def matches_release(
 
     Raises:
       ValueError: for a mechanism without a law that is known (:func:`private_edge_supremum`), and
-        :meth:`~ldp_jax.edges.central.EdgeRR.as_published`, whose chain has none.
+        :meth:`~ldp_jax.edges.curator.EdgeRR.as_published`, whose chain has none.
 
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=300).fits
     True
     """
-    _validate.integer_in(100, trials=trials)
+    validate.integer_in(100, trials=trials)
     check_budget(mechanism)
     empty = _split(_PATH, NODES)
     pairs = _candidates(empty)
@@ -418,9 +419,9 @@ def private_edge_lower_bound(
     >>> 1.5 < bound.epsilon <= 4.0
     True
     """
-    _validate.integer_in(1000, trials=trials)
-    _validate.in_range(0.0, 1.0, confidence=confidence)
-    _validate.threefry(key)
+    validate.integer_in(1000, trials=trials)
+    validate.in_range(0.0, 1.0, confidence=confidence)
+    validate.threefry(key)
     check_budget(mechanism)
     sweeps = mechanism.sweeps if isinstance(mechanism, HasDendrogram) else 0
     if 2 * trials * sweeps > _SLOW:

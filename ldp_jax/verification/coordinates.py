@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from scipy import stats
 
-from ldp_jax import _validate
-from ldp_jax.domains import Finite, NotApplicable
-from ldp_jax.mechanism import HasCoordinates
-from ldp_jax.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.spaces import Finite, NotApplicable
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _law
 from ldp_jax.verification.empirical import draws
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -51,7 +51,7 @@ def independent_coordinates(
     >>> independent_coordinates(LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000).fits
     True
     """
-    _validate.integer_in(1000, trials=trials)
+    validate.integer_in(1000, trials=trials)
     domain = mechanism.domain()
     if getattr(domain, "dim", 1) < 2:
         raise NotApplicable(f"mechanism must be one on vectors of 2 and more coordinates, got {domain}")

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from ldp_jax import _validate
-from ldp_jax.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification.empirical import draws, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -42,7 +42,7 @@ def distinct_reports(
     >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
     True
     """
-    _validate.integer_in(1000, trials=trials)
+    validate.integer_in(1000, trials=trials)
     _, codomain = spaces(mechanism)
     x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
     y = jax.tree.map(np.asarray, draws(mechanism, key, x, trials))

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import as_records
-from ldp_jax.mechanism import HasCoordinates, check_budget, privacy_loss
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasCoordinates, check_budget, privacy_loss
+from ldp_jax.core.spaces import as_records
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
 from ldp_jax.verification._blocks import anew, in_blocks
 from ldp_jax.verification.exact import logs_of
@@ -53,7 +53,7 @@ def matches_density(
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
     True
     """
-    _validate.integer_in(100, trials=trials)
+    validate.integer_in(100, trials=trials)
     domain = mechanism.domain()
     x = domain.typical() if x is None else domain.given(x)
     if domain.users:
@@ -109,7 +109,7 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
     """n independent reports of one record, stacked; a key of its own each."""
     if mechanism.domain().users:
         return _lists.draws(key, mechanism, x, 0, n)
-    _validate.threefry(key)
+    validate.threefry(key)
     check_budget(mechanism)
     # Of one record: what a draw computes of the record alone is computed once a block.
     x = x if isinstance(x, tuple) else np.asarray(as_records(x))
@@ -118,8 +118,8 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
-    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.mechanism.privatize` does."""
-    _validate.threefry(key)
+    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
+    validate.threefry(key)
     check_budget(mechanism)
     x = x if isinstance(x, tuple) else np.asarray(as_records(x))
     return report_each(jax.random.key_data(jax.random.split(key, len(jax.tree.leaves(x)[0]))), mechanism, x)
@@ -288,10 +288,10 @@ def epsilon_lower_bound(
     >>> 0.95 < bound.epsilon <= 1.0
     True
     """
-    _validate.integer_in(1000, trials=trials)
-    _validate.in_range(0.0, 1.0, confidence=confidence)
-    _validate.in_range(0.0, 1.0, delta=delta)
-    _validate.in_range(0.0, 1.0, resolution=resolution)
+    validate.integer_in(1000, trials=trials)
+    validate.in_range(0.0, 1.0, confidence=confidence)
+    validate.in_range(0.0, 1.0, delta=delta)
+    validate.in_range(0.0, 1.0, resolution=resolution)
     check_budget(mechanism)
     first, second = extreme_records(mechanism)
     given = mechanism.domain().given

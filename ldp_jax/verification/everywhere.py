@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from scipy import stats
 
-from ldp_jax import _validate
-from ldp_jax.domains import Enumerated
-from ldp_jax.mechanism import HasCoordinates
-from ldp_jax.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.spaces import Enumerated
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _lists, empirical
 from ldp_jax.verification.empirical import LowerBound
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -52,8 +52,8 @@ def matches_everywhere(
     >>> fit.fits, fit.records, fit.smallest_defect
     (True, 40, 0.025)
     """
-    _validate.integer_in(100, trials=trials)
-    _validate.threefry(key)
+    validate.integer_in(100, trials=trials)
+    validate.threefry(key)
     record_key, draw_key, pick_key = jax.random.split(key, 3)
     x, owners, all_of_them = _records(mechanism, record_key)
     count = len(owners)

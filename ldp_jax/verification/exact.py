@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _tables, _validate
-from ldp_jax.domains import ByCoordinate, NotApplicable, Records, Reports
-from ldp_jax.mechanism import (
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.mechanism import (
     HasCoordinates,
     HasCriticalPoints,
     HasInverse,
@@ -26,6 +25,7 @@ from ldp_jax.mechanism import (
     Univariate,
     privacy_loss,
 )
+from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.verification import _lists
 from ldp_jax.verification._blocks import in_blocks
 
@@ -59,14 +59,15 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
 
     Reports that are impossible under every record are skipped; one that is possible under some records alone makes
     the supremum infinite. It is the law that is asked, ``log_density``; whether the sampler follows it is another
-    question (:mod:`ldp_jax.verification.empirical`). Tables (:class:`~ldp_jax.mechanism.HasTable`) are asked in
-    integers, rounded up. Where coordinates have laws of their own (:class:`~ldp_jax.mechanism.HasCoordinates`) the
-    choice of them is independent of the record and the values are independent given it, so the supremum is the sum
-    of the largest ones of as many coordinates as are sent; of one law for all its witness is given. Where a
-    mechanism names the points that decide (:class:`~ldp_jax.mechanism.HasCriticalPoints`), it is asked there. Other
-    vectors of few finite values are enumerated over the corners and the centres of their domain. Mechanisms of
-    :mod:`ldp_jax.edges` (n from 2 to 64) are asked about lists that differ in one bit: every degree, with the bit
-    reported and not, at every critical noisy degree.
+    question (:mod:`ldp_jax.verification.empirical`). Tables (:class:`~ldp_jax.core.mechanism.HasTable`) are asked
+    in integers, rounded up. Where coordinates have laws of their own
+    (:class:`~ldp_jax.core.mechanism.HasCoordinates`) the choice of them is independent of the record and the values
+    are independent given it, so the supremum is the sum of the largest ones of as many coordinates as are sent; of
+    one law for all its witness is given. Where a mechanism names the points that decide
+    (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), it is asked there. Other vectors of few finite values are
+    enumerated over the corners and the centres of their domain. Mechanisms of :mod:`ldp_jax.edges` (n from 2 to 64)
+    are asked about lists that differ in one bit: every degree, with the bit reported and not, at every critical
+    noisy degree.
 
     Args:
       mechanism: one with a density, on one number or category, or one of the vector or list mechanisms above;
@@ -155,12 +156,12 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
     >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
     (True, True)
     """
-    _validate.in_range(0.0, _MAX_EPSILON, epsilon=epsilon)
+    validate.in_range(0.0, _MAX_EPSILON, epsilon=epsilon)
     if isinstance(mechanism, HasTable):
         table = mechanism.table()
         if epsilon >= table.epsilon:
             return 0.0
-        masses = table.masses.astype(np.float64) / _tables.WORDS
+        masses = table.masses.astype(np.float64) / integer_tables.WORDS
         excess = (np.maximum(masses[i] - np.exp(epsilon) * masses, 0).sum(1).max() for i in range(len(masses)))
         return float(max(excess))
     independent = spaces(mechanism)[1].independent
@@ -240,7 +241,7 @@ def enumerated_supremum(mechanism: HasCoordinates, limit: int = 4_000_000) -> Su
         ratio = Fraction(mass[high], mass[low])
         if ratio > best[0]:
             best = (ratio, records[high], records[low], (subset, output))
-    loss = _tables.log_up(best[0])
+    loss = integer_tables.log_up(best[0])
     points = _points(table)
     return Supremum(loss, tuple(points[i] for i in best[1]), tuple(points[i] for i in best[2]), best[3], loss)
 
@@ -286,11 +287,11 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     if isinstance(mechanism, HasTable):
         table = mechanism.table()
         (row, part), (other, other_part) = (
-            _tables.split(np, v, table.inputs, table.encoding) for v in (x, x_other)
+            integer_tables.split(np, v, table.inputs, table.encoding) for v in (x, x_other)
         )
         first, second = _exact_law(table, int(row), int(part)), _exact_law(table, int(other), int(other_part))
         ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(first, second, strict=True)]
-        return FloatAudit(0.0, 0.0, _tables.log_up(max(ratios)), table.outputs)
+        return FloatAudit(0.0, 0.0, integer_tables.log_up(max(ratios)), table.outputs)
     if not isinstance(mechanism, (HasInverse, HasWords)):
         raise NotApplicable(f"{type(mechanism).__name__} has no from_uniform: it draws otherwise")
     _check_numbers(mechanism)
@@ -317,7 +318,7 @@ def _audit_counts(mine: list[int], others: list[int]) -> FloatAudit:
     both = [(a, b) for a, b in zip(mine, others, strict=True) if a and b]
     lost, lost_other = (1 - Fraction(sum(side), 2**64) for side in zip(*both, strict=True))
     loss = max(max(Fraction(a, b), Fraction(b, a)) for a, b in both)
-    return FloatAudit(float(lost), float(lost_other), _tables.log_up(loss), sum(a > 0 for a in mine))
+    return FloatAudit(float(lost), float(lost_other), integer_tables.log_up(loss), sum(a > 0 for a in mine))
 
 
 def _word_counts(mechanism: Any, x: float) -> list[int]:
@@ -377,13 +378,13 @@ def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
         )
     leaves = jax.tree.leaves(mechanism)
     stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
-    if stacked or not all(map(_validate.concrete, leaves)):
+    if stacked or not all(map(validate.concrete, leaves)):
         raise ValueError(
             "mechanism must have one concrete number for each parameter: take one of a stack at a time"
         )
 
 
-def _exact_law(table: _tables.Table, row: int, part: int) -> list[int]:
+def _exact_law(table: integer_tables.Table, row: int, part: int) -> list[int]:
     """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
     above = min(row + 1, table.inputs - 1)
     whole = 2**23
@@ -392,7 +393,7 @@ def _exact_law(table: _tables.Table, row: int, part: int) -> list[int]:
     ]
 
 
-def _points(table: _tables.Table) -> list[float]:
+def _points(table: integer_tables.Table) -> list[float]:
     """A record for each row of a table."""
     n = table.inputs
     if table.encoding == "category":
@@ -402,13 +403,13 @@ def _points(table: _tables.Table) -> list[float]:
     return np.linspace(-1.0, 1.0, n).tolist()
 
 
-def _of_table(table: _tables.Table) -> Supremum:
+def _of_table(table: integer_tables.Table) -> Supremum:
     masses = table.masses
     high, low = masses.argmax(0), masses.argmin(0)
     columns = range(table.outputs)
     ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
     y = max(columns, key=ratios.__getitem__)
-    loss = _tables.log_up(ratios[y])
+    loss = integer_tables.log_up(ratios[y])
     points = _points(table)
     return Supremum(loss, points[high[y]], points[low[y]], y, loss)
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
-from ldp_jax.mechanism import HasCoordinates
-from ldp_jax.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification.empirical import draws, estimates, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import Fit
@@ -219,7 +219,7 @@ def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: i
     >>> draws_have_moments(Duchi(1.0), jax.random.key(0)).fits
     True
     """
-    _validate.integer_in(1000, trials=trials)
+    validate.integer_in(1000, trials=trials)
     spaces(mechanism)
     x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
     values = np.asarray(estimates(mechanism, draws(mechanism, key, x, trials)), np.float64)

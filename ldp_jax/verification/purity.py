@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
-from ldp_jax.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification.empirical import report_each
 from ldp_jax.verification.statistics import Fit
 
@@ -38,7 +38,7 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
     True
     """
-    _validate.integer_in(1, calls=calls)
+    validate.integer_in(1, calls=calls)
     domain, count = mechanism.domain(), 4 + calls
     record_key, key = jax.random.split(key)
     random = domain.sample(np.random.default_rng(np.asarray(jax.random.key_data(record_key))), calls)
@@ -95,7 +95,7 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
     >>> uses_the_whole_key(Duchi(1.0), jax.random.key(0)).fits
     True
     """
-    _validate.integer_in(64, calls=calls)
+    validate.integer_in(64, calls=calls)
     x = mechanism.domain().centre()
     data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
     flips = np.concatenate([np.zeros((1, 2), np.uint32), *(np.eye(2, dtype=np.uint32) << b for b in range(32))])

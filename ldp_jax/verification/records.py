@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
-from ldp_jax.types import Array, PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification import _law
 from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.empirical import privatize_stacked
@@ -51,7 +51,7 @@ def record_windows(
     >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
     True
     """
-    _validate.integer_in(65_536, trials=trials)
+    validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = jax.random.split(key)
     parts = _law.numbers(mechanism, draw_key, trials)
     share, place, off = [], [], 0.0
@@ -125,7 +125,7 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
     >>> reported_losses(Laplace(1.0), jax.random.key(0), trials=10_000).fits
     True
     """
-    _validate.integer_in(1000, trials=trials)
+    validate.integer_in(1000, trials=trials)
     mine_key, other_key, draw_key = jax.random.split(key, 3)
     (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
     if domain.all_adjacent:

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ldp_jax import _tables, _validate
-from ldp_jax.domains import NotApplicable
+from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.mechanism import HasTable
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
-from ldp_jax.mechanism import HasTable
-from ldp_jax.types import PRNGKey
 from ldp_jax.verification import _law, _words
 from ldp_jax.verification.statistics import Fit
 
@@ -47,7 +47,7 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     >>> matches_reference(Duchi(1.0), jax.random.key(0), trials=10_000).fits
     True
     """
-    _validate.integer_in(1000, trials=trials)
+    validate.integer_in(1000, trials=trials)
     domain = mechanism.domain()
     record_key, word_key = jax.random.split(key)
     x = _law.random_records(domain, record_key, trials)
@@ -91,13 +91,13 @@ def _off(mechanism: Any, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarr
     return ~np.isfinite(y) | (share < law(y - step, x) - _STEP) | (share > law(y + step, x) + _STEP)
 
 
-def _table_report(table: _tables.Table, x: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
+def _table_report(table: integer_tables.Table, x: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
     """Rows by the client's rule, outputs by a search of cumulative masses in 64 bits."""
     if len(words) != 1 or words[0].reshape(len(x), -1).shape[1] > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")
     word = words[0].reshape(len(x), -1)
-    row, part = _tables.split(np, x, table.inputs, table.encoding)
-    row = row + _tables.rounds_up(word[:, -1], part)
+    row, part = integer_tables.split(np, x, table.inputs, table.encoding)
+    row = row + integer_tables.rounds_up(word[:, -1], part)
     cumulative = np.cumsum(table.masses, 1, dtype=np.uint64) + np.arange(table.inputs, dtype=np.uint64)[
         :, None
     ] * np.uint64(2**32)

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
+from ldp_jax.core import validate
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import Array
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.types import Array
 from ldp_jax.verification import _lists
 
 NODES = 4
@@ -63,7 +63,7 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
             f"{type(mechanism).__name__}"
         )
     reporting = mechanism.reporting if reporting is None else reporting
-    _validate.one_of(mechanism.reportings, reporting=reporting)
+    validate.one_of(mechanism.reportings, reporting=reporting)
     users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
     budgets = [user.guarantee().epsilon for user in users]
     same = all(user == users[0] for user in users)

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ldp_jax.types import PRNGKey
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification.empirical import report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit

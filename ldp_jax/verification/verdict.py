@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from ldp_jax import _validate
-from ldp_jax.domains import NotApplicable
-from ldp_jax.edges.central import CentralMechanism, promised
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD
-from ldp_jax.mechanism import HasCoordinates, check_budget, unstacked
-from ldp_jax.types import PRNGKey
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasCoordinates, check_budget, unstacked
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges.curator import CentralMechanism, promised
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
@@ -123,10 +123,10 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
 
     A rung that does not apply says why; one that raises anything else is refused, as a mechanism never raises on
     data. What each rung can see and what it cannot is said in :mod:`ldp_jax.verification`; no rung needs more of a
-    mechanism than its protocol (:class:`~ldp_jax.mechanism.Mechanism` and, for what is exact,
-    :class:`~ldp_jax.mechanism.HasDensity` and :class:`~ldp_jax.mechanism.HasMoments`) and its spaces.
+    mechanism than its protocol (:class:`~ldp_jax.core.mechanism.Mechanism` and, for what is exact,
+    :class:`~ldp_jax.core.mechanism.HasDensity` and :class:`~ldp_jax.core.mechanism.HasMoments`) and its spaces.
 
-    A curator's mechanism (:mod:`ldp_jax.edges.central`) is asked what its release tells of one private edge; where
+    A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked what its release tells of one private edge; where
     it has a chain, the claim is that of the stationary law. Of a stack of budgets each level is asked; the verdict
     shows the worst answer to each rung, and says of which level.
 
@@ -148,9 +148,9 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     >>> bool(verdict), verdict["law"].found <= 1.0 + 1e-9
     (True, True)
     """
-    _validate.integer_in(1000, trials=trials)
-    _validate.in_range(0.0, 0.5, open_lower=True, significance=significance)
-    _validate.threefry(key)
+    validate.integer_in(1000, trials=trials)
+    validate.in_range(0.0, 0.5, open_lower=True, significance=significance)
+    validate.threefry(key)
     levels = unstacked(mechanism)
     if len(levels) == 1:
         return _check(levels[0], key, trials, significance)

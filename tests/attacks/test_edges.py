@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.spatial.distance
 
-from ldp_jax import attacks, graphs
+from ldp_jax import attacks
 from ldp_jax.attacks import Targets, all_pairs
-from ldp_jax.models import Model, NodeInputs, gcn, mlp
-from ldp_jax.propagation import operator
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator
+from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
 from tests.stats import SIGMAS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

@@ -9,11 +9,13 @@ import pytest
 import sklearn.metrics
 from scipy import stats
 
-from ldp_jax import attacks, graphs, metrics
+from ldp_jax import attacks
 from ldp_jax.attacks import evaluate_membership, lira, log_odds, rmia, trained_membership
-from ldp_jax.models import gat, gcn
-from ldp_jax.propagation import operator
-from ldp_jax.training import adam, node_classification
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator
+from ldp_jax.learning import metrics
+from ldp_jax.learning.models import gat, gcn
+from ldp_jax.learning.training import adam, node_classification
 from tests.stats import SIGMAS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

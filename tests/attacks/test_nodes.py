@@ -9,8 +9,9 @@ import pytest
 import scipy.stats
 import sklearn.datasets
 
-from ldp_jax import attacks, metrics
+from ldp_jax import attacks
 from ldp_jax.attacks import Targets
+from ldp_jax.learning import metrics
 from tests.stats import SIGMAS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from ldp_jax import verification
-from ldp_jax.domains import Box, Enumerated
+from ldp_jax.core.mechanism import mse, privacy_loss
+from ldp_jax.core.spaces import Box, Enumerated
 from ldp_jax.features import Sampled
-from ldp_jax.mechanism import mse, privacy_loss
 from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.empirical import report_each
 from ldp_jax.verification.moments import integrals, law

@@ -4,11 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax import graphs, verification
-from ldp_jax.domains import NotApplicable
-from ldp_jax.edges import central
-from ldp_jax.edges.central import BinnedPairs, EdgeRand, EdgeRR, EdgeSplit, LapGraph, promised
-from ldp_jax.guarantee import EDGE_CENTRAL
+from ldp_jax import verification
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL
+from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.edges import curator
+from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, EdgeSplit, LapGraph, promised
+from ldp_jax.graph import graphs
 from ldp_jax.verification import _dendrograms
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
@@ -21,13 +22,13 @@ ATTAINED = {"EdgeRand", "BinnedPairs", "PublicHRG"}
 
 
 def test_every_curator_has_a_case():
-    assert {case.public for case in CURATORS.values()} == set(central.__all__) - NOT_MECHANISMS
+    assert {case.public for case in CURATORS.values()} == set(curator.__all__) - NOT_MECHANISMS
 
 
 @every_curator
 def test_protocol(name):
     m = CURATORS[name].make(1.0)
-    assert isinstance(m, central.CentralMechanism)
+    assert isinstance(m, curator.CentralMechanism)
     for section in ("Guarantee", "Utility", "Numerics", "Reference"):
         assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
     spent = promised(m)
@@ -52,7 +53,7 @@ def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
 def test_a_scale_without_its_two_is_seen(epsilon):
     """At epsilon 8, 1.52 times what the dendrogram claims; with counts of every node, more than all of it."""
     assert verification.private_edge_supremum(EdgeRR.as_published(epsilon / 2, epsilon / 2)).epsilon > 1.5 * epsilon
-    scale = 8.0 / central.hrg.sensitivity(5)
+    scale = 8.0 / curator.hrg.sensitivity(5)
     assert _dendrograms.losses(5, scale).max() / 8.0 == pytest.approx(1.52, abs=0.005)
     assert _dendrograms.losses(5, scale / 2).max() / 8.0 == pytest.approx(0.67, abs=0.005)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import hyperbolic, verification
-from ldp_jax import mechanism as protocol
+from ldp_jax.core import mechanism as protocol
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests.contract import checks
 

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldp_jax import _random, domains, features, guarantee
-from ldp_jax import mechanism as protocol
-from ldp_jax.domains import Box, Finite, Interval, Mixture, Product, Subset
-from ldp_jax.mechanism import Analytic, Numeric, Worded
+from ldp_jax import features
+from ldp_jax.accounting import guarantee
+from ldp_jax.core import mechanism as protocol
+from ldp_jax.core import random_words, spaces
+from ldp_jax.core.mechanism import Analytic, Numeric, Worded
+from ldp_jax.core.spaces import Box, Finite, Interval, Mixture, Product, Subset
 from ldp_jax.verification import cases, empirical, exact, moments
 from ldp_jax.verification.cases import EPSILONS
 from ldp_jax.verification.empirical import distribution
@@ -175,7 +177,7 @@ def test_host_numbers_of_any_size_are_records(name):
     of = (lambda value: [value] * domain.dim) if isinstance(domain, Box) else (lambda value: value)
     meant = np.array([of(v if v != v else float(min(max(v, lower), upper))) for v in ANY_SIZE], np.float32)
     with np.errstate(all="raise"):
-        given = np.stack([np.asarray(domains.as_records(of(value))) for value in ANY_SIZE])
+        given = np.stack([np.asarray(spaces.as_records(of(value))) for value in ANY_SIZE])
         one = m.privatize(jax.random.key(0), of(10**400))
         host = protocol.privatize(jax.random.key(2), m, np.array([of(1e300), of(-1e300), of(1e-310)] * 2))
     keys = jax.random.split(jax.random.key(1), len(meant))
@@ -484,7 +486,7 @@ def test_the_masses_that_are_drawn_keep_epsilon(name):
 def test_words_are_drawn_and_ordered(name):
     """A draw is ``from_word64`` of its key's words; reports do not fall as the words rise."""
     m, x, key = CASES[name].make(2.0), np.float32(0.3), jax.random.key(11)
-    word = _random.words(jax.random.clone(key))
+    word = random_words.words(jax.random.clone(key))
     assert m.privatize(key, x) == m.from_word64(word, x)
     number = np.sort(np.random.default_rng(0).integers(0, 2**64, 4096, np.uint64))
     word = np.stack([number >> np.uint64(32), number & np.uint64(2**32 - 1)]).astype(np.uint32)

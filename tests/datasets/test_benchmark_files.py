@@ -5,7 +5,7 @@ import pytest
 
 from ldp_jax import datasets
 from ldp_jax.datasets._registry import REGISTRY
-from ldp_jax.packing import GraphSet
+from ldp_jax.graph.packing import GraphSet
 
 _FILES = [name for name, entry in REGISTRY.items() if entry.npz_sha256 and name != "debian"]
 

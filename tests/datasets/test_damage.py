@@ -11,10 +11,10 @@ import zlib
 import numpy as np
 import pytest
 import scipy.sparse
-from mutations import FORMATS, MAX_BYTES, dumps, mutants
 
 from ldp_jax import datasets
 from ldp_jax.datasets import _archive, _arrays, _format, feather, gnn_benchmark, graph_sets, musae, planetoid
+from tests.datasets.mutations import FORMATS, MAX_BYTES, dumps, mutants
 
 _COUNT = 200
 _PEAK = 16 * MAX_BYTES

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax import datasets, graphs
+from ldp_jax import datasets
 from ldp_jax.datasets import Dataset
+from ldp_jax.graph import graphs
 
 
 def arrays(**changes) -> dict[str, np.ndarray]:

@@ -14,9 +14,10 @@ import numpy as np
 import pooch
 import pytest
 
-from ldp_jax import datasets, graphs
+from ldp_jax import datasets
 from ldp_jax.datasets import _load, planetoid
 from ldp_jax.datasets._registry import REGISTRY, Entry, RawFile, git_blob_id
+from ldp_jax.graph import graphs
 
 _URL = "https://example.org/pinned/"
 _FILES = {

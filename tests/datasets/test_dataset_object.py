@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax import datasets, graphs
+from ldp_jax import datasets
 from ldp_jax.datasets import Dataset
+from ldp_jax.graph import graphs
 
 
 def small(x=((0.0, 3.0), (4.0, 0.0), (0.0, 1.0)), y=(0, 1, 0), lower=0.0, upper=4.0, **fields) -> Dataset:

@@ -9,11 +9,11 @@ import zipfile
 
 import numpy as np
 import pytest
-from mutations import PPI_X, PPI_Y, ppi_archive, ppi_files
 
 from ldp_jax import datasets
 from ldp_jax.datasets import _format, _load, ppi
 from ldp_jax.datasets._registry import REGISTRY, RawFile
+from tests.datasets.mutations import PPI_X, PPI_Y, ppi_archive, ppi_files
 
 _ENTRY = REGISTRY["ppi"]
 _URL = _ENTRY.raw[0].url

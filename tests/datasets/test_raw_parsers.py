@@ -10,9 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse
-from mutations import dumps
 
 from ldp_jax.datasets import _format, feather, gnn_benchmark, graph_sets, musae, planetoid
+from tests.datasets.mutations import dumps
 
 
 class _OldMatrix:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax._sealed import sealed
+from ldp_jax.core.checksum import sealed
 from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, report_class
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.panel import DeviceClassifier, feature_rows
+from ldp_jax.pipeline.device_classifier import DeviceClassifier
+from ldp_jax.pipeline.rows import feature_rows
 
 EPSILON, CLASSES, USERS = 2.0, 5, 200
 

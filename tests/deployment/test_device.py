@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax._tables import WORDS, Table, split
-from ldp_jax.guarantee import RELATIONSHIP, Budget, Guarantee
+from ldp_jax.accounting.guarantee import RELATIONSHIP, Budget, Guarantee
+from ldp_jax.core.integer_tables import WORDS, Table, split
 from tests.deployment.vectors import BINS, CATEGORY, GRID, LOG3, SECOND, SECRET, TABLES, device, session
 from tests.stats import assert_g
 

@@ -17,14 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import deployment, graphs
-from ldp_jax._sealed import sealed
-from ldp_jax._whole_noise import law, whole_noise
+from ldp_jax import deployment
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
+from ldp_jax.core.checksum import sealed
+from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.deployment import question as questions
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.counts import layout, pack_counts
 from ldp_jax.edges import NeighbourCounts, privatize_counts
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
+from ldp_jax.graph import graphs
 from tests.deployment.vectors import GRID, SECRET, device
 from tests.deployment.vectors import session as record_session
 from tests.stats import assert_g

@@ -3,10 +3,10 @@
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax.composition import over_rounds
+from ldp_jax.accounting.composition import over_rounds
+from ldp_jax.accounting.guarantee import RECORD, Budget
+from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.deployment import BudgetError, Session, alphabet_table, decode, guarantee, report_permanently
-from ldp_jax.guarantee import RECORD, Budget
-from ldp_jax.ledger import BudgetExceededError, Ledger
 from tests.deployment.vectors import device
 
 TABLE = alphabet_table(1.0, 4, 4)

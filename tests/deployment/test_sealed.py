@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax._sealed import sealed
+from ldp_jax.core.checksum import sealed
 from ldp_jax.deployment import Alphabet, Classifier, Question
 from tests.deployment.vectors import SECOND
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax._tables import Table
+from ldp_jax.core.integer_tables import Table
 from ldp_jax.deployment import wire
 from tests.deployment.vectors import GRID, PATH, SECRET, TABLES, device, make_vectors, session
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ldp_jax import deployment
-from ldp_jax._tables import Table, integer_masses, split
+from ldp_jax.core.integer_tables import Table, integer_masses, split
 
 PATH = Path(__file__).parents[1] / "vectors" / "deployment.json"
 SECRET = bytes(range(32))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import _random
+from ldp_jax.core import random_words
 from ldp_jax.edges import DPRR, LocalLap, NeighbourList, RandomizedResponse, _sparse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
@@ -26,7 +26,7 @@ def with_words(monkeypatch, *first, rest=0):
         made = jnp.full(count, rest, jnp.uint32).at[: len(first)].set(jnp.array(first, jnp.uint32))
         return jnp.broadcast_to(made.reshape(count, *[1] * len(shape)), (count, *shape))
 
-    monkeypatch.setattr(_random, "words", words)
+    monkeypatch.setattr(random_words, "words", words)
 
 
 def exact_rates(epsilon, noisy, owned):

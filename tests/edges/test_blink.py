@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from ldp_jax import edges, graphs
+from ldp_jax import edges
 from ldp_jax.edges.blink import VARIANTS
+from ldp_jax.graph import graphs
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

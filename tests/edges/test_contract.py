@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ldp_jax import edges, verification
-from ldp_jax import mechanism as protocol
+from ldp_jax.core import mechanism as protocol
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
-from ldp_jax.mechanism import mechanism
 from ldp_jax.verification import _lists, exact, moments
 
 N = 6

@@ -12,23 +12,15 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ldp_jax import graphs
-from ldp_jax.composition import relationship
-from ldp_jax.edges import (
-    DPRR,
-    LocalLap,
-    NeighbourList,
-    RandomizedResponse,
-    _sparse,
-    privatize_graph,
-    public_part,
-)
+from ldp_jax.accounting.composition import relationship
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
+from ldp_jax.core.mechanism import mechanism
+from ldp_jax.edges import DPRR, LocalLap, NeighbourList, RandomizedResponse, _sparse, privatize_graph, public_part
 from ldp_jax.edges._sparse import Users
 from ldp_jax.edges.lists import stacked
 from ldp_jax.features import Laplace
-from ldp_jax.graphs import GraphSet
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
-from ldp_jax.mechanism import mechanism
+from ldp_jax.graph import graphs
+from ldp_jax.graph.graphs import GraphSet
 from tests import stats
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])  # degrees 3, 2, 2, 2, 1, 0

@@ -14,10 +14,10 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from ldp_jax import graphs
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.edges import LapReport, LocalLap, NeighbourList, local_laplace, privatize_graph
-from ldp_jax.graphs import GraphSet
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.graph import graphs
+from ldp_jax.graph.graphs import GraphSet
 from tests import stats
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2]])

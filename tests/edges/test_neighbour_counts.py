@@ -8,20 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import graphs, verification
-from ldp_jax._pytree import pytree
-from ldp_jax._rounding import exponential
-from ldp_jax._whole_noise import law, whole_noise
-from ldp_jax.edges import (
-    NeighbourCounts,
-    Population,
-    count_neighbours,
-    ownership,
-    privatize_counts,
-    whole_counts,
-)
+from ldp_jax import verification
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.rounding import exponential
+from ldp_jax.core.whole_noise import law, whole_noise
+from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts, whole_counts
 from ldp_jax.edges.lists import listed
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
 from tests.stats import SIGMAS
 

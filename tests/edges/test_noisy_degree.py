@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ldp_jax import graphs, verification
+from ldp_jax import verification
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.edges import DPRR, NoisyDegree, privatize_graph
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.graph import graphs
 from tests import stats
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import graphs
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL, NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import (
     DPRR,
     HasGraphSampler,
@@ -23,9 +24,8 @@ from ldp_jax.edges import (
     public_part,
 )
 from ldp_jax.edges.population import Population
-from ldp_jax.graphs import GraphSet
-from ldp_jax.guarantee import EDGE_CENTRAL, NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
-from ldp_jax.mechanism import mechanism
+from ldp_jax.graph import graphs
+from ldp_jax.graph.graphs import GraphSet
 from tests import contributing
 
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])

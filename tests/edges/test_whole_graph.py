@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ldp_jax import graphs
+from ldp_jax.accounting.guarantee import RELATIONSHIP
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
@@ -21,8 +21,8 @@ from ldp_jax.edges import (
     public_part,
 )
 from ldp_jax.edges._sparse import Users
-from ldp_jax.graphs import GraphSet
-from ldp_jax.guarantee import RELATIONSHIP
+from ldp_jax.graph import graphs
+from ldp_jax.graph.graphs import GraphSet
 
 STAR = np.stack([np.zeros(100, int), np.arange(1, 101)], 1)
 

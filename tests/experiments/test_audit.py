@@ -36,7 +36,7 @@ def test_every_exported_mechanism_is_audited():
 
 def test_every_curator_is_audited():
     named = {subject.public for subject in audit.CENTRAL.values() if subject.sound}
-    assert named == set(edges.central.__all__) - {
+    assert named == set(edges.curator.__all__) - {
         "CentralMechanism", "DendrogramLaw", "EdgeSplit", "HasDendrogram", "HasStationaryLaw", "connections",
         "hrg", "promised", "release", "split_edges",
     }  # fmt: skip

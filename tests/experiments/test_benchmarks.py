@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 
 from experiments import _gin_benchmark, benchmarks, repeat
-from ldp_jax import graphs, models, packing, propagation
+from ldp_jax.graph import graphs, packing, propagation
+from ldp_jax.learning import models
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -16,8 +16,8 @@ from experiments.dprr import accuracy
 from experiments.dprr import cells as dprr_cells
 from experiments.dprr import config as words
 from experiments.dprr import report as dprr_report
-from ldp_jax.guarantee import NEIGHBOUR_LIST
-from ldp_jax.packing import GraphSet
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
+from ldp_jax.graph.packing import GraphSet
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

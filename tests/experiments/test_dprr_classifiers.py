@@ -8,8 +8,9 @@ import pytest
 import sklearn.metrics
 
 from experiments.dprr import classifiers
-from ldp_jax import datasets, training
-from ldp_jax.packing import GraphSet
+from ldp_jax import datasets
+from ldp_jax.graph.packing import GraphSet
+from ldp_jax.learning import training
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -13,7 +13,7 @@ from experiments import _runner, dprr
 from experiments.dprr import cells, degrees, scaling, settings
 from ldp_jax import edges
 from ldp_jax.datasets import splits
-from ldp_jax.packing import GraphSet
+from ldp_jax.graph.packing import GraphSet
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

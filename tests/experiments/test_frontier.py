@@ -23,8 +23,8 @@ from experiments.frontier.methods import (
     PUBLISHED_METHODS,
     WITHOUT_EPSILON,
 )
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
-from ldp_jax.metrics import mean_interval
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.learning.metrics import mean_interval
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -223,7 +223,7 @@ def test_what_cannot_be_run_is_one_line(tmp_path, changes, option):
 @pytest.mark.parametrize(("name", "guarded"), [(PILOTED, True), ("piloted, no guard", False)])
 def test_a_row_without_the_guard_has_none(monkeypatch, name, guarded):
     asked = []
-    monkeypatch.setattr(methods, "count_classes", lambda *_, **given: asked.append(given))
+    monkeypatch.setattr(methods, "predict_from_counts", lambda *_, **given: asked.append(given))
     with pytest.raises(AttributeError):  # nothing was found
         METHODS[name](jax.random.key(0), methods.Asked(None, None, np.zeros(1), 1, None), 1.0, "relationship")
     assert (asked[0]["guarded"], asked[0]["unit"]) == (guarded, "relationship")

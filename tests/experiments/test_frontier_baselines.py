@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from experiments.frontier.baselines import BASELINES, _features, _links, _released
-from ldp_jax import edges, panel
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
-from tests.panel.planted import blocks, some_labels
+from ldp_jax import edges
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
+from ldp_jax.pipeline.rows import feature_rows
+from tests.pipeline.planted import blocks, some_labels
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -20,7 +21,7 @@ CLASSES = 3
 @pytest.fixture(scope="module")
 def planted():
     graph, y, x = blocks(n=240, classes=CLASSES, clarity=0.4)
-    return graph, y, panel.feature_rows(x), some_labels(y, 0.4)
+    return graph, y, feature_rows(x), some_labels(y, 0.4)
 
 
 @pytest.mark.parametrize("name", ["plain counts", "rr, ppr", "blink hybrid, gcn"])

@@ -12,8 +12,9 @@ from experiments._runner import UsageError
 from experiments.frontier import beyond, beyond_report
 from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, METHODS
 from experiments.frontier.config import Config
-from ldp_jax import datasets, graphs
-from ldp_jax.guarantee import NEIGHBOUR_LIST
+from ldp_jax import datasets
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
+from ldp_jax.graph import graphs
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -44,10 +44,10 @@ from experiments.frontier.features_methods import (
     T,
 )
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
-from ldp_jax import panel
-from ldp_jax.guarantee import RECORD
-from ldp_jax.panel import ExpectedGain
-from ldp_jax.pipeline import Advice, JointPrivacy, Split, SplitForecast, joint_predict
+from ldp_jax.accounting.guarantee import RECORD
+from ldp_jax.pipeline import Advice, JointPrivacy, Split, SplitForecast, predict_jointly
+from ldp_jax.pipeline.gain import ExpectedGain
+from ldp_jax.pipeline.rows import feature_rows
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -119,14 +119,14 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     def without_lists(*given, **more):
         """The whole total on the record, as if it had been chosen of two splits."""
         *given, budget = given
-        found = joint_predict(*given, JointPrivacy(budget.total, shares=(1.0,)), **more)
+        found = predict_jointly(*given, JointPrivacy(budget.total, shares=(1.0,)), **more)
         forecasts = (
             SplitForecast(Split(4.0, 0.0), 0.1, 0.0, 0.625),
             SplitForecast(Split(2.0, 2.0), 0.05, 0.15, 0.5),
         )
         return found._replace(forecasts=forecasts if len(budget.splits) > 1 else ())
 
-    monkeypatch.setattr(joint_methods, "joint_predict", without_lists)
+    monkeypatch.setattr(joint_methods, "predict_jointly", without_lists)
     joint.main(config)
     rows = joint.results_in(tmp_path).read()
     at = rows[rows.metric == "accuracy"].set_index("mechanism")
@@ -293,7 +293,7 @@ def test_a_panel_is_of_every_class_and_leaves_somebody():
 
 def test_a_placebo_deals_out_the_records_of_private_users_alone():
     x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
-    rows, private = panel.feature_rows(x), np.array([1, 2, 4, 5, 7])
+    rows, private = feature_rows(x), np.array([1, 2, 4, 5, 7])
     dealt = features_methods.shuffled(jax.random.key(3), rows, private).times(jnp.eye(8))
     own = rows.times(jnp.eye(8))
     others = np.setdiff1d(np.arange(8), private)
@@ -303,7 +303,7 @@ def test_a_placebo_deals_out_the_records_of_private_users_alone():
 
 
 def test_padding_is_no_record():
-    rows = panel.feature_rows(np.eye(5, 7) + np.eye(5, 7, 2))
+    rows = feature_rows(np.eye(5, 7) + np.eye(5, 7, 2))
     more = features.padded(rows)
     assert len(more.row) == 64
     assert (np.diff(more.row) >= 0).all()
@@ -313,10 +313,10 @@ def test_padding_is_no_record():
 def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
     asked = []
-    monkeypatch.setattr(features_methods, "panel_predict", lambda *_, **given: asked.append(given))
+    monkeypatch.setattr(features_methods, "predict_from_reports", lambda *_, **given: asked.append(given))
     facts = type("Facts", (), {"num_classes": 3})
     draw = features_methods.Asked(
-        "g", type("Data", (), {"graph": None}), panel.feature_rows(np.eye(4)), np.array([0, -1, -1, -1]), facts
+        "g", type("Data", (), {"graph": None}), feature_rows(np.eye(4)), np.array([0, -1, -1, -1]), facts
     )
     told = (SCORES, RECORD_ITSELF, SAMPLED)
     for name in (LOCAL, UNGUARDED, PLAIN, PLACEBO, UNGUARDED_PLACEBO, *told):

@@ -23,14 +23,15 @@ from experiments.frontier.joint_methods import (
     RECORDS,
     TRUE_ALL,
 )
-from ldp_jax import graphs, panel
+from ldp_jax.graph import graphs
+from ldp_jax.pipeline.rows import feature_rows
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def test_rows_differ_in_what_their_names_say(monkeypatch):
     asked = []
-    monkeypatch.setattr(joint_methods, "joint_predict", lambda *given, **more: asked.append(given[5]))
+    monkeypatch.setattr(joint_methods, "predict_jointly", lambda *given, **more: asked.append(given[5]))
     nothing = type("Nothing", (), {"graph": None, "num_classes": 3})
     draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
     for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO):
@@ -46,9 +47,9 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
 
 def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     asked = []
-    monkeypatch.setattr(joint_methods, "joint_predict", lambda *given, **more: asked.append(given))
+    monkeypatch.setattr(joint_methods, "predict_jointly", lambda *given, **more: asked.append(given))
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
-    rows = panel.feature_rows(np.eye(6, dtype=np.float32))
+    rows = feature_rows(np.eye(6, dtype=np.float32))
     known = np.array([0, 1, -1, -1, -1, -1])
     draw = Asked("g", type("Data", (), {"graph": graph}), rows, known, type("Facts", (), {"num_classes": 2}))
     seen = set()

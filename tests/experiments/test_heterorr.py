@@ -16,9 +16,10 @@ from experiments.heterorr.cells import Cell
 from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS
-from ldp_jax import datasets, graphs
-from ldp_jax.edges.central import promised
-from ldp_jax.guarantee import EDGE_CENTRAL, RECORD
+from ldp_jax import datasets
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
+from ldp_jax.edges.curator import promised
+from ldp_jax.graph import graphs
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("featurerr", "lpgnn")

@@ -15,8 +15,10 @@ from experiments.privge import accuracy, cells, summary
 from experiments.privge import report as privge_report
 from experiments.privge.config import plan, settings
 from experiments.privge.settings import COMMITTED, HYPERPARAMETERS, Plan
-from ldp_jax import datasets, features, metrics, pipeline, propagation, training
+from ldp_jax import datasets, features, pipeline
 from ldp_jax.datasets._registry import REGISTRY
+from ldp_jax.graph import propagation
+from ldp_jax.learning import metrics, training
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

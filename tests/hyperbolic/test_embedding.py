@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.hyperbolic import embedding
-from ldp_jax.hyperbolic._numerics import gap
+from ldp_jax.hyperbolic.numerics import gap
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam
 from tests.hyperbolic import reference as ref
 

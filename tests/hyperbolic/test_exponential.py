@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import mechanism as protocol
+from ldp_jax.core import mechanism as protocol
 from ldp_jax.hyperbolic import HyperbolicExponential, poincare
 from tests.stats import assert_ks
 

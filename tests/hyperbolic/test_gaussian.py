@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from ldp_jax import gaussian, verification
-from ldp_jax import mechanism as protocol
-from ldp_jax._pytree import mechanism
+from ldp_jax import verification
+from ldp_jax.accounting import gaussian
+from ldp_jax.core import mechanism as protocol
+from ldp_jax.core.pytree import mechanism
 from ldp_jax.hyperbolic import HyperbolicGaussian, RadialAngularGaussian, poincare
 from tests.stats import SIGMAS
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_jax import mechanism as protocol
 from ldp_jax import verification
+from ldp_jax.core import mechanism as protocol
 from ldp_jax.hyperbolic import PaperHyperbolicGaussian
 
 EPSILON, DELTA = 0.9, 1e-4  # the theorem is about epsilon below 1

@@ -7,11 +7,13 @@ import pytest
 
 import ldp_jax as ldp
 from ldp_jax.features import HDS, Duchi, LaplaceVector, PrivUnit
-from ldp_jax.metrics import fidelity
-from ldp_jax.panel import DeviceClassifier, PanelFacts, StructurePosterior
+from ldp_jax.graph.propagation import operator, ppr_rows
+from ldp_jax.learning.metrics import fidelity
 from ldp_jax.pipeline import fidelity_forecast, gathered, likeness, non_private_embedding, private_embedding
-from ldp_jax.propagation import operator, ppr_rows
-from tests.panel.planted import blocks
+from ldp_jax.pipeline.device_classifier import DeviceClassifier
+from ldp_jax.pipeline.local_prediction import PanelFacts
+from ldp_jax.pipeline.structure import StructurePosterior
+from tests.pipeline.planted import blocks
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax import datasets, edges, graphs, mechanism, pipeline, propagation
+from ldp_jax import datasets, edges, pipeline
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
+from ldp_jax.core import mechanism
 from ldp_jax.features import HDS, Laplace, LaplaceVector, MultiBit, MultiPiecewise
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.graph.propagation import operator, ppr_dense, traced_operator
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings, standardize
-from ldp_jax.propagation import operator, ppr_dense, traced_operator
 
 N, D = 30, 7
 ALPHA, R = 0.15, 0.3

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax import models, training
+from ldp_jax.learning import models, training
 from ldp_jax.pipeline import model_posterior
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

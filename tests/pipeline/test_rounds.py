@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax.composition import advanced, over_rounds
+from ldp_jax.accounting.composition import advanced, over_rounds
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, metric
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.guarantee import NEIGHBOUR_LIST, Guarantee, metric
 from ldp_jax.pipeline import answer, collect_rounds
 from tests.stats import assert_g
 

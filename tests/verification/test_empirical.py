@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_jax import _random
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Finite, clip
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random_words
+from ldp_jax.core.mechanism import HasWords, Numeric, uniform
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Finite, clip
+from ldp_jax.core.types import Scalar
 from ldp_jax.features import (
     HDS,
     BranchReport,
@@ -34,9 +37,6 @@ from ldp_jax.features import (
     SquareWave,
     ThreeOutputs,
 )
-from ldp_jax.guarantee import Guarantee
-from ldp_jax.mechanism import HasWords, Numeric, uniform
-from ldp_jax.types import Scalar
 from ldp_jax.verification import (
     empirical,
     epsilon_lower_bound,
@@ -148,7 +148,7 @@ class _OneNoise(Sampled):
     def privatize(self, key: Any, x: Any) -> SparseReport:
         indices = jnp.arange(self.dim)
         if isinstance(self.inner, HasWords):
-            word = jnp.broadcast_to(_random.words(key)[:, None], (2, self.dim))
+            word = jnp.broadcast_to(random_words.words(key)[:, None], (2, self.dim))
             return SparseReport(indices, self.inner.from_word64(word, jnp.asarray(x)))
         u = jnp.broadcast_to(uniform(key), (self.dim,))
         return SparseReport(indices, self.inner.from_uniform(u, jnp.asarray(x)))

@@ -7,17 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Interval, clip
-from ldp_jax.features import (
-    HDS,
-    Duchi,
-    Laplace,
-    LaplaceVector,
-    Piecewise,
-)
-from ldp_jax.mechanism import Numeric
-from ldp_jax.types import Scalar
+from ldp_jax.core.mechanism import Numeric
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Interval, clip
+from ldp_jax.core.types import Scalar
+from ldp_jax.features import HDS, Duchi, Laplace, LaplaceVector, Piecewise
 from ldp_jax.verification import exact, privacy_loss_supremum
 from tests import broken
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.core.mechanism import privatize
 from ldp_jax.features import (
     Duchi,
     DuchiVector,
@@ -22,7 +23,6 @@ from ldp_jax.features import (
     SquareWave,
     ThreeOutputs,
 )
-from ldp_jax.mechanism import privatize
 from ldp_jax.verification import float_audit
 from tests import broken
 

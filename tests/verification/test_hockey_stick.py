@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from ldp_jax import features
-from ldp_jax._pytree import mechanism
-from ldp_jax.domains import Box, Finite, Interval, Subset, clip
+from ldp_jax.core.mechanism import Numeric
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Box, Finite, Interval, Subset, clip
+from ldp_jax.core.types import Scalar
 from ldp_jax.features import (
     BranchReport,
     Discrete,
@@ -36,11 +38,9 @@ from ldp_jax.features import (
     ThreeOutputs,
     menu,
 )
-from ldp_jax.mechanism import Numeric
-from ldp_jax.types import Scalar
 from ldp_jax.verification import arithmetic, enumerated_supremum, hockey_stick, privacy_loss_supremum
 from tests import broken
-from tests.test_duchi_vector import signs, table
+from tests.features.test_duchi_vector import signs, table
 
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 CONTINUOUS = {

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Interval, clip
+from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.core.mechanism import Numeric, largest, uniform
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.features import Duchi, GeneralizedRR, Laplace, LaplaceVector, PrivUnit, Sampled, SparseReport, menu
-from ldp_jax.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.hyperbolic import HyperbolicGaussian
-from ldp_jax.mechanism import Numeric, largest, uniform
 from ldp_jax.verification import verdict
 from ldp_jax.verification.everywhere import matches_everywhere
 

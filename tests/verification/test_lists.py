@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
-from ldp_jax.domains import Records, Reports
+from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.spaces import Records, Reports
 from ldp_jax.edges import DPRR, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, nodes_of, stacked, to_bits, to_list
 from ldp_jax.edges.spaces import Lists
-from ldp_jax.mechanism import mechanism
 
 N = 6  # as in test_contract.py, with which it shares its programs
 MADE = {

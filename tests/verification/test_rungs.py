@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
-from ldp_jax._pytree import mechanism, static
-from ldp_jax.domains import Box
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.spaces import Box
 from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse
 from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace, Sampled, ThreeOutputs
-from ldp_jax.guarantee import Guarantee
 from ldp_jax.verification import statistics
 from tests import broken
 from tests.contract.test_mechanisms import CASES

@@ -40,5 +40,5 @@ BASELINES: dict[str, Callable[[Any, Any, Any, Any, float, int], Released]] = {
 """By name, in the order in which they were added: a name's place is a part of its rows' keys.
 
 A baseline is ``run(key, graph, features, labels, epsilon, num_classes)``, features as
-:func:`ldp_jax.panel.feature_rows` makes them, or None.
+:func:`ldp_jax.pipeline.rows.feature_rows` makes them, or None.
 """

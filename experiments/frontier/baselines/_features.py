@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax import panel
-from ldp_jax.training import Examples
-from ldp_jax.types import Array
+from ldp_jax.core.types import Array
+from ldp_jax.learning.training import Examples
+from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.self_training import features_posterior, folds
 
 FOLDS = 5
 """Of the features' logistic regression, and of labels, of which one part in so many chooses and stops."""
@@ -25,7 +26,7 @@ class Parts(NamedTuple):
     validation: Examples
 
 
-def posterior(features: panel.Rows | None, labels: Int[np.ndarray, " n"], num_classes: int) -> Array:
+def posterior(features: Rows | None, labels: Int[np.ndarray, " n"], num_classes: int) -> Array:
     """Log posterior of logistic regression, out of fold where there is a label; float32 [n, C].
 
     Its folds are always the same, so that baselines share it. Without features it is the classes' shares.
@@ -37,8 +38,8 @@ def posterior(features: panel.Rows | None, labels: Int[np.ndarray, " n"], num_cl
         share = np.bincount(labels[labels >= 0], minlength=num_classes) / max((labels >= 0).sum(), 1)
         log_q = jnp.tile(jnp.log(jnp.maximum(jnp.asarray(share, jnp.float32), 1e-6)), (len(labels), 1))
     else:
-        fold = panel.folds(jax.random.key(0), labels, FOLDS)
-        log_q = panel.features_posterior(features, labels, fold, num_classes=num_classes, num_folds=FOLDS).log_q
+        fold = folds(jax.random.key(0), labels, FOLDS)
+        log_q = features_posterior(features, labels, fold, num_classes=num_classes, num_folds=FOLDS).log_q
     _LAST[:] = [(features, labels.copy(), log_q)]
     return log_q
 
@@ -50,7 +51,7 @@ def groups(log_q: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray
 
 def parts(key: Any, labels: Int[np.ndarray, " n"]) -> Parts:
     """A fifth of the labels of each class is held out; all are in both parts where there are fewer than five."""
-    fold = np.asarray(panel.folds(key, labels, FOLDS))
+    fold = np.asarray(folds(key, labels, FOLDS))
     known = np.flatnonzero(labels >= 0).astype(np.int32)
     held = fold[known] == 0
     pieces = [known[~held], known[held]] if 0 < held.sum() < len(known) else [known, known]
@@ -70,7 +71,7 @@ def regression(
     columns = standardised(columns)
     n, d = columns.shape
     row, column = np.repeat(np.arange(n, dtype=np.int32), d), np.tile(np.arange(d, dtype=np.int32), n)
-    rows = panel.Rows(*map(jnp.asarray, (row, column, columns.ravel())), shape=(n, d))
-    fold = panel.folds(key, labels, FOLDS)
-    found = panel.features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=FOLDS)
+    rows = Rows(*map(jnp.asarray, (row, column, columns.ravel())), shape=(n, d))
+    fold = folds(key, labels, FOLDS)
+    found = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=FOLDS)
     return np.asarray(found.log_q)

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax.aggregation import Segments, linear
-from ldp_jax.types import Array
+from ldp_jax.core.types import Array
+from ldp_jax.graph.aggregation import Segments, linear
 
 MEMORY = 3e8
 """Bytes of a dense matrix of pairs, or of reported pairs, above which a baseline refuses a graph."""

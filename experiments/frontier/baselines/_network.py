@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from experiments.frontier.baselines._features import parts
-from ldp_jax import panel, training
-from ldp_jax.models import Model
-from ldp_jax.types import Array
+from ldp_jax.core.types import Array
+from ldp_jax.learning import training
+from ldp_jax.learning.models import Model
+from ldp_jax.pipeline.rows import Rows
 
 HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 32, 0.7, 0.01, 5e-4
 EPOCHS, PATIENCE = 400, 60
@@ -22,7 +23,7 @@ class Inputs(NamedTuple):
     """What a network sees of all users.
 
     Attributes:
-      rows: public features (:class:`ldp_jax.panel.Rows`), or None.
+      rows: public features (:class:`ldp_jax.pipeline.rows.Rows`), or None.
       columns: float32 [n, k], numbers beside them, or None.
       links: :class:`~experiments.frontier.baselines._links.Links`; None for a perceptron.
     """
@@ -108,7 +109,7 @@ def over(
     if rows is None:
         n = len(labels)
         name = jnp.arange(n, dtype=jnp.int32)
-        rows = panel.Rows(name, name, jnp.ones(n), shape=(n, n))
+        rows = Rows(name, name, jnp.ones(n), shape=(n, n))
     return trained(key, Inputs(rows=rows, links=links), labels, num_classes)
 
 

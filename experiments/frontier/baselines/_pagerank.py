@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from experiments.frontier.baselines._features import FOLDS, regression, standardised
-from ldp_jax import panel
-from ldp_jax.types import Array
+from ldp_jax.core.types import Array
+from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.stack import combine, stack
 
 ALPHAS = (0.1, 0.6)
 """Decay factors: far and near. The labels weigh them."""
@@ -29,15 +30,15 @@ def pagerank(
     weights free: which of them gives the labels more likelihood, out of fold (of the former less one for a weight).
     """
     propagate_key, fit_key = jax.random.split(key)
-    fold = np.asarray(panel.folds(propagate_key, labels, FOLDS))
+    fold = np.asarray(folds(propagate_key, labels, FOLDS))
     reached = np.array(_reaches(links, log_q, jnp.asarray(labels, jnp.int32)))
     for part in range(FOLDS):
         hidden = jnp.asarray(np.where(fold == part, -1, labels), jnp.int32)
         mine = (fold == part) & (labels >= 0)
         reached[mine] = np.asarray(_reaches(links, log_q, hidden))[mine]
     sources = jnp.stack([log_q, *jnp.split(jnp.asarray(standardised(reached)), len(ALPHAS), 1)], -1)
-    weights = panel.stack(sources, jnp.asarray(labels), (1.0, *(0.0 for _ in ALPHAS)), ridge=1.0)
-    shared = np.asarray(panel.combine(sources, weights))
+    weights = stack(sources, jnp.asarray(labels), (1.0, *(0.0 for _ in ALPHAS)), ridge=1.0)
+    shared = np.asarray(combine(sources, weights))
     free = regression(fit_key, np.concatenate([np.asarray(log_q), reached], 1), labels, num_classes)
     known = np.flatnonzero(labels >= 0)
     of_shared, of_free = (each[known, labels[known]].sum() for each in (shared, free))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee
 
 
 class Released(NamedTuple):

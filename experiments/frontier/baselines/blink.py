@@ -12,8 +12,8 @@ from experiments.frontier.baselines._network import over
 from experiments.frontier.baselines._pagerank import pagerank
 from experiments.frontier.baselines._released import Released, of_lists, spent
 from ldp_jax import edges
-from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.types import Array, Graph, PRNGKey
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core.types import Array, Graph, PRNGKey
 
 DEGREE_SHARE = 0.1
 """Of epsilon, for the degrees."""

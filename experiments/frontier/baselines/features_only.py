@@ -7,7 +7,7 @@ import numpy as np
 from experiments.frontier.baselines._features import posterior
 from experiments.frontier.baselines._network import Inputs, trained
 from experiments.frontier.baselines._released import Released, nothing_read
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey
 
 
 def logistic(

@@ -11,8 +11,8 @@ from experiments.frontier.baselines._network import over
 from experiments.frontier.baselines._pagerank import pagerank
 from experiments.frontier.baselines._released import Released, of_lists, spent
 from ldp_jax import edges
-from ldp_jax.guarantee import PipelineGuarantee
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core.types import Graph, PRNGKey
 
 Reported = tuple[Sparse | Dense | None, PipelineGuarantee, str]
 

@@ -10,7 +10,7 @@ from experiments.frontier.baselines._features import groups, standardised
 from experiments.frontier.baselines._network import Inputs, trained
 from experiments.frontier.baselines._released import Released, nothing_read, spent
 from ldp_jax import edges
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey
 
 
 def _lpgnet(

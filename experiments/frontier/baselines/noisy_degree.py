@@ -9,7 +9,7 @@ from experiments.frontier.baselines._features import standardised
 from experiments.frontier.baselines._network import Inputs, trained
 from experiments.frontier.baselines._released import Released, spent
 from ldp_jax import edges
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey
 
 
 def noisy_degree(

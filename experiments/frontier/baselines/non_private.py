@@ -9,7 +9,7 @@ from experiments.frontier.baselines._links import Sparse, sparse
 from experiments.frontier.baselines._network import over
 from experiments.frontier.baselines._pagerank import pagerank
 from experiments.frontier.baselines._released import Released, nothing_kept
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey
 
 
 def _links(graph: Graph, num_nodes: int) -> Sparse:

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.frontier.baselines._features import groups, posterior, regression
 from experiments.frontier.baselines._released import Released, spent
 from ldp_jax import edges
-from ldp_jax.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey
 
 
 def plain_counts(

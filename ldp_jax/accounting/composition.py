@@ -1,0 +1,409 @@
+"""What several releases cost together, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
+
+Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, :func:`per_user` for
+personal budgets, and :func:`over_rounds` for data that are asked for again and again. Between units only what is
+stated here: :func:`relationship`, :func:`whole_list`, :func:`joint`.
+
+Each composition holds whether or not a release looks at the reports before it, as long as the epsilons, the
+sigmas and the number of releases are fixed beforehand and do not depend on anyone's record.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+from scipy import special
+
+from ldp_jax.accounting.guarantee import (
+    NEIGHBOUR_LIST,
+    RECORD,
+    RELATIONSHIP,
+    WORDS,
+    Guarantee,
+    Status,
+    Unit,
+    merged,
+    one_unit,
+    own_words,
+    sequential,
+)
+from ldp_jax.core import validate
+from ldp_jax.core.integer_tables import sum_up
+from ldp_jax.core.rounding import ABOVE, add_up, exponential, rounded_up
+
+__all__ = [
+    "ANSWERS",
+    "PersonalTotals",
+    "advanced",
+    "joint",
+    "over_rounds",
+    "parallel",
+    "per_user",
+    "relationship",
+    "sampled",
+    "sequential",
+    "whole_list",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def parallel(*guarantees: Guarantee) -> Guarantee:
+    """Releases about disjoint users: each user's own releases cost what they cost, so the worst one counts.
+
+    Who belongs to which release must be public. For RELATIONSHIP and EDGE_CENTRAL "disjoint" is said of edges:
+    two releases about disjoint users that both report the edge between them are *not* parallel.
+
+    Args:
+      *guarantees: at least one, all of the same unit.
+
+    Returns:
+      The largest epsilon with the largest delta; the weakest status; ``exact`` only if all are.
+
+    Raises:
+      ValueError: if none is given, their units differ, or some are local and some central.
+
+    Reference: McSherry (2009), Theorem 4.
+
+    >>> parallel(Guarantee(0.5, delta=1e-5), Guarantee(1.0)).epsilon
+    1.0
+    """
+    unit = one_unit(guarantees, "parallel")
+    return merged(guarantees, max(g.epsilon for g in guarantees), max(g.delta for g in guarantees), unit)
+
+
+def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
+    """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``: k times as much.
+
+    Sampling amplifies nothing here. The chosen coordinates are part of the report, so an observer conditions
+    on them; two records of the cube that differ in *every* coordinate differ in the chosen ones whichever they
+    are, and if one coordinate's epsilon is attained, then so is k times it.
+
+    Args:
+      guarantee: what one reported coordinate costs.
+      k: coordinates reported, 1 <= k <= dim.
+      dim: coordinates in a record.
+
+    Returns:
+      k times ``guarantee``, for any two records in the cube of ``dim`` coordinates.
+
+    Raises:
+      ValueError: if k is not a whole number in [1, dim], or dim not one >= 1.
+
+    >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
+    1.0
+    """
+    k = validate.whole(1, validate.whole(1, dim=dim), k=k)
+    return dataclasses.replace(
+        guarantee.repeated(k),
+        adjacency=f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}",
+    )
+
+
+def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
+    """One undirected edge, from what its ends spend on one bit of their neighbour lists.
+
+    With two full lists both ends report the edge, and both reports are about it: eps_i + eps_j. With one
+    argument, only the owner of the pair reports it (half-matrix reporting, the owner fixed by a public rule),
+    and the owner's eps is all. Under personal budgets take the largest eps_i + eps_j over the edges asked about.
+
+    Args:
+      first: of unit NEIGHBOUR_LIST; the guarantee of one end, or of the owner.
+      second: of unit NEIGHBOUR_LIST; the other end, where it reports the edge too.
+
+    Returns:
+      A guarantee of unit RELATIONSHIP; deltas add as epsilons do.
+
+    Raises:
+      ValueError: if a unit is not NEIGHBOUR_LIST.
+
+    Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021), relationship DP (there with one eps: 2 eps).
+
+    >>> bit = Guarantee(1.0, unit=NEIGHBOUR_LIST)
+    >>> relationship(bit, bit).epsilon, relationship(bit).epsilon
+    (2.0, 1.0)
+    """
+    ends = (first,) if second is None else (first, second)
+    for end in ends:
+        if end.unit != NEIGHBOUR_LIST:
+            raise ValueError(f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
+    seen = "the report of its owner alone" if second is None else "the reports of both its ends"
+    total = sequential(*ends)
+    return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}")
+
+
+def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
+    r"""One user's neighbour list, from the guarantee of one bit of it (group privacy).
+
+    .. math:: (k \epsilon, \; \delta \sum_{i<k} e^{i \epsilon}), \quad k = degree
+
+    with delta capped at 1. ``degree`` counts differing *bits*: a list of g neighbours and the empty list differ
+    in g, two lists of g neighbours in up to 2g.
+
+    Args:
+      guarantee: of unit NEIGHBOUR_LIST.
+      degree: the largest number of differing bits, >= 1.
+
+    Returns:
+      A guarantee whose unit is the whole list (NEIGHBOUR_LIST itself if degree is 1), so that it does not add
+      to guarantees of one bit.
+
+    Raises:
+      ValueError: if the unit is not NEIGHBOUR_LIST or degree not a whole number >= 1.
+
+    Reference: Vadhan (2017), Lemma 2.2, with the geometric sum as it is.
+
+    >>> whole_list(Guarantee(0.125, unit=NEIGHBOUR_LIST), degree=16).epsilon
+    2.0
+    >>> whole_list(Guarantee(0.1, delta=1e-6, unit=NEIGHBOUR_LIST), degree=20).delta > 20e-6
+    True
+    """
+    if guarantee.unit != NEIGHBOUR_LIST:
+        raise ValueError(f"whole_list needs the unit {NEIGHBOUR_LIST}, got {guarantee.unit}")
+    k, epsilon, delta = validate.whole(1, degree=degree), guarantee.epsilon, guarantee.delta
+    if k == 1:
+        return guarantee
+    return dataclasses.replace(
+        guarantee,
+        epsilon=add_up((epsilon,), k),
+        delta=_group_delta(epsilon, delta, k) if delta else 0.0,
+        unit=Unit(f"{NEIGHBOUR_LIST} of {k} bits"),  # a prefix that the ledger knows
+        adjacency=f"any two neighbour lists of one user that differ in at most {k} bits",
+    )
+
+
+def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
+    r"""Several units protected at once: two inputs may differ in all of them, as ``adjacency`` says in words.
+
+    Guarantees of one unit are added first, then the units are changed one after the other: epsilons add, and
+    deltas chain, :math:`\delta_1 + e^{\epsilon_1} \delta_2 + \dots`, in the order that gives least. (For releases
+    that each read one of the units alone, the deltas would add; but one release may carry two guarantees, and then
+    they do not. With at most one delta above 0 both say the same.)
+
+    The guarantees must cover everything that is released: a release that reads a unit and promises nothing about
+    it is not protected by any sum.
+
+    Args:
+      *guarantees: at least one, of any units but METRIC.
+      adjacency: in words, which two inputs are compared; the caller answers for it.
+
+    Returns:
+      A guarantee whose unit names the units that were summed, and which adds to no other unit.
+
+    Raises:
+      ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC: a
+        loss per unit of distance has no total.
+
+    >>> total = joint(
+    ...     Guarantee(1.0),
+    ...     Guarantee(0.5, unit=RELATIONSHIP),
+    ...     adjacency="two graphs that differ in one user's record and one of her edges",
+    ... )
+    >>> print(total.unit, total.epsilon)
+    record + relationship 1.5
+    """
+    if not guarantees:
+        raise ValueError("joint needs at least one guarantee, got none")
+    if not adjacency.strip():
+        raise ValueError("adjacency must say in words which two inputs are compared, got an empty string")
+    for guarantee in guarantees:
+        if guarantee.unit.rate is not None:
+            raise ValueError(f"joint cannot add {guarantee.unit}: a loss per unit of distance has no total")
+    units = dict.fromkeys(g.unit for g in guarantees)
+    parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
+    return merged(
+        parts,
+        add_up(part.epsilon for part in parts),
+        _chained([part for part in parts if part.delta > 0.0]),
+        Unit(" + ".join(sorted(unit.name for unit in units))),
+        adjacency,
+    )
+
+
+_ENOUGH = 1500  # e^1500 lifts the least float above 1
+
+
+def _chained(parts: Sequence[Guarantee]) -> float:
+    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 ... in the best order; rounded up, at most 1.
+
+    Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by exchange.
+    """
+    total, before = Fraction(0), Fraction(0)
+    for part in sorted(parts, key=lambda part: math.expm1(min(part.epsilon, 700.0)) / part.delta):
+        if before > _ENOUGH:
+            return 1.0
+        total += Fraction(part.delta) * (exponential(before) * ABOVE if before else 1)
+        before += Fraction(part.epsilon) if math.isfinite(part.epsilon) else _ENOUGH + 1
+    return min(1.0, rounded_up(total))
+
+
+def _group_delta(epsilon: float, delta: float, k: int) -> float:
+    """delta (e^(k eps) - 1) / (e^eps - 1), rounded up, at most 1."""
+    if epsilon == 0.0:
+        return min(1.0, add_up((delta,), k))
+    if math.isinf(epsilon) or (k - 1) * Fraction(epsilon) > _ENOUGH:
+        return 1.0
+    cancelled = max(0, -math.floor(math.log10(epsilon)))  # digits that the two differences lose
+    most, least = (exponential(times * Fraction(epsilon), cancelled) - 1 for times in (k, 1))
+    return min(1.0, rounded_up(Fraction(delta) * most / least * ABOVE))
+
+
+class PersonalTotals(NamedTuple):
+    """What each user has spent under a budget of her own.
+
+    Attributes:
+      totals: float64 [users], read-only; each user's epsilon over all her releases.
+      guarantee: the largest of them, as a guarantee for everybody.
+    """
+
+    totals: Float64[np.ndarray, " users"]
+    guarantee: Guarantee
+
+
+def per_user(
+    epsilons: Any, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
+) -> PersonalTotals:
+    """Personal budgets: each user's total, and the guarantee that holds for all.
+
+    A user's epsilon is public here, so it must not depend on her record.
+
+    Args:
+      epsilons: [users] or [releases, users]; finite, >= 0. 0 is for a user who takes no part in a release.
+      releases: how many times what ``epsilons`` lists is released.
+      unit: what each release protects.
+      status: of the releases; numbers alone prove nothing.
+      reason: why it is so; only ``none`` may go without.
+
+    Returns:
+      ``(totals, guarantee)``: float64 [users], rounded up, and a :class:`Guarantee` whose epsilon is the largest
+      total and whose adjacency says that each user has her own.
+
+    Raises:
+      ValueError: if an epsilon is NaN, infinite or negative, if there is no user or no release, if the array
+        has neither one nor two axes, for a METRIC unit, or a status without its reason.
+
+    >>> totals, guarantee = per_user([[0.5, 1.0, 2.0], [0.5, 0.0, 1.0]])
+    >>> totals.tolist(), guarantee.epsilon
+    ([1.0, 1.0, 3.0], 3.0)
+    """
+    table = np.array(epsilons)
+    if table.dtype.kind not in "iuf":
+        raise ValueError(f"epsilons must be real numbers, got dtype {table.dtype}")
+    if table.ndim not in (1, 2) or 0 in table.shape:
+        raise ValueError(f"epsilons must be [users] or [releases, users], not empty; got shape {table.shape}")
+    table = np.atleast_2d(table.astype(np.float64))
+    if not (np.isfinite(table) & (table >= 0.0)).all():
+        raise ValueError(
+            f"epsilons must be finite and >= 0, got {table[~(np.isfinite(table) & (table >= 0.0))][0]}"
+        )
+    totals = sum_up(table, validate.whole(1, releases=releases))
+    totals.setflags(write=False)
+    if unit.rate is not None:
+        raise ValueError(f"per_user cannot add {unit}: a loss per unit of distance has no total")
+    words = f"{own_words(unit)}, at that user's own total; epsilon is the largest of {totals.size}"
+    return PersonalTotals(totals, Guarantee(float(totals.max()), 0.0, unit, words, "ideal", status, reason))
+
+
+def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
+    r"""``times`` releases under one guarantee, at the smallest epsilon that ``delta`` allows: exact.
+
+    k releases of (eps, delta_0) are at worst k randomised responses, whose hockey-stick divergence is a finite sum.
+    With :math:`p_l = \binom{k}{l} e^{(k-l)\epsilon} / (1+e^\epsilon)^k` and :math:`q_l = p_l e^{(2l-k)\epsilon}`,
+
+    .. math:: \delta_{RR}(\epsilon') = \max_i \sum_{l<i} (p_l - e^{\epsilon'} q_l), \qquad
+       1 - \delta = (1-\delta_0)^k (1 - \delta_{RR}(\epsilon'))
+
+    which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta; the theorem lists its corners
+    :math:`\epsilon' = (k-2i)\epsilon`. Never worse than k eps, the basic composition.
+
+    Args:
+      guarantee: what one release promises; epsilon finite, delta below 1.
+      times: k in [1, 10^7], fixed beforehand.
+      delta: of the whole, in [1 - (1 - delta_0)^k, 1).
+
+    Returns:
+      The guarantee of the whole, at ``delta``.
+
+    Raises:
+      ValueError: if ``delta`` or ``times`` is out of range, epsilon infinite, or the unit METRIC.
+
+    Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
+
+    >>> advanced(Guarantee(0.1), times=100, delta=1e-6).epsilon < 100 * 0.1
+    True
+    """
+    if guarantee.unit.rate is not None:
+        raise ValueError(f"advanced cannot compose {guarantee.unit}: a loss per unit of distance has no total")
+    epsilon = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
+    each = validate.number(0.0, 1.0, open_upper=True, **{"delta of guarantee": guarantee.delta})
+    k, delta = validate.whole(1, 10**7, times=times), validate.number(0.0, 1.0, open_upper=True, delta=delta)
+    least = -math.expm1(k * math.log1p(-each))
+    if delta < least * (1.0 - 1e-12):
+        raise ValueError(f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}")
+    # 1e-9 covers the rounding of gammaln and of the sums, on the safe side
+    left = -math.expm1(math.log1p(-delta) - k * math.log1p(-each)) * (1.0 - 1e-9)
+    total = add_up((epsilon,), k)
+    if epsilon > 0.0 and left > 0.0:
+        ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0
+        ways = special.gammaln(k + 1.0) - special.gammaln(ell + 1.0) - special.gammaln(k - ell + 1.0)
+        log_p = ways - ell * epsilon - k * math.log1p(math.exp(-epsilon))
+        log_q = np.logaddexp.accumulate(log_p - (k - 2.0 * ell) * epsilon)
+        above = np.cumsum(np.exp(log_p)) - left
+        corners = np.log(above[above > 0.0]) - log_q[above > 0.0]
+        total = min(total, max(0.0, float(corners.max(initial=0.0))))
+    return dataclasses.replace(guarantee, epsilon=total, delta=delta)
+
+
+ANSWERS = ("fresh", "permanent")
+"""How a user answers round after round: with noise of its own each time, or with the answer of the first round."""
+
+
+def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None) -> Guarantee:
+    """What a user spends who is asked for her record in every round.
+
+    *Fresh* answers follow the record, each with noise of its own, and each is a release: k epsilon in k rounds, or,
+    where a ``delta`` is granted, what :func:`advanced` makes of it. A *permanent* answer is drawn in the first
+    round, from the record of the first round, and is sent again in every other: one release, whatever becomes of
+    the record, which no later answer shows. Averaging over rounds gains nothing.
+
+    An answer that is drawn anew where the record has changed, and kept where it has not, has no guarantee at all:
+    of two histories, one of which changes, only one can give two different answers.
+
+    Args:
+      guarantee: of one answer.
+      rounds: k, fixed beforehand.
+      answers: one of :data:`ANSWERS`.
+      delta: of all rounds together, for fresh answers alone; by default what epsilons add up to.
+
+    Returns:
+      A guarantee for any two histories of one user's data, k records each, in every one of which they may differ.
+
+    Raises:
+      ValueError: for other words, rounds that are no whole number >= 1, a delta that permanent answers do not need
+        or that :func:`advanced` refuses, and fresh answers under METRIC.
+
+    Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3, for answers that are kept.
+
+    >>> once = Guarantee(0.5, status="proved", reason="randomised response")
+    >>> over_rounds(once, 10, answers="fresh").epsilon, over_rounds(once, 10, answers="permanent").epsilon
+    (5.0, 0.5)
+    >>> over_rounds(Guarantee(0.1), 100, answers="fresh", delta=1e-6).epsilon < 7.0
+    True
+    """
+    validate.one_of(ANSWERS, answers=answers)
+    k = validate.whole(1, rounds=rounds)
+    if answers == "fresh" and guarantee.unit.rate is not None:
+        raise ValueError(f"over_rounds cannot add {guarantee.unit}: a loss per unit of distance has no total")
+    histories = f"any two histories of {k} rounds, where in a round: {guarantee.adjacency}"
+    if answers == "fresh":
+        total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)
+        return dataclasses.replace(total, adjacency=histories)
+    if delta is not None:
+        raise ValueError(f"delta must be None for permanent answers, which are one release, got {delta}")
+    return dataclasses.replace(guarantee, adjacency=f"{histories}; one answer, from the first round's data")

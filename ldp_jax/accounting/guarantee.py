@@ -1,0 +1,433 @@
+"""What a mechanism promises, as an object that can be asked, added and printed; and what a budget allows.
+
+Pure Python, float64. How numbers are rounded:
+
+- what is kept is at or above the truth: the exact sum of the floats that were given, rounded up;
+  a budget is rounded down. As floats, 0.1 and 0.9 are together a little more than 1: 1.0000000000000002 is kept.
+- what is printed has six significant digits and is rounded the same way, except where it would be within 1e-12 of
+  what is kept: 1.0000000000000002 is printed as 1, and 1.00000000001 as 1.00001.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Literal, get_args
+
+from ldp_jax.core.rounding import add_up, digits_down, digits_up, exactly, rounded_down, rounded_up
+from ldp_jax.core.validate import one_of
+
+__all__ = [
+    "EDGE_CENTRAL",
+    "LABEL",
+    "NEIGHBOUR_LIST",
+    "RECORD",
+    "RELATIONSHIP",
+    "WORDS",
+    "Arithmetic",
+    "Budget",
+    "Guarantee",
+    "PipelineGuarantee",
+    "Status",
+    "Trust",
+    "Unit",
+    "metric",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+Arithmetic = Literal["ideal", "exact"]
+Status = Literal["proved", "in the limit", "none"]
+Trust = Literal["local", "shuffled", "central"]
+"""Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data of all."""
+
+_ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
+
+
+# --- units --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What one unit of privacy protects.
+
+    Attributes:
+      name: the word that is printed.
+      rate: for metric privacy alone, the loss per unit of distance.
+    """
+
+    name: str
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"name of a unit must be a word, got {self.name!r}")
+        if self.rate is not None:
+            rate = rounded_up(exactly("rate", self.rate))
+            if not 0.0 < rate < math.inf:
+                raise ValueError(f"rate must be finite and > 0, got {self.rate}")
+            object.__setattr__(self, "rate", rate)
+
+    def __str__(self) -> str:
+        return self.name if self.rate is None else f"{self.name}({digits_up(self.rate)})"
+
+
+RECORD = Unit("record")
+"""The whole record that one user's mechanism is given; which fields that is, a pipeline's ``protected`` says."""
+LABEL = Unit("label")
+"""The label alone of one user's record; what costs it costs her record too, and a guarantee says both."""
+NEIGHBOUR_LIST = Unit("neighbour-list")
+"""One bit of one user's neighbour list; a whole list of degree g costs g times as much."""
+RELATIONSHIP = Unit("relationship")
+"""One undirected edge, seen through the reports of both its ends."""
+EDGE_CENTRAL = Unit("edge-central")
+"""One edge, perturbed by a trusted curator who holds the whole graph."""
+
+
+def metric(rate: float) -> Unit:
+    """Metric privacy with loss ``rate`` times the distance of two records; it never adds to another unit."""
+    return Unit("metric", rate)
+
+
+WORDS = {
+    RECORD: "any two records of one user",
+    LABEL: "any two records of one user that differ in the label alone",
+    NEIGHBOUR_LIST: "two neighbour lists of one user that differ in one bit",
+    RELATIONSHIP: "two graphs that differ in one edge",
+    EDGE_CENTRAL: "two graphs that differ in one edge",
+}
+"""Which two inputs a unit compares, where a guarantee does not say it in words of its own."""
+
+
+# --- guarantees and budgets ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarantee:
+    """An (epsilon, delta) guarantee for one unit of privacy.
+
+    Attributes:
+      epsilon: the largest privacy loss; ``math.inf`` means no protection.
+      delta: the mass that may lose more than epsilon.
+      unit: what is protected.
+      adjacency: in words, which two inputs are compared; by default the unit's own words.
+      arithmetic: ``ideal`` where the proof is over real numbers (float32 samplers), ``exact`` where it is
+        over the integers that are sampled from.
+      status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``: nobody has shown it.
+      reason: one sentence that says why the status is what it is; only ``none`` may go without.
+      trust: ``local`` where each user perturbs her own data, ``shuffled`` where a trusted shuffler mixes such
+        reports (:func:`ldp_jax.accounting.shuffle.amplified`), ``central`` where a trusted curator holds
+        everybody's data and perturbs what leaves his hands. What is not local is printed as such; no two of them
+        add. EDGE_CENTRAL is always central, and a report about a neighbour list or a relationship always local.
+
+    ``+`` is sequential composition within a unit:
+
+    >>> half = Guarantee(0.5, status="proved", reason="randomised response")
+    >>> (half + half).epsilon
+    1.0
+    >>> print(half + half)
+    epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
+    >>> print(Guarantee(0.5))
+    epsilon 0.5 per record (any two records of one user; ideal arithmetic; none)
+    >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
+    epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
+
+    Raises:
+      ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
+        reason, a status, an arithmetic or a trust of no such name, a unit of local reports with a curator, and a
+        unit without words of its own that comes without.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = RECORD
+    adjacency: str = ""
+    arithmetic: Arithmetic = "ideal"
+    status: Status = "none"
+    reason: str = ""
+    trust: Trust = "local"
+
+    def __post_init__(self) -> None:
+        _freeze_pair(self, rounded_up)
+        if self.delta > 1.0:
+            raise ValueError(f"delta must be in [0, 1], got {self.delta}")
+        one_of(get_args(Arithmetic), arithmetic=self.arithmetic)
+        one_of(get_args(Status), status=self.status)
+        one_of(get_args(Trust), trust=self.trust)
+        if self.status != "none" and not self.reason.strip():
+            raise ValueError(
+                f"reason must say in a sentence why the status is {self.status!r}, got {self.reason!r}"
+            )
+        if not self.adjacency.strip():
+            object.__setattr__(self, "adjacency", own_words(self.unit))
+        if self.unit == EDGE_CENTRAL:
+            object.__setattr__(self, "trust", "central")
+        elif self.trust != "local" and self.unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+            raise ValueError(
+                f"trust must be 'local' per {self.unit}, which is about what users report themselves; what a "
+                f"curator releases of a graph is per {EDGE_CENTRAL}"
+            )
+
+    def __add__(self, other: "Guarantee") -> "Guarantee":
+        return sequential(self, other) if isinstance(other, Guarantee) else NotImplemented
+
+    def repeated(self, times: int) -> "Guarantee":
+        """Sequential composition of ``times`` independent releases under this guarantee.
+
+        Raises:
+          ValueError: if ``times`` is not a whole number >= 1.
+
+        >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
+        2.0
+        """
+        return dataclasses.replace(
+            self, epsilon=add_up((self.epsilon,), times), delta=min(1.0, add_up((self.delta,), times))
+        )
+
+    def __str__(self) -> str:
+        delta = f", delta {digits_up(self.delta)}" if self.delta else ""
+        reason = f": {self.reason}" if self.reason else ""
+        trusted = {"shuffled": "shuffler", "central": "curator"}.get(self.trust)
+        trust = f"towards all but a trusted {trusted}; " if trusted else ""
+        return (
+            f"epsilon {digits_up(self.epsilon)}{delta} per {self.unit} "
+            f"({self.adjacency}; {trust}{self.arithmetic} arithmetic; {self.status}{reason})"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much may be lost per unit: a limit that somebody sets, which promises and proves nothing.
+
+    Attributes:
+      epsilon: finite, >= 0; rounded down where float64 does not hold it.
+      delta: in [0, 1), likewise.
+      unit: what the limit is about.
+
+    Raises:
+      ValueError: for an epsilon or a delta out of range, or a unit that is none.
+
+    >>> print(Budget(1.0, delta=1e-6))
+    at most epsilon 1, delta 1e-06 per record
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = RECORD
+
+    def __post_init__(self) -> None:
+        _freeze_pair(self, rounded_down, "budget's ")
+        if math.isinf(self.epsilon):
+            raise ValueError(f"budget's epsilon per {self.unit} must be finite, got {self.epsilon}")
+        if self.delta >= 1.0:
+            raise ValueError(f"budget's delta per {self.unit} must be in [0, 1), got {self.delta}")
+
+    def __str__(self) -> str:
+        delta = f", delta {digits_down(self.delta)}" if self.delta else ""
+        return f"at most epsilon {digits_down(self.epsilon)}{delta} per {self.unit}"
+
+
+def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = "") -> None:
+    """Epsilon and delta as float64, rounded to the safe side, -0 as 0; and a unit that is one."""
+    if not isinstance(made.unit, Unit):
+        raise ValueError(f"unit must be a Unit such as RECORD, got {made.unit!r}")
+    for name in ("epsilon", "delta"):
+        label = f"{whose}{name} per {made.unit}" if whose else name
+        object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
+
+
+def own_words(unit: Unit) -> str:
+    """Which two inputs a unit compares, in the library's own words.
+
+    Raises:
+      ValueError: for a unit of somebody's own.
+    """
+    if unit.rate is not None:
+        return "two records at distance 1"
+    if unit not in WORDS:
+        raise ValueError(f"adjacency must say in words which two inputs are compared: the unit {unit} has no words")
+    return WORDS[unit]
+
+
+def said_once(texts: Iterable[str]) -> str:
+    """Different texts, each once, in order."""
+    return "; ".join(dict.fromkeys(text for text in texts if text))
+
+
+def sequential(*guarantees: Guarantee) -> Guarantee:
+    """Several releases about the same record: epsilon and delta add, within one unit; what ``+`` does, for many.
+
+    Args:
+      *guarantees: at least one, all of the same unit.
+
+    Returns:
+      The sum, rounded up once; its status is the weakest one, with the reasons of all that have it, its arithmetic
+      ``exact`` only if all are.
+
+    Raises:
+      ValueError: if none is given, their units differ, or some are local and some central.
+
+    Reference: Dwork and Roth (2014), Theorem 3.16.
+
+    >>> sequential(Guarantee(0.5), Guarantee(1.0), Guarantee(1.5, delta=1e-6)).epsilon
+    3.0
+    """
+    unit = one_unit(guarantees, "sequential")
+    delta = min(1.0, add_up(guarantee.delta for guarantee in guarantees))
+    return merged(guarantees, add_up(guarantee.epsilon for guarantee in guarantees), delta, unit)
+
+
+def merged(
+    guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
+) -> Guarantee:
+    """One guarantee over several: numbers and unit as a composition found them, the rest the weakest of all.
+
+    Args:
+      guarantees: at least one.
+      epsilon: of the whole.
+      delta: of the whole.
+      unit: of the whole.
+      adjacency: in words; those of all parts by default.
+
+    Raises:
+      ValueError: where some are local and some central.
+    """
+    status = max((guarantee.status for guarantee in guarantees), key=_ORDER.__getitem__)
+    return Guarantee(
+        epsilon,
+        delta,
+        unit,
+        adjacency or said_once(guarantee.adjacency for guarantee in guarantees),
+        arithmetic="exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal",
+        status=status,
+        reason=said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status),
+        trust=one_trust(guarantees),
+    )
+
+
+def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:
+    """The unit that all guarantees share.
+
+    Args:
+      guarantees: at least one.
+      name: of the composition, for the message.
+
+    Raises:
+      ValueError: if none is given or their units differ.
+
+    >>> one_unit([Guarantee(0.5), Guarantee(0.25)], "parallel").name
+    'record'
+    """
+    if not guarantees:
+        raise ValueError(f"{name} needs at least one guarantee, got none")
+    units = list(dict.fromkeys(guarantee.unit for guarantee in guarantees))
+    if len(units) > 1:
+        raise ValueError(
+            f"units do not add: {name} needs guarantees of one unit, got {', '.join(map(str, units))}; "
+            "report both, or see composition.joint"
+        )
+    return units[0]
+
+
+def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
+    """The trust model that all guarantees share.
+
+    Raises:
+      ValueError: where they differ: of their sum nobody could say whom it protects from whom.
+
+    >>> one_trust([Guarantee(0.5), Guarantee(0.25)])
+    'local'
+    """
+    found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
+    if len(found) > 1:
+        kinds = " and ".join(sorted(found, key=get_args(Trust).index))
+        raise ValueError(
+            f"{kinds} guarantees do not add: local ones need no trust, shuffled ones a shuffler, central ones a "
+            "curator who sees the data; report both"
+        )
+    return next(iter(found), "local")
+
+
+def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
+    """Names of fields as a tuple.
+
+    Raises:
+      ValueError: for one string, which would be a sequence of letters, or what is no name.
+    """
+    names = () if isinstance(value, str) else tuple(value)
+    if isinstance(value, str) or not all(isinstance(one, str) and one.strip() for one in names):
+        raise ValueError(
+            f"{name} must be a sequence of field names, got {'the string ' * isinstance(value, str)}{value!r}"
+        )
+    return names
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineGuarantee(Mapping[Unit, Guarantee]):
+    """What a whole pipeline spends: one guarantee a unit, and which fields it does and does not protect.
+
+    Raises:
+      ValueError: for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not,
+        or one string in place of several names.
+
+    >>> spent = PipelineGuarantee.of(
+    ...     [Guarantee(1.0, status="proved", reason="Laplace noise")],
+    ...     protected=["features"],
+    ...     unprotected=["edges", "labels"],
+    ... )
+    >>> spent[RECORD].epsilon
+    1.0
+    >>> print(spent)
+    protected: features; NOT protected: edges, labels
+      epsilon 1 per record (any two records of one user; ideal arithmetic; proved: Laplace noise)
+    """
+
+    guarantees: tuple[Guarantee, ...]
+    protected: tuple[str, ...] = ()
+    unprotected: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guarantees", tuple(self.guarantees))
+        for name in ("protected", "unprotected"):
+            object.__setattr__(self, name, field_names(name, getattr(self, name)))
+        for guarantee in self.guarantees:
+            if not isinstance(guarantee, Guarantee):
+                raise ValueError(f"guarantees must be Guarantees, got {guarantee!r}")
+        units = [guarantee.unit for guarantee in self.guarantees]
+        twice = [unit for unit in units if units.count(unit) > 1]
+        if twice:
+            raise ValueError(f"guarantees must name each unit once, got {twice[0]} {units.count(twice[0])} times")
+        both = sorted(set(self.protected) & set(self.unprotected))
+        if both:
+            raise ValueError(f"fields cannot be protected and unprotected: {', '.join(both)}")
+
+    @classmethod
+    def of(
+        cls, spent: Iterable[Guarantee], *, protected: Iterable[str], unprotected: Iterable[str]
+    ) -> "PipelineGuarantee":
+        """Compose the releases of a pipeline sequentially, unit by unit."""
+        releases = list(spent)
+        units = dict.fromkeys(guarantee.unit for guarantee in releases)
+        total = (sequential(*(one for one in releases if one.unit == unit)) for unit in units)
+        return cls(tuple(total), field_names("protected", protected), field_names("unprotected", unprotected))
+
+    def __getitem__(self, unit: Unit) -> Guarantee:
+        for guarantee in self.guarantees:
+            if guarantee.unit == unit:
+                return guarantee
+        raise KeyError(unit)
+
+    def __iter__(self) -> Iterator[Unit]:
+        return (guarantee.unit for guarantee in self.guarantees)
+
+    def __len__(self) -> int:
+        return len(self.guarantees)
+
+    def __str__(self) -> str:
+        fields = f"protected: {', '.join(self.protected) or 'nothing'}"
+        if self.unprotected:
+            fields += f"; NOT protected: {', '.join(self.unprotected)}"
+        return "\n".join([fields, *(f"  {guarantee}" for guarantee in self.guarantees)])

@@ -1,0 +1,475 @@
+"""A ledger: what has been released so far, against budgets that it keeps to. Float64, on the host, no JAX.
+
+It composes as :mod:`ldp_jax.accounting.composition` and :mod:`ldp_jax.accounting.gaussian` do, and what holds there
+holds here: a release may look at those before it, as long as no epsilon, sigma or number of releases depends on
+anyone's record.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Protocol, runtime_checkable
+
+from ldp_jax.accounting.gaussian import GaussianCurve
+from ldp_jax.accounting.guarantee import (
+    EDGE_CENTRAL,
+    LABEL,
+    NEIGHBOUR_LIST,
+    RECORD,
+    RELATIONSHIP,
+    WORDS,
+    Budget,
+    Guarantee,
+    PipelineGuarantee,
+    Unit,
+    field_names,
+    metric,
+    said_once,
+    sequential,
+)
+from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
+
+__all__ = ["BudgetExceededError", "HasGuarantee", "Ledger", "Release"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_SLACK = 1e-9  # relative; float64 sums of what was meant to add up to the budget
+
+
+class BudgetExceededError(ValueError):
+    """A release does not fit what a :class:`Ledger` has left."""
+
+
+_EDGES = "edges"
+"""The name of the field that pipelines give to a graph's edges."""
+
+
+def _about(unit: Unit) -> set[str]:
+    """What of a user's data a unit speaks of; a unit of somebody's own may speak of all.
+
+    Between units that speak of the same data no release is free: a bit of a list costs its relationship, and a
+    relationship the lists of both its ends, at a price that depends on who reports what.
+    """
+    about: set[str] = set()
+    for name in unit.name.split(" + "):  # as joint() writes it
+        bits = name.startswith(f"{NEIGHBOUR_LIST} of ")  # as whole_list() writes it
+        if name in (RECORD.name, LABEL.name, metric(1.0).name):
+            about |= {"records"}
+        elif bits or name in (NEIGHBOUR_LIST.name, RELATIONSHIP.name, EDGE_CENTRAL.name):
+            about |= {_EDGES}
+        else:
+            about |= {"records", _EDGES}
+    return about
+
+
+@runtime_checkable
+class HasGuarantee(Protocol):
+    """What a pipeline returns: a result that says what it cost."""
+
+    @property
+    def guarantee(self) -> Guarantee | PipelineGuarantee:
+        """What was spent."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """One line of a :class:`Ledger`.
+
+    Attributes:
+      name: what was released.
+      cost: a guarantee, a pipeline's guarantees for several units, or the curve of Gaussian noise.
+      unit: for a curve: what it protects. A guarantee has its own, a pipeline several: None.
+      adjacency: for a curve: in words, which two inputs are compared.
+      delta: for a curve alone: where the ledger is asked to convert the curves of this unit.
+      protects: fields whose values reach the release through the mechanism alone; a pipeline's own.
+      exposes: fields that the release, or what is done with it, uses in the clear; a pipeline's own, and more.
+    """
+
+    name: str
+    cost: Guarantee | GaussianCurve | PipelineGuarantee
+    unit: Unit | None = None
+    adjacency: str = ""
+    delta: float | None = None
+    protects: tuple[str, ...] = ()
+    exposes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"name must say what is released, got {self.name!r}")
+        protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
+        if isinstance(self.cost, PipelineGuarantee):
+            if not self.cost.guarantees:
+                raise ValueError(
+                    f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of what it costs"
+                )
+            if protects and set(protects) != set(self.cost.protected):
+                said = ", ".join(self.cost.protected) or "nothing"
+                raise ValueError(f"release {self.name!r}: its guarantee protects {said}, not {', '.join(protects)}")
+            protects, exposes = self.cost.protected, tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
+        object.__setattr__(self, "protects", protects)
+        object.__setattr__(self, "exposes", exposes)
+        if isinstance(self.cost, GaussianCurve):
+            unit = RECORD if self.unit is None else self.unit
+            object.__setattr__(self, "unit", unit)
+            point = 1e-6 if self.delta is None else self.delta  # any will do to find out what the words are
+            object.__setattr__(self, "adjacency", self.cost.guarantee(point, unit, self.adjacency).adjacency)
+        elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
+            kind = type(self.cost).__name__
+            if (self.delta, self.unit, self.adjacency) != (None, None, ""):
+                raise ValueError(
+                    f"release {self.name!r}: a {kind} says its own delta, unit and adjacency; give them to a curve"
+                )
+            for guarantee in self._guarantees:
+                if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
+                    raise ValueError(f"release {self.name!r}: epsilon must be >= 0 and delta in [0, 1]")
+        else:
+            raise ValueError(
+                f"release {self.name!r} must cost a Guarantee, a PipelineGuarantee or a "
+                f"GaussianCurve, got {self.cost!r}"
+            )
+        both = set(protects) & set(exposes)
+        if both:
+            raise ValueError(f"release {self.name!r} both protects and exposes {', '.join(sorted(both))}")
+
+    @property
+    def _guarantees(self) -> tuple[Guarantee, ...]:
+        if isinstance(self.cost, PipelineGuarantee):
+            return self.cost.guarantees
+        return (self.cost,) if isinstance(self.cost, Guarantee) else ()
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """What it states a loss for."""
+        return tuple(guarantee.unit for guarantee in self._guarantees) or ((self.unit,) if self.unit else ())
+
+    def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
+        """What it costs per ``unit``; None where it does not say."""
+        if isinstance(self.cost, GaussianCurve):
+            return self.cost if unit == self.unit else None
+        return next((guarantee for guarantee in self._guarantees if guarantee.unit == unit), None)
+
+    def __str__(self) -> str:
+        if isinstance(self.cost, PipelineGuarantee):
+            return " and ".join(f"{_pair(guarantee)} per {guarantee.unit}" for guarantee in self._guarantees)
+        return _cost(self.cost)
+
+
+def _cost(cost: Guarantee | GaussianCurve) -> str:
+    return f"mu {digits_up(cost.mu)}" if isinstance(cost, GaussianCurve) else _pair(cost)
+
+
+def _pair(stated: Guarantee | Budget) -> str:
+    digits = digits_up if isinstance(stated, Guarantee) else digits_down
+    delta = f", delta {digits(stated.delta)}" if stated.delta else ""
+    return f"epsilon {digits(stated.epsilon)}{delta}"
+
+
+def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Guarantee:
+    """Everything of one unit: guarantees add, curves compose and are converted once."""
+    mine = [release for release in releases if unit in release.units]
+    plain = [cost for release in mine if isinstance(cost := release.per(unit), Guarantee)]
+    curves = [release for release in mine if isinstance(release.cost, GaussianCurve)]
+    if not mine:
+        words = WORDS.get(unit, "two inputs of this unit")
+        return Guarantee(0.0, 0.0, unit, words, status="proved", reason="nothing was released")
+    if not curves:
+        return sequential(*plain)
+    named = [release.delta for release in curves if release.delta is not None]
+    taken = add_up(guarantee.delta for guarantee in plain)
+    if not named and budget is None:
+        raise ValueError(f"release {curves[-1].name!r}: with no budget to take it from, a curve needs a delta")
+    delta = max(named) if named else _less(budget.delta, taken) if budget else 0.0
+    words = said_once(release.adjacency for release in curves)
+    made = [release.cost for release in curves if isinstance(release.cost, GaussianCurve)]
+    total = made[0].compose(*made[1:])
+    if delta < 1e-300:  # without a delta Gaussian noise promises nothing
+        epsilon = 0.0 if total.mu == 0.0 else math.inf
+        reason = "no delta is left for Gaussian noise"
+        noise = Guarantee(epsilon, 0.0, unit, words, status="proved", reason=reason)
+    else:
+        noise = total.guarantee(delta, unit, words)
+    return sequential(*plain, noise)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """What has been released so far, against a budget; it never changes, spending returns a new one.
+
+    Every ledger that exists is within its budgets, or there would have been an error in its place. Within a unit,
+    guarantees add; Gaussian curves compose first, through mu, and are converted to (epsilon, delta) once: at the
+    largest ``delta`` that one of them names, and if none does, at all the budget's delta that the guarantees leave.
+    k Gaussian releases therefore cost less than the sum of theirs, and share one delta.
+
+    A budget cannot be talked down. Units of edges (a bit of a list, a relationship, an edge of a curator's graph)
+    are not free of each other, nor are records, their labels and metric privacy of records, nor a unit of
+    somebody's own and any other; and no unit is converted into another. So where budgets are kept, a release states
+    what it costs for each of them that speaks of the same data, in one
+    :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`; a lone guarantee of a list is refused where a budget
+    per relationship is kept. A release that uses ``edges`` in the clear is refused where edges have a budget. What
+    a release reads is believed: the fields it names, and the units it states.
+
+    Attributes:
+      budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
+        unit; () or None to keep a record only.
+      releases: what was spent, in order.
+
+    Raises:
+      ValueError: for what is no budget (a ``Guarantee`` is none), or two of one unit.
+      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it, so that ten times 0.1 is 1);
+        where there are budgets, if a release has none, does not state its loss for all that it touches, or has
+        status ``none``.
+
+    >>> ledger = Ledger(Budget(1.0, delta=1e-6))
+    >>> released = Guarantee(0.25, status="proved", reason="Laplace noise")
+    >>> ledger = ledger.spend("features", released, protects=("features",), exposes=("edges",))
+    >>> for name in ("round 1", "round 2"):
+    ...     ledger = ledger.spend(name, GaussianCurve.of(1.0, 12.0), protects=("labels",))
+    >>> print(ledger.explain())
+    release   cost          unit    total so far                   protects  exposes
+    features  epsilon 0.25  record  epsilon 0.25                   features  edges
+    round 1   mu 0.0833334  record  epsilon 0.576585, delta 1e-06  labels    -
+    round 2   mu 0.0833334  record  epsilon 0.72308, delta 1e-06   labels    -
+    record: spent epsilon 0.72308, delta 1e-06 (ideal arithmetic; proved)
+      of a budget of epsilon 1, delta 1e-06; epsilon 0.27692, delta 0 remains
+    protected: features, labels; NOT protected: edges
+    >>> try:
+    ...     ledger.spend("again", Guarantee(0.5, status="proved", reason="Laplace noise"))
+    ... except BudgetExceededError as error:
+    ...     print(str(error).split(": ")[0])
+    release 'again' (epsilon 0.5) does not fit the budget per record
+    """
+
+    budget: float | Budget | Sequence[Budget] | None = None
+    releases: Sequence[Release] = ()
+
+    def __post_init__(self) -> None:
+        budgets = _budgets(self.budget)
+        object.__setattr__(self, "budget", budgets)
+        object.__setattr__(self, "releases", tuple(self.releases))
+        units = [budget.unit for budget in budgets]
+        twice = [unit for unit in units if units.count(unit) > 1]
+        if twice:
+            raise ValueError(f"budget must name each unit once, got {twice[0]} {units.count(twice[0])} times")
+        for release in self.releases if budgets else ():
+            self._check_units(release)
+        for unit in dict.fromkeys(unit for release in self.releases for unit in release.units):
+            self._check_total(unit, [release for release in self.releases if unit in release.units])
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets, one a unit; empty where only a record is kept."""
+        return self.budget if isinstance(self.budget, tuple) else ()
+
+    def _budget(self, unit: Unit) -> Budget | None:
+        return next((budget for budget in self.budgets if budget.unit == unit), None)
+
+    def _check_units(self, release: Release) -> None:
+        """Refuse a release that has no budget, or hides what it costs under another one."""
+        kept = [budget.unit for budget in self.budgets]
+        what, stated = f"release {release.name!r} ({release})", release.units
+        touched = set[str]().union(*map(_about, stated))
+        covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
+        missing = [
+            unit
+            for unit in kept
+            if unit not in stated and _about(unit) & (touched | {_EDGES} & {*release.protects})
+        ]
+        every = " and ".join(map(str, (*stated, *missing)))
+        example = (
+            ", such as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
+        )
+        remedy = f"pass one PipelineGuarantee that states what it costs per {every}{example}"
+        if not touched <= covered:
+            bare = next(unit for unit in stated if unit not in kept)
+            known = ", ".join(map(str, kept))
+            hint = f"; {remedy}" if missing else ""
+            raise BudgetExceededError(
+                f"{what} is per {bare}, which has no budget; there are budgets per {known}{hint}"
+            )
+        if missing:
+            raise BudgetExceededError(
+                f"{what} does not say what it costs per {missing[0]}, which has a budget: {remedy}"
+            )
+        open_to = [unit for unit in kept if _EDGES in _about(unit)]
+        if open_to and _EDGES in release.exposes:
+            raise BudgetExceededError(
+                f"{what} uses edges in the clear, and there is a budget per {open_to[0]}; if the edges that it "
+                "uses were released under that budget, do not name them among what it exposes"
+            )
+
+    def _check_total(self, unit: Unit, releases: Sequence[Release]) -> None:
+        """Refuse the releases of one unit if they exceed its budget; the last one is the one that is named."""
+        last, budget = releases[-1], self._budget(unit)
+        what = f"release {last.name!r} ({last})"
+        total = _spent(releases, unit, budget)
+        if budget is None:
+            return
+        if total.status == "none":
+            why = total.reason or "no proof was given"
+            raise BudgetExceededError(f"{what} proves nothing about {unit}, so no budget covers it: {why}")
+        if total.epsilon <= budget.epsilon * (1.0 + _SLACK) and total.delta <= budget.delta * (1.0 + _SLACK):
+            return
+        before = _spent(releases[:-1], unit, budget)
+        left = _left(before, budget)
+        hint = "; a Gaussian release needs a delta, and none is left" if math.isinf(total.epsilon) else ""
+        raise BudgetExceededError(
+            f"{what} does not fit the budget per {unit}: {_pair(before)} is spent, "
+            f"epsilon {digits_down(left.epsilon)}, delta {digits_down(left.delta)} remains of {_pair(budget)}; "
+            f"with it the total would be {_pair(total)}{hint}"
+        )
+
+    def spend(
+        self,
+        name: str,
+        release: Guarantee | PipelineGuarantee | GaussianCurve | HasGuarantee,
+        *,
+        protects: Sequence[str] = (),
+        exposes: Sequence[str] = (),
+        delta: float | None = None,
+        unit: Unit | None = None,
+        adjacency: str | None = None,
+    ) -> "Ledger":
+        """A new ledger with one release more; this one stays as it is.
+
+        Args:
+          name: what is released, for people to read.
+          release: what it costs: a guarantee, a whole pipeline's, or the curve of Gaussian noise; or what has a
+            guarantee, as ``private_embedding`` and ``privatize_graph`` return it.
+          protects: the fields that reach the release through the mechanism alone; a pipeline says its own.
+          exposes: the fields that are used in the clear; a pipeline says its own, and these are added.
+          delta: for a curve: where to convert the curves of its unit, in [1e-300, 1); needed where there is no
+            budget to take it from.
+          unit: for a curve: what its sensitivity was taken over; RECORD by default.
+          adjacency: for a curve: in words, which two inputs its sensitivity compares.
+
+        Raises:
+          BudgetExceededError: if it does not fit.
+          ValueError: if an argument is out of range, or repeats what the release says itself.
+
+        >>> ledger, ages = Ledger(1.0), Guarantee(0.75, status="proved", reason="Laplace noise")
+        >>> ledger.spend("ages", ages).remaining(RECORD).epsilon, ledger.remaining(RECORD).epsilon
+        (0.25, 1.0)
+        """
+        cost: Any = release
+        if not isinstance(release, (Guarantee, PipelineGuarantee, GaussianCurve)):
+            cost = getattr(release, "guarantee", release)
+        line = Release(
+            name,
+            cost,
+            unit,
+            "" if adjacency is None else adjacency,
+            delta,
+            field_names("protects", protects),
+            field_names("exposes", exposes),
+        )
+        return Ledger(self.budget, (*self.releases, line))
+
+    def spent(self, unit: Unit) -> Guarantee:
+        """What the releases of ``unit`` cost together; epsilon 0 where there are none.
+
+        >>> Ledger().spend("ages", Guarantee(0.5)).spent(RECORD).epsilon
+        0.5
+        """
+        return _spent(self.releases, unit, self._budget(unit))
+
+    def remaining(self, unit: Unit) -> Budget:
+        """What the budget of ``unit`` has left, rounded down, never below 0.
+
+        Later curves share the delta of earlier ones.
+
+        Raises:
+          ValueError: if ``unit`` has no budget.
+
+        >>> Ledger(1.0).remaining(RECORD).epsilon
+        1.0
+        """
+        budget = self._budget(unit)
+        if budget is None:
+            raise ValueError(f"this ledger has no budget per {unit}")
+        return _left(self.spent(unit), budget)
+
+    def total(self) -> PipelineGuarantee:
+        """What everything costs, unit by unit, and which fields are protected.
+
+        A field that one release uses in the clear is not protected, whatever the others do for it.
+
+        >>> ledger = Ledger().spend("x", Guarantee(0.5), protects=["features"], exposes=["edges"])
+        >>> print(ledger.spend("y", Guarantee(0.5), protects=["edges", "labels"]).total())
+        protected: features, labels; NOT protected: edges
+          epsilon 1 per record (any two records of one user; ideal arithmetic; none)
+        """
+        exposed = tuple(dict.fromkeys(field for release in self.releases for field in release.exposes))
+        protected = dict.fromkeys(field for release in self.releases for field in release.protects)
+        units = dict.fromkeys(unit for release in self.releases for unit in release.units)
+        return PipelineGuarantee(
+            tuple(self.spent(unit) for unit in units),
+            tuple(field for field in protected if field not in exposed),
+            exposed,
+        )
+
+    def explain(self) -> str:
+        """The account as text: release by release, then each unit's total, its budget and what remains.
+
+        What is spent is rounded up and what remains rounded down, to six digits.
+        """
+        rows = [("release", "cost", "unit", "total so far", "protects", "exposes")]
+        for index, release in enumerate(self.releases):
+            protects, exposes = (", ".join(names) or "-" for names in (release.protects, release.exposes))
+            for place, unit in enumerate(release.units):
+                so_far = _spent(self.releases[: index + 1], unit, self._budget(unit))
+                cost = release.per(unit)
+                row = (release.name, _cost(cost) if cost else "", str(unit), _pair(so_far), protects, exposes)
+                rows.append(row if place == 0 else ("", *row[1:4], "", ""))  # one release, several units
+        widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if self.releases else []
+        units = dict.fromkeys([*(b.unit for b in self.budgets), *(unit for r in self.releases for unit in r.units)])
+        for unit in units:
+            spent, budget = self.spent(unit), self._budget(unit)
+            reason = f": {spent.reason}" if spent.status != "proved" and spent.reason else ""
+            lines.append(f"{unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})")
+            if budget is not None:
+                left = _left(spent, budget)
+                remains = f"epsilon {digits_down(left.epsilon)}"
+                remains += f", delta {digits_down(left.delta)}" if budget.delta else ""
+                lines.append(f"  of a budget of {_pair(budget)}; {remains} remains")
+        total = self.total()
+        lines.append(str(dataclasses.replace(total, guarantees=())))
+        if not self.budgets:
+            lines.append("no budget: a record only")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+
+def _budgets(given: Any) -> tuple[Budget, ...]:
+    """What a ledger was given, as budgets that hold whatever was done to them."""
+    if given is None:
+        return ()
+    if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(given, "__iter__"):
+        given = (given,)
+    budgets = []
+    for one in given:
+        if isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)):
+            kind = type(one).__name__
+            raise ValueError(
+                f"budget must be a Budget, got a {kind}: what is promised is no limit; write Budget(...)"
+            )
+        budgets.append(Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one))
+    return tuple(budgets)
+
+
+def _less(whole: float, part: float) -> float:
+    """``whole - part`` rounded down, where float64's rounding of a whole budget counts as nothing."""
+    if part == math.inf or part >= whole * (1.0 - _SLACK):
+        return 0.0
+    return rounded_down(Fraction(whole) - Fraction(part))
+
+
+def _left(spent: Guarantee, budget: Budget) -> Budget:
+    return Budget(_less(budget.epsilon, spent.epsilon), _less(budget.delta, spent.delta), budget.unit)

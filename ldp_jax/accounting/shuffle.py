@@ -1,0 +1,220 @@
+r"""What shuffling saves: reports that carry no name hide among each other. Float64, on the host, no JAX.
+
+A shuffler whom users trust to drop names and mix the order passes on n reports, each of an epsilon_0-private
+mechanism. To whoever sees what it passes on, one user's record costs less than epsilon_0, since other users'
+reports might as well be hers.
+
+**Bound.** Let R_0 and R_1 be the laws of one user's report under two records, and let every report of everybody
+else be at least q / 2 times (R_0 + R_1), whatever her record is: q >= e^-epsilon_0 by privacy alone. Any two such
+laws are mixtures :math:`R_0 = \lambda Q_0 + (1 - \lambda) Q_1, R_1 = (1 - \lambda) Q_0 + \lambda Q_1` of some two
+laws, with :math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} + 1)`, so that R_0 + R_1 = Q_0 + Q_1: each other report
+is, with probability q, a clone, drawn from Q_0 or Q_1 by a fair coin. Who sees which reports come from Q_0 or Q_1
+and which are no clones sees more, and all that differs is then how many come from Q_0, out of how many. So shuffled
+reports are no farther apart than
+
+.. math:: (A + \Delta, C + 1 - A - \Delta) \quad \text{and} \quad (A + 1 - \Delta, C - A + \Delta), \qquad
+   C \sim \mathrm{Bin}(n - 1, q), \; A \sim \mathrm{Bin}(C, 1/2), \; \Delta \sim \mathrm{Bern}(\lambda)
+
+*Numerics.* Given C = c the two are apart by :math:`w P(A = t - 1) - (e^\epsilon - 1) P(A \ge t)`, in closed form.
+It falls in c, since a further clone only hides more: so up to 2 048 intervals of c stand for all, each at its lower
+end. Rounding goes to the safe side: 1e-9 of each probability, 1e-6 of delta.
+
+Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theorem 3.2, where q = e^-epsilon_0.
+"""
+
+import dataclasses
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import special
+
+from ldp_jax.accounting.guarantee import RECORD, Guarantee
+from ldp_jax.core import validate
+
+__all__ = ["Reports", "amplified", "clone_share"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+Reports = Literal["anonymous", "by user"]
+"""Whether a report says, or what is done with it needs, whose it is."""
+
+_INTERVALS = 2048
+_HALVINGS = 45
+_SAME = 1e-6
+"""How far sums of rows, and clones from the most that an epsilon allows, may be rounded."""
+_EACH, _ALL = 1e-9, 1e-6
+"""What the roundings of one probability, and of their sum, are relative to it, at most."""
+
+
+def clone_share(masses: Any) -> float:
+    r"""The q of a finite mechanism: how much of every report says nothing of which of two records it is of.
+
+    .. math:: q = \min_y \frac{2 \min_x P(y | x)}{\max_{x \ne x'} P(y | x) + P(y | x')}
+
+    It lies in [e^-epsilon, 1]. Of generalised randomised response it is 2 / (e^epsilon + 1): nearly twice as many
+    clones as :func:`amplified` may assume of any mechanism.
+
+    Args:
+      masses: [inputs, outputs] >= 0, rows of one sum, such as ``table.masses`` of a
+        :class:`ldp_jax.deployment.Table`; at least two inputs. Outputs that no input has are left out.
+
+    Returns:
+      q, rounded down.
+
+    Raises:
+      ValueError: for another shape, numbers that are negative or not finite, or rows of different sums.
+
+    >>> from ldp_jax.deployment import alphabet_table
+    >>> round(clone_share(alphabet_table(1.0, 3, 3).masses), 6), round(2 / (math.e + 1), 6)
+    (0.537883, 0.537883)
+    """
+    law = np.asarray(masses, np.float64)
+    if law.ndim != 2 or len(law) < 2 or not (np.isfinite(law).all() and (law >= 0).all()):
+        raise ValueError(f"masses must be [inputs, outputs], finite and >= 0, of two inputs, got {law.shape}")
+    sums = law.sum(1)
+    if not 0 < sums.max() <= sums.min() * (1 + _SAME):
+        raise ValueError(f"masses must have rows of one sum > 0, got sums from {sums.min():g} to {sums.max():g}")
+    ordered = np.sort(law[:, (law > 0).any(0)], axis=0)
+    least = float((2 * ordered[0] / (ordered[-1] + ordered[-2])).min(initial=1.0))
+    return max(0.0, least * (1.0 - 4 * float(np.finfo(np.float64).eps)))
+
+
+def amplified(
+    guarantee: Guarantee, users: int, delta: float, *, reports: Reports, clones: float | None = None
+) -> Guarantee:
+    """What one user's record costs towards those who see shuffled reports alone.
+
+    Args:
+      guarantee: of each user's report, of unit RECORD, without delta.
+      users: n, who report by this mechanism and one public epsilon, herself included; the number is public. Not
+        more than are sure to take part honestly: whoever's report is known to the attacker is no clone.
+      delta: of the whole, in (0, 1).
+      reports: ``anonymous`` where a report, and what is done with it, does without its user's name. A report that
+        enters a graph is ``by user``: it is put at a node, and is refused.
+      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, but at most
+        2 / (e^epsilon + 1), of a report that may lose epsilon.
+
+    Returns:
+      The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; its ``trust``
+      is ``shuffled``. Towards the shuffler, and whoever taps the lines to it, the report's own guarantee holds.
+
+    Raises:
+      ValueError: for reports by user, another unit than RECORD, a guarantee that is not local, more clones than a
+        report of that epsilon can have, or numbers out of range.
+
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> mechanism = GeneralizedRR(1.0, 4)
+    >>> found = amplified(mechanism.guarantee(), 10_000, 1e-6, reports="anonymous")
+    >>> found.epsilon < 0.1
+    True
+    >>> print(found)  # doctest: +ELLIPSIS
+    epsilon 0.0..., delta 1e-06 per record (...; towards all but a trusted shuffler; exact arithmetic; proved: ...
+    >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
+    Traceback (most recent call last):
+        ...
+    ValueError: reports must be anonymous: a shuffler drops the name, without which a report enters no graph
+    """
+    validate.one_of(get_args(Reports), reports=reports)
+    if reports == "by user":
+        raise ValueError(
+            "reports must be anonymous: a shuffler drops the name, without which a report enters no graph"
+        )
+    if guarantee.unit != RECORD:
+        raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")
+    if guarantee.trust != "local":
+        raise ValueError(f"amplified needs what users report themselves, got trust {guarantee.trust!r}")
+    if guarantee.delta:
+        raise ValueError(f"amplified needs a report without delta, got {guarantee.delta}")
+    own = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
+    n = validate.whole(1, 10**9, users=users)
+    delta = validate.number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
+    share, most = math.exp(-own), 2.0 * math.exp(-own) / (1.0 + math.exp(-own))
+    if clones is not None:
+        share = min(validate.number(0.0, 1.0, clones=clones), most)
+        if clones > most * (1.0 + _SAME):
+            raise ValueError(
+                f"clones must be at most 2 / (e^epsilon + 1) = {most:g} of a report that may lose {own:g}, "
+                f"got {clones:g}: give the epsilon that the report does lose"
+            )
+    return dataclasses.replace(
+        guarantee,
+        epsilon=_epsilon(own, n, share, delta),
+        delta=delta,
+        adjacency=f"two sets of {n} records that differ in one user's; her report: {guarantee.adjacency}",
+        reason=f"clones among shuffled reports; {guarantee.reason}" if guarantee.reason else "",
+        trust="shuffled",
+    )
+
+
+def _epsilon(own: float, n: int, share: float, delta: float) -> float:
+    """The least epsilon whose bound is at most delta."""
+    if own == 0.0 or own > 50.0:  # nothing to save, or next to no clones
+        return own
+    counts, masses = _clones(n - 1, share, delta)
+    low, high = 0.0, own
+    if _delta(low, own, counts, masses) <= delta:
+        return 0.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if _delta(middle, own, counts, masses) <= delta else (middle, high)
+    return high
+
+
+def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of clones, and the probability of the interval that begins at each; the first is 0."""
+
+    def up_to(c: Any) -> np.ndarray:
+        """P(C <= c)."""
+        c = np.asarray(c, np.float64)
+        inside = special.betainc(np.maximum(others - c, 1e-300), np.maximum(c, 0.0) + 1.0, 1.0 - share)
+        return np.where(c < 0, 0.0, np.where(c >= others, 1.0, inside))
+
+    low, high = 0, others  # the largest number below which next to nothing is
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if up_to(middle - 1) <= 1e-7 * delta else (low, middle - 1)
+    mean, deviation = others * share, math.sqrt(others * share * (1.0 - share))
+    last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))
+    counts = np.unique(np.concatenate([[0], np.round(np.linspace(low, last, _INTERVALS))]))
+    ends = np.append(up_to(counts[1:] - 1), 1.0)
+    return counts, np.diff(ends, prepend=0.0)
+
+
+def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -> float:
+    """The hockey-stick divergence of the bound, rounded up."""
+    weight = -math.expm1(epsilon - own) / (1.0 + math.exp(-own))
+    # t is the least whole number above a share of c + 1, taken from the other end: of large epsilons the share is
+    # 1 to float64, and t would be beyond all that there is.
+    rest = -math.expm1(epsilon - own) / (-math.expm1(-own) * (1.0 + math.exp(epsilon)))
+    least = counts + 2.0 - np.ceil((counts + 1.0) * rest)  # beyond, the first law is the likelier by e^epsilon
+    some = least <= counts + 1.0
+    c, t = counts[some], least[some]
+    here = np.exp(_log_fair(c, t - 1.0))
+    above = np.where(t > c, 0.0, special.betainc(np.maximum(t, 1e-300), np.maximum(c - t, 0.0) + 1.0, 0.5))
+    each = weight * here * (1.0 + _EACH) - math.expm1(epsilon) * above * (1.0 - _EACH)
+    return float((np.maximum(each, 0.0) * masses[some]).sum() * (1.0 + _ALL))
+
+
+def _log_fair(c: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """log P(A = k) of A ~ Bin(c, 1/2), 0 <= k <= c: Stirling's formula with its error, which cancels nothing."""
+    rest = c - k
+    ends = (k == 0) | (rest == 0)
+    size, one, other = (np.where(ends, 2.0, x) for x in (c, np.where(ends, 1.0, k), np.where(ends, 1.0, rest)))
+    x = (one - other) / size
+    apart = 0.5 * ((1.0 + x) * np.log1p(x) + (1.0 - x) * np.log1p(-x))
+    errors = _stirling(size) - _stirling(one) - _stirling(other)
+    inside = errors + 0.5 * np.log(size / (2.0 * math.pi * one * other)) - size * apart
+    return np.where(ends, -c * math.log(2.0), inside)
+
+
+def _stirling(x: np.ndarray) -> np.ndarray:
+    """log x! less Stirling's formula, for x >= 1."""
+    far = np.maximum(x, 16.0)
+    series = (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - 1.0 / 1680.0 / far**2) / far**2) / far**2) / far
+    near = np.minimum(x, 16.0)
+    exact = special.gammaln(near + 1.0) - (near + 0.5) * np.log(near) + near - 0.5 * math.log(2.0 * math.pi)
+    return np.where(x < 16.0, exact, series)

@@ -1,0 +1,20 @@
+"""What every other room stands on: types, checks, random words, integer tables, spaces, the mechanism protocol.
+
+* :mod:`mechanism <ldp_jax.core.mechanism>` - the protocol of a mechanism, and how to write one;
+* :mod:`spaces <ldp_jax.core.spaces>` - domains of records and codomains of reports;
+* :mod:`integer_tables <ldp_jax.core.integer_tables>` - laws in whole numbers over 2^32, whose epsilon is exact;
+* :mod:`rounding <ldp_jax.core.rounding>` - of epsilons, to the safe side;
+* :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
+  draw.
+
+Modules are imported on first use.
+"""
+
+from ldp_jax.core import lazy
+
+__getattr__, __dir__ = lazy.attach(
+    __name__,
+    {},
+    "checksum compiling integer_tables label_channel list_ids mechanism ownership personal_alphabets pytree"
+    " random_words rounding spaces types validate whole_noise",
+)

@@ -1,0 +1,369 @@
+"""Finite mechanisms as integer probability mass over 2^32: NumPy only, shared by the device's client and JAX.
+
+A table has one row an input and one column an output; a row's entries are whole numbers that sum to 2^32, and one
+uniform 32-bit word picks the output whose cumulative mass it falls in. So the probability of an output *is* an
+integer over 2^32, and the privacy loss is a ratio of integers: exact, in the arithmetic that is run.
+
+:func:`split` and :func:`outcome` are written once for NumPy and for ``jax.numpy`` (the argument ``xp``): both turn
+the same words into the same reports.
+"""
+
+import dataclasses
+import hashlib
+import math
+import operator
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ldp_jax.core.checksum import opened, sealed, written
+from ldp_jax.core.rounding import digits_up, exponential, log_up
+from ldp_jax.core.validate import concrete, number
+
+WORDS = 2**32
+"""How many words there are: the common denominator of every probability."""
+
+MAX_EPSILON = 20.0
+"""Beyond, the rarest output of a table would weigh less than one word."""
+
+MAX_INPUTS = 512
+MAX_OUTPUTS = 2**16
+_STEPS = 23  # a position between two inputs is a whole number of 2^-23 steps
+
+Encoding = Literal["grid", "bins", "category"]
+"""How a record becomes a row.
+
+``grid``: [-1, 1] on equally spaced points, rounded up or down at random so that the mean is kept; ``bins``: [0, 1]
+in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
+"""
+
+_VERSION = 2  # of the bytes
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """A finite mechanism, as it is sampled.
+
+    Attributes:
+      name: what it is called in guarantees.
+      masses: uint32 [inputs, outputs]; rows sum to 2^32, every entry is at least 1.
+      values: float32 [outputs] or [outputs, size]; what the server estimates from each output.
+      encoding: how a record becomes a row.
+    """
+
+    name: str
+    masses: np.ndarray
+    values: np.ndarray
+    encoding: Encoding
+
+    def __post_init__(self) -> None:
+        masses, values = self.masses, self.values
+        if masses.dtype != np.uint32 or masses.ndim != 2:
+            raise ValueError(f"masses must be uint32 [inputs, outputs], got {masses.dtype} {masses.shape}")
+        inputs, outputs = masses.shape
+        if not (1 <= inputs <= MAX_INPUTS and 2 <= outputs <= MAX_OUTPUTS):
+            raise ValueError(
+                f"a table has 1 to {MAX_INPUTS} inputs and 2 to {MAX_OUTPUTS} outputs, got {masses.shape}"
+            )
+        if not (masses.sum(1, dtype=np.uint64) == WORDS).all():
+            raise ValueError(f"every row of masses must sum to 2^32, got {masses.sum(1, dtype=np.uint64)}")
+        if not (masses > 0).all():
+            raise ValueError("an output that one input cannot give and another can has no epsilon: drop or lift it")
+        wrong = values.dtype != np.float32 or values.shape[:1] != (outputs,) or values.ndim > 2
+        if wrong or not np.isfinite(values).all():
+            raise ValueError(f"values must be {outputs} finite float32 numbers or vectors, got {values.shape}")
+        if self.encoding not in ("grid", "bins", "category"):
+            raise ValueError(f"encoding must be one of grid, bins, category; got {self.encoding!r}")
+        if self.encoding == "grid" and inputs < 2:
+            raise ValueError("a grid has at least two points")
+        for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        shape = f"{self.inputs} inputs ({self.encoding}), {self.outputs} outputs"
+        return f"Table({self.name!r}: {shape}, epsilon {digits_up(self.epsilon)})"
+
+    @property
+    def inputs(self) -> int:
+        """How many rows."""
+        return self.masses.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        """How many columns."""
+        return self.masses.shape[1]
+
+    @cached_property
+    def thresholds(self) -> np.ndarray:
+        """uint32 [inputs, 2^b - 1]: cumulative masses, the last of each row (2^32) left out; padded at the top."""
+        cumulative = np.cumsum(self.masses[:, :-1], axis=1, dtype=np.uint64).astype(np.uint32)
+        return _frozen(padded(cumulative, width(self.outputs)))
+
+    @cached_property
+    def loss(self) -> Fraction:
+        """The largest ratio of two inputs' masses at one output; its logarithm is the privacy loss."""
+        return max(
+            Fraction(int(high), int(low)) for high, low in zip(self.masses.max(0), self.masses.min(0), strict=True)
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """log of :attr:`loss`, rounded up to a float."""
+        return log_up(self.loss)
+
+    def report(self, x: Any, word: Any, rounding: Any = None) -> np.ndarray:
+        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise.
+
+        Raises:
+          ValueError: for a grid without words to round with.
+        """
+        if rounding is None:
+            if self.encoding == "grid":
+                raise ValueError("rounding must be uniform words: a grid rounds at random")
+            rounding = 0
+        with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
+            row, part = split(np, x, self.inputs, self.encoding)
+        word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
+        row = row + rounds_up(rounding, part)
+        return np.asarray(outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs))
+
+    def to_bytes(self) -> bytes:
+        """The table as bytes that :meth:`from_bytes` reads on any machine; they end with a checksum."""
+        return sealed(self._written(_VERSION))
+
+    def _written(self, version: int) -> bytes:
+        header = {
+            "name": self.name,
+            "encoding": self.encoding,
+            "masses": self.masses.shape,
+            "values": self.values.shape,
+        }
+        body = self.masses.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
+        return written("table", version, header, body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Table":
+        """Read and check what :meth:`to_bytes` wrote, and nothing else: a table has one spelling, so one digest.
+
+        Raises:
+          ValueError: for anything else; sizes are compared with the bytes that are there before they are used.
+        """
+        return opened("table", _VERSION, data, cls._made)
+
+    @classmethod
+    def _made(cls, header: dict[str, Any], body: bytes) -> "Table":
+        shapes = [header[part] for part in ("masses", "values")]
+        if not all(isinstance(shape, list) and len(shape) <= 2 for shape in shapes):
+            raise ValueError("masses and values have one or two dimensions")
+        shapes = [tuple(map(operator.index, shape)) for shape in shapes]
+        sizes = [4 * math.prod(shape) for shape in shapes]
+        if min(min(shape) for shape in shapes) < 1 or len(body) != sum(sizes):
+            raise ValueError(f"{len(body)} bytes where {sum(sizes)} were announced")
+        masses = np.frombuffer(body[: sizes[0]], "<u4").reshape(shapes[0]).astype(np.uint32)
+        values = np.frombuffer(body[sizes[0] :], "<f4").reshape(shapes[1]).astype(np.float32)
+        if not isinstance(header["name"], str):
+            raise ValueError("a name is text")
+        return cls(header["name"], masses, values, header["encoding"])
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the bytes of version 1, so that words and memories stay; equal for equal tables."""
+        return hashlib.sha256(self._written(1)).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """A copy over bytes, which neither the array nor one that it is a view of can be made to write to."""
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), array.dtype).reshape(array.shape)
+
+
+def checked_epsilon(epsilon: Any) -> float:
+    """A table's budget as a Python float.
+
+    Raises:
+      ValueError: for what is not one concrete number in (0, 20].
+    """
+    if not concrete(epsilon) or np.ndim(epsilon):
+        raise ValueError(
+            "a table needs a concrete epsilon, and epsilon must be one number: personal budgets are a menu of "
+            f"levels (ldp_jax.features.menu); got {epsilon}"
+        )
+    return number(0.0, MAX_EPSILON, open_lower=True, epsilon=epsilon)
+
+
+def width(outputs: int) -> int:
+    """2^b - 1: how many thresholds b steps of bisection need for this many outputs."""
+    return 2 ** max(1, math.ceil(math.log2(outputs))) - 1
+
+
+def padded(thresholds: np.ndarray, size: int) -> np.ndarray:
+    """Fill rows up to ``size`` with the largest word; :func:`outcome` never goes beyond the last output."""
+    short = size - thresholds.shape[1]
+    return np.pad(thresholds, ((0, 0), (0, short)), constant_values=WORDS - 1)
+
+
+def split(xp: Any, x: Any, inputs: int, encoding: str) -> tuple[Any, Any]:
+    """The row at or below each record, and how far it is to the next, as uint32 in [0, 2^23).
+
+    Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first rounded to
+    multiples of 2^-22; from there on all is done in integers. Only a grid has parts other than 0.
+    """
+    x = xp.clip(xp.asarray(x), -1e9, 1e9).astype(xp.float32)  # no float64 overflows
+    if encoding == "grid":
+        x = xp.where(xp.isnan(x), xp.float32(0), xp.clip(x, -1.0, 1.0))
+        half = 2 ** (_STEPS - 1)
+        steps = (xp.rint(x * xp.float32(half)).astype(xp.int32) + half).astype(xp.uint32)
+        at = steps * xp.uint32(inputs - 1)  # at most 2^23 * 511: no word overflows
+        return (at >> xp.uint32(_STEPS)).astype(xp.int32), at & xp.uint32(2**_STEPS - 1)
+    if encoding == "bins":
+        x = xp.where(xp.isnan(x), xp.float32(0.5), xp.clip(x, 0.0, 1.0))
+        row = xp.ceil(x * xp.float32(inputs)) - 1
+    else:
+        row = xp.where(xp.isnan(x), xp.float32((inputs - 1) // 2), xp.rint(xp.clip(x, 0, inputs - 1)))
+    row = xp.clip(row, 0, inputs - 1).astype(xp.int32)
+    return row, xp.zeros_like(row).astype(xp.uint32)
+
+
+def rounds_up(word: Any, part: Any) -> Any:
+    """Whether a record ``part`` steps above its row goes to the next: with probability part / 2^23, exactly."""
+    return (word >> np.uint32(32 - _STEPS)) < part
+
+
+def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: Any) -> Any:
+    """The output that each word picks: how many thresholds of its row are at or below it, by bisection.
+
+    Args:
+      xp: ``numpy`` or ``jax.numpy``.
+      thresholds: uint32, all rows one after the other.
+      row: int32, elementwise with ``word``.
+      word: uint32, uniform.
+      size: thresholds a row, 2^b - 1.
+      outputs: how many outputs the row has; the padding above is never an output.
+
+    Returns:
+      int32 indices.
+    """
+    start = row * size
+    place = xp.zeros_like(start)
+    step = (size + 1) // 2
+    while step:
+        probe = xp.take(thresholds, start + place + (step - 1), mode="clip")
+        place = xp.where(word >= probe, place + step, place)
+        step //= 2
+    return xp.minimum(place, outputs - 1).astype(xp.int32)
+
+
+def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:
+    """The sum over the first axis, ``times`` over, at or above the exact one and a rounding a row at most above it.
+
+    >>> sum_up(np.array([[0.1], [0.9]])).tolist(), sum_up(np.array([[0.25, 0.5]]), times=3).tolist()
+    ([1.0000000000000002], [0.75, 1.5])
+    """
+    total = np.zeros(table.shape[1:])
+    for row in table.astype(np.float64):
+        total = _add_up(total, np.asarray(row))
+    many, power = np.zeros_like(total), total
+    while times:  # by binary digits: doubling is exact
+        many = _add_up(many, power) if times & 1 else many
+        times >>= 1
+        with np.errstate(over="ignore"):
+            power = np.asarray(2.0 * power) if times else power
+    return many
+
+
+def _add_up(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):  # infinity stays infinity
+        total = a + b
+        part = total - a
+        lost = (a - (total - part)) + (b - part)  # Knuth's exact error of a sum
+        return np.where(lost > 0.0, np.nextafter(total, np.inf), total)
+
+
+def _floor_exp(epsilon: float, masses: list[int]) -> list[int]:
+    """floor(e^epsilon m), never above it: the exponential is taken to 60 digits and cut at 58."""
+    factor = exponential(float(epsilon)) * (1 - Fraction(1, 10**58))
+    return [min(WORDS, math.floor(factor * mass)) for mass in masses]
+
+
+def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
+    """Round a law to whole numbers over 2^32 without losing more than epsilon.
+
+    For each output, the least mass is m = max(1, ceil(2^32 min P)) and the greatest floor(e^epsilon m), in exact
+    arithmetic. Entries start at floor(2^32 P), brought into that box; what a row lacks of 2^32 goes to its largest
+    entries as far as their boxes have room, so any two entries of one column are within e^epsilon.
+
+    Args:
+      probabilities: float64 [inputs, outputs], rows summing to 1 within 1e-6. Columns of zeros must be dropped
+        before.
+      epsilon: in [0, 20]; 0 only where all rows are equal.
+
+    Returns:
+      uint32 [inputs, outputs].
+
+    Raises:
+      ValueError: where no such rounding exists: the law loses more than epsilon by far more than rounding, or
+        epsilon is so small (about outputs / 2^32) that the integers are too coarse.
+
+    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), np.log(3.0))
+    >>> masses.sum(1).tolist(), (masses.max() / masses.min()).item() <= 3.0
+    ([4294967296, 4294967296], True)
+    """
+    probabilities = np.asarray(probabilities, np.float64)
+    if not 0.0 <= epsilon <= MAX_EPSILON:
+        raise ValueError(f"epsilon of a table must be in [0, {MAX_EPSILON}], got {epsilon}")
+    if not (np.isfinite(probabilities).all() and (probabilities >= 0).all()):
+        raise ValueError("probabilities must be finite and >= 0")
+    if not np.allclose(probabilities.sum(1), 1.0, rtol=0, atol=1e-6):
+        raise ValueError(f"rows of probabilities must sum to 1, got {probabilities.sum(1)}")
+    low = [max(1, math.ceil(WORDS * Fraction(p))) for p in probabilities.min(0).tolist()]
+    high = _floor_exp(epsilon, low)
+    if WORDS * np.ptp(probabilities, axis=0).max() < 1:  # nothing is said about the record: one row serves all
+        low, high = [1] * len(low), [WORDS - 1] * len(low)
+        return np.repeat(_fill(probabilities.mean(0), low, high)[None], len(probabilities), 0)
+    masses = np.stack([_fill(row, low, high) for row in probabilities])
+    off = np.abs(masses - WORDS * probabilities).max()
+    if off > 2 * masses.shape[1] + 1e-6 * WORDS:
+        raise ValueError(
+            f"the law loses more than epsilon {epsilon:g}: its integers would be off by {off:.3g} of 2^32"
+        )
+    return masses
+
+
+def unbiased(masses: np.ndarray) -> np.ndarray:
+    """Of a square table unbiased estimates of the indicator of an input, by output: its inverse, float32.
+
+    Raises:
+      ValueError: where rows are alike to whole numbers, so that reports say nothing.
+    """
+    try:
+        return np.linalg.inv(masses.astype(np.float64) / WORDS).astype(np.float32)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            f"epsilon is too small for {masses.shape[1]} outputs: whole numbers over 2^32 say nothing then"
+        ) from None
+
+
+def _fill(row: np.ndarray, low: list[int], high: list[int]) -> np.ndarray:
+    entries = [
+        min(max(math.floor(WORDS * p), least), most) for p, least, most in zip(row.tolist(), low, high, strict=True)
+    ]
+    lacking = WORDS - sum(entries)
+    for place in np.argsort(-row, kind="stable").tolist():
+        change = (
+            min(lacking, high[place] - entries[place]) if lacking > 0 else max(lacking, low[place] - entries[place])
+        )
+        entries[place] += change
+        lacking -= change
+        if not lacking:
+            return np.array(entries, np.uint64).astype(np.uint32)
+    raise ValueError(
+        f"no table over 2^32 keeps this law within epsilon: a row is off by {lacking}; epsilon is too small for so "
+        "many outputs, or the law loses more than epsilon"
+    )

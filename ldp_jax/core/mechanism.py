@@ -1,0 +1,543 @@
+"""The protocol of a local mechanism: one user, one key, one report.
+
+A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.mechanism`), so that its epsilon
+may be a number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API
+for n users; :func:`privatize` is the same, compiled and checked.
+
+A key is for one report of one record. One key with two epsilons reveals the record: both reports hold one draw.
+
+>>> from ldp_jax.features import Laplace
+>>> once, twice = (Laplace(epsilon).privatize(jax.random.key(0), 0.37) for epsilon in (1.0, 2.0))
+>>> round(float(2 * twice - once), 7)
+0.3700004
+
+One key gives one report, however it is asked for: alone or under ``vmap``, eagerly or compiled. Reports that are
+whole numbers, signs or outputs of a table are then the same bits (but for a word that falls on a threshold itself,
+which formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float32 numbers are the same draw up to
+2e-5 of their size: a compiler may fuse a product and a sum into one rounding, and does.
+"""
+
+import abc
+import math
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, UInt32
+
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.pytree import mechanism as mechanism
+from ldp_jax.core.pytree import static as static
+from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+
+__all__ = [
+    "MAX_EPSILON",
+    "Analytic",
+    "CriticalPoints",
+    "HasCoordinates",
+    "HasCriticalPoints",
+    "HasDensity",
+    "HasInverse",
+    "HasLevels",
+    "HasMoments",
+    "HasTable",
+    "HasWordRuns",
+    "HasWords",
+    "Mechanism",
+    "Numeric",
+    "Univariate",
+    "WordRuns",
+    "Worded",
+    "check_budget",
+    "check_epsilon",
+    "check_single",
+    "compiled_privatize",
+    "exp",
+    "largest",
+    "mechanism",
+    "mse",
+    "privacy_loss",
+    "privatize",
+    "static",
+    "uniform",
+    "unstacked",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """What every mechanism can do. Abilities that some lack are protocols of their own, below."""
+
+    def privatize(self, key: PRNGKey, x: Any) -> Report:
+        """The report of one user: all that leaves the device. Total on data: never raises on ``x``.
+
+        Numbers of the host may be of any size and kind (:func:`as_records`).
+        """
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """What the report promises."""
+        ...
+
+    def domain(self) -> Records:
+        """The records; others are clipped to it, NaN goes to its centre."""
+        ...
+
+    def codomain(self) -> Reports:
+        """The reports."""
+        ...
+
+    def estimate(self, y: Report) -> Any:
+        """The server's estimate of the record: post-processing, which costs no privacy."""
+        ...
+
+
+@runtime_checkable
+class HasDensity(Protocol):
+    """A mechanism whose report has a density (or mass, where the codomain is finite) in closed form."""
+
+    def log_density(self, y: Report, x: Any) -> Array:
+        """log p(y | x); ``-inf`` off the support."""
+        ...
+
+
+@runtime_checkable
+class HasMoments(Protocol):
+    """A mechanism whose estimate has its mean and variance in closed form."""
+
+    def domain(self) -> Records:
+        """The records."""
+        ...
+
+    def mean(self, x: Any) -> Array:
+        """E[estimate(privatize(key, x))]."""
+        ...
+
+    def variance(self, x: Any) -> Array:
+        """Var[estimate(privatize(key, x))], coordinate by coordinate for vectors."""
+        ...
+
+
+@runtime_checkable
+class HasInverse(Protocol):
+    """A mechanism on numbers whose ``privatize`` draws one uniform: continuous laws.
+
+    What is drawn is one of 2^23 uniforms (j + 1/2) / 2^23, but for the first and the last of them, 2^-22 of the
+    mass together, which are cut 512 times finer (:class:`Numeric`).
+    """
+
+    def from_uniform(self, u: Any, x: Record) -> Array:
+        """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
+        ...
+
+
+@runtime_checkable
+class HasWords(Protocol):
+    """A mechanism of finitely many reports whose ``privatize`` draws one 64-bit number: its law is whole numbers.
+
+    The report does not fall as the number rises, so the exact mass of each report over 2^64, of the arithmetic that
+    runs, is found by bisection.
+    """
+
+    def from_word64(self, word: Any, x: Record) -> Array:
+        """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
+        ...
+
+
+class WordRuns(NamedTuple):
+    """All random words of one number, cut into runs of which each has one report, whatever the record is.
+
+    Attributes:
+      first: the first words of each run, one above the other.
+      last: the last.
+      share: of all words, by run; the sum is 1.
+      pairs: adjacent records, among which the largest loss is.
+    """
+
+    first: UInt32[np.ndarray, "words runs"]
+    last: UInt32[np.ndarray, "words runs"]
+    share: list[Fraction]
+    pairs: list[tuple[Any, Any]]
+
+
+@runtime_checkable
+class HasWordRuns(Protocol):
+    """A mechanism that adds noise from a table of more words than can be bisected, and knows the runs of it."""
+
+    def word_runs(self) -> WordRuns:
+        """The runs, of which verification asks both ends."""
+        ...
+
+    def from_words(self, word: Any, x: Any) -> Array:
+        """One number of the report under words uint32 [words, ...]; elementwise."""
+        ...
+
+    def log_likelihood(self, y: Any, x: Any) -> Array:
+        """log P of one number of the report; elementwise."""
+        ...
+
+
+@runtime_checkable
+class HasTable(Protocol):
+    """A mechanism whose reports are drawn from a table of whole numbers: its loss is a ratio of two of them."""
+
+    def table(self) -> Table:
+        """The table that is sampled."""
+        ...
+
+
+@runtime_checkable
+class HasCoordinates(Protocol):
+    """A mechanism on vectors that reports coordinates by laws of their own, independently given the record.
+
+    All coordinates, or a set that is uniform among those of one size and independent of the record: which, and with
+    what values, the codomain reads from a report.
+    """
+
+    def codomain(self) -> ByCoordinate:
+        """The reports."""
+        ...
+
+    def coordinate(self, j: int) -> "Univariate":
+        """The law of coordinate j where it is sent; the same object for coordinates that have one law."""
+        ...
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """A public menu of laws, of which ``level`` says which is used."""
+
+    level: Any
+
+    def at(self, level: Any) -> Any:
+        """The same menu at another level."""
+        ...
+
+
+class CriticalPoints(NamedTuple):
+    """Stacked records, any two of them adjacent, and reports, among which the largest loss is."""
+
+    records: Float[np.ndarray, "records ..."]
+    reports: Float[np.ndarray, "reports ..."]
+
+
+@runtime_checkable
+class HasCriticalPoints(Protocol):
+    """A mechanism whose largest loss is known to be among fewer points than those that its spaces name."""
+
+    def critical_points(self) -> CriticalPoints:
+        """The points; why these are enough is said where they are listed."""
+        ...
+
+
+class Univariate(abc.ABC):
+    """A mechanism on one number; abstract. ``draw`` and what follows it are elementwise in x and y.
+
+    A subclass is a pytree; it gives the law, the moments of its estimate and its guarantee.
+    """
+
+    def privatize(self, key: PRNGKey, x: Record) -> Any:
+        """The report of one record.
+
+        Raises:
+          ValueError: for several records or epsilons at once, which would share randomness: use ``vmap``.
+        """
+        check_single(self)
+        if jnp.ndim(x):
+            raise ValueError(f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each")
+        return self.draw(key, x)
+
+    @abc.abstractmethod
+    def draw(self, key: PRNGKey, x: Record) -> Any:
+        """Independent reports of all of one user's numbers, any shape: one block of randomness from one key."""
+
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """epsilon per record; the largest one where it is a stack of personal budgets, one a user."""
+
+    @abc.abstractmethod
+    def log_density(self, y: Any, x: Record) -> Array:
+        """log p(y | x); ``-inf`` off the support."""
+
+    @abc.abstractmethod
+    def domain(self) -> Interval | Finite:
+        """The records; others are clipped, NaN goes to the centre."""
+
+    @abc.abstractmethod
+    def codomain(self) -> Interval | Finite | Mixture:
+        """The reports."""
+
+    @abc.abstractmethod
+    def estimate(self, y: Any) -> Array:
+        """The server's estimate of the record."""
+
+    @abc.abstractmethod
+    def mean(self, x: Record) -> Array:
+        """Mean of the estimate."""
+
+    @abc.abstractmethod
+    def variance(self, x: Record) -> Array:
+        """Variance of the estimate."""
+
+
+@mechanism
+class Analytic(Univariate):
+    """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
+
+    A subclass gives the law, the moments of its estimate and, where there is a proof, a sentence that says it.
+    """
+
+    epsilon: Scalar
+
+    LARGEST: ClassVar[float] = 100.0
+    """The largest budget that the arithmetic of the draw keeps; larger ones are refused."""
+
+    def _check(self) -> None:
+        check_epsilon(self.epsilon, self.LARGEST)
+
+    def domain(self) -> Interval:
+        """Records are numbers in [-1, 1]; others are clipped, NaN goes to 0."""
+        return Interval(-1.0, 1.0)
+
+    def guarantee(self) -> Guarantee:
+        """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
+        if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
+            self._check()
+        reason = self.proof()
+        status = "proved" if reason else "none"
+        return Guarantee(
+            largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status=status, reason=reason
+        )
+
+    def proof(self) -> str:
+        """One sentence that says why the guarantee holds; empty where nobody has shown it."""
+        return ""
+
+
+@mechanism
+class Numeric(Analytic):
+    """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function; abstract.
+
+    The law is symmetric: a report of -x is distributed as minus a report of x.
+    """
+
+    def draw(self, key: PRNGKey, x: Record) -> Array:
+        """Independent reports of all of one user's numbers, or of a stack's: a word each, from one key."""
+        x = as_records(x)
+        return self.from_word32(random_words.words(key, report_shape(self, x), 1)[0], x)
+
+    def from_word32(self, word: Any, x: Record) -> Array:
+        """The report under a uniform 32-bit word; elementwise: what is drawn.
+
+        The 23 high bits are the uniform (j + 1/2) / 2^23. In the first and the last of these cells the 9 low bits
+        cut on, to 2^-32, so that what is rare is not impossible; the last one by symmetry, where float32 is
+        precise.
+        """
+        word = jnp.asarray(word, jnp.uint32)
+        cell, low = word >> 9, word & 511
+        last = cell == 2**23 - 1
+        fine = (jnp.where(last, 511 - low, low).astype(jnp.float32) + 0.5) * np.float32(2.0**-32)
+        u = jnp.where((cell == 0) | last, fine, (cell.astype(jnp.float32) + 0.5) * np.float32(2.0**-23))
+        side = jnp.where(last, np.float32(-1.0), np.float32(1.0))
+        return side * self.from_uniform(u, side * as_records(x))
+
+    @abc.abstractmethod
+    def from_uniform(self, u: Any, x: Record) -> Array:
+        """The inverse distribution function of the report at ``u`` in (0, 1)."""
+
+
+@mechanism
+class Worded(Analytic):
+    """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
+
+    Masses are float32 formulas, good to a few 1e-7 of each; from there on all is done in whole numbers, and what is
+    rare has at least one word of the 2^64, so no report is ever impossible that should not be.
+    """
+
+    def draw(self, key: PRNGKey, x: Record) -> Array:
+        """Independent reports of all of one user's numbers, or of a stack's: two words each, from one key."""
+        x = as_records(x)
+        return self.from_word64(random_words.words(key, report_shape(self, x)), x)
+
+    @abc.abstractmethod
+    def from_word64(self, word: Any, x: Record) -> Array:
+        """The report under words uint32 [2, ...]; it does not fall as their number rises."""
+
+
+def report_shape(mechanism: Any, x: Any) -> tuple[int, ...]:
+    """A report for each record and each of a stack of budgets, so that no two share a word."""
+    return jnp.broadcast_shapes(jnp.shape(x), *map(jnp.shape, jax.tree.leaves(mechanism)))
+
+
+def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
+    """Uniform float32 draws in the open interval (0, 1), symmetric around 1/2.
+
+    ``jax.random.uniform`` takes the values j / 2^23; half a step is added (exactly, in float32), so that an
+    inverse distribution function never sees 0.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    validate.threefry(key)
+    return jax.random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
+
+
+def largest(epsilon: Scalar) -> float:
+    """The largest of one or many concrete epsilons, as a Python float.
+
+    Raises:
+      ValueError: for a traced epsilon, or one that is not finite and > 0.
+    """
+    if not validate.concrete(epsilon):
+        raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
+    validate.positive(epsilon=epsilon)
+    return float(np.max(np.asarray(epsilon)))
+
+
+MAX_EPSILON = 100.0
+"""The largest budget of one number: float32 has no e^epsilon far beyond."""
+
+
+def check_epsilon(epsilon: Scalar, most: float = MAX_EPSILON) -> None:
+    """Refuse a budget that is not a number in (0, most]."""
+    validate.positive(epsilon=epsilon)
+    validate.in_range(0.0, most, open_lower=True, epsilon=epsilon)
+
+
+def check_single(mechanism: Any) -> None:
+    """Refuse a stack of mechanisms where one is meant: its reports would share their randomness.
+
+    A static check of shapes, which sees no data; under ``vmap`` each mechanism is single.
+    """
+    for leaf in jax.tree.leaves(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape")):
+        shape = leaf.stack_shape() if hasattr(leaf, "stack_shape") else jnp.shape(leaf)
+        if shape:
+            raise ValueError(
+                f"{type(mechanism).__name__} holds a stack of shape {shape}: reports of one key would "
+                "share their randomness; use jax.vmap over mechanisms, keys and records"
+            )
+
+
+def unstacked(mechanism: Any) -> list[Any]:
+    """The different mechanisms of a stack, one level each; a mechanism that is no stack alone.
+
+    >>> from ldp_jax.features import Laplace
+    >>> import numpy as np
+    >>> unstacked(Laplace(np.array([1.0, 2.0, 1.0])))
+    [Laplace(epsilon=1.0), Laplace(epsilon=2.0)]
+    """
+    nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape"))
+    shapes = [node.stack_shape() if hasattr(node, "stack_shape") else jnp.shape(node) for node in nodes]
+    if not any(shapes):
+        return [mechanism]
+
+    def parts(node: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
+        leaves = [node.level] if isinstance(node, HasLevels) else jax.tree.leaves(node)
+        return [np.ravel(leaf) for leaf in leaves if shape and jnp.shape(leaf) == shape]
+
+    def level(node: Any, shape: tuple[int, ...], place: int) -> Any:
+        if not shape:
+            return node
+        if isinstance(node, HasLevels):
+            return node.at(int(np.ravel(node.level)[place]))
+        return jax.tree.map(lambda leaf: np.ravel(leaf)[place].item() if jnp.shape(leaf) == shape else leaf, node)
+
+    pairs = list(zip(nodes, shapes, strict=True))
+    columns = np.stack([np.asarray(part, np.float64) for pair in pairs for part in parts(*pair)], 1)
+    _, first = np.unique(columns, axis=0, return_index=True)
+    return [structure.unflatten([level(*pair, int(place)) for pair in pairs]) for place in np.sort(first)]
+
+
+def check_budget(mechanism: Any) -> None:
+    """Check a single mechanism's concrete parameters, also where ``vmap`` or ``tree.map`` built it."""
+    check_single(mechanism)
+    if all(validate.concrete(leaf) for leaf in jax.tree.leaves(mechanism)):
+        mechanism.guarantee()
+
+
+def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Array:
+    """log p(y | x) - log p(y | x_other): what one report tells about which record it came from.
+
+    Outputs that are impossible under both records have loss 0.
+
+    >>> from ldp_jax.features import Duchi
+    >>> round(float(privacy_loss(Duchi(1.0), 1.0, 1.0, -1.0)), 4)
+    1.0
+    """
+    a, b = mechanism.log_density(y, x), mechanism.log_density(y, x_other)
+    neither = jnp.isneginf(a) & jnp.isneginf(b)
+    return jnp.where(neither, 0.0, jnp.where(neither, 0.0, a) - jnp.where(neither, 0.0, b))
+
+
+def mse(mechanism: HasMoments, x: Any) -> Array:
+    """E[(estimate - x)^2] = variance + bias^2; coordinate by coordinate for vectors.
+
+    Raises:
+      ValueError: for a mechanism on categories, whose estimate is of another kind than its record.
+
+    >>> from ldp_jax.features import Laplace
+    >>> float(mse(Laplace(1.0), 0.5))
+    8.0
+    """
+    domain = mechanism.domain()
+    if isinstance(domain, Enumerated):
+        raise ValueError(f"mse is for numbers and vectors, got a mechanism on {domain}")
+    bias = mechanism.mean(x) - domain.clip(x)
+    return mechanism.variance(x) + bias**2
+
+
+@partial(jax.jit, static_argnames="block")
+def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None) -> Any:
+    def one(key_and_x: Any) -> Any:
+        key, record = key_and_x
+        return mechanism.privatize(key, record)
+
+    if block is None:
+        return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
+    return jax.lax.map(one, (keys, x), batch_size=block)
+
+
+def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None) -> Report:
+    """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
+
+    Args:
+      key: a typed threefry key.
+      mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
+      x: records, [n] or [n, d].
+      block: users at a time, to bound the memory of wide records; all at once by default.
+
+    Returns:
+      The reports, stacked along a leading axis of n.
+
+    Raises:
+      ValueError: for a key that is not threefry, or an epsilon that is not finite and > 0.
+
+    >>> from ldp_jax.features import HDS
+    >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
+    >>> reports.indices.shape, reports.values.shape
+    ((5, 2), (5, 2))
+    """
+    validate.threefry(key)
+    check_budget(mechanism)
+    x = as_records(x)
+    return _privatize(jax.random.split(key, len(x)), mechanism, x, block)
+
+
+def compiled_privatize(key: PRNGKey, mechanism: Any, x: Any) -> jax.stages.Compiled:
+    """The compiled program of :func:`privatize`, to ask it for its memory or its text."""
+    return _privatize.lower(jax.random.split(key, len(x)), mechanism, x, None).compile()
+
+
+def exp(value: Scalar) -> Any:
+    """e^value: a Python float for a number, an array for a tracer or a stack."""
+    return math.exp(value) if isinstance(value, (int, float)) else jnp.exp(jnp.asarray(value))

@@ -1,0 +1,75 @@
+"""Who reports a pair of users, where only one of the two does: public rules. No JAX: devices ask them too."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ldp_jax.core.list_ids import host_ids
+
+
+class Ownership(NamedTuple):
+    """A public order of users: of each pair the earlier one reports it, and nobody does where both are silent.
+
+    Attributes:
+      order: float64 [n]; of two users with one value the parity of their ids decides, so that nobody owns all.
+      silent: bool [n], who reports nothing.
+    """
+
+    order: np.ndarray
+    silent: np.ndarray
+
+    def owns(self, user: Any, other: Any) -> Any:
+        """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
+        user, other = np.asarray(user), np.asarray(other)
+        mine, hers = self.order[user], self.order[other]
+        by_parity = (other > user) == ((user + other) % 2 == 0)
+        earlier = (mine < hers) | ((mine == hers) & by_parity)
+        return ~self.silent[user] & (self.silent[other] | earlier) & (user != other)
+
+    def owned(self, user: int, neighbours: Any) -> np.ndarray:
+        """Those of one user's neighbours whose pair with her is hers to report; int32, of a list of any kind.
+
+        A device reports on these instead of its list. Total: what is no id of a node is dropped.
+
+        >>> ownership([0.9, 0.2, 0.5], silent=[True, False, False]).owned(1, [0, 2, 7, -1, None]).tolist()
+        [0, 2]
+        """
+        n = len(self.order)
+        ids = host_ids(neighbours, n)
+        ids = ids[ids < n]
+        return ids[self.owns(user, ids)]
+
+    def __repr__(self) -> str:
+        return f"Ownership({len(self.order)} users, {int(self.silent.sum())} of them silent)"
+
+
+def ownership(confidence: Any, silent: Any = None) -> Ownership:
+    """Each pair is reported once: by the one who reports at all, or by the one of whom less is known.
+
+    Whoever reports counts all her pairs with silent users; of two who report, the pair is counted by the one with
+    the smaller ``confidence``, to whom it says more. So a relationship costs what a bit of a list costs, not twice
+    that.
+
+    Both arguments are public, such as a public model's largest probability for each user. From private lists they
+    would cost what they were made with.
+
+    Args:
+      confidence: [n], finite.
+      silent: bool [n], who reports nothing; nobody by default.
+
+    Raises:
+      ValueError: for other shapes, values that are not finite, and where all are silent.
+
+    >>> public = ownership([0.9, 0.2, 0.5], silent=[True, False, False])
+    >>> public.owns([1, 0, 1, 2], [0, 1, 2, 1]).tolist()
+    [True, False, True, False]
+    """
+    order = np.asarray(confidence, np.float64)
+    if order.ndim != 1 or not np.isfinite(order).all():
+        raise ValueError(f"confidence must be finite numbers [n], got shape {order.shape}")
+    quiet = np.zeros(len(order), bool) if silent is None else np.asarray(silent)
+    if quiet.dtype != bool or quiet.shape != order.shape:
+        raise ValueError(f"silent must be bool [{len(order)}], got {quiet.dtype} {quiet.shape}")
+    if len(quiet) and quiet.all():
+        raise ValueError("silent must leave somebody who reports")
+    return Ownership(order, quiet)

@@ -1,0 +1,115 @@
+"""Personal alphabets: a public subset of classes a user, and the table of each size. NumPy only.
+
+The server chooses them from public facts, before anything is collected; a device reports within its own.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ldp_jax.core import validate
+from ldp_jax.core.integer_tables import MAX_INPUTS, Table, checked_epsilon, integer_masses, unbiased
+
+_SUM = 1e-3  # how far a row of float32 probabilities may be from 1
+
+
+class Alphabets(NamedTuple):
+    """The classes of each user, the likeliest first, and how many of them are her alphabet.
+
+    Attributes:
+      order: int32 [n, C], all classes; the first ``sizes[i]`` of row i are the alphabet of user i.
+      sizes: int32 [n], in [2, C].
+    """
+
+    order: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Which classes are in whose alphabet, bool [n, C].
+
+        >>> alphabets([[0.1, 0.6, 0.3]], epsilon=1.0).mask.tolist()
+        [[False, True, True]]
+        """
+        inside = np.arange(self.order.shape[1]) < self.sizes[:, None]
+        found = np.zeros(inside.shape, bool)
+        np.put_along_axis(found, self.order.astype(np.intp), inside, 1)
+        return found
+
+
+def alphabets(prior: Any, epsilon: Any) -> Alphabets:
+    r"""The alphabet of each user: her k likeliest classes, by a public posterior.
+
+    k maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)` over k >= 2, the smaller
+    one of two that are as good: the mass inside, times by how much generalised randomised response on k classes
+    rather reports the true one than another one. A large alphabet misses few classes and says little of each.
+
+    Args:
+      prior: q [n, C], rows of probabilities, from public facts alone: an alphabet that depends on a private record
+        is a release of its own.
+      epsilon: one concrete number in (0, 20].
+
+    Raises:
+      ValueError: for rows that are no probabilities, fewer than 2 or more than 512 classes, or such an epsilon.
+
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, whose k
+    is the same where it is not 1.
+
+    >>> found = alphabets([[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0)
+    >>> found.sizes.tolist(), found.order[0].tolist()
+    ([2, 4], [0, 1, 2, 3])
+    """
+    epsilon = checked_epsilon(epsilon)
+    prior = checked_prior(prior)
+    if prior.ndim != 2:
+        raise ValueError(f"prior must be [n, C], got shape {prior.shape}")
+    order = np.argsort(-prior, axis=1, kind="stable").astype(np.int32)
+    inside = np.cumsum(np.take_along_axis(prior, order, 1), axis=1)[:, 1:]
+    k = np.arange(2, prior.shape[1] + 1)
+    worth = inside * (-np.expm1(-epsilon) / (1 + (k - 1) * np.exp(-epsilon)))
+    return Alphabets(order, (2 + worth.argmax(1)).astype(np.int32))
+
+
+def checked_prior(prior: Any) -> np.ndarray:
+    """Rows of probabilities [..., C] in float64, each of sum 1.
+
+    Raises:
+      ValueError: for anything else.
+    """
+    if not validate.concrete(prior):
+        raise ValueError("prior must be concrete: alphabets are chosen on the host")
+    rows = np.asarray(prior, np.float64)
+    if not rows.ndim or not rows.size or not 2 <= rows.shape[-1] <= MAX_INPUTS:
+        raise ValueError(f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}")
+    if not (np.isfinite(rows).all() and (rows >= 0).all()):
+        raise ValueError("prior must be finite and >= 0")
+    total = rows.sum(-1, keepdims=True)
+    if np.abs(total - 1).max() > _SUM:
+        raise ValueError(f"rows of prior must sum to 1, got sums from {total.min():.6g} to {total.max():.6g}")
+    return rows / total
+
+
+def table(epsilon: Any, size: int, classes: int) -> Table:
+    r"""Generalised randomised response on the first ``size`` of ``classes`` places, as whole numbers.
+
+    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1), another one with
+    1 / (e^epsilon + k - 1); of a record beyond, each is reported with 1/k. The values [k, classes] are unbiased
+    estimates of a place's indicator, 0 beyond the alphabet.
+
+    Raises:
+      ValueError: for an epsilon outside (0, 20] or a size outside [2, classes].
+
+    >>> made = table(1.0, 2, 3)
+    >>> made.masses.shape, made.epsilon <= 1.0, made.masses[2].tolist()
+    ((3, 2), True, [2147483648, 2147483648])
+    """
+    epsilon = checked_epsilon(epsilon)
+    validate.integer_in(2, MAX_INPUTS, classes=classes)
+    validate.integer_in(2, classes, size=size)
+    law = np.ones((size + 1, size))
+    law[np.arange(size), np.arange(size)] = np.exp(epsilon)
+    masses = integer_masses(law / law.sum(1, keepdims=True), epsilon)
+    values = np.zeros((size, classes), np.float32)
+    values[:, :size] = unbiased(masses[:size])
+    rows = np.minimum(np.arange(classes), size)
+    return Table("PersonalAlphabet", masses[rows], values, "category")

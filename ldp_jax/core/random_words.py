@@ -1,0 +1,237 @@
+"""Draws from explicit random words, exact where a probability is small.
+
+A float32 uniform has 23 bits: an event of probability 1e-8 never happens, and one of 1e-6 has another probability.
+Here an event is a comparison of whole numbers. k uniform 32-bit words are one number W below 2^(32 k), most
+significant word first; a float32 probability p becomes the threshold ceil(p 2^(32 k)), and the event is W below it.
+So P(event) is p exactly wherever p 2^(32 k) is whole (for two words from p = 2^-41 on), else above p by less than
+2^(-32 k): an event that may happen is never lost, and of two words the rarest has probability 2^-64 = 5.4e-20.
+
+Each draw has a form that takes its words, so that arithmetic can be asked without a key: words of all zeros and all
+ones, or :func:`threshold` and its neighbours. Every draw is monotone in the number W, but for the sign of two-sided
+noise, which is the last bit of a word of its own, the first.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+
+_WORD = np.float32(2.0**32)
+
+NOISE_WORDS = 8
+"""Words of two-sided noise: a sign, and 224 bits, so that it reaches 155 scales; its budgets end at 100."""
+
+_MOST = 40
+"""The most that a Poisson count of a mean up to 4 can be: P(more) is 1e-26, below every word."""
+
+
+def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
+    """Uniform words; uint32 [count, *shape], the most significant first.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    validate.threefry(key)
+    return jax.random.bits(key, (count, *shape), jnp.uint32)
+
+
+def threshold(p: Any, count: int = 2) -> Array:
+    """ceil(p 2^(32 count)) of a float32 p in [0, 1), in words; uint32 [count, *p.shape].
+
+    At least 1 for p > 0 (p >= 2^-126: a device may take smaller ones for 0), and 0 for p <= 0 and NaN. At p >= 1 it
+    would be one word too long, and is 0 too.
+
+    >>> threshold(0.75).tolist(), threshold(2.0**-64).tolist(), threshold(1e-30).tolist(), threshold(0.0).tolist()
+    ([3221225472, 0], [0, 1], [0, 1], [0, 0])
+    """
+    p = jnp.asarray(p, jnp.float32)
+    # Times a power of two, floor and the difference to it are exact in float32.
+    rest, digits = jnp.where((p > 0) & (p < 1), p, 0.0), []
+    for place in range(count):
+        scaled = rest * _WORD
+        whole = jnp.ceil(scaled) if place == count - 1 else jnp.floor(scaled)
+        digits.append(whole.astype(jnp.uint32))
+        rest = scaled - whole
+    return jnp.stack(digits)
+
+
+def less(a: Array, b: Array) -> Array:
+    """Whether a < b, of numbers in words [count, ...]; elementwise bool."""
+    found = a[-1] < b[-1]
+    for place in range(len(a) - 2, -1, -1):
+        found = (a[place] < b[place]) | ((a[place] == b[place]) & found)
+    return found
+
+
+def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
+    """Whether an event of probability p happens; elementwise bool.
+
+    Args:
+      word: uniform words, uint32 [count, ...], as :func:`words` draws them.
+      p: probabilities in float32; <= 0 and NaN never happen, >= 1 always.
+      rest: 1 - p, without cancellation, where p may be so near to 1 that it is 1 in float32: where p is above 1/2
+        the event is that the rest does not happen. Then neither side is ever lost.
+
+    >>> tiny = jnp.float32(1e-12)
+    >>> bernoulli_from_words(jnp.zeros(2, jnp.uint32), tiny).item()
+    True
+    >>> first = jnp.uint32([0, 0])
+    >>> bernoulli_from_words(first, 1 - tiny).item(), bernoulli_from_words(first, 1 - tiny, tiny).item()
+    (True, False)
+    """
+    word, p = jnp.asarray(word, jnp.uint32), jnp.asarray(p, jnp.float32)
+    if rest is None:
+        return less(word, threshold(p, len(word))) | (p >= 1)
+    rest = jnp.asarray(rest, jnp.float32)
+    above = p > 0.5
+    rare = jnp.where(above, rest, p)
+    return less(word, threshold(rare, len(word))) ^ above
+
+
+def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
+    """Independent events of probability p, from two words each; bool, of the shape of p.
+
+    See :func:`bernoulli_from_words` for p and rest: P(event) is float32's p, or above it by less than 2^-64.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return bernoulli_from_words(words(key, jnp.shape(p)), p, rest)
+
+
+def below_from_words(high: Any, low: Any, bound: Any) -> Array:
+    """What ``jax.random.randint`` makes of two blocks of words: (2^32 high + low) mod bound; int32, elementwise.
+
+    As there, products are taken mod 2^32, which matters for bounds above 2^16.
+
+    >>> below_from_words(jnp.uint32([1, 0]), jnp.uint32([5, 7]), jnp.int32([10, 4])).tolist()  # 2^32 is 6 mod 10
+    [1, 3]
+    """
+    bound = jnp.asarray(bound).astype(jnp.uint32)
+    carry = jax.lax.rem(jnp.full_like(bound, 2**16), bound)
+    carry = jax.lax.rem(carry * carry, bound)
+    return jax.lax.rem(jax.lax.rem(high, bound) * carry + jax.lax.rem(low, bound), bound).astype(jnp.int32)
+
+
+def fraction(word: Any) -> Array:
+    """W 2^(-32 count) of words [count, ...], rounded to float32 but for 0: small ones keep their precision.
+
+    The smallest is 0, for W = 0 alone where there are two words: so ``fraction(words) < p`` is possible for each
+    p > 0, and has probability p to 2^-24 of it from p = 2^-40 on.
+    """
+    word = jnp.asarray(word, jnp.uint32)
+    total = jnp.zeros(word.shape[1:], jnp.float32)
+    for digit in word[::-1]:
+        total = (total + digit.astype(jnp.float32)) / _WORD
+    return total
+
+
+def exponential_from_words(word: Any) -> Array:
+    """-log U of the uniform U = (W + 1/2) 2^(-32 count): an exponential, up to 22.18 count + 0.69; float32.
+
+    Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few thousand W are left.
+
+    >>> exponential_from_words(jnp.zeros(4, jnp.uint32)).item()  # 129 log 2
+    89.41598...
+    """
+    word = jnp.asarray(word, jnp.uint32)
+    # The first word that is not 0 (the last, if all are), the one after it, and how many were skipped.
+    nothing = jnp.zeros(word.shape[1:], jnp.uint32)
+    first, second, skipped = word[0], word[1] if len(word) > 1 else nothing, jnp.zeros(nothing.shape, jnp.float32)
+    for place in range(1, len(word)):
+        empty = first == 0
+        second = jnp.where(empty, word[place + 1] if place + 1 < len(word) else nothing, second)
+        first = jnp.where(empty, word[place], first)
+        skipped = skipped + empty
+    rest = jnp.where(skipped == len(word) - 1, 0.5, (second.astype(jnp.float32) + 0.5) / _WORD)
+    return skipped * np.float32(32 * math.log(2)) - jnp.log((first.astype(jnp.float32) + rest) / _WORD)
+
+
+def laplace_from_words(word: Any) -> Array:
+    """Laplace noise of scale 1 from words [count, ...]: a sign, and an exponential of the other words; float32."""
+    word = jnp.asarray(word, jnp.uint32)
+    return _signed(word[0], exponential_from_words(word[1:]))
+
+
+def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
+    """Independent Laplace noise of scale 1, up to 155 in absolute value; float32.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return laplace_from_words(words(key, shape, NOISE_WORDS))
+
+
+def geometric_from_words(word: Any, epsilon: Any) -> Array:
+    r"""Whole noise with :math:`P(z) \propto e^{-\epsilon |z|}` from words [count, ...]; float32, elementwise.
+
+    With a = e^-epsilon, P(|z| >= k) = 2 a^k / (1 + a) for k >= 1: to about 1e-5 of it down to 1e-60 of eight words.
+
+    >>> geometric_from_words(jnp.zeros(8, jnp.uint32), 100.0).item()
+    1.0
+    """
+    word, epsilon = jnp.asarray(word, jnp.uint32), jnp.asarray(epsilon, jnp.float32)
+    lead = -jnp.log1p(jnp.expm1(-epsilon) / 2)  # log(2 / (1 + a))
+    return _signed(word[0], jnp.floor((exponential_from_words(word[1:]) + lead) / epsilon))
+
+
+def geometric(key: PRNGKey, epsilon: Any, shape: tuple[int, ...] = ()) -> Array:
+    """Independent whole noise, see :func:`geometric_from_words`; float32 of a shape to which epsilon broadcasts.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return geometric_from_words(words(key, shape, NOISE_WORDS), epsilon)
+
+
+def _signed(word: Array, size: Array) -> Array:
+    return jnp.where(word & 1 == 0, size, -size)
+
+
+def poisson_from_words(word: Any, mean: Any) -> Array:
+    """Poisson counts of means up to 4, by inversion of the survival function; int32, elementwise.
+
+    A count exceeds k where the words' fraction is below P(X > k), which is summed from its tail and so keeps its
+    relative precision, about 1e-5, however small the mean: of two words P(X > 0) is right down to a mean of 1e-18,
+    and is never 0.
+
+    >>> bool(poisson_from_words(jnp.zeros(2, jnp.uint32), 1e-18) > 0)
+    True
+    """
+    u, mean = fraction(word), jnp.asarray(mean, jnp.float32)
+    mass = [jnp.exp(-mean)]
+    for k in range(1, _MOST + 1):
+        mass.append(mass[-1] * mean / k)
+    count, above = jnp.zeros(jnp.broadcast_shapes(u.shape, mean.shape), jnp.int32), jnp.zeros_like(mean)
+    for k in range(_MOST, 1, -1):
+        above = above + mass[k]
+        count = count + (u < above)
+    return count + (u < -jnp.expm1(-mean))
+
+
+def poisson(key: PRNGKey, mean: Any) -> Array:
+    """Independent Poisson counts of means up to 4, from two words each; int32 of the shape of ``mean``.
+
+    Raises:
+      ValueError: for a key that is not a typed threefry key.
+    """
+    return poisson_from_words(words(key, jnp.shape(mean)), mean)
+
+
+def places_within(key: PRNGKey, labels: Any) -> np.ndarray:
+    """A random order within each label, on the host: the place of each, int64 [n], from 0.
+
+    Args:
+      key: of public randomness.
+      labels: int [n].
+    """
+    labels = np.asarray(labels)
+    order = np.lexsort((np.asarray(jax.random.uniform(key, labels.shape)), labels))
+    place = np.empty(len(labels), np.int64)
+    place[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    return place

@@ -1,0 +1,336 @@
+"""What a space of records and a space of reports must say of themselves."""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core.types import Array, Record
+
+Log = Callable[[Any], Any]
+"""log p of stacked reports about one record."""
+
+
+class NotApplicable(ValueError):
+    """A question that a mechanism or its space has no answer to; the message says why."""
+
+
+_FAR = 1e9
+"""Where numbers of the host are cut before they become float32: beyond every domain."""
+
+
+def as_records(x: Any) -> Array:
+    """Records as an array of the device; the one place where numbers of the host become float32.
+
+    They may be of any size and kind, Python integers without end included: they are clipped to +-1e9 first (every
+    domain lies far within), in a precision that holds them, and no floating-point flag is seen. Arrays of the
+    device and traced ones stay as they are.
+
+    >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
+    [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
+    """
+    if isinstance(x, jax.Array):
+        return x
+    with np.errstate(all="ignore"):
+        if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+            return jnp.asarray(_near(x))  # weakly typed, as every Python number
+        array = np.asarray(x)
+        if array.dtype == object:
+            array = np.array([_near(value) for value in array.ravel().tolist()], np.float64).reshape(array.shape)
+        if array.dtype != np.float32:
+            if array.dtype.itemsize <= 8:
+                array = array.astype(np.float64)
+            array = np.clip(array, -_FAR, _FAR).astype(jnp.result_type(float))
+        return jnp.asarray(array)
+
+
+def _near(x: Any) -> float:
+    """A Python number within +-1e9; NaN as it is."""
+    return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
+
+
+def clip(x: Record, lower: float = -1.0, upper: float = 1.0) -> Array:
+    """Bring any number into [lower, upper]; NaN goes to the centre.
+
+    >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
+    [1.0, -1.0, 0.0]
+    """
+    x = as_records(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(jnp.float32)
+    return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
+
+
+class Records(abc.ABC):
+    """A set of records: what a mechanism takes.
+
+    ``stacked`` records are a pytree whose leaves have one more axis, the first. Random records serve verification
+    alone, so that they come from NumPy's generator and no key.
+    """
+
+    @abc.abstractmethod
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which of stacked values are members, bool [n].
+
+        Args:
+          values: of the host.
+          rounding: how many float32 roundings beyond an end still count.
+        """
+
+    @abc.abstractmethod
+    def clip(self, x: Any) -> Any:
+        """The member that a value is taken for, NaN for the centre; stacked values too, and traced ones."""
+
+    @abc.abstractmethod
+    def extremes(self) -> tuple[Any, Any]:
+        """Two adjacent records, exact in float32, that are as far apart as any."""
+
+    @abc.abstractmethod
+    def typical(self) -> Any:
+        """A record away from the ends and the centre, exact in float32."""
+
+    @abc.abstractmethod
+    def sample(self, rng: np.random.Generator, n: int) -> Any:
+        """Stacked random records, float32: all their bits are random, so that a window is met as often as wide."""
+
+    @abc.abstractmethod
+    def grid(self, count: int) -> Any:
+        """At most ``count`` stacked records across the space, or all of a finite one."""
+
+    @property
+    def users(self) -> int:
+        """How many users there are whose views differ, where a mechanism takes whose record it is; 0 elsewhere."""
+        return 0
+
+    def given(self, x: Any) -> Any:
+        """A record that is given by its caller, as verification holds it: float32; a list is a vector."""
+        return jax.tree.map(
+            lambda leaf: np.asarray(leaf, np.float32), x, is_leaf=lambda leaf: isinstance(leaf, list)
+        )
+
+    def critical_records(self) -> Any:
+        """Stacked records where the extremes of a density over records are looked for."""
+        return self.grid(9)
+
+    def centre(self) -> Any:
+        """What NaN is taken for."""
+        return jax.tree.map(
+            np.asarray, self.clip(jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), self.typical()))
+        )
+
+    @property
+    def all_adjacent(self) -> bool:
+        """Whether any two records are adjacent."""
+        return type(self).adjacent is Records.adjacent
+
+    def adjacent(self, x: Any, other: Any) -> np.ndarray:
+        """Which pairs of stacked records a guarantee is about, bool [n]: here any two."""
+        return np.ones(len(jax.tree.leaves(x)[0]), bool)
+
+    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+        """Stacked random pairs of adjacent records; to be overridden together with :meth:`adjacent`."""
+        return self.sample(rng, n), self.sample(rng, n)
+
+    def share(self, x: Any) -> np.ndarray | None:
+        """Where stacked records lie along the space, in [0, 1); None where it has no order."""
+        return None
+
+    def outside(self) -> tuple[Any, Any]:
+        """Stacked values that are no records, and the records that they are taken for."""
+        end = jax.tree.map(lambda leaf: np.float32(np.max(leaf) + 0.5), self.extremes()[1])
+
+        def strange(leaf: Any, beyond: Any) -> np.ndarray:
+            bad = np.array([np.nan, np.inf, -np.inf, 1e30, -7.0, beyond], np.float32)
+            return np.stack([np.resize(bad[place:], np.shape(leaf)) for place in range(len(bad))])
+
+        bad = jax.tree.map(strange, self.typical(), end)
+        return bad, jax.tree.map(np.asarray, self.clip(bad))
+
+    def validate(self, x: Any, name: str = "x") -> None:
+        """Refuse stacked records of the host that are not members: for what is loaded, never inside a mechanism.
+
+        Mechanisms are total: whatever a record holds, they clip it and report. So a category 7 of a mechanism on
+        four is taken for the last one, without a word. Who holds the data may ask first; the message says how many
+        records are outside, and nothing of what they are.
+
+        Raises:
+          ValueError: where a record is outside.
+
+        >>> from ldp_jax.features import GeneralizedRR
+        >>> GeneralizedRR(1.0, 4).domain().validate([0, 3, 7])
+        Traceback (most recent call last):
+            ...
+        ValueError: x must lie in Finite(0, 1, 2, 3): 1 of 3 records do not
+        """
+        inside = np.asarray(self.contains(x))
+        if not inside.all():
+            raise ValueError(f"{name} must lie in {self}: {int((~inside).sum())} of {inside.size} records do not")
+
+
+class Reports(abc.ABC):
+    """A set of reports: what a mechanism sends."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether reports hold numbers of a continuum, which float32 rounds."""
+        return False
+
+    @property
+    def independent(self) -> bool:
+        """Whether reports are vectors whose numbers are independent given the record: see :meth:`between`."""
+        return False
+
+    @property
+    def branches(self) -> "tuple[Reports, ...]":
+        """Of reports that are one number: the lines and sets that it may come from; () for others."""
+        return ()
+
+    @property
+    def atoms(self) -> tuple[Any, ...] | None:
+        """The numbers that are reported, where they are finitely many."""
+        return None
+
+    @abc.abstractmethod
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which of stacked reports are possible, bool [n]; see :meth:`Records.contains`."""
+
+    @abc.abstractmethod
+    def critical_reports(self, records: Any) -> Any:
+        """Stacked reports where the loss between any of stacked records may be largest, float64."""
+
+    @abc.abstractmethod
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+        """n random stacked reports over the range of known ones."""
+
+    @abc.abstractmethod
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+        """Stacked reports and weights [n] that integrate the density of any of stacked records.
+
+        Args:
+          records: stacked.
+          log_density: of the first record: how far an infinite space must be followed.
+          panels: between two places where a density may jump or bend.
+          order: Gauss-Legendre points of a panel.
+        """
+
+    def between(self, log_density: Log, other: Log) -> tuple[Any, Any]:
+        """Stacked reports and weights [n] that integrate max(0, p - a q), for any a, of the laws of two records.
+
+        Of :attr:`independent` reports alone.
+        """
+        raise NotApplicable(f"reports must be vectors of independent numbers, got {self}")
+
+    @abc.abstractmethod
+    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+        """Masses [m] of finitely many cells of the reports about ``x``, and which cell stacked reports are in."""
+
+    def far(self, known: Any) -> Any | None:
+        """Stacked reports far beyond known ones, where the space has no end; else None."""
+        return None
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """What a density is multiplied with for the mass of the float32 reports around each of stacked ones.
+
+        Returns:
+          Volumes [n], 1 for reports that have a mass of their own; and which have.
+        """
+        n = len(jax.tree.leaves(y)[0])
+        return np.ones(n), np.ones(n, bool)
+
+    def scores(self, reports: list[Any], x: Any, x_other: Any) -> dict[str, Any] | None:
+        """Numbers [n] that may tell two records apart, of the stacked reports of each, by their names.
+
+        None where reports are numbers or vectors, which are told apart by their estimates.
+        """
+        return None
+
+    def continuum(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which of stacked reports hold one number of a continuum, and the numbers; None where none can."""
+        return None
+
+
+class Enumerated(Records, Reports):
+    """A space whose members can be listed; a subclass lists them and says what else is taken for which.
+
+    ``members`` and ``place`` are enough for reports; records also need ``clip``.
+    """
+
+    @abc.abstractmethod
+    def members(self) -> Any:
+        """All of them, stacked: whole numbers, or float64 numbers that are exact in float32."""
+
+    @abc.abstractmethod
+    def place(self, values: Any) -> np.ndarray:
+        """The places of stacked values among the members, int [n]; -1 for what is none."""
+
+    def __len__(self) -> int:
+        return len(jax.tree.leaves(self.members())[0])
+
+    def _pick(self, place: Any) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[place].astype(np.float32), self.members())
+
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which of stacked values are members, bool [n]."""
+        return self.place(values) >= 0
+
+    def extremes(self) -> tuple[Any, Any]:
+        """The first and the last."""
+        return self._pick(0), self._pick(len(self) - 1)
+
+    def typical(self) -> Any:
+        """The one that a third of the others come before."""
+        return self._pick(len(self) // 3)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Any:
+        """Members drawn uniformly."""
+        return self._pick(rng.integers(0, len(self), n))
+
+    def grid(self, count: int) -> Any:
+        """All."""
+        return self.members()
+
+    def critical_reports(self, records: Any) -> Any:
+        """All."""
+        return self.members()
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+        """Members drawn uniformly."""
+        place = rng.integers(0, len(self), n)
+        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.members())
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+        """All, each with weight 1."""
+        return self.members(), jnp.ones(len(self))
+
+    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+        """A cell a member."""
+        return np.exp(np.asarray(log_density(self.members()))), self.place
+
+
+def shown(value: Any) -> str:
+    """A number in few characters; of a tracer or a stack its kind."""
+    if isinstance(value, (bool, int, float, np.number)):
+        return f"{value:.6g}"
+    if isinstance(value, jax.core.Tracer) or np.ndim(value):
+        return f"{getattr(value, 'dtype', type(value).__name__)}{list(np.shape(value))}"
+    return f"{float(value):.6g}"
+
+
+def listed(values: tuple[Any, ...]) -> str:
+    """Some values in few characters: the first three and the last of many.
+
+    >>> listed(tuple(range(129)))
+    '0, 1, 2, ..., 128'
+    """
+    if len(values) > 6:
+        return f"{', '.join(map(shown, values[:3]))}, ..., {shown(values[-1])}"
+    return ", ".join(map(shown, values))
+
+
+def infinite(value: Any) -> bool:
+    """Whether an end of a line is none."""
+    return math.isinf(float(value))

@@ -1,0 +1,225 @@
+"""Spaces of vectors: boxes of records, products of finite sets, and sampled coordinates."""
+
+import abc
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core.spaces.numbers import PLACES, Finite, Interval, Mixture
+from ldp_jax.core.spaces.space import Log, NotApplicable, Records, Reports, clip
+from ldp_jax.core.types import Array
+
+_MOST_RECORDS = 4_000_000
+_MOST_CELLS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Box(Records):
+    """Vectors of ``dim`` numbers, each in [lower, upper]."""
+
+    dim: int
+    lower: float = -1.0
+    upper: float = 1.0
+
+    @property
+    def side(self) -> Interval:
+        """One coordinate."""
+        return Interval(self.lower, self.upper)
+
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which are vectors [dim] with all coordinates between the ends."""
+        x = np.asarray(values)
+        if x.shape[-1:] != (self.dim,):
+            return np.zeros(x.shape[:1], bool)
+        return np.asarray(self.side.contains(x, rounding=rounding).all(-1))
+
+    def clip(self, x: Any) -> Array:
+        """Coordinate by coordinate; NaN goes to the centre."""
+        return clip(x, float(self.lower), float(self.upper))
+
+    def extremes(self) -> tuple[Any, Any]:
+        """Two opposite corners."""
+        return np.full(self.dim, self.lower, np.float32), np.full(self.dim, self.upper, np.float32)
+
+    def typical(self) -> np.ndarray:
+        """Coordinates of several kinds, the ends among them."""
+        place = np.resize(np.array(PLACES, np.float32), self.dim)
+        return (self.lower + place * (self.upper - self.lower)).astype(np.float32)
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Uniform vectors."""
+        lower, upper = float(self.lower), float(self.upper)
+        return (lower + (upper - lower) * rng.random((n, self.dim))).astype(np.float32)
+
+    def grid(self, count: int) -> Array:
+        """Along the diagonal."""
+        return jnp.broadcast_to(self.side.grid(count)[:, None], (count, self.dim))
+
+    def critical_records(self) -> np.ndarray:
+        """All vectors of ends and centres.
+
+        Raises:
+          NotApplicable: where they are more than four million.
+        """
+        places = (self.lower, (self.lower + self.upper) / 2, self.upper)
+        if 3**self.dim > _MOST_RECORDS:
+            raise NotApplicable(
+                f"3^{self.dim} records and reports are more than {_MOST_RECORDS}: ask a smaller dim"
+            )
+        return np.array(list(itertools.product(places, repeat=self.dim)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ByCoordinate(Reports):
+    """Reports that hold values of some or all coordinates of a vector; abstract.
+
+    Attributes:
+      dim: how many coordinates there are.
+    """
+
+    dim: int
+
+    @property
+    @abc.abstractmethod
+    def sent(self) -> int:
+        """How many coordinates a report holds."""
+
+    @abc.abstractmethod
+    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+        """The coordinates of stacked reports [n, sent], and their values."""
+
+    @abc.abstractmethod
+    def of_entries(self, indices: np.ndarray, values: Any) -> Any:
+        """The stacked reports of coordinates [n, sent] in order, and their values: what :meth:`entries` reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Product(ByCoordinate):
+    """Vectors of ``dim`` values, each from ``inner``."""
+
+    dim: int
+    inner: Finite
+
+    @property
+    def sent(self) -> int:
+        """How many coordinates a report holds."""
+        return self.dim
+
+    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+        """The coordinates of stacked reports [n, sent], and their values."""
+        return np.broadcast_to(np.arange(self.dim), np.shape(y)), y
+
+    def of_entries(self, indices: np.ndarray, values: Any) -> Any:
+        """The values."""
+        return values
+
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which are vectors [dim] of values of ``inner``."""
+        if np.shape(values)[-1:] != (self.dim,):
+            return np.zeros(np.shape(values)[:1], bool)
+        return np.asarray(self.inner.contains(values, rounding=rounding).all(-1))
+
+    def _members(self, most: int) -> np.ndarray:
+        values = np.asarray(self.inner.values, np.float64)
+        if len(values) ** self.dim > most:
+            raise NotApplicable(f"{len(values)}^{self.dim} reports are too many to count: test a smaller dim")
+        return np.array(list(itertools.product(values, repeat=self.dim)))
+
+    def critical_reports(self, records: Any) -> np.ndarray:
+        """All vectors."""
+        return self._members(_MOST_RECORDS)
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+        """Uniform vectors."""
+        return jnp.asarray(rng.choice(np.asarray(self.inner.values, np.float64), (n, self.dim)))
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+        """All vectors, each with weight 1."""
+        members = self._members(_MOST_RECORDS)
+        return members, np.ones(len(members))
+
+    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+        """A cell a vector."""
+        values = np.asarray(self.inner.values, np.float64)
+        base = len(values) ** np.arange(self.dim)[::-1]
+        members = self._members(_MOST_CELLS)
+        return np.exp(
+            np.asarray(log_density(members))
+        ), lambda y: np.searchsorted(values, np.asarray(y, np.float64)) @ base
+
+
+class SparseReport(NamedTuple):
+    """What a user sends: k coordinates and their values; O(k), whatever the dimension.
+
+    Attributes:
+      indices: int32 [k], sorted and distinct.
+      values: the inner mechanism's reports, [k] (a tuple of such where its report is a tuple).
+    """
+
+    indices: Any
+    values: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Subset(ByCoordinate):
+    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`.
+
+    What the values of a set of coordinates weigh depends on each coordinate's own record, so that verification asks
+    the mechanism for its law of one (:class:`~ldp_jax.core.mechanism.HasCoordinates`) and puts these together.
+    """
+
+    dim: int
+    k: int
+    inner: Interval | Finite | Mixture
+
+    @property
+    def sent(self) -> int:
+        """How many coordinates a report holds."""
+        return self.k
+
+    @property
+    def continuous(self) -> bool:
+        """Whether values are."""
+        return self.inner.continuous
+
+    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+        """The coordinates of stacked reports [n, sent], and their values."""
+        return np.asarray(y.indices), y.values
+
+    def of_entries(self, indices: np.ndarray, values: Any) -> SparseReport:
+        """Stacked coordinates [n, k] in order, and their values."""
+        return SparseReport(np.asarray(indices, np.int32), values)
+
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
+        at = np.asarray(values.indices)
+        ordered = (np.diff(at, axis=-1) > 0).all(-1) & (at >= 0).all(-1) & (at < self.dim).all(-1)
+        return np.asarray(ordered & self.inner.contains(values.values, rounding=rounding).all(-1))
+
+    def _ask_inner(self) -> Any:
+        raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), the law of one: {self}")
+
+    def critical_reports(self, records: Any) -> Any:
+        """Not of the space alone."""
+        return self._ask_inner()
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+        """Not of the space alone."""
+        return self._ask_inner()
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Any:
+        """Not of the space alone."""
+        return self._ask_inner()
+
+    def cells(self, x: Any, log_density: Log) -> Any:
+        """Not of the space alone."""
+        return self._ask_inner()
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The product of those of the values."""
+        width, atom = self.inner.volume(y.values)
+        return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))

@@ -1,0 +1,30 @@
+"""The names that every signature of the library is written in."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Array, Key, Real, Shaped
+
+PRNGKey: TypeAlias = Key[Array, ""]
+"""One typed threefry key, as ``jax.random.key(seed)`` makes it."""
+
+PRNGKeys: TypeAlias = Key[Array, "..."]
+"""A stack of keys, as ``jax.random.split(key, n)`` makes it."""
+
+Scalar: TypeAlias = float | int | Shaped[Array, "..."] | Shaped[np.ndarray, "..."] | np.number
+"""A parameter of a mechanism: a number, a traced scalar, or a stack of them."""
+
+Record: TypeAlias = float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
+"""What one user holds: a number (most often in [-1, 1]), or a vector of them."""
+
+Report: TypeAlias = Any
+"""What leaves a user's device: an array, or a tuple of arrays."""
+
+Graph: TypeAlias = Any
+"""A ``jraph.GraphsTuple`` as :mod:`ldp_jax.graph.graphs` builds it (jraph is imported there alone)."""
+
+__all__ = ["Array", "Graph", "PRNGKey", "PRNGKeys", "Record", "Report", "Scalar"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,213 @@
+"""Two-sided geometric noise as whole numbers over 2^97: a law whose loss is a ratio of integers.
+
+NumPy and Python's integers alone. A magnitude is drawn by comparing a number W below 2^96 with cumulative masses,
+its sign is a bit of its own: P(z = k) = P(z = -k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96.
+
+The law is P(z) proportional to e^(-epsilon |z|), cut where a report ends. From one magnitude to the next a mass
+falls by e^-epsilon and is rounded up, so that no ratio is above e^epsilon; where nothing is left to fall it stays,
+a few times 2^-97 as far as reports reach, and the last mass is all of what is beyond it.
+"""
+
+import bisect
+import dataclasses
+import functools
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ldp_jax.core.rounding import ABOVE, exponential, log_up
+from ldp_jax.core.validate import number, whole
+
+WORDS = 3
+"""Words of a magnitude."""
+
+_TOTAL = 1 << (32 * WORDS)
+_SLACK = 1 << 40  # more than all roundings up move a mass
+
+MAX_REACH = 2**20
+"""The largest magnitude: a table of 12 MB."""
+
+MIN_EPSILON = 1e-3
+MAX_EPSILON = 40.0
+"""Budgets: below, noise would reach too far for a table; above, one step is rarer than its words."""
+
+
+def checked_epsilon(epsilon: Any) -> float:
+    """A budget as a Python float.
+
+    Raises:
+      ValueError: for what is not one concrete number in [0.001, 40].
+    """
+    return number(MIN_EPSILON, MAX_EPSILON, epsilon=epsilon)
+
+
+def checked_most(most: Any) -> int:
+    """The largest count.
+
+    Raises:
+      ValueError: for what is no whole number in [1, 2^20].
+    """
+    return whole(1, MAX_REACH, most=most)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WholeNoise:
+    """Noise z in [-reach, reach], added to a count in [0, most] and clipped to [-margin, most + margin].
+
+    Attributes:
+      epsilon: what was asked for.
+      most: the largest count.
+      margin: how far a report may be beyond a count; what is further has mass below 2^-80 or so.
+      masses: A_0 to A_reach, which sum to 2^96.
+    """
+
+    epsilon: float
+    most: int
+    margin: int
+    masses: tuple[int, ...]
+
+    @property
+    def reach(self) -> int:
+        """The largest magnitude, ``most + margin``."""
+        return self.most + self.margin
+
+    @functools.cached_property
+    def cumulative(self) -> list[int]:
+        """A_0 + ... + A_k for each k below the last: what a number below 2^96 is compared with."""
+        return list(itertools.accumulate(self.masses[:-1]))
+
+    @functools.cached_property
+    def thresholds(self) -> np.ndarray:
+        """:attr:`cumulative` in words, uint32 [3, 2^b - 1], padded at the top; read-only."""
+        size = 1
+        while size < len(self.masses):
+            size *= 2
+        found = np.full((WORDS, size - 1), 2**32 - 1, np.uint32)
+        for place, total in enumerate(self.cumulative):
+            for word in range(WORDS):
+                found[word, place] = total >> (32 * (WORDS - 1 - word)) & (2**32 - 1)
+        found.flags.writeable = False
+        return found
+
+    def report(self, words: np.ndarray, counts: Any) -> np.ndarray:
+        """Noisy counts, int32 [K]: the same numbers as ``edges.NeighbourCounts.from_words`` gives.
+
+        Args:
+          words: uniform, uint32 [4, K]: a sign, and a number below 2^96, most significant word first.
+          counts: whole numbers [K]; what is not in [0, most] is taken for the nearest.
+
+        >>> whole_noise(1.0, 10).report(np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]]), [3, 3, 12])
+        array([  3, -19,  10], dtype=int32)
+        """
+        digits = np.asarray(words, np.uint32).tolist()
+        found = []
+        for sign, high, middle, low, count in zip(*digits, np.asarray(counts).tolist(), strict=True):
+            size = bisect.bisect_right(self.cumulative, high << 64 | middle << 32 | low)
+            found.append(min(max(count, 0), self.most) + (-size if sign & 1 else size))
+        return np.array(found, np.int64).clip(-self.margin, self.most + self.margin).astype(np.int32)
+
+    @functools.cached_property
+    def ratio(self) -> Fraction:
+        """The largest ratio of two probabilities of one report, of counts that differ by 1."""
+        mass = self._one_side
+        inside = mass[:-1]  # the last is met at an end alone
+        steps = [(max(a, b), min(a, b)) for a, b in itertools.pairwise(inside) if a != b]
+        ends = self._beyond[self.margin :]  # where a report is clipped
+        up, down = 1, 1
+        for above, below in [*steps, *itertools.pairwise(ends)]:
+            if above * down > up * below:
+                up, down = above, below
+        return Fraction(up, down)
+
+    @functools.cached_property
+    def loss(self) -> float:
+        """The logarithm of :attr:`ratio`, rounded up: what one bit of a list loses."""
+        return log_up(self.ratio)
+
+    @property
+    def _one_side(self) -> list[int]:
+        """The masses of one sign, and of 0, over 2^97."""
+        return [2 * self.masses[0], *self.masses[1:]]
+
+    @property
+    def _beyond(self) -> list[int]:
+        """The mass of each magnitude of one sign and of all beyond it, over 2^97."""
+        return list(itertools.accumulate(reversed(self._one_side)))[::-1]
+
+    @functools.cached_property
+    def log_masses(self) -> tuple[np.ndarray, np.ndarray]:
+        """log P(z = k), and log P(z >= k), for k = 0 ... reach; float64."""
+        one, beyond = (np.array([log_mass(mass) for mass in side]) for side in (self._one_side, self._beyond))
+        return one, beyond
+
+
+@functools.lru_cache(maxsize=64)
+def whole_noise(epsilon: float, most: int) -> WholeNoise:
+    """The noise of one count.
+
+    Args:
+      epsilon: > 0.
+      most: the largest count, at least 1.
+
+    Raises:
+      ValueError: where epsilon is so small that noise would reach beyond 2^20.
+
+    >>> noise = whole_noise(1.0, 10)
+    >>> noise.loss <= 1.0, sum(noise.masses) == 2**96, noise.margin
+    (True, True, 67)
+    """
+    # Above e^-epsilon by less than any rounding that matters, so that masses never fall too fast.
+    ratio = Fraction(exponential(-Fraction(epsilon))) * ABOVE
+    up, down = ratio.numerator, ratio.denominator
+
+    def falling(first: int) -> list[int]:
+        """Masses from ``first`` on, until nothing falls; the last is the one that stays."""
+        found = [first]
+        while True:
+            fallen = -(-found[-1] * up // down)
+            if fallen >= found[-1]:
+                return found
+            found.append(fallen)
+            if len(found) + most > MAX_REACH:
+                raise ValueError(
+                    f"epsilon is too small for whole noise: {epsilon:g} reaches beyond {MAX_REACH}, with counts up "
+                    f"to {most}"
+                )
+
+    def all_of(first: int) -> list[int]:
+        """A_1 to A_reach."""
+        core = falling(first)
+        stays = core[-1]
+        last = max(stays, -(-stays * up // (down - up)))  # what is beyond the end falls by e^-epsilon too
+        return [*core, *[stays] * (most - 1), last]
+
+    def fits(first: int) -> bool:
+        """Whether 0 is no more than e^epsilon times as likely as 1."""
+        return 2 * (_TOTAL - sum(all_of(first))) * up <= first * down
+
+    # The least A_1 that fits, near to that of the law without rounding.
+    low = 2 * _TOTAL * (down - up) * up // (down * (down + up))
+    high = low + _SLACK
+    low = max(0, low - _SLACK)
+    while not fits(high):
+        low, high = high, high + _SLACK
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    found = all_of(high)
+    zero = _TOTAL - sum(found)
+    return WholeNoise(epsilon, most, len(found) - most, (zero, *found))
+
+
+def law(noise: WholeNoise) -> np.ndarray:
+    """P(z) for z in [-reach, reach], float64."""
+    side = np.array([math.ldexp(mass, -97) for mass in noise.masses[1:]])
+    return np.concatenate([side[::-1], [math.ldexp(noise.masses[0], -96)], side])
+
+
+def log_mass(mass: int) -> float:
+    """log of a whole number over 2^97."""
+    return math.log(mass) - 97 * math.log(2)

@@ -1,0 +1,44 @@
+"""Edges under a trusted curator: he holds the graph, and edge-level central privacy is what leaves his hands.
+
+``release(key, split, mechanism)`` is the whole API; an :class:`EdgeSplit` says which edges are public. Where every
+edge is private, ``ldp_jax.edges.privatize_graph(key, graph, mechanism)`` is the same.
+"""
+
+from ldp_jax.edges.curator import connections, hrg
+from ldp_jax.edges.curator.binned_pairs import BinnedPairs
+from ldp_jax.edges.curator.edge_rand import EdgeRand
+from ldp_jax.edges.curator.edge_rr import EdgeRR, PrivHRG
+from ldp_jax.edges.curator.lap_graph import LapGraph
+from ldp_jax.edges.curator.public_hrg import PublicHRG
+from ldp_jax.edges.curator.release import (
+    CentralMechanism,
+    DendrogramLaw,
+    HasDendrogram,
+    HasStationaryLaw,
+    promised,
+    release,
+)
+from ldp_jax.edges.curator.split import EdgeSplit, split_edges
+
+__all__ = [
+    "BinnedPairs",
+    "CentralMechanism",
+    "DendrogramLaw",
+    "EdgeRR",
+    "EdgeRand",
+    "EdgeSplit",
+    "HasDendrogram",
+    "HasStationaryLaw",
+    "LapGraph",
+    "PrivHRG",
+    "PublicHRG",
+    "connections",
+    "hrg",
+    "promised",
+    "release",
+    "split_edges",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

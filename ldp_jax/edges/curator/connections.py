@@ -1,0 +1,173 @@
+"""From a dendrogram and its noisy counts to pairs: connection probabilities, and a graph sampled node by node."""
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.core import random_words
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges import _sparse
+from ldp_jax.edges._degree_noise import Noise
+from ldp_jax.edges.curator import hrg
+from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
+from ldp_jax.edges.curator.release import MEMORY, check_memory
+
+__all__ = ["THRESHOLDS", "probabilities", "regions", "sample"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+THRESHOLDS = (0.05, 0.01)
+"""tau_1 and tau_2 of the authors' code, public."""
+
+_DENSE = 0.5
+"""The probability above which the pairs of an internal node are listed, one by one."""
+
+
+def regions(
+    tree: hrg.Dendrogram, epsilon: float, thresholds: tuple[float, float] = THRESHOLDS
+) -> Int[np.ndarray, " internal"]:
+    r"""Which internal nodes share one noisy count: each is named by the topmost of its region; int [n - 1].
+
+    From the root down, a node r of L and R leaves on its sides, n of them together, takes its whole subtree for one
+    region where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and
+    :math:`2/(\epsilon n (n - 1)) \ge \tau_2`. Any other node is a region of its own. It depends on the dendrogram
+    and on public numbers alone.
+
+    Reference: Xiao, Chen and Tan, KDD 2014; HeteroRR, Algorithm 3, whose second threshold lacks the 2.
+
+    >>> tree = hrg.random_dendrogram(jax.random.key(0), 8)
+    >>> regions(tree, 1.0).tolist(), regions(tree, 10.0, (0.02, 0.01)).tolist()
+    ([0, 0, 0, 0, 0, 0, 0], [0, 1, 2, 1, 1, 2, 2])
+    """
+    children, slot, size = (np.asarray(leaf) for leaf in tree)
+    internal = len(slot) // 2
+    below = size[:internal].astype(np.float64)
+    whole = (1 / (epsilon * _pairs(children, size)) >= thresholds[0]) & (
+        2 / (epsilon * below * (below - 1)) >= thresholds[1]
+    )
+    # The topmost of those on the path to the root, itself among it, by pointer jumping.
+    top = np.where(whole, np.arange(internal), -1)
+    above = slot[:internal] >> 1
+    for _ in range(internal.bit_length()):
+        top = np.where(top[above] >= 0, top[above], top)
+        above = above[above]
+    return np.where(top >= 0, top, np.arange(internal))
+
+
+def _pairs(children: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """N of each internal node; float64."""
+    return size[children].reshape(-1, 2).astype(np.float64).prod(1)
+
+
+def probabilities(
+    key: PRNGKey,
+    state: hrg.State,
+    epsilon: float,
+    region: Int[np.ndarray, " internal"],
+    *,
+    noise: Noise = "laplace",
+    fresh: bool = False,
+) -> Float[np.ndarray, " internal"]:
+    """How likely each pair that is no public edge is released, by the internal node that joins it; float64 [n - 1].
+
+    Each region has one noisy count of its private edges, and all its pairs the same probability; counts are made
+    :func:`consistent`, so that as many pairs are released as noise of mean 0 lets expect.
+
+    Args:
+      key: a typed threefry key.
+      state: a dendrogram with its public and private counts.
+      epsilon: of all counts together, since an edge is in one region.
+      region: of :func:`regions`.
+      noise: ``laplace`` or ``geometric``.
+      fresh: noise of its own for every internal node, clipped to [0, 1] and no more, as HeteroRR's Algorithm 3 is
+        printed: an edge is then counted once for each node of its region, at epsilon each.
+    """
+    children, _, size = (np.asarray(leaf) for leaf in state.tree)
+    internal = len(region)
+    public, private = (np.bincount(region, each, internal) for each in np.asarray(state.count, np.float64))
+    most = np.bincount(region, _pairs(children, size), internal) - public
+    if fresh:
+        noisy = noisy_counts(key, private[region], epsilon, noise)
+        return np.clip(noisy / np.maximum(most[region], 1.0), 0.0, 1.0)
+    used = np.unique(region)
+    count = np.zeros(internal)
+    count[used] = consistent(noisy_counts(key, private[used], epsilon, noise), most[used])
+    return (count / np.maximum(most, 1.0))[region]
+
+
+def sample(
+    key: PRNGKey,
+    tree: hrg.Dendrogram,
+    probability: Float[np.ndarray, " internal"],
+    memory: float = MEMORY,
+) -> Int[np.ndarray, "k 2"]:
+    """A random graph: each pair of leaves is an edge with the probability of the node that joins it, independently.
+
+    Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number (mean
+    -N log(1 - p)) is drawn with replacement and repeats are dropped; from p = 1/2 on they are listed.
+
+    Args:
+      key: a typed threefry key.
+      tree: the dendrogram.
+      probability: of each internal node.
+      memory: bytes of pairs to allow.
+
+    Returns:
+      Pairs of leaves, the lower one first, each once; int64 [k, 2].
+
+    Raises:
+      ValueError: where more pairs are expected than ``memory`` allows.
+
+    >>> tree = hrg.random_dendrogram(jax.random.key(0), 4)
+    >>> sample(jax.random.key(1), tree, np.array([1.0, 0.0, 0.0])).shape
+    (4, 2)
+    """
+    children, _, size = (np.asarray(leaf) for leaf in tree)
+    internal, n = len(probability), len(probability) + 1
+    check_memory(float((_pairs(children, size) * probability).sum()), memory)
+    start = np.asarray(hrg.positions(tree))
+    leaf = np.empty(n, np.int64)
+    leaf[start[internal:]] = np.arange(n)
+    left, right = children[::2], children[1::2]
+    count_key, left_key, right_key, listed_key = jax.random.split(key, 4)
+
+    dense = probability > _DENSE
+    mean = np.where(dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability)))
+    pieces = np.ceil(mean / _sparse._PIECE).astype(np.int32)
+    room = _sparse.capacity(internal)
+    padded = np.pad(mean.astype(np.float32), (0, room - internal)), np.pad(pieces, (0, room - internal))
+    count = np.asarray(_sparse._counts(count_key, *padded, _sparse.capacity(int(pieces.sum()))))[:internal]
+    node = np.repeat(np.arange(internal), count)
+    one = start[left[node]] + _below(left_key, size[left[node]])
+    other = start[right[node]] + _below(right_key, size[right[node]])
+
+    cells = np.where(dense, _pairs(children, size), 0.0).astype(np.int64)
+    owner = np.repeat(np.arange(internal), cells)
+    row, column = np.divmod(np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner], size[right[owner]])
+    kept = _events(listed_key, probability[owner])
+    one = np.concatenate([one, (start[left[owner]] + row)[kept]])
+    other = np.concatenate([other, (start[right[owner]] + column)[kept]])
+    ends = np.sort(leaf[np.stack([one, other], 1)], 1)
+    return np.stack(np.divmod(np.unique(ends[:, 0] * n + ends[:, 1]), n), 1)
+
+
+_uniform_below = jax.jit(_sparse.below)
+_bernoulli = jax.jit(random_words.bernoulli)
+
+
+def _below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
+    """Uniform integers in [0, bound)."""
+    room = _sparse.capacity(len(bound))
+    padded = np.pad(bound.astype(np.int32), (0, room - len(bound)), constant_values=1)
+    return np.asarray(_uniform_below(key, padded))[: len(bound)]
+
+
+def _events(key: PRNGKey, probability: np.ndarray) -> np.ndarray:
+    """Independent events, right to 2^-64 near both ends."""
+    room = _sparse.capacity(len(probability))
+    chance = np.pad(probability, (0, room - len(probability)))
+    happened = _bernoulli(key, chance.astype(np.float32), (1 - chance).astype(np.float32))
+    return np.asarray(happened)[: len(probability)]

@@ -1,0 +1,436 @@
+r"""Hierarchical random graphs: dendrograms, their likelihood, and a Metropolis chain over them.
+
+A dendrogram over n nodes is a rooted binary tree whose leaves are the nodes. Each internal node r joins the leaves
+of its two sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`\chi(p) = p \log p +
+(1 - p) \log(1 - p)` the log-likelihood of a dendrogram, each :math:`p_r` at its maximum, is :math:`\sum_r N_r
+\chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign wrong). Here public and private edges are two graphs
+over one dendrogram, and the chain's law has density proportional to
+
+.. math:: \exp(w L_{pub}(D) + s L_{pri}(D)),
+
+with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism: :func:`init`, :func:`step`, :func:`run`.
+Everything is pure, compiled, and works under ``vmap`` over keys, states and scales; edges are arguments.
+
+**A sweep is many moves at once.** A move picks an internal node r below p, with sides x, y and sibling z, and
+exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and moves
+with the node r there if r is internal and a child: about n / 8 moves, of which no two share a node. A move changes
+the terms of p and r alone, and these depend on the leaves of x, y and z, which other moves leave as they are. After
+the moves, the same coins give the same pairs: so given the coins the sweep is a product of Metropolis kernels, each
+reversible, and their mixture over coins is reversible too.
+
+What a move needs to know is how many edges are between x and z. Of each edge the lowest common ancestor is kept; an
+edge of p has an end in x or not, which positions of leaves tell, found by pointer jumping in log2(n) rounds however
+deep the tree is.
+
+Reference: Clauset, Moore and Newman, Nature 2008; Xiao, Chen and Tan, KDD 2014; HeteroRR (Tran et al., 2022),
+section III-B and eq. 10-19.
+"""
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.edges import _sparse
+
+__all__ = [
+    "Dendrogram",
+    "Edges",
+    "MIXED",
+    "Moves",
+    "State",
+    "init",
+    "log_likelihood",
+    "lowest_common_ancestors",
+    "positions",
+    "r_hat",
+    "random_dendrogram",
+    "run",
+    "run_alternating",
+    "sensitivity",
+    "state_of",
+    "step",
+    "trace",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+MIXED = 1.05
+"""The R-hat above which chains still show where they began."""
+
+
+class Dendrogram(NamedTuple):
+    """A rooted binary tree over n >= 2 leaves.
+
+    Its ids: internal nodes are 0 to n - 2, of which 0 is the root; the leaf of node u is n - 1 + u.
+
+    Attributes:
+      children: int32 [2 (n - 1)], which node is in each slot; internal node r has the slots 2 r and 2 r + 1.
+      slot: int32 [2 n - 1], in which slot each node is: its parent is slot // 2. Of the root, which has none, 0.
+      size: int32 [2 n - 1], how many leaves are below each node.
+    """
+
+    children: Int[Array | np.ndarray, "*chains slots"]
+    slot: Int[Array | np.ndarray, "*chains nodes"]
+    size: Int[Array | np.ndarray, "*chains nodes"]
+
+
+class Edges(NamedTuple):
+    """Edges of two kinds over the same nodes, padded.
+
+    Attributes:
+      ends: int32 [2, m], the nodes of each edge.
+      kind: int32 [m], 0 for a public one, 1 for a private one, 2 for padding.
+    """
+
+    ends: Int[Array | np.ndarray, "2 m"]
+    kind: Int[Array | np.ndarray, " m"]
+
+    @classmethod
+    def of(cls, public: Any, private: Any) -> "Edges":
+        """Pairs [m, 2] of either kind, each edge once, padded to one of few shapes.
+
+        >>> Edges.of([[0, 1]], [[1, 2], [0, 2]]).kind[:4].tolist()
+        [0, 1, 1, 2]
+        """
+        both = [np.asarray(pairs, np.int32).reshape(-1, 2) for pairs in (public, private)]
+        room = _sparse.capacity(sum(map(len, both)))
+        ends, kind = np.zeros((2, room), np.int32), np.full(room, 2, np.int32)
+        ends[:, : len(both[0]) + len(both[1])] = np.concatenate(both).T
+        kind[: len(both[0])] = 0
+        kind[len(both[0]) : len(both[0]) + len(both[1])] = 1
+        return cls(ends, kind)
+
+
+class State(NamedTuple):
+    """Where a chain is.
+
+    Attributes:
+      tree: the dendrogram.
+      lca: int32 [m], the lowest common ancestor of each edge.
+      count: int32 [2, n - 1], the public and the private edges of each internal node.
+    """
+
+    tree: Dendrogram
+    lca: Int[Array | np.ndarray, "*chains m"]
+    count: Int[Array | np.ndarray, "*chains 2 internal"]
+
+
+class Moves(NamedTuple):
+    """What a sweep did; it depends on private edges, and is for public data and tests.
+
+    Attributes:
+      tried: int32, how many moves there were.
+      accepted: int32, how many of them were made.
+    """
+
+    tried: Int[Array, "*chains"]
+    accepted: Int[Array, "*chains"]
+
+
+def sensitivity(num_nodes: int) -> float:
+    r"""How much one edge changes the log-likelihood of a dendrogram over ``num_nodes`` leaves, at most.
+
+    :math:`\Delta = \log N + (N - 1) \log(1 + 1/(N - 1))` with :math:`N = \lfloor n^2/4 \rfloor`, attained by the
+    first edge between two halves; 0 where no internal node has two pairs. Rounded up.
+
+    Reference: HeteroRR eq. 19; eq. 15 lost the exponent.
+
+    Raises:
+      ValueError: for a number of nodes that is not a whole number >= 1.
+
+    >>> round(sensitivity(4), 5), round(sensitivity(5), 5), sensitivity(2)
+    (2.24934, 2.70337, 0.0)
+    """
+    pairs = validate.whole(1, num_nodes=num_nodes) ** 2 // 4
+    if pairs <= 1:
+        return 0.0
+    return (math.log(pairs) + (pairs - 1) * math.log1p(1 / (pairs - 1))) * (1 + 1e-14)
+
+
+def _leaves(tree: Dendrogram) -> int:
+    return (tree.slot.shape[-1] + 1) // 2
+
+
+def _rounds(n: int) -> int:
+    """Doublings that reach the root of any tree of n leaves."""
+    return max(1, (n - 1).bit_length())
+
+
+def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
+    """A tree of least depth with its leaves in random order: where a chain starts, whatever the edges are.
+
+    Args:
+      key: a typed threefry key.
+      num_nodes: n, at least 2.
+
+    Raises:
+      ValueError: for fewer than two nodes, or a key that is not threefry.
+
+    >>> tree = random_dendrogram(jax.random.key(0), 4)
+    >>> tree.children[:2].tolist(), tree.size.tolist()
+    ([1, 2], [4, 2, 2, 1, 1, 1, 1])
+    """
+    validate.threefry(key)
+    n = validate.whole(2, num_nodes=num_nodes)
+    # A heap: node i has the children 2 i + 1 and 2 i + 2, and the last n are the leaves.
+    below = np.ones(2 * n - 1, np.int32)
+    level = np.floor(np.log2(np.arange(2 * n - 1) + 1)).astype(int)
+    for depth in range(level[-1] - 1, -1, -1):
+        at = np.flatnonzero((level == depth) & (np.arange(2 * n - 1) < n - 1))
+        below[at] = below[2 * at + 1] + below[2 * at + 2]
+    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + jax.random.permutation(key, n)]).astype(jnp.int32)
+    slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(jnp.arange(2 * n - 2, dtype=jnp.int32))
+    return Dendrogram(node[1:], slot, jnp.asarray(below))
+
+
+def _starts(tree: Dendrogram) -> Array:
+    """The first position of each node's leaves, where all leaves are written from left to right; int32 [2 n - 1].
+
+    It is what all left siblings on the path to the root hold together: a sum over the path by pointer jumping.
+    """
+    n = _leaves(tree)
+    ahead = jnp.where(tree.slot & 1 == 1, tree.size[tree.children[tree.slot ^ 1]], 0)
+    start, above = ahead[: n - 1], tree.slot[: n - 1] >> 1
+    for _ in range(_rounds(n)):
+        start, above = start + start[above], above[above]
+    return jnp.concatenate([start, start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]])
+
+
+def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
+    """Where the leaves of each node begin, all leaves written from left to right: node v has those from
+    ``positions(tree)[v]`` on, ``tree.size[v]`` of them.
+
+    >>> tree = random_dendrogram(jax.random.key(0), 4)
+    >>> positions(tree)[:3].tolist()
+    [0, 0, 2]
+    """  # noqa: D205 - one sentence
+    return jax.jit(_starts)(tree)
+
+
+def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
+    """The internal node that joins two leaves, of each pair of nodes; int32 [m].
+
+    By binary lifting, O(log n) a pair: the lowest ancestor of one end whose leaves include the other. Of a node and
+    itself it is the parent.
+    """
+    n = _leaves(tree)
+    start = _starts(tree)
+    place = start[n - 1 + jnp.asarray(ends[1])]
+
+    def apart(node: Array) -> Array:
+        return (place < start[node]) | (place >= start[node] + tree.size[node])
+
+    above = [tree.slot[: n - 1] >> 1]
+    for _ in range(_rounds(n) - 1):
+        above.append(above[-1][above[-1]])
+    node = tree.slot[n - 1 + jnp.asarray(ends[0])] >> 1
+    found = apart(node)
+    for jump in reversed(above):
+        higher = jump[node]
+        node = jnp.where(apart(node) & apart(higher), higher, node)
+    return jnp.where(found, above[0][node], node).astype(jnp.int32)
+
+
+@jax.jit
+def state_of(tree: Dendrogram, edges: Edges) -> State:
+    """The state of a chain at a dendrogram: every edge is looked up and counted anew.
+
+    What :func:`step` keeps up is the same integers: a test compares them.
+    """
+    lca = lowest_common_ancestors(tree, edges.ends)
+    return State(tree, lca, _per_node(lca, edges, jnp.int32(1), _leaves(tree) - 1))
+
+
+def init(key: PRNGKey, num_nodes: int, edges: Edges) -> State:
+    """The state of a chain at :func:`random_dendrogram`, which does not depend on the edges.
+
+    >>> state = init(jax.random.key(0), 4, Edges.of([], [[0, 1], [2, 3]]))
+    >>> state.count.sum(1).tolist()
+    [0, 2]
+    """
+    return state_of(random_dendrogram(key, num_nodes), edges)
+
+
+def _per_node(lca: Array, edges: Edges, value: Array, internal: int) -> Array:
+    """Sums of a value over the edges of each kind and internal node; int32 [2, n - 1]. Padding is dropped."""
+    kind = jnp.asarray(edges.kind)
+    value = jnp.broadcast_to(value, lca.shape).astype(jnp.int32)
+    return jax.ops.segment_sum(value, lca + kind * internal, 2 * internal).reshape(2, internal)
+
+
+def _term(count: Array, pairs: Array) -> Array:
+    """N chi(e / N) for e edges among N pairs; float32, elementwise."""
+    edges = count.astype(jnp.float32)
+    others = pairs - edges
+    some, rest = (edges > 0) & (others > 0), jnp.maximum(pairs, 1.0)
+    share = jnp.where(some, edges / rest, 0.5)
+    return jnp.where(some, edges * jnp.log(share) + others * jnp.log1p(-share), 0.0)
+
+
+def log_likelihood(state: State) -> Float[Array, " 2"]:
+    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. Of private edges it is private."""
+    size = jnp.asarray(state.tree.size).astype(jnp.float32)
+    sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
+    return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
+
+
+def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, Moves]:
+    """One sweep: about n / 8 moves of the Metropolis chain, see the module.
+
+    Numerics: counts are integers. A term of the likelihood is float32, a function of its counts alone, so that the
+    chain has a stationary law, with terms that are off by 1e-7 of themselves; a move is accepted by an exponential
+    of 64 bits.
+
+    Args:
+      key: a typed threefry key.
+      state: of :func:`init`, or of the sweep before.
+      edges: those that the state was made of.
+      scales: float32 [2], what the log-likelihoods of public and of private edges are multiplied with.
+
+    Returns:
+      The next state, and how many moves there were.
+    """
+    tree, lca, count = jax.tree.map(jnp.asarray, state)
+    n, internal = _leaves(tree), _leaves(tree) - 1
+    scales = jnp.asarray(scales, jnp.float32)
+    word = random_words.words(key, (internal,), 3)
+    parent, side, which = (word[0] >> bit & 1 for bit in range(3))
+    parent, side, which = parent == 1, side.astype(jnp.int32), which.astype(jnp.int32)
+    waiting = random_words.exponential_from_words(word[1:])
+
+    # One move for each internal node p; its r, and the slots and nodes of x, y and z.
+    p = jnp.arange(internal, dtype=jnp.int32)
+    below = tree.children[2 * p + side]
+    active = parent & (below < internal)
+    r = jnp.where(below < internal, below, 0)
+    active = active & ~parent[r]
+    slot_x, slot_z = 2 * r + which, 2 * p + 1 - side
+    x, y, z = (tree.children[slot] for slot in (slot_x, slot_x ^ 1, slot_z))
+
+    start = _starts(tree)
+    first, length = jnp.where(active, start[x], 0), jnp.where(active, tree.size[x], 0)
+    place = start[n - 1 :]
+    first_of, length_of = first[lca], length[lca]
+    in_x = jnp.zeros(lca.shape, bool)
+    for end in jnp.asarray(edges.ends):
+        ahead = place[end] - first_of
+        in_x = in_x | ((ahead >= 0) & (ahead < length_of))
+    between = _per_node(lca, edges, in_x, internal)  # x and z
+
+    size = tree.size.astype(jnp.float32)
+    of_p, of_r = count, count[:, r]
+    new_p, new_r = between + of_r, of_p - between
+    change = _term(new_p, size[x] * (size[y] + size[z])) - _term(of_p, size[r] * size[z])
+    change = change + (_term(new_r, size[y] * size[z]) - _term(of_r, size[x] * size[y]))
+    accepted = active & (-(scales[:, None] * change).sum(0) < waiting)
+
+    # What is written is read from the side of what is written to: gathers in place of scatters.
+    above = tree.slot[:internal] >> 1
+    moved = accepted[above] & (r[above] == p) & (p > 0)  # nodes that are the r of an accepted move
+    slots = jnp.arange(2 * internal, dtype=jnp.int32)
+    owner = slots >> 1
+    exchanged = jnp.where(accepted[owner] & (slots == slot_z[owner]), slot_x[owner], slots)
+    exchanged = jnp.where(moved[owner] & (slots == slot_x[above[owner]]), slot_z[above[owner]], exchanged)
+    children = tree.children[exchanged]
+    slot = exchanged[tree.slot].at[0].set(0)
+    shrunk = jnp.where(moved, (tree.size[y] + tree.size[z])[above], tree.size[:internal])
+    count = jnp.where(accepted, new_p, jnp.where(moved, new_r[:, above], count))
+    # x - y edges rise from r to p; of those of p, which all end in z, those from y sink to r.
+    other = jnp.where(accepted, r, jnp.where(moved, above, p))
+    lca = jnp.where(in_x, lca, other[lca])
+    tree = Dendrogram(children, slot, jnp.concatenate([shrunk, tree.size[internal:]]))
+    return State(tree, lca, count), Moves(active.sum(), accepted.sum())
+
+
+@jax.jit
+def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
+    """A sweep for each key, at its own scales [sweeps, 2]."""
+    advance = lambda state, turn: (step(turn[0], state, edges, turn[1])[0], None)
+    return jax.lax.scan(advance, state, (keys, scales))[0]
+
+
+def run(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
+    """The state after a number of sweeps; sweep i draws from ``jax.random.split(key, sweeps)[i]``. Compiled.
+
+    Args:
+      key: a typed threefry key.
+      state: where the chain is.
+      edges: those that the state was made of.
+      scales: float32 [2], of public and of private edges.
+      sweeps: how many; a static number, about n / 8 moves each.
+    """
+    each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
+    return _sweeps(jax.random.split(key, sweeps), state, edges, each)
+
+
+def run_alternating(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
+    """The same with two sweeps in turn, the first at the scale of public edges alone, the second of private ones.
+
+    Neither law is its stationary law, which nobody knows: HeteroRR eq. 12-14, for comparison.
+    """
+    each = jnp.tile(jnp.asarray(scales, jnp.float32) * jnp.eye(2), (sweeps, 1))
+    return _sweeps(jax.random.split(key, 2 * sweeps), state, edges, each)
+
+
+@partial(jax.jit, static_argnames="sweeps")
+def trace(
+    keys: PRNGKeys, state: State, edges: Edges, scales: Any, sweeps: int
+) -> tuple[State, Float[Array, "k 2"]]:
+    """The same with the log-likelihoods after every ``sweeps`` sweeps: a diagnostic for public data and tests.
+
+    Of private edges the trace is private, and no guarantee covers it: nothing that is released is chosen by it.
+
+    Args:
+      keys: typed threefry keys [k], one for each block of sweeps.
+      state: where the chain is.
+      edges: those that the state was made of.
+      scales: float32 [2], of public and of private edges.
+      sweeps: in one block.
+
+    Returns:
+      The last state, and L_pub and L_pri at the end of each block, float32 [k, 2].
+    """
+
+    def block(state: State, key: PRNGKey) -> tuple[State, Array]:
+        state = run(key, state, edges, scales, sweeps)
+        return state, log_likelihood(state)
+
+    return jax.lax.scan(block, state, keys)
+
+
+def r_hat(values: Any) -> float:
+    """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
+
+    About 1 where chains have forgotten where they began; above :data:`MIXED` they have not.
+
+    Args:
+      values: float [chains, draws], such as :func:`trace` gives; at least 4 draws each.
+
+    Raises:
+      ValueError: for another shape.
+
+    Reference: Gelman et al., Bayesian Data Analysis, 3rd edition, section 11.4.
+
+    >>> round(r_hat([[1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 1.0, 2.0]]), 3)
+    0.707
+    """
+    chains = np.asarray(values, np.float64)
+    if chains.ndim != 2 or chains.shape[1] < 4:
+        raise ValueError(f"values must be [chains, draws] with at least 4 draws, got shape {chains.shape}")
+    half = chains.shape[1] // 2
+    parts = np.concatenate([chains[:, :half], chains[:, -half:]])
+    within = parts.var(1, ddof=1).mean()
+    between = parts.mean(1).var(ddof=1)
+    if within == 0:
+        return 1.0 if between == 0 else math.inf  # chains that are stuck, at one place or at several
+    return float(np.sqrt((half - 1) / half + between / within))

@@ -1,0 +1,200 @@
+"""What a trusted curator releases of a graph: one function for all mechanisms of this package."""
+
+import abc
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
+from ldp_jax.core import validate
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges.curator.split import EdgeSplit
+from ldp_jax.edges.population import Population, ReportedPairs
+from ldp_jax.edges.whole_graph import NoisyGraph
+from ldp_jax.graph import graphs
+
+__all__ = [
+    "ADJACENCY",
+    "CentralMechanism",
+    "DendrogramLaw",
+    "HasDendrogram",
+    "HasStationaryLaw",
+    "per_private_edge",
+    "promised",
+    "release",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+ADJACENCY = "two graphs of the same nodes and public edges that differ in one private edge"
+"""What the guarantees of this package compare."""
+
+MEMORY = 8e9
+"""Bytes of released pairs above which a dense release is refused unless the caller allows more."""
+
+_MIXING = 0x6D6978  # folded into a release's key: the chains that are compared are none that is released
+
+
+class CentralMechanism(abc.ABC):
+    """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
+
+    A subclass is a pytree; it gives the released pairs and the guarantee. :func:`release` takes public edges too;
+    :func:`ldp_jax.edges.privatize_graph` takes a graph of which every edge is private, but for those of users who
+    are public.
+    """
+
+    @abc.abstractmethod
+    def guarantee(self) -> Guarantee:
+        """Per private edge."""
+
+    @abc.abstractmethod
+    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+        """The released pairs, of private nodes, of which none is a public edge; integers [k, 2], each pair once.
+
+        Args:
+          key: a typed threefry key.
+          split: the edges.
+          memory: bytes of released pairs to allow.
+
+        Raises:
+          ValueError: for more than ``memory`` allows.
+        """
+
+    def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
+        """The released pairs where every edge of two private users is private, and no other.
+
+        Raises:
+          ValueError: for a set of several graphs, or more than ``memory`` allows.
+        """
+        if users.group.max(initial=0) > 0:
+            raise ValueError(
+                f"{type(self).__name__} takes one graph, got a set of {int(users.group.max()) + 1}: release each "
+                "graph, from a key of its own"
+            )
+        n = len(users.group)
+        private = users.private[users.senders] & users.private[users.receivers]
+        public, hidden = (graphs.directed(users.senders[at], users.receivers[at], n) for at in (~private, private))
+        found = self.sample_pairs(key, EdgeSplit(public, hidden, users.private), memory).astype(np.int32)
+        return ReportedPairs(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
+
+
+class DendrogramLaw(NamedTuple):
+    """What a curator's dendrogram and its counts are drawn by.
+
+    Attributes:
+      scales: what the chain multiplies the log-likelihoods of public and of private edges with.
+      epsilon: of one noisy count.
+      thresholds: of the groups of internal nodes (:func:`~ldp_jax.edges.curator.connections.regions`).
+      published: whether the chain alternates between the two likelihoods, so that it has no known law, and every
+        node of a group counts anew.
+    """
+
+    scales: tuple[float, float]
+    epsilon: float
+    thresholds: tuple[float, float]
+    published: bool = False
+
+
+@runtime_checkable
+class HasDendrogram(Protocol):
+    """A curator who draws a dendrogram by a chain, and whose release is made of it and of noisy counts alone."""
+
+    @property
+    def sweeps(self) -> int:
+        """Of the chain."""
+        ...
+
+    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
+        """The law over so many private nodes."""
+        ...
+
+    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> Any:
+        """A dendrogram, or the chain's state that holds one as ``tree``."""
+        ...
+
+
+@runtime_checkable
+class HasStationaryLaw(Protocol):
+    """A curator whose epsilon is that of a chain's stationary law, which the chain need not have reached."""
+
+    def stationary(self) -> Guarantee:
+        """Of a draw of the stationary law."""
+        ...
+
+    def measured(self, key: PRNGKey, split: EdgeSplit, chains: int) -> Guarantee:
+        """The same where several chains agree on these edges, else none."""
+        ...
+
+
+def promised(mechanism: Any) -> Guarantee:
+    """What a mechanism promises of the law that verification enumerates: of a chain, its stationary one."""
+    return mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
+
+
+def release(
+    key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY, chains: int = 4
+) -> NoisyGraph:
+    """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
+
+    What is private here: the curator holds the whole graph, and the guarantee is about the returned value alone.
+    Running time, memory, and the shapes and number of compiled programs follow the private edges and the draws;
+    keep them as you keep the graph. No exception says more of private edges than the release does.
+
+    Args:
+      key: a typed threefry key.
+      split: which edges are public and which are private.
+      mechanism: of :mod:`ldp_jax.edges.curator`.
+      memory: bytes of released pairs to allow.
+      chains: how many more chains are run to measure whether the mechanism's own has mixed, where it has one; 0
+        measures nothing, and no epsilon is claimed of a chain.
+
+    Returns:
+      An undirected graph; no degrees, which are NaN; and the guarantee, per private edge, which names public edges
+      and private nodes as not protected. Of a chain that has not mixed epsilon is infinite. Private edges decide
+      whether it has: that guarantee is the curator's, to be kept as the graph is.
+
+    Raises:
+      ValueError: for a key that is not threefry, or a release above ``memory``.
+
+    >>> import jax
+    >>> from ldp_jax.edges.curator import EdgeRand
+    >>> split = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
+    >>> noisy = release(jax.random.key(0), split, EdgeRand(2.0))
+    >>> [0, 1] in graphs.to_edges(noisy.graph).tolist()
+    True
+    >>> print(noisy.guarantee)  # doctest: +ELLIPSIS
+    protected: private edges; NOT protected: public edges, private nodes, number of nodes
+      epsilon 2 per edge-central (...)
+    """
+    validate.threefry(key)
+    promise = mechanism.guarantee()
+    if isinstance(mechanism, HasStationaryLaw):
+        promise = mechanism.measured(jax.random.fold_in(key, _MIXING), split, chains)
+    spent = PipelineGuarantee.of(
+        [promise],
+        protected=("private edges",),
+        unprotected=("public edges", "private nodes", "number of nodes"),
+    )
+    pairs = mechanism.sample_pairs(key, split, memory)
+    edges = np.concatenate([graphs.to_edges(split.public), pairs])
+    noisy = graphs.from_edges(edges.astype(np.int32), split.num_nodes, pairs_in="rows")
+    return NoisyGraph(noisy, np.full(split.num_nodes, np.nan, np.float32), spent)
+
+
+def per_private_edge(epsilon: float, reason: str, status: Status = "proved") -> Guarantee:
+    """A guarantee for one private edge."""
+    return Guarantee(epsilon, unit=EDGE_CENTRAL, adjacency=ADJACENCY, status=status, reason=reason)
+
+
+def check_memory(pairs: float, memory: float) -> None:
+    """Refuse a release of more pairs, at 16 bytes each, than is allowed; ``pairs`` is part of what is released."""
+    if 16.0 * pairs > memory:
+        raise ValueError(
+            f"the released pairs take {16e-9 * pairs:.3g} GB (memory allows {memory / 1e9:.3g}): use a larger "
+            "epsilon, or raise memory"
+        )

@@ -1,0 +1,185 @@
+"""Which edges are public and which are private: what a trusted curator is given."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.graph import graphs
+
+__all__ = ["EdgeSplit", "Pairs", "split_edges"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class Pairs(NamedTuple):
+    """Pairs of private nodes, by their places among the private nodes; on the host.
+
+    A pair of places i < j of p nodes is written as the code i p + j.
+
+    Attributes:
+      nodes: int64 [p], the private nodes, sorted.
+      public: int64, the codes of public edges between them, sorted.
+      private: int64, the codes of private edges, sorted.
+    """
+
+    nodes: Int[np.ndarray, " p"]
+    public: Int[np.ndarray, " public"]
+    private: Int[np.ndarray, " private"]
+
+    @property
+    def candidates(self) -> int:
+        """How many pairs may be private edges: all but the public ones. It is a public number."""
+        return len(self.nodes) * (len(self.nodes) - 1) // 2 - len(self.public)
+
+    def places(self, codes: Any) -> Int[np.ndarray, "m 2"]:
+        """Codes as pairs of places."""
+        return np.stack(np.divmod(np.asarray(codes, np.int64), max(len(self.nodes), 1)), 1)
+
+    def ids(self, codes: Any) -> Int[np.ndarray, "m 2"]:
+        """Codes as pairs of nodes."""
+        return self.nodes[self.places(codes)]
+
+    def codes(self, ends: Any) -> Int[np.ndarray, " m"]:
+        """Pairs of places [m, 2], in either order, as codes."""
+        ends = np.asarray(ends, np.int64).reshape(-1, 2)
+        return ends.min(1) * len(self.nodes) + ends.max(1)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EdgeSplit:
+    """A graph whose edges are public in part; checked, on the host.
+
+    Everybody knows the nodes, the public edges and which nodes are private. A private edge is between two private
+    nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
+    adjacent if they differ in one private edge alone: so the private nodes must be chosen without the private
+    edges. "All that have a private edge" would be a choice that one edge can change.
+
+    Attributes:
+      public: the graph of the public edges, as :func:`ldp_jax.graph.graphs.from_edges` builds it.
+      private: the graph of the private edges, over the same nodes.
+      private_nodes: bool [n]; all nodes by default.
+
+    Raises:
+      ValueError: for graphs that are not undirected or have another number of nodes, an edge that is in both,
+        ``private_nodes`` of another shape, or without both ends of every private edge. No message names an edge.
+
+    >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
+    >>> both
+    EdgeSplit(4 nodes, 1 public edge; private edges between 4 of them)
+    """
+
+    public: Graph
+    private: Graph
+    private_nodes: Any = None
+
+    def __post_init__(self) -> None:
+        known = [_edges("public", self.public), _edges("private", self.private)]
+        n, other = (graphs.num_nodes(graph) for graph in (self.public, self.private))
+        if n != other:
+            raise ValueError(f"public and private must have the same nodes, got {n} and {other}")
+        nodes = np.ones(n, bool) if self.private_nodes is None else np.asarray(self.private_nodes)
+        if nodes.shape != (n,) or nodes.dtype != bool:
+            raise ValueError(f"private_nodes must be bool [{n}], got {nodes.dtype} of shape {nodes.shape}")
+        if not nodes[known[1]].all():
+            raise ValueError(
+                "private_nodes must hold both ends of every private edge; edges are private, so no more is said "
+                "here"
+            )
+        public, private = (pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known)
+        if np.isin(private, public).any():
+            raise ValueError(
+                "public and private must have no edge in common; edges are private, so no more is said here"
+            )
+        object.__setattr__(self, "private_nodes", nodes)
+
+    @classmethod
+    def of(cls, graph: Graph, private_nodes: Any = None) -> "EdgeSplit":
+        """A graph of which every edge is private.
+
+        >>> EdgeSplit.of(graphs.from_edges([[0, 1]], 3))
+        EdgeSplit(3 nodes, 0 public edges; private edges between 3 of them)
+        """
+        return cls(graphs.from_edges([], graphs.num_nodes(graph)), graph, private_nodes)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are."""
+        return graphs.num_nodes(self.public)
+
+    def pairs(self) -> Pairs:
+        """The edges by their places among the private nodes."""
+        nodes = np.flatnonzero(self.private_nodes)
+        place = np.full(self.num_nodes, -1, np.int64)
+        place[nodes] = np.arange(len(nodes))
+        public, private = (place[graphs.to_edges(graph)] for graph in (self.public, self.private))
+        made = Pairs(nodes, np.zeros(0, np.int64), np.zeros(0, np.int64))
+        public = public[(public >= 0).all(1)]
+        return made._replace(public=np.sort(made.codes(public)), private=np.sort(made.codes(private)))
+
+    def __repr__(self) -> str:
+        public = len(self.public.senders) // 2
+        return (
+            f"EdgeSplit({self.num_nodes} nodes, {public} public edge{'s' * (public != 1)}; private edges between "
+            f"{int(self.private_nodes.sum())} of them)"
+        )
+
+
+def _edges(name: str, graph: Graph) -> np.ndarray:
+    """Each edge once; a graph that is none is refused without naming an edge."""
+    found = None
+    if np.size(graphs.as_graph(graph, name).n_node) == 1:
+        try:
+            graphs.validate_symmetric(graph)
+            found = graphs.to_edges(graph)
+        except (ValueError, TypeError):
+            pass  # raised below, where the message that names the edge is not its context
+    if found is None:
+        raise ValueError(
+            f"{name} must be one undirected graph, as graphs.from_edges builds it; edges may be private, so no "
+            "more is said here, and graphs.validate_symmetric names the edge to those who may see it"
+        )
+    return found
+
+
+def split_edges(
+    key: PRNGKey, graph: Graph, rho: float, private_nodes: Bool[np.ndarray, " n"] | None = None
+) -> EdgeSplit:
+    """Make a share of the edges private, chosen at random: a setting for experiments.
+
+    Args:
+      key: a typed threefry key.
+      graph: undirected.
+      rho: which share is private, in (0, 1); of m edges the whole number nearest to rho m.
+      private_nodes: bool [n]; all nodes by default. Edges of other nodes stay public, and the share is of the rest.
+
+    Raises:
+      ValueError: for rho outside (0, 1), a key that is not threefry, or what :class:`EdgeSplit` refuses.
+
+    Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
+
+    >>> ring = graphs.from_edges([[i, (i + 1) % 10] for i in range(10)], 10)
+    >>> split = split_edges(jax.random.key(0), ring, 0.2)
+    >>> len(graphs.to_edges(split.public)), len(graphs.to_edges(split.private))
+    (8, 2)
+    """
+    validate.threefry(key)
+    validate.number(0.0, 1.0, open_lower=True, open_upper=True, rho=rho)
+    edges, n = _edges("graph", graph), graphs.num_nodes(graph)
+    chosen = np.ones(len(edges), bool)
+    if private_nodes is not None:
+        chosen = np.asarray(private_nodes)[edges].all(1)
+    order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(np.flatnonzero(chosen))
+    private = np.zeros(len(edges), bool)
+    private[order[: round(rho * len(order))]] = True
+    return EdgeSplit(
+        graphs.from_edges(edges[~private], n, pairs_in="rows"),
+        graphs.from_edges(edges[private], n, pairs_in="rows"),
+        private_nodes,
+    )

@@ -1,0 +1,537 @@
+"""Graphs as ``jraph.GraphsTuple``: building, checking, degrees. The only file that imports jraph.
+
+An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender,
+without self-loops and without repeats; ``nodes``, ``edges`` and ``globals`` are ``None``: what is private
+(features, labels) never travels inside the graph. A set of graphs is a :class:`GraphSet`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import jraph
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ldp_jax.core.validate import first_fraction, integer_in, one_of
+
+__all__ = [
+    "GraphSet",
+    "GraphsTuple",
+    "as_graph",
+    "check_edges",
+    "degree",
+    "directed",
+    "from_edges",
+    "num_nodes",
+    "to_edges",
+    "validate_symmetric",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+GraphsTuple = jraph.GraphsTuple
+
+_MAX_NODES = 2**31 - 1
+
+_BLOCK = 2**22
+"""Edges that are looked at together: what is needed beside the edges themselves stays small."""
+
+
+def as_graph(graph: Any, name: str = "graph") -> Any:
+    """A graph as it is, traced or not.
+
+    Args:
+      graph: what a user gave.
+      name: of the argument.
+
+    Raises:
+      ValueError: for anything but a ``GraphsTuple``, with what makes one of it.
+
+    >>> as_graph(None)
+    Traceback (most recent call last):
+    ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got NoneType
+    """
+    if all(hasattr(graph, part) for part in ("senders", "receivers", "n_node")):
+        return graph
+    got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
+    if isinstance(graph, GraphSet):
+        hint = ": of a set give one graph, by set.subset([i]).graph"
+    elif hasattr(graph, "graph") and hasattr(graph, "y"):
+        hint = ": give its attribute graph"
+    elif module == "scipy":
+        hint = ": of an adjacency matrix A, edges are np.stack(scipy.sparse.triu(A, 1).nonzero(), 1)"
+    elif module == "networkx":
+        hint = ": edges are list(networkx.convert_node_labels_to_integers(G).edges)"
+    elif isinstance(graph, (np.ndarray, list, tuple)):
+        hint = ": where these are edges, give them to it, each undirected edge once"
+    else:
+        hint = ""
+    raise ValueError(
+        f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got {got}{hint}"
+    )
+
+
+def from_edges(
+    edges: Any, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
+) -> jraph.GraphsTuple:
+    """Build an undirected graph from a list of node pairs.
+
+    Args:
+      edges: integers [m, 2]; each undirected edge once, in any order and direction.
+      num_nodes: how many nodes there are; isolated ones need no edge.
+      pairs_in: ``columns`` for an ``edge_index`` [2, m] that has each edge once; ``rows`` by default, except that
+        [2, 2] numbers are refused where both readings are graphs, and different ones.
+
+    Returns:
+      A graph with 2m directed edges, sorted by (receiver, sender).
+
+    Raises:
+      ValueError: for another shape, a [2, 2] of two readings, a node outside [0, num_nodes), a self-loop, or an
+        edge given twice. Nothing is repaired in silence.
+
+    >>> graph = from_edges([[0, 1], [2, 1]], num_nodes=4)
+    >>> graph.senders.tolist(), graph.receivers.tolist()
+    ([1, 0, 2, 1], [0, 1, 1, 2])
+    """
+    integer_in(1, _MAX_NODES, num_nodes=num_nodes)
+    one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
+    given = np.asarray(edges)
+    pairs = given.T if pairs_in == "columns" else given
+    if given.shape in ((0,), (0, 2)):  # an empty list has no integers
+        pairs = np.zeros((0, 2), np.int32)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        wanted = "[2, m] with pairs_in='columns'" if pairs_in == "columns" else "[m, 2]"
+        hint = ""
+        if pairs_in is None and given.ndim == 2 and len(given) == 2:
+            hint = ": an edge_index that has each edge once is read with pairs_in='columns'"
+        raise ValueError(
+            f"edges must be integers of shape {wanted}, got {given.dtype} of shape {given.shape}{hint}"
+        )
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= num_nodes):
+        bad = pairs[((pairs < 0) | (pairs >= num_nodes)).any(1)][0]
+        raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {tuple(bad.tolist())}")
+    if pairs_in is None and pairs.shape == (2, 2):
+        rows, columns = (_simple(reading) for reading in (pairs, pairs.T))
+        if rows and columns and rows != columns:
+            first, second = (" and ".join(f"{low} - {high}" for low, high in sorted(r)) for r in (rows, columns))
+            raise ValueError(
+                f"edges of shape (2, 2) must say how they are read: {first} with pairs_in='rows', or {second} with "
+                "pairs_in='columns', as an edge_index has them"
+            )
+    loops = pairs[:, 0] == pairs[:, 1]
+    if loops.any():
+        raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
+    code = np.empty(len(pairs), np.int64)
+    for some in _blocks(len(pairs)):
+        one, other = pairs[some].T.astype(np.int64)
+        code[some] = np.minimum(one, other) * num_nodes + np.maximum(one, other)
+    code.sort()
+    repeat = code[1:] == code[:-1]
+    if repeat.any():
+        first = int(code[1:][repeat][0])
+        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
+    senders, receivers = _both_ways(code, num_nodes)
+    return directed(senders, receivers, num_nodes)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(at, min(at + _BLOCK, count)) for at in range(0, count, _BLOCK))
+
+
+def _both_ways(code: np.ndarray, n: int) -> np.ndarray:
+    """Senders and receivers of both directions, sorted by receiver, then by sender; int32 [2, 2 m].
+
+    Args:
+      code: low n + high of each pair, sorted; used up.
+      n: nodes.
+    """
+    from_below, from_above = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for some in _blocks(len(code)):
+        low, high = np.divmod(code[some], n)
+        from_above += np.bincount(low, minlength=n)
+        from_below += np.bincount(high, minlength=n)
+    ends = np.empty((2, 2 * len(code)), np.int32)
+
+    def write(before: np.ndarray) -> None:
+        for some in _blocks(len(code)):
+            receiver, sender = np.divmod(code[some], n)
+            place = before[receiver] + np.arange(some.start, some.stop)
+            ends[0, place], ends[1, place] = sender, receiver
+
+    # Of a node's neighbours those below it come first; so each half is in order, and only moved apart.
+    write(from_below.cumsum())
+    for some in _blocks(len(code)):
+        low, high = np.divmod(code[some], n)
+        code[some] = high * n + low
+    code.sort()
+    write(from_above.cumsum() - from_above)
+    return ends
+
+
+def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
+    """Rows as undirected edges; None where one is a loop or a repeat."""
+    found = {(min(pair), max(pair)) for pair in pairs.tolist()}
+    return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
+
+
+def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:
+    """A graph of directed edges as they are, from arrays that are sorted by (receiver, sender) already.
+
+    Args:
+      senders: int32 [m].
+      receivers: int32 [m].
+      num_nodes: how many nodes there are.
+    """
+    ends: Any = [np.asarray(senders, np.int32), np.asarray(receivers, np.int32)]
+    counts: Any = np.array([[num_nodes], [len(senders)]], np.int32)
+    return jraph.GraphsTuple(
+        nodes=None,
+        edges=None,
+        globals=None,
+        senders=ends[0],
+        receivers=ends[1],
+        n_node=counts[0],
+        n_edge=counts[1],
+    )
+
+
+def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
+    """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted; int32 [m, 2].
+
+    Raises:
+      ValueError: for a graph where an edge has no reverse, such as the noisy one of neighbour lists that each end
+        reports: half of its pairs would be lost. Its directed pairs are ``np.stack([senders, receivers], 1)``.
+
+    >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
+    [[0, 1], [1, 2]]
+    """
+    if not isinstance(graph, GraphSet):
+        as_graph(graph)
+    senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
+    n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
+    if not np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)):
+        raise ValueError(
+            "graph must hold each edge in both directions, and has one without its reverse; its directed pairs are "
+            "np.stack([graph.senders, graph.receivers], 1)"
+        )
+    once = senders < receivers
+    pairs = np.stack([senders[once], receivers[once]], 1)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int32)
+
+
+def num_nodes(graph: jraph.GraphsTuple) -> int:
+    """How many nodes a concrete graph has."""
+    return int(np.sum(np.asarray(as_graph(graph).n_node)))
+
+
+def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Array, " n"]:
+    """How many edges end at each node; float32 [num_nodes], traced or not.
+
+    >>> degree(from_edges([[0, 1], [2, 1]], num_nodes=4).receivers, 4).tolist()
+    [1.0, 2.0, 1.0, 0.0]
+    """
+    import jax.numpy as jnp
+
+    return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
+
+
+def is_symmetric(graph: jraph.GraphsTuple) -> bool:
+    """Whether every edge of a concrete graph has its reverse.
+
+    >>> is_symmetric(from_edges([[0, 1]], num_nodes=2)), is_symmetric(directed([0], [1], num_nodes=2))
+    (True, False)
+    """
+    n = num_nodes(graph)
+    senders, receivers = (np.asarray(ends).astype(np.int64) for ends in (graph.senders, graph.receivers))
+    return bool(np.array_equal(np.sort(receivers * n + senders), np.sort(senders * n + receivers)))
+
+
+def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
+    """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
+
+    Args:
+      senders: integers [m].
+      receivers: integers [m].
+      node_graph: integers [n], the graph of each node.
+
+    Raises:
+      ValueError: naming the first edge that does not, and its graph.
+    """
+    n = len(node_graph)
+    ends = senders, receivers
+    outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
+    if outside is not None:
+        pair = senders[outside], receivers[outside]
+        inside = [end for end in pair if 0 <= end < n]
+        where = f"graph {node_graph[inside[0]]}" if inside else "no graph of the set"
+        raise ValueError(f"edges must join nodes in [0, {n}), got {pair[0]} -> {pair[1]} in {where}")
+    across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends)
+    if across is not None:
+        s, r = senders[across], receivers[across]
+        raise ValueError(
+            f"edges must stay in one graph, got {s} -> {r}, which joins graph {node_graph[s]} "
+            f"and graph {node_graph[r]}"
+        )
+    loop = _first(lambda s, r: s == r, *ends)
+    if loop is not None:
+        s = senders[loop]
+        raise ValueError(f"graph {node_graph[s]} must have no self-loops, got one at node {s}")
+
+
+def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
+    """Where something holds first, looked for block by block; None where it never does."""
+    for some in _blocks(len(arrays[0])):
+        found = holds(*(array[some] for array in arrays))
+        if found.any():
+            return some.start + int(found.argmax())
+    return None
+
+
+def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tuple[np.ndarray, np.ndarray, int]:
+    """Check an undirected graph, or a set of them, on the host.
+
+    Args:
+      graph: edges in any order.
+      node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
+
+    Returns:
+      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's own arrays where they
+      are so already.
+
+    Raises:
+      ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`. The message names
+        the graph.
+    """
+    sizes = np.ravel(np.asarray(as_graph(graph).n_node))
+    n = int(sizes.sum())
+    node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    if senders.shape != receivers.shape:
+        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
+    check_edges(senders, receivers, node_graph)
+    senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
+    one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
+    if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
+        code = _codes(receivers, senders, n)
+        code.sort()
+        receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
+        one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
+    repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
+    if repeat is not None:
+        s, r = senders[repeat], receivers[repeat]
+        raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
+    upwards = senders < receivers
+    forward = _codes(receivers, senders, n, upwards)
+    backward = _codes(senders, receivers, n, ~upwards)
+    backward.sort()
+    if not np.array_equal(forward, backward):
+        forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
+        r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
+        raise ValueError(
+            f"graph {node_graph[r]} must be symmetric: each directed edge with its reverse, as graphs.from_edges "
+            f"builds them, got {s} -> {r} alone. For a directed graph use ppr_power."
+        )
+    return senders, receivers, n
+
+
+def _codes(first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | None = None) -> np.ndarray:
+    """first n + second, of edges that are kept; int64."""
+    code, at = np.empty(len(first) if kept is None else int(kept.sum()), np.int64), 0
+    for some in _blocks(len(first)):
+        ends = (first[some], second[some]) if kept is None else (first[some][kept[some]], second[some][kept[some]])
+        code[at : at + len(ends[0])] = ends[0].astype(np.int64) * n + ends[1]
+        at += len(ends[0])
+    return code
+
+
+# --- Sets of graphs --------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GraphSet:
+    """Labelled graphs, checked; on the host. Made by :meth:`from_edges` or :meth:`from_dataset`.
+
+    Nodes are numbered through the whole set, graph after graph. Edges are directed and lead from a sender to a
+    receiver; an undirected graph has each in both directions. In a noisy graph the edges *into* node i are the
+    neighbour list that user i reported, so the set may be asymmetric.
+
+    Attributes:
+      senders: int32 [m].
+      receivers: int32 [m]; edges are sorted by receiver, then by sender.
+      node_graph: int32 [n], the graph of each node, non-decreasing; every graph has a node.
+      labels: int32 [graphs], the class of each, from 0.
+    """
+
+    senders: Int[np.ndarray, " m"]
+    receivers: Int[np.ndarray, " m"]
+    node_graph: Int[np.ndarray, " n"]
+    labels: Int[np.ndarray, " graphs"]
+
+    def __post_init__(self) -> None:
+        for array in (self.senders, self.receivers, self.node_graph, self.labels):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_edges(cls, senders: Any, receivers: Any, node_graph: Any, labels: Any) -> "GraphSet":
+        """Check a set of graphs and sort its edges.
+
+        Args:
+          senders: integers [m].
+          receivers: integers [m].
+          node_graph: integers [n], the graph of each node, from 0 and non-decreasing.
+          labels: integers [graphs], the class of each graph.
+
+        Raises:
+          ValueError: for a set without graphs, labels and graphs that disagree, an edge that joins two graphs or
+            ends outside the nodes, a self-loop, or an edge given twice. The message names the graph.
+
+        >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
+        [2, 1]
+        >>> GraphSet.from_edges([0], [2], [0, 0, 1], [0, 1])
+        Traceback (most recent call last):
+        ValueError: edges must stay in one graph, got 0 -> 2, which joins graph 0 and graph 1
+        """
+        labels = _whole("labels", labels, "graph")
+        node_graph = _whole("node_graph", node_graph)
+        senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
+        n = len(node_graph)
+        if not len(labels) or not n:
+            raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {n} nodes")
+        _check_graphs(node_graph, labels)
+        if len(senders) != len(receivers):
+            raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
+        check_edges(senders, receivers, node_graph)
+        code = receivers * n + senders
+        if (code[1:] <= code[:-1]).any():
+            order = np.argsort(code, kind="stable")
+            senders, receivers, code = senders[order], receivers[order], code[order]
+            repeat = np.flatnonzero(code[1:] == code[:-1])
+            if len(repeat):
+                at = int(repeat[0])
+                raise ValueError(
+                    f"graph {node_graph[receivers[at]]} must have each edge once, "
+                    f"got {senders[at]} -> {receivers[at]} twice"
+                )
+        return cls(*(array.astype(np.int32) for array in (senders, receivers, node_graph, labels)))
+
+    @classmethod
+    def from_dataset(cls, dataset: Any) -> "GraphSet":
+        """The graphs of a :class:`ldp_jax.datasets.Dataset` that has ``node_graph`` and one label a graph.
+
+        Raises:
+          ValueError: where it is one graph, or has other labels; see also :meth:`from_edges`.
+        """
+        name = getattr(dataset, "name", "the data set")
+        node_graph, labels = dataset.node_graph, dataset.y
+        if node_graph is None or labels is None:
+            raise ValueError(f"{name} must be a set of labelled graphs, got one without node_graph or y")
+        return cls.from_edges(dataset.graph.senders, dataset.graph.receivers, node_graph, labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"GraphSet({len(self)} graphs, {len(self.node_graph)} nodes, {len(self.senders)} directed edges)"
+
+    @property
+    def nodes_per_graph(self) -> Int[np.ndarray, " graphs"]:
+        """How many nodes each graph has."""
+        return np.bincount(self.node_graph, minlength=len(self))
+
+    @property
+    def edges_per_graph(self) -> Int[np.ndarray, " graphs"]:
+        """How many directed edges each graph has."""
+        return np.bincount(self.node_graph[self.receivers], minlength=len(self))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether every edge has its reverse."""
+        n = len(self.node_graph)
+        backward = np.sort(self.senders.astype(np.int64) * n + self.receivers)
+        return bool(np.array_equal(self.receivers.astype(np.int64) * n + self.senders, backward))
+
+    @property
+    def graph(self) -> jraph.GraphsTuple:
+        """The set as one ``jraph.GraphsTuple`` of many graphs; ``jraph.unbatch_np`` takes it apart."""
+        parts: Any = {
+            "senders": self.senders.copy(),  # jraph.unbatch_np writes into them
+            "receivers": self.receivers.copy(),
+            "n_node": self.nodes_per_graph.astype(np.int32),
+            "n_edge": self.edges_per_graph.astype(np.int32),
+        }
+        return jraph.GraphsTuple(nodes=None, edges=None, globals=None, **parts)
+
+    def subset(self, indices: Any) -> "GraphSet":
+        """The graphs with these numbers, in this order.
+
+        Raises:
+          ValueError: for no number, one outside [0, graphs), or one given twice.
+
+        >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
+        >>> two = three.subset([2, 0])
+        >>> two.labels.tolist(), two.node_graph.tolist(), two.senders.tolist()
+        ([2, 0], [0, 1, 1], [2, 1])
+        """
+        indices = _whole("indices", indices)
+        if not len(indices):
+            raise ValueError("indices must name at least one graph, got none")
+        if indices.min() < 0 or indices.max() >= len(self):
+            bad = indices[(indices < 0) | (indices >= len(self))][0]
+            raise ValueError(f"indices must be graphs in [0, {len(self)}), got {bad}")
+        if len(np.unique(indices)) < len(indices):
+            raise ValueError(f"indices must name each graph once, got graph {_first_repeat(indices)} twice")
+        counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
+        nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
+        edges = _ranges(
+            (np.cumsum(edge_counts) - edge_counts)[indices], edge_counts[indices]
+        )  # by receiver is by graph
+        place = np.zeros(len(self.node_graph), np.int32)
+        place[nodes] = np.arange(len(nodes), dtype=np.int32)
+        return GraphSet(
+            place[self.senders[edges]],
+            place[self.receivers[edges]],
+            np.repeat(np.arange(len(indices), dtype=np.int32), counts[indices]),
+            self.labels[indices],
+        )
+
+
+def _whole(name: str, values: Any, of: str = "place") -> np.ndarray:
+    array = np.asarray(values)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
+        raise ValueError(f"{wanted}{first_fraction(array, of)}")
+    return array.astype(np.int64)
+
+
+def _first_repeat(values: np.ndarray) -> int:
+    ordered = np.sort(values)
+    return int(ordered[1:][ordered[1:] == ordered[:-1]][0])
+
+
+def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``arange(start, start + count)`` of every run, one after the other."""
+    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+
+
+def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
+    falls = np.flatnonzero(node_graph[1:] < node_graph[:-1])
+    if len(falls):
+        at = int(falls[0]) + 1
+        raise ValueError(
+            f"node_graph must not decrease, got graph {node_graph[at]} at node {at} "
+            f"after graph {node_graph[at - 1]}"
+        )
+    if node_graph[0] < 0 or node_graph[-1] >= len(labels):
+        bad = node_graph[0] if node_graph[0] < 0 else node_graph[-1]
+        raise ValueError(f"labels and graphs disagree: there are {len(labels)} labels, and nodes of graph {bad}")
+    empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
+    if len(empty):
+        raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
+    if labels.min() < 0:
+        raise ValueError(f"labels must be classes from 0, got {labels.min()} for graph {labels.argmin()}")

@@ -1,0 +1,685 @@
+r"""Personalized PageRank on the server: :math:`Z = \sum_l \alpha (1-\alpha)^l (D^{r-1} A D^{-r})^l X`.
+
+Z solves :math:`(I - (1-\alpha) P) Z = \alpha X` with :math:`P = D^{r-1} A D^{-r}`. P is similar to the
+symmetric :math:`D^{-1/2} A D^{-1/2}`, so its spectrum is real and within [-1, 1], and Chebyshev
+semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1 where the power series needs 110. Four
+ways to Z:
+
+* :func:`ppr` - Chebyshev; differentiable in x; what the pipeline uses;
+* :func:`ppr_power` - the power series, also for directed graphs;
+* :func:`ppr_push` - the paper's Algorithm 3, all residues above the threshold pushed at once;
+* :func:`ppr_dense` - a float64 solve on the host, for tests and small graphs.
+
+and :func:`kprop`, :func:`kprop_many` for the plain powers :math:`P^K X` of LPGNN.
+
+The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{-1} A` whatever r is: no edge
+weights, one division a row. A node without edges keeps z = alpha x.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.core import compiling, validate
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.types import Array, Graph, Scalar
+from ldp_jax.graph import aggregation, graphs
+from ldp_jax.graph.aggregation import Induced, Segments, Tables
+
+__all__ = [
+    "OperatorLayout",
+    "Operator",
+    "block_width",
+    "chebyshev_steps",
+    "kprop",
+    "kprop_many",
+    "operator",
+    "ppr",
+    "ppr_by_blocks",
+    "ppr_dense",
+    "ppr_power",
+    "ppr_push",
+    "ppr_rows",
+    "take_columns",
+    "traced_operator",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+OperatorLayout = Literal["auto", "segment", "ell"]
+
+_DENSE = 40
+"""Bytes a pair of nodes of a dense solve: five float64 matrices."""
+
+
+@pytree
+class Operator:
+    """D^-1 A of a graph, ready to be multiplied with; made by :func:`operator`.
+
+    Attributes:
+      degree: float32 [n], how many edges end at each node.
+      neighbours: :class:`~ldp_jax.graph.aggregation.Segments` or :class:`~ldp_jax.graph.aggregation.Tables`;
+        :class:`~ldp_jax.graph.aggregation.Induced` where only parts of these are there.
+      directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds up the power
+        series, because Chebyshev iteration may diverge.
+    """
+
+    degree: Float[Array, "*runs n"]
+    neighbours: Segments | Tables | Induced
+    directed: bool = static(default=False)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the graph has."""
+        return self.degree.shape[-1]
+
+    @property
+    def num_places(self) -> int:
+        """How many neighbours are gathered in a product: the edges of both directions, and padding."""
+        sums = self.neighbours
+        if isinstance(sums, Segments):
+            return sums.senders.size
+        tables = sums if isinstance(sums, Tables) else sums.whole
+        return sum(table.size for table in tables.neighbours)
+
+    @property
+    def layout(self) -> str:
+        """``segment`` or ``ell``."""
+        return "segment" if isinstance(self.neighbours, Segments) else "ell"
+
+    def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
+        """D^-1 A w, of rows in the layout's own order; 0 for a node without edges."""
+        sums = self.neighbours
+        total = sums.sum_by_class(w) if isinstance(sums, Tables) else sums.sum(w)
+        return total / jnp.maximum(self.rows(self.degree), 1.0)[:, None]
+
+    def rows(self, values: Array) -> Array:
+        """Bring values by node into the layout's own order."""
+        return self.neighbours.by_class(values) if isinstance(self.neighbours, Tables) else values
+
+    def nodes(self, values: Array) -> Array:
+        """Bring values in the layout's own order back to nodes."""
+        return self.neighbours.by_node(values) if isinstance(self.neighbours, Tables) else values
+
+    def induced(self, *parts: Bool[Array, " n"]) -> "Operator":
+        """The operator of the edges within each of some parts of the nodes; these may be decided in a program.
+
+        Args:
+          *parts: which nodes are in each; no node is in two.
+
+        Raises:
+          ValueError: for parts that are not bool [n], or, where they are known, a node in two.
+          TypeError: of an operator that is one of parts.
+
+        >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
+        >>> path.induced(jnp.array([True, True, False])).degree.tolist()
+        [1.0, 1.0, 0.0]
+        """
+        n, sums = self.num_nodes, self.neighbours
+        if not parts or any(part.shape != (n,) or part.dtype != bool for part in parts):
+            got = [f"{part.dtype}{list(part.shape)}" for part in parts]
+            raise ValueError(f"parts must be bool [{n}] each, at least one, got {got}")
+        if all(validate.concrete(part) for part in parts) and np.sum(parts, 0).max(initial=0) > 1:
+            raise ValueError("parts must have no node in common, and two of them have")
+        if isinstance(sums, Induced):
+            raise TypeError("parts of parts are not laid out: ask the operator of the whole graph")
+        if isinstance(sums, Tables):
+            within = Induced(sums, jnp.stack(parts).astype(jnp.float32))
+            return dataclasses.replace(self, degree=within.sum(jnp.ones(n)), neighbours=within)
+        kept = jnp.zeros(sums.senders.shape, bool)
+        for part in parts:
+            sends, receives = (part.at[ends].get(mode="clip") for ends in (sums.senders, sums.receivers))
+            kept = kept | (sends & receives)
+        receivers = jnp.where(kept, sums.receivers, n)  # the others become padding, last
+        order = jnp.argsort(receivers, stable=True)
+        sums = Segments(sums.senders[order], receivers[order])
+        return dataclasses.replace(self, degree=graphs.degree(sums.receivers, n), neighbours=sums)
+
+
+def operator(
+    graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False, places: int | None = None
+) -> Operator:
+    """Check a graph on the host and lay it out for repeated products; do it once.
+
+    Args:
+      graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
+      layout: ``ell`` is a padded gather by degree class, about four times faster on a CPU; its shapes are
+        those of one graph. ``segment`` is a sorted segment sum, whose shapes are the same for all graphs with
+        as many nodes and edges, so that one program serves many of them. ``auto`` is ``ell``.
+      allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
+        the noisy graphs of which every user reports her whole list: P averages over the neighbours she reported.
+      places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
+        then serves graphs whose numbers of edges differ, such as noisy ones.
+
+    Raises:
+      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, an edge without its
+        reverse unless ``allow_directed``, or ``places`` that are too few, or of another layout.
+    """
+    validate.one_of(("auto", "segment", "ell"), layout=layout)
+    graphs.as_graph(graph)
+    if places is not None:
+        validate.integer_in(len(graph.senders), places=places)
+        validate.one_of(("segment",), layout=layout)
+    if allow_directed and not graphs.is_symmetric(graph):
+        n = graphs.num_nodes(graph)
+        ends = np.asarray(graph.senders), np.asarray(graph.receivers)
+        graphs.check_edges(*ends, np.zeros(n, np.int32))
+        order = np.lexsort(ends)
+        senders, receivers = (end[order].astype(np.int32) for end in ends)
+        directed = True
+    else:
+        senders, receivers, n = graphs.validate_symmetric(graph)
+        directed = False
+    # jnp.asarray would compile a program for each shape that is brought to the device.
+    degree = jax.device_put(np.bincount(receivers, minlength=n).astype(np.float32))
+    if directed or layout == "segment":
+        padding = (0, 0 if places is None else places - len(senders))
+        senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
+        return Operator(degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed)
+    return Operator(degree, aggregation.tables(senders, receivers, n))
+
+
+def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
+    r"""How many products :func:`ppr` makes: the least m with :math:`1 / T_{m+1}(1 / (1-\alpha)) \le tol`.
+
+    >>> int(chebyshev_steps(0.1, 1e-5))
+    26
+    """
+    decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
+    tol = jnp.clip(jnp.asarray(tol, jnp.float32), 1e-8, 1.0)  # float32 reaches nothing below
+    steps = jnp.arccosh(1.0 / tol) / jnp.arccosh(1.0 / decay)
+    return jnp.maximum(jnp.ceil(steps).astype(jnp.int32) - 1, 0)
+
+
+def power_steps(alpha: Scalar, tol: Scalar) -> Int[Array, ""]:
+    r"""How many products the power series takes: the least m with :math:`(1-\alpha)^m \le tol`.
+
+    >>> int(power_steps(0.1, 1e-5))
+    110
+    """
+    decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
+    return jnp.ceil(jnp.log(jnp.asarray(tol, jnp.float32)) / jnp.log(decay)).astype(jnp.int32)
+
+
+def _series(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
+    """Z for a block of columns by the power series, whatever the graph."""
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    source = alpha * op.rows(x) / power
+    w = jax.lax.fori_loop(0, steps, lambda _, w: (1.0 - alpha) * op.average(w) + source, source)
+    return op.nodes(w * power)
+
+
+def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
+    """Z for a block of columns; the start 0 makes the first iterate alpha x without a product."""
+    decay = 1.0 - alpha
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    source = alpha * op.rows(x) / power
+
+    def step(_: Any, carry: Any) -> Any:
+        w, before, omega = carry
+        omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
+        after = omega * (decay * op.average(w) + source - before) + before
+        return after, w, omega
+
+    # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give omega_2 first.
+    w, _, _ = jax.lax.fori_loop(0, steps, step, (source, jnp.zeros_like(source), jnp.float32(2.0)))
+    return op.nodes(w * power)
+
+
+def block_width() -> int:
+    """Columns worked on at a time: on a CPU few enough for a graph's rows to stay in the cache."""
+    return 64 if jax.default_backend() == "cpu" else 1024
+
+
+@partial(jax.jit, static_argnames="columns")
+def _side_by_side(pieces: list[Array], *, columns: int) -> Array:
+    *whole, last = pieces
+    fresh = columns - sum(piece.shape[1] for piece in whole)
+    return jnp.concatenate([*whole, last[:, last.shape[1] - fresh :]], axis=1)
+
+
+@partial(jax.jit, static_argnames="width")
+def take_columns(x: Float[Array, "n c"], start: Any, *, width: int) -> Float[Array, "n width"]:
+    """Columns [start, start + width)."""
+    return jax.lax.dynamic_slice_in_dim(x, start, width, 1)
+
+
+def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
+    """Apply a map of columns to blocks of them, one after the other, within a program."""
+    n, columns = x.shape
+    width = block_width()
+    if columns <= width:
+        return function(x)
+    blocks = -(-columns // width)
+    padded = jnp.pad(x, ((0, 0), (0, blocks * width - columns)))
+    starts = jnp.arange(blocks) * width
+    pieces = jax.lax.map(lambda s: function(jax.lax.dynamic_slice_in_dim(padded, s, width, 1)), starts)
+    return jnp.moveaxis(pieces, 0, 1).reshape(n, -1)[:, :columns]
+
+
+def _solve(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
+    def pages(columns: Array, r: Array) -> Array:
+        return _blocked(lambda block: _chebyshev(op, block, alpha, r, steps), columns)
+
+    return aggregation.linear(lambda b: pages(b, r), lambda b: pages(b, 1.0 - r), x)  # P_r' = P_(1-r)
+
+
+@jax.jit
+def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
+    alpha, r = jax.lax.stop_gradient((alpha, r))
+    if op.directed:
+        return _blocked(lambda block: _series(op, block, alpha, r, power_steps(alpha, tol)), x)
+    return _solve(op, x, alpha, r, chebyshev_steps(alpha, tol))
+
+
+@partial(compiling.jit, options=compiling.LEVEL_2)  # a fifth less to compile, the same code
+def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, blocks: Any) -> Array:
+    """One of many blocks: in a loop of ``blocks`` = 1 rounds, which the compiler does not know.
+
+    So it compiles what it would compile for a loop over all blocks (:func:`_blocked`), and rounds alike to the last
+    bit; without the loop it fuses otherwise. The columns added on are never worked on.
+    """
+    width = x.shape[1]
+    padded = jnp.pad(x, ((0, 0), (0, width)))
+
+    def one(index: Any, out: Array) -> Array:
+        block = jax.lax.dynamic_slice_in_dim(padded, index * width, width, 1)
+        if op.directed:
+            z = _series(op, block, alpha, r, power_steps(alpha, tol))
+        else:
+            z = _chebyshev(op, block, alpha, r, chebyshev_steps(alpha, tol))
+        return jax.lax.dynamic_update_index_in_dim(out, z, index, 0)
+
+    return jax.lax.fori_loop(0, blocks, one, jnp.zeros((2, *x.shape), x.dtype))[0]
+
+
+def ppr_by_blocks(
+    op: Operator,
+    block: Callable[[Any], Float[Array, "n width"]],
+    columns: int,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+) -> Float[Array, "n columns"]:
+    """:func:`ppr` of columns that are made some at a time, from the host: one program serves all blocks of a graph.
+
+    Args:
+      op: concrete.
+      block: ``block(start)`` -> columns from ``start`` on: :func:`block_width` of them, or all where there are
+        fewer. The last block overlaps the one before it where the width does not divide the columns.
+      columns: how many there are.
+      alpha: as for :func:`ppr`.
+      r: as for :func:`ppr`.
+      tol: as for :func:`ppr`.
+    """
+    numbers = [np.float32(v) for v in (alpha, r, tol)]
+    width = block_width()
+    if columns <= width:
+        return _ppr(op, block(np.int32(0)), *numbers)
+    starts = [*range(0, columns - width, width), columns - width]
+    pieces = [_ppr_block(op, block(np.int32(start)), *numbers, np.int32(1)) for start in starts]
+    return _side_by_side(pieces, columns=columns)
+
+
+def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) -> Operator:
+    """An operator as it is, a concrete graph checked and laid out, a traced one as ``segment`` and unchecked."""
+    if isinstance(op_or_graph, Operator):
+        return op_or_graph
+    if validate.concrete(graphs.as_graph(op_or_graph).senders):
+        return operator(op_or_graph)
+    if num_nodes is None:
+        raise ValueError("a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)")
+    return traced_operator(op_or_graph, num_nodes)
+
+
+def traced_operator(graph: Graph, num_nodes: int) -> Operator:
+    """The ``segment`` operator of a traced graph, unchecked: symmetric, and sorted by receiver.
+
+    Args:
+      graph: a ``GraphsTuple`` whose arrays may be traced, or stacked under ``vmap``.
+      num_nodes: n, static.
+    """
+    graphs.as_graph(graph)
+    senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
+    return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
+
+
+def _check(alpha: Scalar, r: Scalar) -> None:
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.in_range(0.0, 1.0, r=r)
+
+
+def _check_rows(num_nodes: int, x: Any) -> None:
+    if np.shape(x)[:1] != (num_nodes,):
+        raise ValueError(f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}")
+
+
+def _as_columns(x: Any) -> tuple[Array, bool]:
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(jnp.float32)
+    return (x[:, None], True) if x.ndim == 1 else (x, False)
+
+
+def ppr(op_or_graph: Operator | Graph, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+    r"""Personalized PageRank of the columns of x, by Chebyshev semi-iteration.
+
+    One compiled program for every alpha, r and tol: all are traced, and so is the number of products.
+
+    Args:
+      op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
+        must be symmetric and sorted by receiver. Of a directed operator the power series is added up.
+      x: [n] or [n, c] float.
+      alpha: decay factor in (0, 1]; small alpha looks far.
+      r: convolution coefficient in [0, 1].
+      tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
+        ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8. Of a directed operator
+        it is as in :func:`ppr_power`.
+
+    Returns:
+      Z, of the shape of x. It is linear in x and differentiable in x, forward and backward (the transpose of the
+      operator is the same one with r -> 1 - r; a directed one has forward derivatives alone); alpha and r are
+      constants to a derivative.
+
+    Raises:
+      ValueError: for alpha or r out of range, or a graph that is not symmetric.
+
+    Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
+
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> z = ppr(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
+    >>> np.asarray(z, float).round(3).tolist()
+    [0.583, 0.236, 0.083, 0.5]
+    """
+    _check(alpha, r)
+    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    columns, flat = _as_columns(x)
+    op = _as_operator(op_or_graph, columns.shape[0])
+    _check_rows(op.num_nodes, x)
+    if columns.shape[1] > block_width() and all(
+        map(validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol)))
+    ):
+        take = partial(take_columns, columns, width=block_width())
+        return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
+    numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
+    z = _ppr(op, columns, *numbers)
+    return z[:, 0] if flat else z
+
+
+@partial(jax.jit, static_argnames="num_nodes")
+def _power(
+    senders: Int[Array, " m"],
+    receivers: Int[Array, " m"],
+    x: Float[Array, "n c"],
+    alpha: Array,
+    r: Array,
+    steps: Array,
+    num_nodes: int,
+) -> Array:
+    degree = jnp.maximum(graphs.degree(receivers, num_nodes), 1.0)[:, None]
+    source = alpha * x / degree**r
+
+    def step(_: Any, w: Array) -> Array:
+        total = jax.ops.segment_sum(w[senders], receivers, num_segments=num_nodes)
+        return (1.0 - alpha) * total / degree + source
+
+    return jax.lax.fori_loop(0, steps, step, source) * degree**r
+
+
+def ppr_power(graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5, steps: int | None = None) -> Array:
+    """Personalized PageRank by the power series, as one compiled segment-sum loop.
+
+    On a directed graph D counts the edges that end at a node, and P averages over their senders.
+
+    Args:
+      graph: concrete, directed or not.
+      x: [n] or [n, c].
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      tol: the terms beyond (1 - alpha)^steps <= tol are left out: that is the relative error of W = D^-r Z in
+        the largest entry.
+      steps: how many products, instead of tol.
+
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> z = ppr_power(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
+    >>> np.asarray(z, float).round(3).tolist()
+    [0.583, 0.236, 0.083, 0.5]
+    """
+    _check(alpha, r)
+    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    n = graphs.num_nodes(graph)
+    _check_rows(n, x)
+    columns, flat = _as_columns(x)
+    if steps is None:
+        number = power_steps(alpha, tol)
+    else:
+        validate.integer_in(0, steps=steps)
+        number = jnp.int32(steps)
+    senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
+    numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r))
+    z = _power(senders, receivers, columns, *numbers, number, num_nodes=n)
+    return z[:, 0] if flat else z
+
+
+@jax.jit
+def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array:
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+
+    def above(carry: Any) -> Array:
+        return (jnp.abs(carry[1]) > r_max).any()
+
+    def sweep(carry: Any) -> Any:
+        reserve, residue = carry
+        active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
+        return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
+
+    residue = op.rows(x) / power
+    reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
+    return op.nodes(reserve * power)
+
+
+def ppr_push(op_or_graph: Operator | Graph, x: Any, alpha: Scalar, r: Scalar, r_max: float = 1e-5) -> Array:
+    """Personalized PageRank by backward push: all residues above the threshold at once, sweep by sweep.
+
+    Of the two printed forms PrivGE's is right: a push gives each neighbour u the residue over |N(u)|, not
+    over |N(v)| as in LDP-GE Algorithm 3 line 4.
+
+    Args:
+      op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
+      x: [n] or [n, c].
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      r_max: threshold; row v is off by at most r_max * max(1, degree_v)^r, plus rounding.
+
+    Reference: LDP-GE Algorithm 3, PrivGE Algorithm 3.
+
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> z = ppr_push(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
+    >>> np.asarray(z, float).round(3).tolist()
+    [0.583, 0.236, 0.083, 0.5]
+    """
+    _check(alpha, r)
+    validate.positive(r_max=r_max)
+    op = _as_operator(op_or_graph)
+    _check_rows(op.num_nodes, x)
+    columns, flat = _as_columns(x)
+    z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)))
+    return z[:, 0] if flat else z
+
+
+def ppr_dense(graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9) -> Float[np.ndarray, "..."]:
+    """Personalized PageRank by a float64 solve on the host: O(n^2) memory, for tests and small graphs.
+
+    Args:
+      graph: concrete.
+      x: [n] or [n, c].
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      memory: bytes to allow, 4 GB by default; five matrices of n^2 float64 are held.
+
+    Raises:
+      ValueError: where ``memory`` does not hold them, before any is made.
+
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> ppr_dense(graph, [1.0, 0.0, 0.0, 1.0], alpha=0.5, r=0.5).round(3).tolist()
+    [0.583, 0.236, 0.083, 0.5]
+    """
+    _check(alpha, r)
+    n = graphs.num_nodes(graph)
+    _check_rows(n, x)
+    validate.positive(memory=memory)
+    if _DENSE * float(n) ** 2 > memory:
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold a dense solve of {n} nodes "
+            f"({_DENSE * n**2 / 1e9:.3g} GB): "
+            f"at most {math.isqrt(int(memory / _DENSE))} nodes would fit; use ppr, whose memory grows with the "
+            "edges, or raise memory"
+        )
+    adjacency = np.zeros((n, n))
+    np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
+    degree = np.maximum(adjacency.sum(1), 1.0)
+    transition = degree[:, None] ** (r - 1.0) * adjacency * degree[None, :] ** -r
+    return np.linalg.solve(np.eye(n) - (1.0 - alpha) * transition, alpha * np.asarray(x, np.float64))
+
+
+def ppr_rows(op_or_graph: Operator | Graph, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+    """Rows of the PageRank matrix Pi itself, [len(nodes), n]: what reaches each node, and from where.
+
+    For r = 0 and a node with edges a row sums to 1; otherwise it does not.
+
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> ppr_rows(graph, [0, 3], alpha=0.5, r=0.0).sum(1).round(4).tolist()
+    [1.0, 0.5]
+    """
+    _check(alpha, r)
+    op = _as_operator(op_or_graph)
+    nodes = np.asarray(nodes)
+    if nodes.ndim != 1 or (len(nodes) and (nodes.min() < 0 or nodes.max() >= op.num_nodes)):
+        raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
+    seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
+    return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
+
+
+_EXPONENTS = {"mean": 0.0, "symmetric": 0.5}
+"""r of D^(r-1) A D^-r."""
+
+
+def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
+    """P^K x of a block of columns, for the K that ``gaps`` adds up to: [s, n, c]."""
+    degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
+
+    def onward(w: Array, gap: Array) -> tuple[Array, Array]:
+        def walk(w: Array) -> Array:
+            return jax.lax.fori_loop(0, gap, lambda _, w: op.average(w), w)
+
+        # (D^-1 A)' = D (D^-1 A) D^-1 where A is symmetric.
+        w = walk(w) if op.directed else aggregation.linear(walk, lambda w: degree * walk(w / degree), w)
+        return w, op.nodes(w * degree**r)
+
+    return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
+
+
+@jax.jit
+def _kprop(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
+    n, columns = x.shape
+    width = block_width()
+    if columns <= width:
+        return _powers(op, x, r, gaps)
+    padded = jnp.pad(x, ((0, 0), (0, -columns % width)))
+    blocks = jnp.moveaxis(padded.reshape(n, -1, width), 1, 0)
+    made = jax.lax.map(lambda block: _powers(op, block, r, gaps), blocks)
+    return jnp.moveaxis(made, 0, 2).reshape(len(gaps), n, -1)[..., :columns]
+
+
+def kprop(
+    op_or_graph: Operator | Graph, x: Any, steps: Any, *, normalisation: Literal["mean", "symmetric"] = "symmetric"
+) -> Array:
+    r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
+
+    :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. A node's own row comes back to it by its
+    neighbours alone. One compiled program for every K, which is traced.
+
+    Args:
+      op_or_graph: an :class:`Operator`, or a graph to build one from, as for :func:`ppr`. On a directed operator D
+        counts the edges that end at a node.
+      x: [n] or [n, d] float: estimates of noisy records, or one-hot noisy labels with 0 where none is given.
+      steps: K >= 0; may be traced.
+      normalisation: ``symmetric``, which weighs an edge by 1 / sqrt(d_u d_v), or ``mean`` over the neighbours.
+
+    Returns:
+      P^K X, of the shape of x. A node without edges has the empty sum, 0, for K >= 1: its own row, with the noise
+      that its neighbours' rows have lost, would be an outlier to any model. It is linear in x and differentiable in
+      x, forward and backward (of a directed operator forward alone).
+
+    Raises:
+      ValueError: for steps that are no whole number >= 0, an unknown normalisation, a wrong number of rows, or a
+        graph that is not symmetric.
+
+    Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), the KProp layer with
+    the GCN and the mean aggregator.
+
+    >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
+    [2.0, 0.0, 2.0, 0.0]
+    """
+    made = _kprop_of(op_or_graph, x, jnp.asarray(_step(steps), jnp.int32)[None], normalisation)
+    return made[0, :, 0] if np.ndim(x) == 1 else made[0]
+
+
+def kprop_many(
+    op_or_graph: Operator | Graph,
+    x: Any,
+    steps: Sequence[int] = (0, 2, 4, 8, 16),
+    *,
+    normalisation: Literal["mean", "symmetric"] = "symmetric",
+) -> Array:
+    """:func:`kprop` for each of several numbers of steps, in one pass of as many steps as the largest takes.
+
+    Args:
+      op_or_graph: see :func:`kprop`.
+      x: see :func:`kprop`.
+      steps: whole numbers >= 0, in any order; one program serves all menus of equal length.
+      normalisation: see :func:`kprop`.
+
+    Returns:
+      [s, n] or [s, n, d], in the order of ``steps``.
+
+    Raises:
+      ValueError: as :func:`kprop`, and for no steps.
+
+    >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    >>> kprop_many(path, jnp.array([1.0, 0.0, 3.0]), (2, 0, 1), normalisation="mean").tolist()
+    [[2.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 2.0, 0.0]]
+    """
+    numbers = np.array([validate.whole(0, steps=k) for k in steps], np.int32)
+    if not len(numbers):
+        raise ValueError("steps must name at least one number of steps, got none")
+    order = np.argsort(numbers, kind="stable")
+    gaps = np.diff(numbers[order], prepend=np.int32(0))
+    made = _kprop_of(op_or_graph, x, jnp.asarray(gaps), normalisation)[np.argsort(order)]
+    return made[..., 0] if np.ndim(x) == 1 else made
+
+
+def _step(steps: Any) -> Any:
+    """One number of steps: traced, or a whole number >= 0, which may be a scalar of the device."""
+    if not validate.concrete(steps):
+        return steps
+    return validate.whole(0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps)
+
+
+def _kprop_of(op_or_graph: Operator | Graph, x: Any, gaps: Array, normalisation: str) -> Array:
+    validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
+    columns, _ = _as_columns(x)
+    op = _as_operator(op_or_graph, columns.shape[0])
+    _check_rows(op.num_nodes, x)
+    return _kprop(op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps)

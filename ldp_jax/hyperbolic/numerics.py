@@ -1,0 +1,184 @@
+"""What hyperbolic formulas share: the distance to the boundary in float32, and even functions that are smooth at 0.
+
+Every formula here is written in :func:`gap`, 1 - c |x|^2, and in sums or differences of points, since all that
+cancels near the boundary cancels there. The other functions are of a squared length, so that no square root of 0
+is ever differentiated.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array
+
+_SERIES = 1e-3
+"""Below this squared argument a series of four terms is exact to 3e-14."""
+
+
+def as_points(name: str, x: Any) -> Array:
+    """Floating point coordinates, at least one axis.
+
+    Raises:
+      ValueError: for anything without a last axis of coordinates, or complex numbers.
+    """
+    array = jnp.asarray(x)
+    if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise ValueError(f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}")
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.float32)
+
+
+def check_curvature(c: Any) -> None:
+    """Refuse a curvature magnitude that is not one number, or is concrete and not finite and > 0."""
+    if np.ndim(c) != 0:
+        raise ValueError(f"c must be one number, got shape {np.shape(c)}: vmap over c for several")
+    validate.positive(c=c)
+
+
+def check_in_ball(c: Any, **points: Any) -> None:
+    """Refuse concrete points that are not within the open ball of radius 1 / sqrt(c); the message has no point."""
+    check_curvature(c)
+    if not validate.concrete(c):
+        return
+    curvature = np.float64(np.asarray(c, jnp.result_type(float)))  # as it is rounded on the device
+    for name, value in points.items():
+        if validate.concrete(value):
+            squared = curvature * (np.asarray(value, np.float64) ** 2).sum(-1)
+            if not (squared < 1.0).all():  # NaN fails too
+                raise ValueError(
+                    f"{name} must be within the ball of radius 1 / sqrt(c) = {1 / np.sqrt(curvature):.9g}, "
+                    f"got {int((~(squared < 1.0)).sum())} points outside; project(x, c) moves them inside"
+                )
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Inner product over the last axis, which is kept."""
+    return (a * b).sum(-1, keepdims=True)
+
+
+def length(v: Array) -> Array:
+    """Euclidean length over the last axis, which is kept; without underflow, and of gradient 0 at 0."""
+    largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
+    scale = jnp.where(largest > 0, largest, 1.0)
+    unit = v / scale
+    squared = dot(unit, unit)
+    some = squared > 0
+    return jnp.where(some, scale * jnp.sqrt(jnp.where(some, squared, 1.0)), 0.0)
+
+
+def shorten(v: Array, most: Any) -> Array:
+    """The vector itself, or the one in its direction of length ``most``."""
+    largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
+    scale = jnp.where(largest > 0, largest, 1.0)
+    unit = v / scale
+    squared = dot(unit, unit)  # in [1, n], but for the vector 0
+    long = scale * jnp.sqrt(jax.lax.stop_gradient(squared)) > most
+    return jnp.where(long, unit * (most / jnp.sqrt(jnp.where(long, squared, 1.0))), v)
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded sum, and what rounding took from it."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """A float32 as a sum of two with 12 bits each, whose products are exact."""
+    bits = jax.lax.bitcast_convert_type(a, jnp.uint32) & jnp.uint32(0xFFFFF000)
+    high = jax.lax.bitcast_convert_type(bits, jnp.float32)
+    return high, a - high
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """The product of two float32, and what rounding took from it."""
+    (a1, a0), (b1, b0) = _halves(a), _halves(b)
+    total, error = _two_sum(a1 * b1, a1 * b0 + a0 * b1)
+    return total, error + a0 * b0
+
+
+def _gap32(x: Array, c: Array) -> Array:
+    """1 - c |x|^2 of float32 to a few units of the last place of the *result*: sums of two float32 throughout."""
+    high, low = _two_product(x, x)
+    while (n := high.shape[-1]) > 1:
+        half = n // 2
+        total, error = _two_sum(high[..., :half], high[..., half : 2 * half])
+        rest = low[..., :half] + low[..., half : 2 * half] + error
+        if n % 2:
+            total = jnp.concatenate([total, high[..., -1:]], -1)
+            rest = jnp.concatenate([rest, low[..., -1:]], -1)
+        high, low = total, rest
+    total, error = _two_product(c, high)
+    return (1.0 - total) - (error + c * low)
+
+
+@jax.custom_jvp
+def _raw_gap(x: Array, c: Array) -> Array:
+    if x.dtype == jnp.float32:
+        return _gap32(x, c)
+    return 1.0 - c * dot(x, x)
+
+
+@_raw_gap.defjvp
+def _raw_gap_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (x, c), (dx, dc) = primals, tangents
+    return _raw_gap(x, c), -2.0 * c * dot(x, dx) - dc * dot(x, x)
+
+
+def gap(x: Array, c: Any) -> Array:
+    """1 - c |x|^2 over the last axis, which is kept; at least 2^-30 (2^-60 of float64), so that nothing is 0 / 0.
+
+    In float32 the error is a few units in the last place of the result, which for the plain formula it is of 1.
+    """
+    least = 2.0**-60 if x.dtype == jnp.float64 else 2.0**-30
+    return jnp.maximum(_raw_gap(x, jnp.asarray(c, x.dtype)), least)
+
+
+def _even(squared: Array, exact: Any, series: Any) -> Array:
+    near = squared < _SERIES
+    some = jnp.where(near, 1.0, squared)
+    return jnp.where(near, series(jnp.where(near, squared, 0.0)), exact(jnp.sqrt(some)))
+
+
+def tanh_ratio(squared: Array) -> Array:
+    """tanh(r) / r of r^2."""
+    return _even(
+        squared,
+        lambda r: jnp.tanh(r) / r,
+        lambda s: 1.0 - s * (1 / 3 - s * (2 / 15 - s * (17 / 315))),
+    )
+
+
+def asinh_ratio(squared: Array) -> Array:
+    """asinh(r) / r of r^2."""
+    return _even(
+        squared,
+        lambda r: jnp.arcsinh(r) / r,
+        lambda s: 1.0 - s * (1 / 6 - s * (3 / 40 - s * (5 / 112))),
+    )
+
+
+def sinh_ratio(squared: Array) -> Array:
+    """sinh(r) / r of r^2."""
+    return _even(squared, lambda r: jnp.sinh(r) / r, lambda s: 1.0 + s * (1 / 6 + s * (1 / 120 + s / 5040)))
+
+
+def sech_squared(squared: Array) -> Array:
+    """1 / cosh(r)^2 of r^2, without underflow: r from 43 on is 43."""
+
+    def exact(r: Array) -> Array:
+        small = jnp.exp(-2.0 * jnp.minimum(r, 43.0))
+        return 4.0 * small / (1.0 + small) ** 2
+
+    return _even(squared, exact, lambda s: 1.0 - s * (1.0 - s * (2 / 3 - s * (17 / 45))))
+
+
+def log_sinh_ratio(r: Array) -> Array:
+    """log(sinh(r) / r) of r >= 0, without overflow."""
+    near = r * r < _SERIES
+    some = jnp.where(near, 1.0, r)
+    exact = some + jnp.log(-jnp.expm1(-2.0 * some) / (2.0 * some))
+    s = jnp.where(near, r * r, 0.0)
+    return jnp.where(near, s * (1 / 6 - s * (1 / 180 - s / 2835)), exact)

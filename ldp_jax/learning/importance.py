@@ -1,0 +1,250 @@
+"""Which features matter to a model, and which give sensitive inputs away: scores for the budgets of FeatureRR.
+
+Scores that say anything of a private record are a release of their own, which no guarantee of FeatureRR covers. So
+a score knows what it was computed on: :class:`Public` marks what everybody may know, and :class:`FeatureScores` of
+anything else cannot be turned into numbers, by :func:`ldp_jax.features.importance_weights` or otherwise.
+
+>>> from ldp_jax.features import FeatureRR, importance_weights
+>>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
+>>> model = Public(lambda rows: 2 * rows[:, 0] + rows[:, 1], "trained on the panel")
+>>> alpha = importance(jax.random.key(0), model, panel, panel, draws=2)
+>>> np.asarray(alpha).tolist()
+[0.5, 0.5]
+>>> embed = Public(lambda rows: rows, "the identity")
+>>> beta = sensitivity(embed, panel, Public(panel.value * [0, 1], "its first input masked"))
+>>> FeatureRR(4.0, 8, importance_weights(alpha, beta)).guarantee().epsilon <= 4.0
+True
+>>> np.asarray(sensitivity(embed, np.eye(2), np.zeros((2, 2))))
+Traceback (most recent call last):
+ValueError: sensitivity was computed on private x, masked: a release of its own. Take public ones, marked as Public
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Float64
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+
+__all__ = ["FeatureScores", "Public", "importance", "sensitivity", "shapley_values"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Public:
+    """Something that everybody may know, and why.
+
+    Attributes:
+      value: records, or a function that depends on nothing private: a model is public where all that it was trained
+        on is.
+      source: where it comes from, in words; what guarantees are read with.
+
+    Raises:
+      ValueError: without a source.
+    """
+
+    value: Any
+    source: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str) or not self.source.strip():
+            raise ValueError(f"source must say in words where the public value comes from, got {self.source!r}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class FeatureScores:
+    """A score for each feature, and what it was computed on. ``np.asarray`` gives the numbers of public ones.
+
+    Attributes:
+      name: of the score.
+      sources: of the public things that it was computed on.
+      private: names of the arguments that were not marked as :class:`Public`.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    private: tuple[str, ...]
+    _values: Float64[np.ndarray, " d"]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.private:
+            raise ValueError(
+                f"{self.name} was computed on private {', '.join(self.private)}: a release of its own. Take public "
+                "ones, marked as Public"
+            )
+        return np.array(self._values, dtype)
+
+    def audit(self) -> Float64[np.ndarray, " d"]:
+        """The numbers, whatever they were computed on: float64 [d], to be looked at and never released."""
+        return self._values.copy()
+
+    def __repr__(self) -> str:
+        on = f"private {', '.join(self.private)}" if self.private else "; ".join(self.sources)
+        return f"FeatureScores({self.name} of {len(self._values)} features, computed on {on})"
+
+
+def _opened(**given: Any) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]:
+    """The values themselves, the sources of the public ones, and the names of the others."""
+    values = {name: value.value if isinstance(value, Public) else value for name, value in given.items()}
+    sources = tuple(dict.fromkeys(value.source for value in given.values() if isinstance(value, Public)))
+    return values, sources, tuple(name for name, value in given.items() if not isinstance(value, Public))
+
+
+def _records(name: str, values: Any) -> Array:
+    rows = jnp.asarray(values, jnp.float32)
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError(f"{name} must be records [n, d], got shape {rows.shape}")
+    return rows
+
+
+def _scores(name: str, values: Any, sources: tuple[str, ...], private: tuple[str, ...]) -> FeatureScores:
+    values = np.asarray(values, np.float64)
+    if not np.isfinite(values).all() or not values.sum() > 0:
+        # Says no more than the shape: which value it is, is the records' own.
+        raise ValueError(f"{name} must leave something to normalise: finite changes, not all 0")
+    return FeatureScores(name, sources, private, values / values.sum())
+
+
+def _one(
+    key: PRNGKey, x: Array, background: Array, function: Callable[[Array], Array], draws: int
+) -> Float[Array, "c d"]:
+    """Expected gradients of one record: background records as often as each other, places stratified."""
+    order_key, pair_key, place_key = jax.random.split(key, 3)
+    order = jax.random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
+    stratum = jax.random.permutation(pair_key, draws)
+    place = (stratum + jax.random.uniform(place_key, (draws,))) / draws
+
+    def along(start: Array, t: Array) -> Array:
+        single = lambda row: jnp.atleast_1d(function(row[None])[0])
+        return jax.jacrev(single)(start + t * (x - start)) * (x - start)
+
+    return jax.vmap(along)(background[order], place).mean(0)
+
+
+@partial(jax.jit, static_argnames=("function", "draws"))
+def _each(
+    key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
+) -> Float[Array, "n c d"]:
+    keys = jax.random.split(key, len(x))
+    return jax.lax.map(lambda one: _one(one[0], one[1], background, function, draws), (keys, x))
+
+
+@partial(jax.jit, static_argnames=("function", "draws"))
+def _total(
+    key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
+) -> Float[Array, " d"]:
+    def add(total: Array, one: Any) -> tuple[Array, None]:
+        record_key, record = one
+        return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
+
+    keys = jax.random.split(key, len(x))
+    return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]
+
+
+def _checked(key: PRNGKey, given: dict[str, Any], draws: int) -> tuple[Array, Array]:
+    validate.threefry(key)
+    validate.integer_in(1, draws=draws)
+    x, background = (_records(name, given[name]) for name in ("x", "background"))
+    if x.shape[1] != background.shape[1]:
+        raise ValueError(f"background must be as wide as x, got {background.shape[1]} for {x.shape[1]}")
+    return x, background
+
+
+def shapley_values(
+    key: PRNGKey, function: Any, x: Any, background: Any, *, draws: int = 128
+) -> Float[Array, "n c d"]:
+    r"""How much each feature of each record moves each output, by expected gradients.
+
+    :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x' and t uniform
+    in [0, 1]. The phi of a record sum to f(x) - E f(x') (to the error of the draws). They are the Shapley values
+    where f is a sum of functions of one feature each; of a linear f, :math:`w_i (x_i - E x'_i)`, exactly where
+    ``draws`` is a multiple of the number of background records.
+
+    Args:
+      key: a typed threefry key.
+      function: of rows [b, d], each by itself, to [b] or [b, c]; differentiable, and made once: each function is a
+        compiled program. A :class:`Public` is opened.
+      x: float [n, d], records to explain, or a :class:`Public` of them.
+      background: float [m, d], what they are compared with.
+      draws: points a record.
+
+    Returns:
+      float32 [n, c, d].
+
+    Raises:
+      ValueError: for arrays that are no records of one width, or draws < 1.
+
+    Reference: Erion et al., Improving performance of deep learning models with axiomatic attribution priors and
+    expected gradients (Nature Machine Intelligence 2021), eq. 3; Lundberg & Lee (NIPS 2017), corollary 1 (linear).
+
+    >>> plane = lambda rows: 3 * rows[:, 0] - rows[:, 1]
+    >>> shapley_values(jax.random.key(0), plane, [[1.0, 1.0]], [[0.0, 0.0]], draws=1).tolist()
+    [[[3.0, -1.0]]]
+    """
+    given, *_ = _opened(function=function, x=x, background=background)
+    rows, compared = _checked(key, given, draws)
+    return _each(key, rows, compared, function=given["function"], draws=draws)
+
+
+def importance(key: PRNGKey, function: Any, x: Any, background: Any, *, draws: int = 128) -> FeatureScores:
+    r"""HeteroRR's importance of a feature: the mean of its :math:`|\phi_i|` over records and outputs, normalised.
+
+    Args:
+      key: as :func:`shapley_values`.
+      function: as :func:`shapley_values`; :class:`Public` where it was trained on public data alone.
+      x: as :func:`shapley_values`.
+      background: as :func:`shapley_values`.
+      draws: as :func:`shapley_values`.
+
+    Returns:
+      Scores that sum to 1; public where all three arguments are.
+
+    Raises:
+      ValueError: as :func:`shapley_values`; also where no feature moves any output.
+
+    Reference: HeteroRR eq. 6, averaged over records.
+    """
+    given, sources, private = _opened(function=function, x=x, background=background)
+    rows, compared = _checked(key, given, draws)
+    values = _total(key, rows, compared, function=given["function"], draws=draws)
+    return _scores("importance", values, sources, private)
+
+
+def sensitivity(embed: Any, x: Any, masked: Any) -> FeatureScores:
+    r"""HeteroRR's sensitivity of an embedding's feature: what it changes by where the sensitive inputs are masked.
+
+    :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding of x and :math:`\hat z` that of the
+    same record masked, averaged over the records that change at all.
+
+    Args:
+      embed: function of rows [b, d] to [b, k]; :class:`Public` where it was trained on public data alone.
+      x: float [n, d], records.
+      masked: float [n, d], the same records without their sensitive inputs.
+
+    Returns:
+      Scores [k] that sum to 1; public where all three arguments are.
+
+    Raises:
+      ValueError: for arrays of different shapes, or where masking changes no embedding.
+
+    Reference: HeteroRR eq. 5, averaged over records.
+    """
+    given, sources, private = _opened(embed=embed, x=x, masked=masked)
+    rows, hidden = (_records(name, given[name]) for name in ("x", "masked"))
+    if rows.shape != hidden.shape:
+        raise ValueError(f"masked must be the records x without their inputs, got {hidden.shape} for {rows.shape}")
+    change = np.abs(np.asarray(given["embed"](rows), np.float64) - np.asarray(given["embed"](hidden), np.float64))
+    if change.ndim != 2 or len(change) != len(rows):
+        raise ValueError(f"embed must make [n, k] of [n, d], got shape {change.shape}")
+    total = change.sum(1, keepdims=True)
+    shares = change / np.where(total > 0, total, 1.0)
+    return _scores("sensitivity", shares.mean(0), sources, private)

@@ -1,0 +1,236 @@
+"""What a result is measured by, and how sure it is."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy import stats
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array
+
+__all__ = [
+    "ConfidenceInterval",
+    "Fidelity",
+    "accuracy",
+    "auc",
+    "embedding_error",
+    "f1",
+    "fidelity",
+    "mean_interval",
+    "micro_f1",
+    "roc_auc",
+    "ssim",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def accuracy(
+    scores: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " n"],
+    mask: Shaped[Array | np.ndarray, " n"] | None = None,
+) -> Float[Array, ""]:
+    """The share of rows whose largest score is their label's; over masked rows only, where a mask is given.
+
+    >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
+    0.5
+    """
+    right = (scores.argmax(-1) == labels).astype(jnp.float32)
+    if mask is None:
+        return right.mean()
+    weight = jnp.asarray(mask, jnp.float32)
+    return (right * weight).sum() / jnp.maximum(weight.sum(), 1.0)
+
+
+def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
+    """The F1 score of single-label predictions.
+
+    Args:
+      scores: [n, classes].
+      labels: [n].
+      average: ``micro``, ``macro`` (classes alike) or ``weighted`` (by class size).
+
+    >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
+    0.6667000...
+    """
+    classes = scores.shape[-1]
+    predicted = jnp.eye(classes)[scores.argmax(-1)]
+    true = jnp.eye(classes)[labels]
+    hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
+    if average == "micro":
+        return 2 * hits.sum() / (found.sum() + wanted.sum())
+    each = 2 * hits / jnp.maximum(found + wanted, 1.0)
+    if average == "macro":
+        present = (found + wanted) > 0
+        return (each * present).sum() / jnp.maximum(present.sum(), 1)
+    if average == "weighted":
+        return (each * wanted).sum() / wanted.sum()
+    raise ValueError(f"average must be one of micro, macro, weighted; got {average!r}")
+
+
+def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
+    """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2, ties exactly.
+
+    NaN where a score is NaN.
+
+    >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
+    0.875
+    """
+    ordered = jnp.sort(negative)
+    below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
+    not_above = jnp.searchsorted(ordered, positive, side="right").astype(jnp.float32)
+    area = ((below + not_above) / (2.0 * negative.shape[0])).mean()
+    broken = jnp.isnan(positive).any() | jnp.isnan(negative).any()
+    return jnp.where(broken, jnp.nan, area)
+
+
+def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+    """The F1 score of labels that a row has or has not, all rows and labels together.
+
+    Labels scored above 0 are predicted. 0 where nothing is predicted and nothing is due.
+
+    >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
+    0.6666...
+    """
+    predicted, true = scores > 0, jnp.asarray(labels) > 0
+    return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
+
+
+def roc_auc(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+    """The mean over labels of the area under each one's ROC curve, ties exactly.
+
+    Labels that all rows have, or none, do not count; NaN where no label counts, or a score is NaN.
+
+    >>> float(roc_auc(jnp.array([[3.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), jnp.array([[1, 1], [0, 0], [0, 1]])))
+    0.75
+    """
+
+    def area(score: Array, label: Array) -> Array:
+        ordered = jnp.sort(score)
+        ends = (jnp.searchsorted(ordered, score, side=side).astype(jnp.float32) for side in ("left", "right"))
+        rank = sum(ends) / 2.0  # how many are below, and half of those that are as large
+        positives = label.sum()
+        won = (rank * label).sum() - positives * positives / 2.0
+        return won / (positives * (len(label) - positives))
+
+    truth = (jnp.asarray(labels) > 0).astype(jnp.float32)
+    areas = jax.vmap(area, in_axes=1)(scores, truth)
+    counts = (truth.sum(0) > 0) & (truth.sum(0) < len(truth))
+    mean = jnp.where(counts, areas, 0.0).sum() / counts.sum()
+    return jnp.where(jnp.isnan(scores).any(), jnp.nan, mean)
+
+
+def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
+    """The relative error of an embedding in the Frobenius norm.
+
+    >>> float(embedding_error(jnp.ones((2, 2)), jnp.ones((2, 2))))
+    0.0
+    """
+    return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
+
+
+class Fidelity(NamedTuple):
+    """How much of an embedding another one shows; made by :func:`fidelity`.
+
+    Attributes:
+      correlation: of all their numbers, each column about its mean; 0 where one of them is constant.
+      relative_error: what is left of the reference after the best scalar: sqrt(1 - correlation^2).
+    """
+
+    correlation: Float[Array, ""]
+    relative_error: Float[Array, ""]
+
+
+def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
+    """The correlation of an embedding with the true one, and its relative error after the best scalar.
+
+    A mechanism that shrinks its reports alike loses nothing by it, as a network that is trained on them does not.
+
+    >>> found = fidelity(jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[5.0], [9.0], [13.0]]))
+    >>> round(float(found.correlation), 4), round(float(found.relative_error), 2)
+    (1.0, 0.0)
+    """
+    a, b = z - z.mean(0), reference - reference.mean(0)
+    sizes = jnp.linalg.norm(a) * jnp.linalg.norm(b)
+    correlation = jnp.where(sizes > 0, (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0), 0.0)
+    correlation = jnp.clip(correlation, -1.0, 1.0)
+    return Fidelity(correlation, jnp.sqrt(1.0 - correlation**2))
+
+
+def ssim(
+    images: Float[Array, "n h w"], others: Float[Array, "n h w"], *, value_range: float = 1.0, window: int = 7
+) -> Float[Array, " n"]:
+    """The structural similarity of each image to another, from -1 to 1; 1 where they are the same.
+
+    Means, sample variances and the covariance are taken over every square window within the image, and the index is
+    averaged over windows.
+
+    Args:
+      images: [n, h, w].
+      others: [n, h, w].
+      value_range: the largest value that a pixel can have less the smallest.
+      window: its side in pixels, at most h and w.
+
+    Raises:
+      ValueError: for a window that does not fit, or a value range that is not > 0.
+
+    Reference: Wang et al., Image quality assessment (IEEE TIP 2004), eq. 13, with a flat window.
+
+    >>> float(ssim(jnp.eye(8)[None], jnp.eye(8)[None])[0].round(3))
+    1.0
+    """
+    validate.integer_in(2, min(images.shape[1:]), window=window)
+    validate.positive(value_range=value_range)
+    count = window**2
+
+    def mean(values: Array) -> Array:
+        return jax.lax.reduce_window(values, 0.0, jax.lax.add, (1, window, window), (1, 1, 1), "VALID") / count
+
+    one, other = mean(images), mean(others)
+    unbiased = count / (count - 1)
+    spread_one = (mean(images**2) - one**2) * unbiased
+    spread_other = (mean(others**2) - other**2) * unbiased
+    together = (mean(images * others) - one * other) * unbiased
+    c1, c2 = (0.01 * value_range) ** 2, (0.03 * value_range) ** 2
+    luminance = (2 * one * other + c1) / (one**2 + other**2 + c1)
+    return (luminance * (2 * together + c2) / (spread_one + spread_other + c2)).mean((1, 2))
+
+
+class ConfidenceInterval(NamedTuple):
+    """A mean and its confidence interval.
+
+    Attributes:
+      mean: of the values.
+      half_width: the interval is mean +- half_width; NaN for a single value.
+      n: how many values.
+    """
+
+    mean: float
+    half_width: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {self.half_width:.1f}" if self.n > 1 else f"{self.mean:.1f}"
+
+
+def mean_interval(values: Any, confidence: float = 0.95) -> ConfidenceInterval:
+    """The mean of independent runs and Student's interval around it, in float64.
+
+    >>> mean_interval([1.0, 2.0, 3.0]).mean
+    2.0
+    >>> round(mean_interval([1.0, 2.0, 3.0]).half_width, 3)
+    2.484
+    """
+    data = np.asarray(values, np.float64)
+    n = len(data)
+    if n == 0:
+        raise ValueError("values must not be empty")
+    if n == 1:
+        return ConfidenceInterval(float(data[0]), float("nan"), 1)
+    quantile = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
+    return ConfidenceInterval(float(data.mean()), quantile * float(data.std(ddof=1)) / n**0.5, n)

@@ -1,0 +1,249 @@
+r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
+
+With :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)`, a weight depends on numbers of its
+two ends: it is computed again where it is needed, in the derivative too, and no array of all edges with a vector
+for each is ever made. Edges are worked off some at a time, in the cache.
+
+Exponents are shifted by the largest of the node, its own score among them: a node without edges attends to itself
+alone, and neither it nor padding makes a NaN.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int32
+
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.graph.aggregation import Induced, Segments, Tables, linear
+from ldp_jax.learning.models._dropout import STEPS, threefry
+
+_SLOPE = 0.2
+"""Of LeakyReLU below 0."""
+
+_CACHED = 2**16
+"""Numbers of the vectors of edges that a CPU works off at a time: 256 KB."""
+
+_AT_ONCE = 4
+"""Heads that a block of threefry, 64 bits, is enough for."""
+
+
+def attend(
+    neighbours: Segments | Tables | Induced,
+    receiver: Float[Array, "n heads"],
+    sender: Float[Array, "n heads"],
+    h: Float[Array, "n heads width"],
+    *,
+    key: PRNGKey | None = None,
+    rate: float = 0.0,
+) -> Float[Array, "n heads width"]:
+    """Weighted means of the rows of ``h`` over each node and the senders of the edges into it.
+
+    First derivatives, forward and backward, in ``receiver``, ``sender`` and ``h``.
+
+    Args:
+      neighbours: a layout of edges without self-loops; of part of a graph, segments.
+      receiver: a, what a node adds to the scores of those it attends to.
+      sender: b, what a node adds to its score with those that attend to it.
+      h: what is averaged.
+      key: for dropout of weights; None for none. Which weights are dropped depends on the key and on the two nodes
+        alone, not on the layout.
+      rate: the share of weights that is dropped, rounded to 16 bits; the others grow by as much.
+    """
+    if isinstance(neighbours, Induced):
+        raise TypeError(
+            "attention needs a weight for each edge, and tables of part of a graph have none: lay the graph "
+            "out as segments, operator(graph, 'segment')"
+        )
+    dropped = 0 if key is None else round(rate * STEPS)
+    words = None
+    if (
+        key is not None and dropped
+    ):  # all that the key is used for: what it gives is asked for again where a weight is
+        words = jax.random.key_data(jax.random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
+    if isinstance(neighbours, Segments):
+        edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
+        return _attend(dropped, edges, words, receiver, sender, h)
+    by_class = (neighbours.by_class(values) for values in (receiver, sender, h))
+    return neighbours.by_node(_attend(dropped, _of_tables(neighbours), words, *by_class))
+
+
+class _Edges(NamedTuple):
+    """Edges sorted by receiver; one whose sender or receiver is n is padding."""
+
+    senders: Int32[Array, " m"]
+    receivers: Int32[Array, " m"]
+    names: Int32[Array, " n"]  # what dropout knows the nodes by
+
+
+def _of_tables(tables: Tables) -> _Edges:
+    """The places of the tables, in the order of the classes."""
+    senders, receivers, start = [jnp.zeros(0, jnp.int32)], [np.zeros(0, np.int32)], 0
+    for table in tables.neighbours:
+        width, count = table.shape
+        senders.append(table.T.ravel())
+        receivers.append(np.repeat(np.arange(start, start + count, dtype=np.int32), width))
+        start += count
+    return _Edges(jnp.concatenate(senders), jnp.asarray(np.concatenate(receivers)), tables.order)
+
+
+class _Block(NamedTuple):
+    """Some of the edges."""
+
+    real: Array  # bool [m, 1], whether an edge is no padding
+    senders: Array
+    receivers: Array
+
+
+def _over(edges: _Edges, width: int, step: Callable[[_Block, Any], Any], carry: Any) -> Any:
+    """Give all edges to ``step``, some at a time; ``width`` is how many numbers it makes of an edge."""
+    m, n = len(edges.senders), len(edges.names)
+    size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
+    blocks = max(1, -(-m // size))
+    ends = [
+        jnp.pad(part, (0, blocks * size - m), constant_values=n).reshape(blocks, size)
+        for part in (edges.senders, edges.receivers)
+    ]
+
+    def one(index: Any, carry: Any) -> Any:
+        senders, receivers = (part[index] for part in ends)
+        return step(_Block(((senders < n) & (receivers < n))[:, None], senders, receivers), carry)
+
+    return jax.lax.fori_loop(0, blocks, one, carry)
+
+
+def _at(values: Array, ends: Array) -> Array:
+    return values.at[ends].get(mode="clip")
+
+
+def _to_receivers(totals: Array, block: _Block, values: Array) -> Array:
+    return totals.at[block.receivers].add(values, mode="drop", indices_are_sorted=True)
+
+
+def _to_senders(totals: Array, block: _Block, values: Array) -> Array:
+    return totals.at[block.senders].add(values, mode="drop")
+
+
+def _leaky(scores: Array) -> Array:
+    return jnp.where(scores > 0, scores, _SLOPE * scores)
+
+
+def _slope(scores: Array) -> Array:
+    return jnp.where(scores > 0, 1.0, _SLOPE)
+
+
+def _kept(words: Array | None, dropped: int, receivers: Array, senders: Array, heads: int) -> Array | float:
+    """What weights of edges are multiplied by: 0 or 1 / (1 - rate); float32 [m, heads], or 1 without dropout."""
+    if words is None:
+        return 1.0
+    ends = receivers.astype(jnp.uint32), senders.astype(jnp.uint32)
+    bits = []
+    for part in words:
+        both = jnp.stack(threefry(part, *ends))
+        bits += [both & (STEPS - 1), both >> 16]
+    one = jnp.concatenate(bits)[:heads] >= dropped
+    return jnp.where(one, STEPS / (STEPS - dropped), 0.0).astype(jnp.float32).T
+
+
+def _kept_of(edges: _Edges, words: Array | None, dropped: int, block: _Block, heads: int) -> Array | float:
+    return _kept(words, dropped, _at(edges.names, block.receivers), _at(edges.names, block.senders), heads)
+
+
+def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> tuple[Array, Array]:
+    """The weighted means, and the logarithm of what the weights of each node were divided by."""
+    heads, width = h.shape[1:]
+    own = a + b
+
+    def largest(block: _Block, most: Array) -> Array:
+        scores = jnp.where(block.real, _at(b, block.senders), -jnp.inf)
+        return most.at[block.receivers].max(scores, mode="drop", indices_are_sorted=True)
+
+    top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
+
+    def add(block: _Block, totals: Any) -> Any:
+        scores = _leaky(_at(a, block.receivers) + _at(b, block.senders)) - _at(top, block.receivers)
+        weights = jnp.exp(jnp.where(block.real, scores, -jnp.inf))
+        kept = weights * _kept_of(edges, words, dropped, block, heads)
+        return (
+            _to_receivers(totals[0], block, weights),
+            _to_receivers(totals[1], block, kept[..., None] * _at(h, block.senders)),
+        )
+
+    weight = jnp.exp(_leaky(own) - top)
+    kept = weight * _kept(words, dropped, edges.names, edges.names, heads)
+    total, vectors = _over(edges, heads * width, add, (weight, kept[..., None] * h))
+    return vectors / total[..., None], top + jnp.log(total)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _attend(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> Array:
+    return _outputs(dropped, edges, words, a, b, h)[0]
+
+
+@_attend.defjvp
+def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    r"""With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by.
+
+    .. math:: \dot y_i = \sum_j p_{ij} (k_{ij} (\dot h_j + \dot e_{ij} h_j) - \dot e_{ij} y_i), \quad
+        \dot e_{ij} = s_{ij} (\dot a_i + \dot b_j)
+
+    and for the transpose, with g the cotangent of y, that of e_ij is
+    :math:`p_{ij} (k_{ij} \langle g_i, h_j \rangle - \langle g_i, y_i \rangle)`.
+    """
+    edges, words, a, b, h = primals
+    outputs, norm = _outputs(dropped, edges, words, a, b, h)
+    heads, width = h.shape[1:]
+    own = a + b
+    own_weight = jnp.exp(_leaky(own) - norm)
+    own_kept = own_weight * _kept(words, dropped, edges.names, edges.names, heads)
+    own_slope = _slope(own)
+
+    def weigh(block: _Block) -> tuple[Array, Array, Array]:
+        """Weights, those kept, and slopes."""
+        scores = _at(a, block.receivers) + _at(b, block.senders)
+        exponents = jnp.where(block.real, _leaky(scores) - _at(norm, block.receivers), -jnp.inf)
+        weights = jnp.exp(exponents)
+        return weights, weights * _kept_of(edges, words, dropped, block, heads), _slope(scores)
+
+    def forward(moved: Array) -> Array:
+        h_dot, a_dot, b_dot = moved[..., :-2], moved[..., -2], moved[..., -1]
+
+        def add(block: _Block, totals: Any) -> Any:
+            weights, kept, slope = weigh(block)
+            change = slope * (_at(a_dot, block.receivers) + _at(b_dot, block.senders))
+            rows = _at(h_dot, block.senders) + change[..., None] * _at(h, block.senders)
+            return (
+                _to_receivers(totals[0], block, kept[..., None] * rows),
+                _to_receivers(totals[1], block, weights * change),
+            )
+
+        change = own_slope * (a_dot + b_dot)
+        start = own_kept[..., None] * (h_dot + change[..., None] * h), own_weight * change
+        vectors, scores = _over(edges, heads * width, add, start)
+        return jnp.pad(vectors - scores[..., None] * outputs, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
+
+    def transpose(cotangent: Array) -> Array:
+        g = cotangent[..., :-2]
+        along = (g * outputs).sum(-1)
+
+        def add(block: _Block, totals: Any) -> Any:
+            weights, kept, slope = weigh(block)
+            sent = _at(g, block.receivers)
+            to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(along, block.receivers)
+            to_scores = slope * to_scores
+            return (
+                _to_senders(totals[0], block, kept[..., None] * sent),
+                _to_receivers(totals[1], block, to_scores),
+                _to_senders(totals[2], block, to_scores),
+            )
+
+        to_own = own_slope * (own_kept * (g * h).sum(-1) - own_weight * along)
+        to_h, to_a, to_b = _over(edges, heads * width, add, (own_kept[..., None] * g, to_own, to_own))
+        return jnp.concatenate([to_h, to_a[..., None], to_b[..., None]], -1)
+
+    a_dot, b_dot, h_dot = tangents[2:]
+    moved = jnp.concatenate([h_dot, a_dot[..., None], b_dot[..., None]], -1)
+    return outputs, linear(forward, transpose, moved)[..., :-2]

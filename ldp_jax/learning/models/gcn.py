@@ -1,0 +1,125 @@
+"""The graph convolutional network: classes or labels of the nodes of one graph."""
+
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Graph
+from ldp_jax.graph.aggregation import Segments
+from ldp_jax.graph.graphs import as_graph, degree
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.learning.models._model import Model, from_linen
+
+Normalisation = Literal["mean", "symmetric"]
+
+
+class NodeInputs(NamedTuple):
+    """What a model of the nodes of a graph is applied to.
+
+    Attributes:
+      graph: a ``jraph.GraphsTuple`` of one graph, traced or not, its edges in any order, or the
+        :class:`ldp_jax.graph.propagation.Operator` of it, which is sorted and laid out once.
+      x: float [n, d], a record for each node.
+      scale: float [n], what each row of ``x`` is multiplied by; None for 1. The derivative of the outputs in
+        ``scale[u]`` is their change along x_u, and costs no product with d columns.
+    """
+
+    graph: Graph | Operator
+    x: Float[Array | np.ndarray, "n d"]
+    scale: Float[Array | np.ndarray, " n"] | None = None
+
+
+def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
+    """What sums over neighbours, of any graph that a model may be given.
+
+    Raises:
+      ValueError: where it is not of ``num_nodes`` nodes.
+    """
+    if not isinstance(graph, Operator):
+        receivers = jnp.asarray(as_graph(graph).receivers)
+        order = jnp.argsort(receivers, stable=True)
+        edges = Segments(jnp.asarray(graph.senders)[order], receivers[order])
+        graph = Operator(degree(receivers, num_nodes), edges, directed=True)
+    if graph.num_nodes != num_nodes:
+        raise ValueError(f"x must have a row for each of {graph.num_nodes} nodes, got {num_nodes} rows")
+    return graph
+
+
+def average(op: Operator, h: Array, normalisation: str) -> Array:
+    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``; or the symmetric form of it."""
+    around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
+    if normalisation == "mean":
+        return (op.neighbours.sum(h) + h) / around
+    inverse = jax.lax.rsqrt(around)
+    return inverse * (op.neighbours.sum(inverse * h) + inverse * h)
+
+
+class _GCN(nn.Module):
+    layers: int
+    hidden: int
+    outputs: int
+    dropout: float
+    normalisation: str
+
+    @nn.compact
+    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+        graph, x, scale = NodeInputs(*inputs)
+        op, h = operator_of(graph, len(x)), jnp.asarray(x)
+        for layer in range(self.layers):
+            if layer:
+                h = nn.Dropout(self.dropout, deterministic=not train)(nn.relu(h))
+            width = self.outputs if layer == self.layers - 1 else self.hidden
+            # The average of rows commutes with the linear map: the narrower rows are averaged.
+            h = nn.Dense(width, use_bias=False)(h)
+            if layer == 0 and scale is not None:
+                h = h * scale[:, None]
+            h = average(op, h, self.normalisation) + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
+        return h
+
+
+@lru_cache
+def gcn(
+    layers: int, hidden: int, outputs: int, dropout: float = 0.0, normalisation: Normalisation = "mean"
+) -> Model:
+    r"""Graph convolutions: :math:`h_v \leftarrow \sigma(W \, \mathrm{mean}(h_v, h_u : u \to v) + b)`.
+
+    The mean runs over a node and the senders of the edges into it; the sigma is ReLU, dropout after it, and the
+    identity in the last layer. The outputs are logits: of classes, for
+    :data:`ldp_jax.learning.training.node_classification`, or of labels that are there or not, for
+    :data:`ldp_jax.learning.training.node_labels`; both through :func:`ldp_jax.learning.training.on_graph`.
+
+    Args:
+      layers: how many convolutions, at least 1.
+      hidden: width of the layers but the last.
+      outputs: width of the last: classes, or labels.
+      dropout: the share of hidden values dropped in training, in [0, 1).
+      normalisation: ``mean``, or ``symmetric`` for :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I.
+
+    Returns:
+      A model whose inputs are ``(graph, x)`` or :class:`NodeInputs`, and whose outputs are float [n, outputs].
+
+    Raises:
+      ValueError: for an argument out of range.
+
+    Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with graph convolutional
+    networks (ICLR 2017), eq. 2 (symmetric).
+
+    >>> from ldp_jax.graph import graphs
+    >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
+    >>> model = gcn(2, 8, 4)
+    >>> variables = model.init(jax.random.key(0), (path, x))
+    >>> model.apply(variables, (path, x), key=None, train=False)[0].shape
+    (3, 4)
+    """
+    validate.integer_in(1, layers=layers)
+    validate.integer_in(1, hidden=hidden)
+    validate.integer_in(1, outputs=outputs)
+    validate.in_range(0.0, 0.999, dropout=dropout)
+    validate.one_of(("mean", "symmetric"), normalisation=normalisation)
+    return from_linen(_GCN(layers, hidden, outputs, dropout, normalisation))

@@ -1,0 +1,126 @@
+"""The hyperbolic graph convolutional network: classes or labels of nodes, through the Poincaré ball."""
+
+import math
+from functools import lru_cache
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Scalar
+from ldp_jax.hyperbolic import poincare
+from ldp_jax.hyperbolic.numerics import shorten
+from ldp_jax.learning.models._dropout import Dropout
+from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models.gcn import NodeInputs, Normalisation, average, operator_of
+
+Activation = Literal["relu", "elu"]
+
+_GLOROT = nn.initializers.glorot_uniform()
+
+
+def _inside(tangent: Array, c: Scalar) -> Array:
+    """A tangent vector at the origin whose point float32 holds: no longer than half of ``poincare.REACH``."""
+    return shorten(tangent, poincare.REACH / 2 / jnp.sqrt(jnp.asarray(c, tangent.dtype)))
+
+
+class _HyperbolicGCN(nn.Module):
+    layers: int
+    hidden: int
+    outputs: int
+    dropout: float
+    c: float
+    learn_curvature: bool
+    activation: str
+    normalisation: str
+
+    @nn.compact
+    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+        graph, x, scale = NodeInputs(*inputs)
+        op = operator_of(graph, len(x))
+        # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0 cancel.
+        t = jnp.asarray(x if scale is None else x * scale[:, None])
+        for layer in range(self.layers):
+            c = self._curvature(layer)
+            last = layer == self.layers - 1
+            width = self.outputs if last else self.hidden
+            t = Dropout(self.dropout)(_inside(t, c), train)
+            h = poincare.exp_0(nn.Dense(width, use_bias=False, kernel_init=_GLOROT)(t), c)
+            bias = self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
+            h = poincare.mobius_add(h, poincare.exp_0(bias, c), c)
+            t = average(op, poincare.log_0(h, c), self.normalisation)
+            t = t if last else getattr(nn, self.activation)(t)
+        return t
+
+    def _curvature(self, layer: int) -> Scalar:
+        if not self.learn_curvature:
+            return self.c
+        log = self.param(f"log_c_{layer}", nn.initializers.constant(math.log(self.c)), ())
+        return jnp.exp(jnp.clip(log, -7.0, 3.0))
+
+
+@lru_cache
+def hyperbolic_gcn(
+    layers: int = 2,
+    hidden: int = 64,
+    outputs: int = 2,
+    dropout: float = 0.0,
+    c: float = 1.0,
+    learn_curvature: bool = False,
+    activation: Activation = "relu",
+    normalisation: Normalisation = "mean",
+) -> Model:
+    r"""Graph convolutions of points of the Poincaré ball, with what has no meaning there done in the tangent space.
+
+    A record is the point :math:`h_v = \exp_0(x_v)`. A layer is
+
+    .. math:: p_v = (W \otimes h_v) \oplus \exp_0(b), \qquad
+        h_v \leftarrow \exp_0(\sigma(\mathrm{mean}(\log_0 p_v, \log_0 p_u : u \to v)))
+
+    Möbius matrix multiplication, a bias that is carried from the origin to the point, the mean over a node and the
+    senders of the edges into it, and the activation, both in the tangent space at the origin. The last layer has
+    no activation, and its tangent vectors are the logits. In training a share of the tangent coordinates that enter
+    a layer is dropped.
+
+    *Numerics*: points are kept within distance ``poincare.REACH / sqrt(c)`` of the origin, longer records too,
+    which are therefore best scaled to a length of about 1. As c goes to 0 this becomes
+    :func:`ldp_jax.learning.models.gcn`.
+
+    Args:
+      layers: how many convolutions, at least 1.
+      hidden: width of the layers but the last.
+      outputs: width of the last: classes, or labels.
+      dropout: the share of coordinates dropped in training, in [0, 1).
+      c: magnitude of the curvature, in [1e-3, 20].
+      learn_curvature: whether each layer learns a curvature of its own, from ``c`` on and within that range.
+      activation: ``relu`` or ``elu``.
+      normalisation: ``mean`` or ``symmetric``, as :func:`ldp_jax.learning.models.gcn`.
+
+    Returns:
+      A model whose inputs are ``(graph, x)`` or :class:`ldp_jax.learning.models.NodeInputs`, and whose outputs are
+      float [n, outputs].
+
+    Raises:
+      ValueError: for an argument out of range.
+
+    Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq. 5-11, with equal
+    weights at the origin in place of learned attention; Ganea, Bécigneul & Hofmann (NeurIPS 2018), section 3.2.
+
+    >>> import jax
+    >>> from ldp_jax.graph import graphs
+    >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
+    >>> model = hyperbolic_gcn(2, 8, 4)
+    >>> variables = model.init(jax.random.key(0), (path, x))
+    >>> model.apply(variables, (path, x), key=None, train=False)[0].shape
+    (3, 4)
+    """
+    for name, count in {"layers": layers, "hidden": hidden, "outputs": outputs}.items():
+        validate.integer_in(1, **{name: count})
+    validate.in_range(0.0, 0.999, dropout=dropout)
+    c = validate.number(1e-3, 20.0, c=c)
+    validate.one_of(("relu", "elu"), activation=activation)
+    validate.one_of(("mean", "symmetric"), normalisation=normalisation)
+    return from_linen(
+        _HyperbolicGCN(layers, hidden, outputs, dropout, c, learn_curvature, activation, normalisation)
+    )

@@ -1,0 +1,132 @@
+"""A graph convolutional network that knows each node's place in a hierarchy."""
+
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Graph
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.learning.models._attention import attend
+from ldp_jax.learning.models._dropout import Dropout
+from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models.gcn import average, operator_of
+
+Weights = Literal["hierarchy", "degree"]
+
+_GLOROT = nn.initializers.glorot_uniform()
+
+
+class PlacedInputs(NamedTuple):
+    """What a model of the nodes of a graph and of their places in a hierarchy is applied to.
+
+    Attributes:
+      graph: as of :class:`ldp_jax.learning.models.NodeInputs`.
+      x: float [n, d], a record for each node.
+      places: float [n, k], where each node is, such as its point of a Poincaré embedding of the graph: public, as
+        the graph is.
+    """
+
+    graph: Graph | Operator
+    x: Float[Array | np.ndarray, "n d"]
+    places: Float[Array | np.ndarray, "n k"]
+
+
+def checked_places(places: Any, n: int) -> Array:
+    """Places as float32 [n, k]."""
+    places = jnp.asarray(places, jnp.float32)
+    if places.ndim != 2 or len(places) != n:
+        raise ValueError(f"places must have a row for each of {n} nodes, got shape {places.shape}")
+    return places
+
+
+class _HyperIMBA(nn.Module):
+    layers: int
+    hidden: int
+    outputs: int
+    dropout: float
+    alpha: float
+    weights: str
+
+    @nn.compact
+    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+        graph, h, places = PlacedInputs(*inputs)
+        op, places, h = operator_of(graph, len(h)), checked_places(places, len(h)), jnp.asarray(h)
+        for layer in range(self.layers):
+            last = layer == self.layers - 1
+            width = self.outputs if last else self.hidden
+            h = Dropout(self.dropout)(h, train)
+            h = nn.Dense(width, use_bias=False, kernel_init=_GLOROT)(h)
+            if self.weights == "hierarchy":
+                receiver, sender = (
+                    self._read(places, width, 1, f"{end}_{layer}") for end in ("receiver", "sender")
+                )
+                h = attend(op.neighbours, receiver, sender, h[:, None])[:, 0]
+            else:
+                h = average(op, h, "symmetric")
+            h = h + self.alpha * nn.leaky_relu(self._read(places, width, width, f"place_{layer}"), 0.01)
+            h = h + self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
+            h = h if last else nn.elu(h)
+        return h
+
+    def _read(self, places: Array, width: int, outputs: int, name: str) -> Array:
+        """A perceptron of one hidden layer on the places."""
+        hidden = nn.leaky_relu(nn.Dense(width, use_bias=False, name=f"{name}_in")(places), 0.2)
+        return nn.Dense(outputs, name=f"{name}_out")(hidden)
+
+
+@lru_cache
+def hyperimba(
+    layers: int = 2,
+    hidden: int = 16,
+    outputs: int = 2,
+    dropout: float = 0.6,
+    alpha: float = 1.0,
+    weights: Weights = "hierarchy",
+) -> Model:
+    r"""Graph convolutions that weigh neighbours by their places in a hierarchy, and add what a place itself says.
+
+    In a layer :math:`h_v \leftarrow \mathrm{ELU}(\sum_u w_{vu} W h_u + \alpha \, m(p_v) + b)` over v and the
+    senders u of the edges into it, with :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) +
+    g(p_u))`; p are places, m, f and g perceptrons that are learned. The last layer has no ELU; the outputs are
+    logits.
+
+    In the manner of HyperIMBA and not the same: there the weights are functions of the edges' Ricci curvature, here
+    of where the two ends are in the embedding, which the additive term alone reads there.
+
+    Args:
+      layers: how many convolutions, at least 1.
+      hidden: width of the layers but the last, and of the perceptrons.
+      outputs: classes, or labels.
+      dropout: the share of the inputs of each layer dropped in training, in [0, 1).
+      alpha: weight of the additive term.
+      weights: ``hierarchy``, or ``degree`` for those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`: then the additive
+        term is all that knows of the hierarchy.
+
+    Returns:
+      A model whose inputs are :class:`PlacedInputs`, and whose outputs are float [n, outputs]. First derivatives.
+
+    Raises:
+      ValueError: for an argument out of range; when applied, for places that are not one a node.
+
+    Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance node
+    classification (WWW 2023), section 4.
+
+    >>> import jax
+    >>> from ldp_jax.graph import graphs
+    >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    >>> inputs = PlacedInputs(path, jnp.eye(3), jnp.zeros((3, 2)))
+    >>> model = hyperimba(outputs=4)
+    >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
+    (3, 4)
+    """
+    for name, count in {"layers": layers, "hidden": hidden, "outputs": outputs}.items():
+        validate.integer_in(1, **{name: count})
+    validate.in_range(0.0, 0.999, dropout=dropout)
+    validate.number(0.0, alpha=alpha)
+    validate.one_of(("hierarchy", "degree"), weights=weights)
+    return from_linen(_HyperIMBA(layers, hidden, outputs, dropout, float(alpha), weights))

@@ -1,0 +1,66 @@
+"""A multi-layer perceptron on rows."""
+
+from functools import lru_cache
+from typing import Any
+
+import flax.linen as nn
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array
+from ldp_jax.learning.models._model import Model, from_linen
+
+
+class _MLP(nn.Module):
+    layers: int
+    hidden: int
+    outputs: int
+    dropout: float
+
+    @nn.compact
+    def __call__(self, rows: Array, train: bool) -> Array:
+        for _ in range(self.layers - 1):
+            rows = nn.relu(nn.Dense(self.hidden)(rows))
+            rows = nn.Dropout(self.dropout, deterministic=not train)(rows)
+        return nn.Dense(self.outputs)(rows)
+
+
+@lru_cache
+def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
+    """Dense layers with ReLU and dropout between them.
+
+    Args:
+      layers: how many dense layers, at least 1; 1 is a linear map.
+      hidden: width of the layers but the last.
+      outputs: width of the last.
+      dropout: the share of hidden values dropped in training, in [0, 1).
+
+    >>> import jax, jax.numpy as jnp
+    >>> model = mlp(2, 8, 3)
+    >>> variables = model.init(jax.random.key(0), jnp.zeros((5, 4)))
+    >>> outputs, _ = model.apply(variables, jnp.zeros((5, 4)), key=None, train=False)
+    >>> outputs.shape
+    (5, 3)
+    """
+    validate.integer_in(1, layers=layers)
+    validate.integer_in(1, hidden=hidden)
+    validate.integer_in(1, outputs=outputs)
+    validate.in_range(0.0, 0.999, dropout=dropout)
+    return from_linen(_MLP(layers, hidden, outputs, dropout))
+
+
+def dense_layers(variables: Any) -> tuple[tuple[Array, Array], ...]:
+    """The kernel [in, out] and the bias [out] of each layer of an :func:`mlp`, in order: to run it elsewhere.
+
+    >>> import jax, jax.numpy as jnp
+    >>> variables = mlp(2, 8, 3).init(jax.random.key(0), jnp.zeros((5, 4)))
+    >>> [kernel.shape for kernel, _ in dense_layers(variables)]
+    [(4, 8), (8, 3)]
+    """
+    layers = variables["params"]
+    named = (layers[f"Dense_{place}"] for place in range(len(layers)))
+    return tuple((layer["kernel"], layer["bias"]) for layer in named)
+
+
+def linear(outputs: int) -> Model:
+    """A linear map of rows: with a sigmoid or softmax after it, logistic regression."""
+    return mlp(1, 1, outputs)

@@ -1,0 +1,206 @@
+r"""PoinDP's network, with the noise of its paper or of its release: nothing is proved of either.
+
+A network that classifies what was reported under a proved guarantee has no noise of its own to add:
+``poindp(noise="off")``.
+"""
+
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Graph, PRNGKey, Scalar
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models.gcn import average, operator_of
+from ldp_jax.learning.models.hyperimba import checked_places
+
+Noise = Literal["off", "released", "printed"]
+Branch = Literal["inter", "intra"]
+Strength = Literal["hierarchy", "random", "attention"]
+
+_GLOROT = nn.initializers.glorot_uniform()
+_UNIFORM = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # in +- 1 / sqrt(inputs)
+
+
+class PoinDPInputs(NamedTuple):
+    """What PoinDP's network is applied to.
+
+    Attributes:
+      graph: as of :class:`ldp_jax.learning.models.NodeInputs`.
+      x: float [n, d], a record for each node, or what the server knows of it.
+      places: float [n, k], the Poincaré embedding of the graph.
+      sensitivity: float [n, 2], how much the radius and the direction of a node's place may differ from another's:
+        :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and ``intra_hierarchy_of_nodes``. Local sensitivities;
+        ``noise="printed"`` alone asks for them.
+      epsilon: the nominal budget of one application; a number, or a tracer.
+      delta: of it, in the printed noise; the release's 1e-4.
+    """
+
+    graph: Graph | Operator
+    x: Float[Array | np.ndarray, "n d"]
+    places: Float[Array | np.ndarray, "n k"]
+    sensitivity: Float[Array | np.ndarray, "n 2"] | None = None
+    epsilon: Scalar = 1.0
+    delta: Scalar = 1e-4
+
+
+class _PoinDP(nn.Module):
+    hidden: int
+    outputs: int
+    dropout: float
+    noise: str
+    branches: tuple[str, ...]
+    allocate: bool
+    strength: str
+    allocation: int
+
+    @nn.compact
+    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+        inputs = PoinDPInputs(*inputs)
+        n, count = len(inputs.x), len(self.branches)
+        op = operator_of(inputs.graph, n)
+        # The branches differ in their weights and their noise alone: their layers are one product each.
+        h = nn.Dense(count * self.hidden, use_bias=False, kernel_init=_GLOROT)(inputs.x)
+        h = average(op, h, "symmetric") + self.param("bias_0", nn.initializers.zeros, (count * self.hidden,))
+        h = nn.Dropout(self.dropout, deterministic=not train)(nn.elu(h)).reshape(n, count, self.hidden)
+        kernel = nn.initializers.glorot_uniform(batch_axis=0)
+        h = jnp.einsum("nbh,bho->nbo", h, self.param("kernel", kernel, (count, self.hidden, self.outputs)))
+        h = average(op, h.reshape(n, -1), "symmetric").reshape(h.shape)
+        h = h + self.param("bias_1", nn.initializers.zeros, (count, self.outputs))
+        if self.noise != "off":
+            h = h + self._noise(inputs, h, train)
+        return h.sum(1)
+
+    def _noise(self, inputs: PoinDPInputs, h: Array, train: bool) -> Array:
+        """Of each branch's outputs; float [n, branches, outputs]."""
+        words = self.variable("noise", "words", lambda: jax.random.key_data(self.make_rng("params")))
+        key = self.make_rng("dropout") if train else jax.random.wrap_key_data(words.value, impl="threefry2x32")
+        strength_key, noise_key = jax.random.split(key)
+        read = self._read(checked_places(inputs.places, len(h)))
+        share = self._share(read) if self.allocate else jnp.full(len(self.branches), 1 / len(self.branches))
+        draws = jax.random.normal(noise_key, h.shape)
+        budget = share * inputs.epsilon  # [branches]
+        if self.noise == "printed":
+            if inputs.sensitivity is None:
+                raise ValueError('noise="printed" needs the sensitivity of each node')
+            columns = [("inter", "intra").index(branch) for branch in self.branches]
+            factor = jnp.sqrt(2.0 * jnp.log(1.25 / inputs.delta))
+            sigma = factor * jnp.asarray(inputs.sensitivity)[:, columns] / (2.0 * budget)
+            return jnp.tanh(0.5 * sigma[..., None] * draws)
+        if self.strength == "random":
+            strength = jax.random.uniform(strength_key, h.shape[:2])
+        elif self.strength == "attention":
+            strength = jnp.abs(nn.leaky_relu(self._score("attention", h), 0.01))
+        else:
+            strength = jnp.abs(read.sum(-1))
+        sigma = jax.lax.stop_gradient(jnp.sqrt(strength / (2.0 * budget)))
+        return sigma[..., None] * jnp.tanh(0.5 * draws)
+
+    def _read(self, places: Array) -> Array:
+        """What the branches make of places; [n, branches, hidden + outputs]."""
+        read = []
+        for branch in self.branches:
+            seen = places if branch == "inter" else places + jnp.where(places < 0, jnp.pi, 0.0)  # angles of numbers
+            for layer, width in enumerate((self.hidden, self.outputs)):
+                name = f"{branch}_{layer}"
+                inner = nn.leaky_relu(seen @ self._weights(f"{name}_in", (places.shape[1], width)), 0.2)
+                outer = inner @ self._weights(f"{name}_out", (width, width))
+                read.append(nn.leaky_relu(outer + self._weights(f"{name}_bias", (1, width), width), 0.01))
+        widths = jnp.concatenate(read, -1)
+        return widths.reshape(len(places), len(self.branches), -1)
+
+    def _share(self, read: Array) -> Array:
+        """beta and 1 - beta: what each branch gets of the budget; [branches]."""
+        return nn.softmax(nn.leaky_relu(self._score("allocation", read), 0.01).mean(0))
+
+    def _score(self, name: str, rows: Array) -> Array:
+        hidden = rows @ self._weights(f"{name}_in", (rows.shape[-1], self.allocation))
+        return (hidden @ self._weights(f"{name}_out", (self.allocation, 1)))[..., 0]
+
+    def _weights(self, name: str, shape: tuple[int, int], fan_in: int | None = None) -> Array:
+        """Learned as printed; as released no gradient reaches what makes the noise: it stays as drawn."""
+
+        def initial(key: PRNGKey) -> Array:
+            return _UNIFORM(key, (fan_in or shape[0], shape[1]))[: shape[0]]
+
+        if self.noise == "printed":
+            return self.param(name, initial)
+        return self.variable("noise", name, lambda: initial(self.make_rng("params"))).value
+
+
+@lru_cache
+def poindp(
+    outputs: int = 2,
+    hidden: int = 16,
+    dropout: float = 0.6,
+    noise: Noise = "off",
+    branches: tuple[Branch, ...] = ("inter", "intra"),
+    allocate: bool = True,
+    strength: Strength = "hierarchy",
+    allocation: int = 128,
+) -> Model:
+    r"""PoinDP's network: two GCNs of two layers, the outputs of each with noise of its own, and their sum.
+
+    .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta) \epsilon)
+
+    with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and :math:`\beta` by attention
+    over what two perceptrons read from the places of all nodes, the inter branch from their coordinates, the intra
+    branch from their coordinates and angles.
+
+    Noise, for each number of a branch's outputs, with z standard normal:
+
+    * ``printed`` is eq. 12: a wrapped normal of one dimension with :math:`\sigma_v = c \log_0(\Delta_v) / (\beta
+      \epsilon)`, :math:`c = \sqrt{2 \ln(1.25 / \delta)}` and :math:`\Delta_v` the node's sensitivity, whose log_0
+      is :math:`\Delta_v / 2`; so :math:`\eta = \tanh(\sigma_v z / 2)`. beta is learned; gamma is 1 in one
+      dimension.
+    * ``released`` is the authors' code: :math:`\sigma_v = \sqrt{w_v / (2 \beta \epsilon)}` and :math:`\eta =
+      \sigma_v \tanh(z / 2)`, w the sum of what the perceptrons read (its absolute value here; there the root of a
+      negative number is NaN). No gradient reaches w and beta: they stay as they were drawn.
+    * ``off``: none.
+
+    *Guarantee*: **none**, of any noise. It is bounded (by 1, by sigma), so that some outputs are impossible for a
+    neighbour; its scale depends on the data; outputs are sums over neighbours whose records nobody protects; and it
+    is drawn anew in every epoch, while nothing is composed. Where the model is asked it draws its noise from the
+    words in ``variables["noise"]``, once for each trained model: the same question has the same answer.
+
+    Args:
+      outputs: classes.
+      hidden: width of the first layer of each branch.
+      dropout: the share of hidden values dropped in training, in [0, 1).
+      noise: which.
+      branches: which of ``inter`` and ``intra`` there are (the ablations have one).
+      allocate: whether beta is by attention; else it is 1 / 2.
+      strength: in the released noise, what w is: ``hierarchy``; ``random``, uniform in (0, 1) for each node (the
+        variant RdDP); or ``attention``, of a branch's own outputs (AtDP).
+      allocation: width of the attention's hidden layer.
+
+    Returns:
+      A model whose inputs are :class:`PoinDPInputs`, and whose outputs are logits, float [n, outputs].
+
+    Raises:
+      ValueError: for an argument out of range; when applied, for places that are not one a node, or printed noise
+        without sensitivities.
+
+    Reference: Wei et al., Poincaré differential privacy for hierarchy-aware graph embedding (AAAI 2024), eq. 12-15.
+
+    >>> from ldp_jax.graph import graphs
+    >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    >>> inputs = PoinDPInputs(path, jnp.eye(3), jnp.zeros((3, 2)), jnp.ones((3, 2)), 1.0)
+    >>> model = poindp(4, noise="printed")
+    >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
+    (3, 4)
+    """
+    for name, count in {"outputs": outputs, "hidden": hidden, "allocation": allocation}.items():
+        validate.integer_in(1, **{name: count})
+    validate.in_range(0.0, 0.999, dropout=dropout)
+    validate.one_of(("off", "released", "printed"), noise=noise)
+    validate.one_of(("hierarchy", "random", "attention"), strength=strength)
+    if not branches or len(set(branches)) < len(branches) or not set(branches) <= {"inter", "intra"}:
+        raise ValueError(f"branches must be one or both of inter and intra, got {branches!r}")
+    return from_linen(_PoinDP(hidden, outputs, dropout, noise, branches, allocate, strength, allocation))

@@ -1,0 +1,243 @@
+"""The classifier that every device runs on its own record: learned from the panel, broadcast, public."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.learning import training
+from ldp_jax.learning.models import dense_layers, mlp
+from ldp_jax.pipeline.rows import DenseRows, Rows
+from ldp_jax.pipeline.self_training import Classifier, features_posterior
+
+__all__ = ["DeviceClassifier", "device_classifier", "panel_regression"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
+"""Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
+
+_WIDTH = 96
+"""Columns of a design are padded to a multiple of it, so that regressions on like panels share a program."""
+
+
+_DROPOUT, _EPOCHS, _PATIENCE = 0.5, 200, 30
+"""Of the networks."""
+
+
+class DeviceClassifier(NamedTuple):
+    """A multinomial logistic regression, or a small network; made by :func:`device_classifier`.
+
+    Attributes:
+      weights: float32 [d, C], for records scaled to length 1 (:func:`~ldp_jax.pipeline.rows.feature_rows`); of a
+        network [d, width].
+      bias: float32 [C], or [width].
+      panel_scores: float32 [panel, C], log posteriors of the panel's records by models that have not seen them.
+      ridge: the one chosen, of the logistic regression.
+      layers: what follows in a network, weights and bias of each, after max(., 0); empty for a regression.
+      log_loss: on the panel, out of fold, in nats a member, of each classifier that was tried: the least was taken.
+    """
+
+    weights: Float[Array, "d outputs"]
+    bias: Float[Array, " outputs"]
+    panel_scores: Float[Array, "panel classes"]
+    ridge: float
+    layers: tuple[tuple[Float[Array, "width outputs"], Float[Array, " outputs"]], ...] = ()
+    log_loss: dict[str, float] | None = None
+
+    def scores(self, rows: Rows | DenseRows) -> Float[Array, "n classes"]:
+        """What a device makes of its record: log-scores of classes, for many records at once.
+
+        Raises:
+          ValueError: for records of another dimension.
+        """
+        if rows.shape[1] != self.weights.shape[0]:
+            raise ValueError(
+                f"rows must have {self.weights.shape[0]} features, as the panel's, got {rows.shape[1]}"
+            )
+        return _scores(rows, self.weights, self.bias, self.layers)
+
+
+@jax.jit
+def _scores(rows: Rows | DenseRows, weights: Array, bias: Array, layers: Any = ()) -> Array:
+    made = rows.times(weights) + bias
+    for weights, bias in layers:
+        made = jnp.maximum(made, 0.0) @ weights + bias
+    return made
+
+
+def device_classifier(
+    rows: Rows | DenseRows,
+    labels: Int[np.ndarray, " panel"],
+    fold: Int[Array | np.ndarray, " panel"],
+    *,
+    num_classes: int,
+    num_folds: int,
+    ridges: tuple[float, ...] = RIDGES,
+    keep: float = 1.0,
+    hidden: tuple[int, ...] = (),
+    key: PRNGKey | None = None,
+) -> DeviceClassifier:
+    """Step 2 of local prediction: f, from the panel's records and labels alone.
+
+    The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. What is
+    broadcast is the mean of the folds' weights; each of them has seen all the panel but its fold.
+
+    Of networks one a fold is trained on the others but one, which says when to stop; what is broadcast is one more,
+    trained on all folds but one. A network is taken where its log-loss on the panel, out of fold, is less than the
+    regression's.
+
+    Args:
+      rows: the panel's records, in the order of ``labels``.
+      labels: in [0, C).
+      fold: of each member of the panel, in [0, F).
+      num_classes: C.
+      num_folds: F.
+      ridges: to choose from, in falling order.
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      hidden: widths of networks with one hidden layer that are tried besides; none by default.
+      key: of public randomness: of the networks' parameters, order and dropout.
+
+    Raises:
+      ValueError: for no labels, or of another number than rows; and for networks without a key, with fewer
+        than three folds, where a fold is empty, or where labels may be wrong (``keep`` below 1).
+
+    >>> y = np.arange(20) % 2
+    >>> rows, labels = DenseRows(jnp.eye(2)[y]), np.where(np.arange(20) == 0, 1, y)  # the first label is wrong
+    >>> found = device_classifier(rows, labels, np.arange(20) // 2 % 2, num_classes=2, num_folds=2)
+    >>> int(found.panel_scores[0].argmax())  # by a model that has not seen it
+    0
+    >>> found.scores(DenseRows(jnp.array([[0.9, 0.1], [0.1, 0.9]]))).argmax(1).tolist()  # on two devices
+    [0, 1]
+    """
+    if rows.shape[0] != len(labels):
+        raise ValueError(f"rows must be of the panel's {len(labels)} members, got {rows.shape[0]}")
+    if not len(labels):
+        raise ValueError("labels must be of at least one member of the panel, got none to learn from")
+    validate.integer_in(2, num_classes=num_classes)
+    validate.integer_in(3 if hidden else 2, num_folds=num_folds)
+    if hidden and key is None:
+        raise ValueError("key must be given where networks are tried")
+    if hidden and keep < 1.0:
+        raise ValueError(f"hidden must be () where labels are private, got {hidden}: networks learn from true ones")
+    found = features_posterior(
+        rows, labels, jnp.asarray(fold), num_classes=num_classes, num_folds=num_folds, ridges=ridges, keep=keep
+    )
+    weights, bias = _mean(found.classifier, num_folds)
+    losses = {"logistic regression": _log_loss(found.log_q, labels)}
+    best = DeviceClassifier(weights, bias, found.log_q, found.ridge, (), losses)
+    if key is None:
+        return best
+    for place, width in enumerate(hidden):
+        name = f"network of {width}"
+        layers, scores = _network(
+            jax.random.fold_in(key, place),
+            rows,
+            labels,
+            fold,
+            width=width,
+            num_classes=num_classes,
+            num_folds=num_folds,
+        )
+        losses[name] = _log_loss(scores, labels)
+        if losses[name] == min(losses.values()):
+            best = DeviceClassifier(*layers[0], scores, found.ridge, layers[1:], losses)
+    return best
+
+
+def _log_loss(log_p: Array, labels: np.ndarray) -> float:
+    return -float(np.asarray(log_p)[np.arange(len(labels)), np.asarray(labels)].mean())
+
+
+@lru_cache
+def _by_log_loss() -> training.Objective:
+    """Cross entropy that also says when to stop."""
+    given = training.node_classification
+    return given._replace(score=lambda scores, examples: -given.loss(scores, examples).mean())
+
+
+def _network(
+    key: PRNGKey,
+    rows: Rows | DenseRows,
+    labels: np.ndarray,
+    fold: Any,
+    *,
+    num_classes: int,
+    num_folds: int,
+    width: int,
+) -> tuple[tuple[tuple[Array, Array], ...], Array]:
+    """The layers of one network, and log posteriors of the panel by others that have not seen them."""
+    labels, fold = np.asarray(labels, np.int32), np.asarray(fold)
+    if np.bincount(fold, minlength=num_folds).min() == 0:
+        raise ValueError(f"fold must leave a member for each of {num_folds} folds: give fewer folds")
+    model = mlp(2, width, num_classes, dropout=_DROPOUT)
+    records = jnp.asarray(rows.dense() if isinstance(rows, Rows) else rows.values)
+    size = -(-len(labels) // num_folds)
+    settings = training.Settings(training.adam(0.01, 5e-4), _EPOCHS, (num_folds - 1) * size, _PATIENCE)
+
+    def part(which: np.ndarray, wanted: int) -> training.Examples:
+        # Every training of one size: those of a smaller fold see a label twice.
+        index = np.resize(np.flatnonzero(which), wanted).astype(np.int32)
+        return training.Examples(index, labels[index])
+
+    own = np.zeros((len(labels), num_classes), np.float32)
+    layers = ()
+    for number, fit_key in enumerate(jax.random.split(key, num_folds + 1)):
+        held, stop = fold == number, fold == (number + 1) % num_folds  # the last one holds nobody out
+        parts = (part(~held & ~stop, (num_folds - 1) * size), part(stop, size), part(stop, size))
+        fitted = training.fit(fit_key, model, _by_log_loss(), records, *parts, settings)
+        layers = dense_layers(fitted.variables)
+        if held.any():
+            found = jax.nn.log_softmax(_scores(rows, *layers[0], layers[1:]))
+            own[held] = np.asarray(found)[held]
+    return layers, jnp.asarray(own)
+
+
+def _mean(classifier: Classifier, num_folds: int) -> tuple[Array, Array]:
+    weights, bias = classifier
+    return weights.reshape(len(weights), num_folds, -1).mean(1), bias.reshape(num_folds, -1).mean(0)
+
+
+def panel_regression(
+    design: Float[Array | np.ndarray, "n width"],
+    labels: Int[np.ndarray, " n"],
+    fold: Int[Array | np.ndarray, " n"],
+    *,
+    num_classes: int,
+    num_folds: int,
+    ridges: tuple[float, ...] = RIDGES,
+    keep: float = 1.0,
+) -> Float[Array, "n classes"]:
+    """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
+
+    Args:
+      design: columns of like size, such as 1 / sqrt(width).
+      labels: -1 for none.
+      fold: of each node.
+      num_classes: C.
+      num_folds: F.
+      ridges: to choose from, in falling order.
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+    """
+    panel = np.flatnonzero(np.asarray(labels) >= 0)
+    design = jnp.asarray(design, jnp.float32)
+    design = jnp.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH)))
+    found = device_classifier(
+        DenseRows(design[panel]),
+        np.asarray(labels)[panel],
+        jnp.asarray(fold)[panel],
+        num_classes=num_classes,
+        num_folds=num_folds,
+        ridges=ridges,
+        keep=keep,
+    )
+    everybody = jax.nn.log_softmax(found.scores(DenseRows(design)))
+    return everybody.at[panel].set(found.panel_scores)

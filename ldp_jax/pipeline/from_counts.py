@@ -1,0 +1,198 @@
+"""Classes of users whose friendships are private, in one call: counts of neighbours by a broadcast class."""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
+from ldp_jax.graph.graphs import GraphSet
+from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, piloted_counts
+from ldp_jax.pipeline.rows import Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
+from ldp_jax.pipeline.self_training import FeaturesPosterior
+
+__all__ = ["CountedClasses", "Protects", "predict_from_counts", "silent_users"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+Protects = Literal["list", "relationship"]
+"""What epsilon is about: one bit of one list, or one edge, at both of its ends."""
+
+
+class CountedClasses(NamedTuple):
+    """What is known of everybody's class, and what it cost.
+
+    Attributes:
+      log_posterior: float32 [n, C], all in all; of a labelled user without her label.
+      found: every step on the way: features alone, the forecast by which the groups were chosen, the guard's s, ...
+      round: int8 [n], in which of the two rounds a user reported; 0 for one who did not.
+      guarantee: per bit of a list and per relationship; names what is protected and what is not.
+    """
+
+    log_posterior: Float[Array, "n classes"]
+    found: PilotedCounts
+    round: Int[np.ndarray, " n"]
+    guarantee: PipelineGuarantee
+
+    @property
+    def strength(self) -> float:
+        """s of the guard: how far the reports were believed."""
+        return self.found.strength
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """Which scaling of the features held-out labels chose; None where there was no choice."""
+        return self.found.scaling
+
+    def __repr__(self) -> str:
+        n, classes = self.log_posterior.shape
+        scaled = "" if self.scaling is None else f", features scaled by {self.scaling!r}"
+        return (
+            f"CountedClasses({n} users, {classes} classes, counted by {self.found.design.best!r}, "
+            f"strength {self.strength:.2f}{scaled})"
+        )
+
+
+def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5) -> Bool[np.ndarray, " n"]:
+    """Labelled users who report nothing, ``share`` of each class; at least two of a class report, where it has two.
+
+    Where each pair has one owner, whoever reports owns all her pairs with them: of a silent user the class is
+    known, so that her own report would say the least. But those who report teach the model, and with few labels
+    most of them had better: hence half.
+
+    Args:
+      key: of public randomness.
+      labels: public, -1 for none.
+      share: of each class.
+
+    >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
+    5
+    """
+    validate.threefry(key)
+    validate.in_range(0.0, 1.0, share=share)
+    labels = np.asarray(labels)
+    place = random_words.places_within(key, labels)
+    size = np.bincount(labels[labels >= 0], minlength=1)
+    quiet = np.minimum(np.round(share * size), np.maximum(size - 2, 0))
+    return (labels >= 0) & (place < quiet[np.maximum(labels, 0)])
+
+
+def predict_from_counts(
+    key: PRNGKey,
+    lists: Graph | GraphSet,
+    features: Any,
+    labels: Int[np.ndarray, " n"],
+    epsilon: float,
+    *,
+    unit: Protects = "list",
+    num_classes: int | None = None,
+    log_q: Float[Array, "n classes"] | FeaturesPosterior | None = None,
+    silent: Bool[np.ndarray, " n"] | None = None,
+    most: int = 65_535,
+    num_folds: int | None = None,
+    guarded: bool = True,
+) -> CountedClasses:
+    """Ask users how many of their neighbours are of each public class, and say what class each user is of.
+
+    A pilot reports first; from it the server learns who befriends whom and chooses the groups by which everybody
+    else counts. Nobody reports twice. See :mod:`ldp_jax.pipeline.piloted` for the steps.
+
+    Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of one report. A
+    relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon; with ``unit="relationship"`` each
+    pair has one owner, found from public facts alone, and costs epsilon. That the second question depends on the
+    first answers costs nothing more: it is post-processing of reports of other users.
+
+    Args:
+      key: a typed threefry key: of the users' noise and of public randomness.
+      lists: the private graph, undirected; this simulates all devices, as
+        :func:`~ldp_jax.edges.privatize_counts` does.
+      features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a scaling
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, where rows should
+        be scaled to length 1 without a choice, as they are where ``log_q`` is a posterior of the regression; or
+        None.
+      labels: public, int [n] in [0, C), -1 for users whose class is asked for.
+      epsilon: in [0.001, 40].
+      unit: what epsilon is about.
+      num_classes: C; by default the largest label plus 1.
+      log_q: a public posterior in place of the features' logistic regression: of any model
+        (:func:`~ldp_jax.pipeline.model_posterior`), of a classifier from elsewhere, or what the regression found
+        already (:func:`~ldp_jax.pipeline.piloted.piloted_counts`).
+      silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
+        :func:`silent_users`.
+      most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
+      num_folds: of the logistic regressions.
+      guarded: whether the guard may weaken evidence.
+
+    Returns:
+      :class:`CountedClasses`.
+
+    Raises:
+      ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
+
+    >>> from ldp_jax import datasets
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
+    ... )
+    >>> labels = np.where(np.arange(600) < 200, data.y, -1)
+    >>> found = predict_from_counts(jax.random.key(1), data.graph, None, labels, 1.0, unit="relationship")
+    >>> found.log_posterior.shape
+    (600, 3)
+    >>> print(found.guarantee)  # doctest: +ELLIPSIS
+    protected: edges; NOT protected: number of nodes, features, labels, groups of nodes, who reports in which round
+      epsilon 1 per neighbour-list (...)
+      epsilon 1 per relationship (...)
+    """
+    validate.threefry(key)
+    validate.one_of(("list", "relationship"), unit=unit)
+    labels = np.asarray(labels)
+    if num_classes is None:
+        num_classes = int(labels.max(initial=-1)) + 1
+    NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
+    users = Population.of(lists)
+    if labels.shape != users.group.shape:
+        raise ValueError(f"labels must be int [{len(users.group)}], one a user, got shape {labels.shape}")
+    rows = features
+    if not (features is None or isinstance(features, Rows)):
+        rows = feature_rows(features) if isinstance(log_q, FeaturesPosterior) else scaled_rows(features)
+    key, silent_key = jax.random.split(key)
+    if silent is None and unit == "relationship" and np.issubdtype(labels.dtype, np.integer):
+        silent = silent_users(silent_key, labels)
+    reported = np.zeros(len(labels), np.int8)
+    rounds: list[NoisyCounts] = []
+
+    def noisy_counts(key: PRNGKey, count_round: CountRound) -> NoisyCounts:
+        reported[count_round.reporters] = reported.max() + 1
+        owners = ownership(count_round.confidence, silent) if unit == "relationship" else None
+        made = NeighbourCounts(epsilon, count_round.num_groups, most=most)
+        rounds.append(
+            privatize_counts(
+                key,
+                lists,
+                made,
+                count_round.groups,
+                reporters=count_round.reporters,
+                owners=owners,
+                after=rounds[-1] if rounds else None,
+            )  # fmt: skip
+        )
+        return rounds[-1]
+
+    found = piloted_counts(
+        key, noisy_counts, rows, labels, epsilon, num_classes=num_classes, log_q=log_q, silent=silent,
+        num_folds=num_folds, guarded=guarded,
+    )  # fmt: skip
+    if found.scaling is not None:
+        warn_of_columns(features, found.scaling)
+    guarantee = PipelineGuarantee.of(
+        rounds[-1].guarantee.values(),  # of both rounds
+        protected=("edges",),
+        unprotected=("number of nodes", "features", "labels", "groups of nodes", "who reports in which round"),
+    )
+    return CountedClasses(found.log_posterior, found, reported, guarantee)

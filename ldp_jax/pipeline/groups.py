@@ -1,0 +1,129 @@
+"""Public groups of users that neighbours are counted by, and the ways to merge them."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Real
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array
+
+__all__ = ["MERGES", "TIERS", "Merge", "check_labels", "class_shares", "fine_groups", "merge", "merged"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+TIERS = ("labelled", "confident", "rest")
+"""The tiers of :func:`fine_groups`, in the order of their numbers."""
+
+MERGES: dict[str, tuple[int, int, int]] = {
+    "labelled | confident | rest": (0, 1, 2),
+    "labelled | predicted": (0, 1, 1),
+    "labelled": (0, -1, -1),
+    "labelled + confident": (0, 0, -1),
+    "labelled + predicted": (0, 0, 0),
+    "labelled | confident": (0, 1, -1),
+    "labelled + confident | rest": (0, 0, 1),
+}
+"""Ways to count: the block that each tier goes to, -1 for one that is not counted. "|" keeps tiers apart, "+"
+counts two together by class; "predicted" is "confident + rest".
+"""
+
+
+class Merge(NamedTuple):
+    """A way to count as groups.
+
+    Attributes:
+      column: int32 [3 C], the group that each fine group goes to; -1 where it is not counted.
+      num_groups: K, a multiple of C.
+    """
+
+    column: Int[np.ndarray, " fine"]
+    num_groups: int
+
+    def groups(self, fine: Int[Array, " n"]) -> Int[Array, " n"]:
+        """The group of each user from her fine group; -1 stays -1."""
+        return jnp.where(fine < 0, -1, jnp.asarray(self.column)[jnp.maximum(fine, 0)])
+
+
+def merge(name: str, num_classes: int) -> Merge:
+    """One of :data:`MERGES` for C classes.
+
+    Raises:
+      ValueError: for another name, or fewer than two classes.
+
+    >>> merge("labelled | predicted", 2).column.tolist()
+    [0, 1, 2, 3, 2, 3]
+    >>> merge("labelled + confident", 2).column.tolist()
+    [0, 1, 0, 1, -1, -1]
+    """
+    validate.one_of(tuple(MERGES), name=name)
+    validate.integer_in(2, num_classes=num_classes)
+    block = np.repeat(np.array(MERGES[name]), num_classes)
+    column = np.where(block < 0, -1, block * num_classes + np.tile(np.arange(num_classes), len(TIERS)))
+    return Merge(column.astype(np.int32), num_classes * (max(MERGES[name]) + 1))
+
+
+def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
+    """Refuse what are no integers [n] in [-1, C).
+
+    Raises:
+      ValueError: then.
+    """
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
+    if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
+        raise ValueError(
+            f"labels must be in [0, {num_classes}), or -1 for none; got {labels.min()} to {labels.max()}"
+        )
+
+
+def fine_groups(log_q: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"]) -> Int[Array, " n"]:
+    """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
+
+    The class is the label where there is one, else the likeliest under q. The tier is "labelled"; "confident" where
+    max q is above its median over the unlabelled; else "rest": under a constant q everybody without a label.
+
+    Args:
+      log_q: log of a public posterior, such as :func:`~ldp_jax.pipeline.self_training.features_posterior` gives.
+      labels: public labels, -1 for those who have none.
+
+    >>> q = jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]]))
+    >>> fine_groups(q, jnp.array([1, -1, -1, -1])).tolist()
+    [1, 3, 5, 4]
+    """
+    return _fine_groups(log_q, jnp.asarray(labels))
+
+
+@jax.jit
+def _fine_groups(log_q: Array, labels: Array) -> Array:
+    labelled = labels >= 0
+    height = log_q.max(-1)
+    # Quantiles of float32 interpolate; the median here is one of the heights, so that ties are on one side.
+    ordered = jnp.sort(jnp.where(labelled, jnp.inf, height))
+    median = ordered[jnp.maximum((~labelled).sum() - 1, 0) // 2]
+    tier = jnp.where(labelled, 0, jnp.where(height > median, 1, 2))
+    return (tier * log_q.shape[1] + jnp.where(labelled, labels, log_q.argmax(-1))).astype(jnp.int32)
+
+
+@partial(jax.jit, static_argnames="num_groups")
+def merged(counts: Real[Array, "n fine"], column: Any, num_groups: int) -> Real[Array, "n groups"]:
+    """Counts by fine group, or their means, added up by the groups of a merge (:class:`Merge`)."""
+    column = jnp.asarray(column)
+    place = jnp.where(column < 0, num_groups, column)
+    return jnp.zeros((len(counts), num_groups), counts.dtype).at[:, place].add(counts, mode="drop")
+
+
+@jax.jit
+def class_shares(
+    log_q: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"]
+) -> Float[Array, "n classes"]:
+    """The public distribution of each user's class: her label, else q; float32 [n, C]."""
+    labels = jnp.asarray(labels)
+    known = jnp.arange(log_q.shape[1]) == labels[:, None]
+    return jnp.where((labels >= 0)[:, None], known.astype(log_q.dtype), jnp.exp(log_q))

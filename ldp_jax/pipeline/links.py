@@ -1,0 +1,84 @@
+r"""Which pairs are linked, from noisy counts of neighbours by group: counts say more than the classes of users.
+
+User u reports :math:`r_{ug}`, her neighbours in group g with noise. If they are anybody of that group, the chance
+that v is one of them is :math:`m_{ug(v)} / n_{g(v)}`, m the true count and :math:`n_g` the size of the group. Both
+ends report, so the score of a pair is
+
+.. math:: s_{uv} = \log \frac{\hat m_{ug(v)}}{n_{g(v)}} + \log \frac{\hat m_{vg(u)}}{n_{g(u)}},
+
+with :math:`\hat m` the count drawn towards its mean over users by the share of its variance that is noise (the
+best linear estimate). With one group it is the product of released degrees, which it is to be held against.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Scalar
+from ldp_jax.pipeline.law import noise_variance
+
+__all__ = ["link_scores"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
+"""Of neighbours in a group: what their mean is at least, and an estimate as a share of it."""
+
+
+def link_scores(
+    reports: Int[Array | np.ndarray, "n groups"],
+    groups: Int[Array | np.ndarray, " n"],
+    pairs: Int[Array | np.ndarray, "m 2"],
+    epsilon: Scalar,
+) -> Float[Array, " m"]:
+    """How likely pairs are linked, as a score to rank them by; float32 [m].
+
+    Guarantee: that of the reports; this is post-processing. A score that finds links finds private ones too: what
+    can be learned of any one of them is bounded by epsilon, and the scores are not to be taken for public facts.
+
+    Args:
+      reports: counts with whole noise, as :func:`ldp_jax.edges.privatize_counts` gives them; of everybody.
+      groups: public, in [0, K), by which neighbours were counted; of an end in no group (-1) the other end's total
+        is taken, over the number of users who are in one.
+      pairs: users, in [0, n).
+      epsilon: of each count; 40 says next to nothing of noise, for counts that are exact.
+
+    Raises:
+      ValueError: for an epsilon that is not > 0, groups outside [-1, K) or of other users, pairs of others.
+
+    >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
+    >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)
+    >>> made.round(1).tolist()
+    [1.1..., 1.6..., -5.8...]
+    """
+    validate.positive(epsilon=epsilon)
+    noise = noise_variance(jnp.float32(epsilon))
+    n, num_groups = np.shape(reports)
+    for name, given, least, most in (("groups", groups, -1, num_groups), ("pairs", pairs, 0, n)):
+        values = np.asarray(given)
+        if values.size and (values.min() < least or values.max() >= most):
+            raise ValueError(f"{name} must be in [{least}, {most}), got {values.min()} to {values.max()}")
+    if np.shape(groups) != (n,):
+        raise ValueError(f"groups must be of the {n} users of reports, got shape {np.shape(groups)}")
+    return _link_scores(*map(jnp.asarray, (reports, groups, pairs)), noise, num_groups=num_groups)
+
+
+@partial(jax.jit, static_argnames="num_groups")
+def _link_scores(reports: Array, groups: Array, pairs: Array, noise: Array, *, num_groups: int) -> Array:
+    counts = jnp.concatenate([reports, reports.sum(1, keepdims=True)], 1).astype(jnp.float32)
+    place = jnp.where(groups < 0, num_groups, groups)
+    size = jnp.zeros(num_groups).at[place].add(1.0, mode="drop")
+    size = jnp.maximum(jnp.append(size, size.sum()), 1.0)
+    noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
+    mean = jnp.maximum(counts.mean(0), _LEAST_MEAN)
+    signal = jnp.clip(1.0 - noise / jnp.maximum(counts.var(0), 1e-9), 0.0, 1.0)
+    log_rate = jnp.log(jnp.maximum(mean + signal * (counts - mean), _LEAST_SHARE * mean) / size)
+    one, other = pairs.T
+    return log_rate[one, place[other]] + log_rate[other, place[one]]

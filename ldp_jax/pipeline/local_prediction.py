@@ -1,0 +1,325 @@
+r"""Local prediction: classes of users whose records are private, from one report of a predicted class each.
+
+A few users, the panel, have public records and labels. From them and the public graph the server finds what
+structure says of everybody's class, and a classifier that it broadcasts. Each device classifies its own record and
+reports the best class of a small public alphabet of its own. Reports are weighed by how often records of the panel
+are taken for another class, believed as far as the guard allows, and propagated with their noise in mind.
+
+Guarantee: that of the reports; everything here is post-processing. The graph and the panel's records and labels
+are public, and so are alphabets, weights and all randomness of this module. No label is collected from anybody
+else. :func:`ldp_jax.pipeline.predict_from_reports` does all of it in one call, the devices' side too.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.graph.graphs import GraphsTuple
+from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
+from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
+from ldp_jax.pipeline.groups import check_labels
+from ldp_jax.pipeline.guard import guard
+from ldp_jax.pipeline.message import likeliest_evidence
+from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.stack import stack_out_of_fold
+from ldp_jax.pipeline.structure import StructurePosterior, best_field, label_log_loss, structure_posterior
+
+__all__ = [
+    "Broadcast",
+    "LocalPrediction",
+    "PanelFacts",
+    "ReadReports",
+    "ClassReports",
+    "check_panel",
+    "local_prediction",
+    "panel_facts",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_ALPHA = 0.1
+"""Of the PageRank of the evidence."""
+
+
+class PanelFacts(NamedTuple):
+    """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
+
+    Attributes:
+      labels: int32 [n], of the panel; -1 for everybody else.
+      structure: what structure says of everybody's class.
+      classifier: what devices run.
+      fold: int32 [n], of each node: a member of the panel is asked of models that have not seen its fold.
+      num_folds: F.
+      op: the graph's operator.
+      keep: the probability that a label is the true one; 1 where labels are public.
+    """
+
+    labels: Int[np.ndarray, " n"]
+    structure: StructurePosterior
+    classifier: DeviceClassifier
+    fold: Int[Array, " n"]
+    num_folds: int
+    op: Operator
+    keep: float = 1.0
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.structure.log_q.shape[1]
+
+
+class Broadcast(NamedTuple):
+    """What devices are told. All of it is public.
+
+    Attributes:
+      posterior: float32 [n, C], by which alphabets are chosen.
+      classifier: what each device runs on its own record; its ``panel_scores`` stand in for what the panel's
+        devices would find of records that the classifier has not seen.
+      panel: int [panel], whose reports are simulated, from those scores.
+    """
+
+    posterior: Float[Array, "n classes"]
+    classifier: DeviceClassifier
+    panel: Int[np.ndarray, " panel"]
+
+
+class ClassReports(NamedTuple):
+    """What the server makes of a report before it knows the panel's confusion.
+
+    Attributes:
+      log_likelihood: float32 [n, C], log P(report i | class that its device chose).
+      alphabets: bool [n, C], the classes that it chose among.
+    """
+
+    log_likelihood: Float[Array, "n classes"]
+    alphabets: Bool[Array | np.ndarray, "n classes"]
+
+
+class ReadReports(NamedTuple):
+    """What the server makes of reports that name no class, such as noisy vectors.
+
+    Attributes:
+      evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
+        the panel as if nobody knew her.
+      smoothing: counts that what is known of classes was smoothed by.
+    """
+
+    evidence: Float[Array, "n classes"]
+    smoothing: float
+
+
+Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
+"""What the devices do, and what their mechanism's law says of it."""
+
+
+class LocalPrediction(NamedTuple):
+    """What is known of everybody's class; made by :func:`local_prediction`.
+
+    Attributes:
+      log_posterior: float32 [n, C], all in all; of a member of the panel out of fold.
+      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
+      strength: s of the guard: 0 where reports are not believed at all.
+      used: ``reports``, or ``structure`` where that alone is what is returned.
+      reason: why, in a sentence.
+      log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where asked.
+      field: kappa and c of the field, None where reports were not believed.
+      smoothing: counts that what the panel says of reports was smoothed by.
+      facts: what was known before.
+    """
+
+    log_posterior: Float[Array, "n classes"]
+    log_likelihood: Float[Array, "n classes"]
+    strength: float
+    used: str
+    reason: str
+    log_loss: dict[str, float]
+    field: tuple[float, float] | None
+    smoothing: float
+    facts: PanelFacts
+
+
+def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
+    """Refuse a panel that cannot teach.
+
+    Args:
+      labels: int [n], -1 for who is not of the panel.
+      num_classes: C.
+
+    Raises:
+      ValueError: for labels that are no integers in [-1, C), fewer than two classes, a class that nobody of the
+        panel is of, or nobody outside it.
+    """
+    check_labels(labels, num_classes)
+    present = np.bincount(labels[labels >= 0], minlength=num_classes)
+    if (present > 0).sum() < 2:
+        raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")
+    if not present.all():
+        raise ValueError(
+            f"labels of the panel must have a member of each of {num_classes} classes, got none of class "
+            f"{present.argmin()}"
+        )
+    if not (labels < 0).any():
+        raise ValueError("the panel must leave users whose class is asked for, got everybody")
+
+
+def panel_facts(
+    key: PRNGKey,
+    graph: GraphsTuple,
+    rows: Rows,
+    labels: Int[np.ndarray, " n"],
+    *,
+    num_classes: int,
+    num_folds: int = 10,
+    keep: float = 1.0,
+    hidden: tuple[int, ...] = (),
+) -> PanelFacts:
+    """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
+
+    Args:
+      key: of public randomness.
+      graph: public, symmetric.
+      rows: the panel's records (:func:`~ldp_jax.pipeline.rows.feature_rows`), in ascending order of their nodes.
+      labels: int [n], of the panel; -1 for everybody else.
+      num_classes: C.
+      num_folds: F.
+      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are what the panel reported
+        (:mod:`~ldp_jax.pipeline.reported_labels`), and a class that nobody reported is no error.
+      hidden: widths of networks that are tried as the devices' classifier
+        (:func:`~ldp_jax.pipeline.device_classifier`).
+
+    Raises:
+      ValueError: for a panel that cannot teach (:func:`check_panel`), or sizes that do not fit.
+
+    >>> from ldp_jax.graph import graphs
+    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as her record says
+    >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
+    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
+    >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in (facts.structure.log_q, facts.classifier.scores(x))]
+    [32, 40]
+    """
+    validate.integer_in(2, num_folds=num_folds)
+    labels = np.asarray(labels)
+    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
+    if keep == 1.0:
+        check_panel(labels, num_classes)
+    panel, op = np.flatnonzero(labels >= 0), operator(graph)
+    network_key = None
+    if hidden:
+        key, network_key = jax.random.split(key)
+    labels, fold = labels.astype(np.int32), folds(key, labels, num_folds)
+    given = {"num_classes": num_classes, "num_folds": num_folds, "keep": keep}
+    structure = structure_posterior(graph, labels, fold, rows=rows, op=op, **given)
+    classifier = device_classifier(rows, labels[panel], fold[panel], hidden=hidden, key=network_key, **given)
+    return PanelFacts(labels, structure, classifier, fold, num_folds, op, keep)
+
+
+def local_prediction(
+    key: PRNGKey, collect: Collect, facts: PanelFacts, *, guarded: bool = True, ridge: float = 5.0
+) -> LocalPrediction:
+    """Steps 3 to 8 of local prediction: ask everybody once, and say what class each user is of.
+
+    Args:
+      key: of the devices' noise, where ``collect`` simulates them.
+      collect: what the devices do; called once.
+      facts: see :func:`panel_facts`.
+      guarded: whether the guard may weaken evidence, and whether structure alone may be returned. Else s is 1.
+      ridge: of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0.
+
+    Returns:
+      See :class:`LocalPrediction`. Structure alone is returned where the guard believes nothing, or where the
+      panel's log-loss with (simulated) reports is no less than without.
+
+    Raises:
+      ValueError: for reports of another shape than the posterior's.
+
+    >>> from ldp_jax.graph import graphs
+    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2
+    >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
+    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
+    >>> def collect(key, told):  # each device sends what it finds, and one of twenty the other class
+    ...     best = told.classifier.scores(x).argmax(1)
+    ...     sent = jnp.where(jax.random.bernoulli(key, 0.95, (60,)), best, 1 - best)
+    ...     return ClassReports(jnp.log(jnp.array([[0.95, 0.05], [0.05, 0.95]]))[sent], np.ones((60, 2), bool))
+    >>> found = local_prediction(jax.random.key(1), collect, facts)
+    >>> found.used, int((found.log_posterior.argmax(1) == y)[labels < 0].sum())  # of 40; 32 by structure
+    ('reports', 39)
+    """
+    validate.threefry(key)
+    labels, fold, op, structure = facts.labels, facts.fold, facts.op, facts.structure
+    log_q, num_folds, keep, asked = structure.log_q, facts.num_folds, facts.keep, labels < 0
+    panel = np.flatnonzero(~asked)
+    answers = collect(key, Broadcast(jnp.exp(log_q), facts.classifier, panel))
+    for name, given in answers._asdict().items():
+        if name != "smoothing" and np.shape(given) != log_q.shape:
+            raise ValueError(f"{name} of reports must have shape {log_q.shape}, got {np.shape(given)}")
+    if isinstance(answers, ClassReports):
+        of_panel = (facts.classifier.panel_scores, labels[panel])
+        own, smoothing = likeliest_evidence(*answers, *of_panel, jnp.exp(log_q), asked, keep)
+    else:
+        own, smoothing = answers
+    trusted = guard(own, jnp.exp(log_q), asked)
+    strength = float(trusted.strength) if guarded else 1.0
+    evidence = trusted.log_likelihood if guarded else own
+    losses = {"structure": label_log_loss(log_q, labels, keep)}
+
+    def found(log_p: Array, used: str, reason: str, field: tuple[float, float] | None = None) -> LocalPrediction:
+        return LocalPrediction(log_p, evidence, strength, used, reason, losses, field, smoothing, facts)
+
+    if strength == 0.0:
+        return found(log_q, "structure", "the guard found nothing in the reports that structure foretells")
+    prior = jnp.exp(log_q).mean(0)
+    field, _, numbers = best_field(op, labels, fold, prior, evidence, asked, num_folds=num_folds, keep=keep)
+    narrow = [log_q, evidence, field]
+    around = _around(op, evidence)
+    design = _design([*narrow, *around])
+    given = {"num_folds": num_folds, "keep": keep}
+    regression = panel_regression(design, labels, fold, num_classes=facts.num_classes, **given)
+    made = []
+    for scores in (narrow, [*narrow, *around, regression]):
+        towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0).astype(np.float32)
+        scores = jnp.stack(scores, -1)
+        made.append(stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **given)[0])
+    both = jnp.logaddexp(*made) - jnp.log(2.0)
+    losses["reports"] = label_log_loss(both, labels, keep)
+    lower = losses["reports"] < losses["structure"]
+    reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
+    if guarded and not lower:
+        return found(log_q, "structure", reason, numbers)
+    return found(both, "reports", reason, numbers)
+
+
+def _around(op: Operator, evidence: Array) -> list[Array]:
+    """Sums of neighbours' evidence at one and two hops, and its PageRank."""
+    degree = op.degree[:, None]
+    one = degree * kprop(op, evidence, 1, normalisation="mean")
+    two = degree * kprop(op, one, 1, normalisation="mean")
+    return [one, two, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
+
+
+@jax.jit
+def _design(scores: list[Array]) -> Array:
+    """Columns of a regression: scores less their mean over classes, of one size, rows of length about 1."""
+
+    def scaled(each: Array) -> Array:
+        centred = each - each.mean(1, keepdims=True)
+        return centred / jnp.maximum(jnp.sqrt((centred**2).sum(1).mean()), 1e-12)
+
+    return jnp.concatenate([scaled(each) for each in scores], 1) / jnp.sqrt(len(scores))

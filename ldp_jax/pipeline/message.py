@@ -1,0 +1,302 @@
+r"""What a reported class says of the class that its user is of.
+
+A device classifies its own record, and reports the likeliest class of its alphabet S through a mechanism. The
+server knows the mechanism's law, P(report | class sent), and from the panel how often a record of class y is taken
+for c where the choice is among S: the confusion :math:`M_S(c | y)`. The evidence of a report is
+
+.. math:: l(y) = \log \sum_{c \in S} M_S(c | y) \, P(\text{report} | c).
+
+A report of something else than a class, such as a noisy vector, is read in the same way: what a record of class y
+has the device send is what records of the panel's members of that class have it send
+(:func:`likeliest_density_evidence`).
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, Scalar
+
+__all__ = [
+    "SMOOTHINGS",
+    "HasLogDensity",
+    "confusions",
+    "likeliest_density_evidence",
+    "likeliest_evidence",
+    "message_evidence",
+    "restricted_confusion",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Counts that a confusion may be smoothed by."""
+
+_STEPS = 40
+"""Of EM."""
+
+_AT_A_TIME = 64
+"""Alphabets whose confusions are counted together."""
+
+
+def restricted_confusion(
+    scores: Float[Array, "panel classes"],
+    labels: Int[Array | np.ndarray, " panel"],
+    alphabets: Bool[Array | np.ndarray, "sets classes"],
+    smoothing: Scalar = 1.0,
+    keep: float = 1.0,
+) -> Float[Array, "sets classes classes"]:
+    """M_S of each alphabet S: how often a panel's record of class y (rows) is taken for c of S (columns).
+
+    Each row has ``smoothing`` counts more, half of them uniform on S, half at y where S holds y, else uniform too.
+
+    Args:
+      scores: of each class for each of the panel's records, by classifiers that have not seen its label.
+      labels: the panel's, in [0, C).
+      alphabets: each of at least one class.
+      smoothing: > 0.
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`). Below 1 the
+        likeliest confusion is found by EM over classes that nobody sees.
+
+    >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
+    >>> found = restricted_confusion(scores, np.array([0, 2, 2]), np.array([[False, True, True]]))
+    >>> np.asarray(found[0], float).round(3).tolist()  # class 0 has one record, whose best class of S is 1
+    [[0.0, 0.75, 0.25], [0.0, 0.75, 0.25], [0.0, 0.083, 0.917]]
+    """
+    validate.positive(smoothing=smoothing)
+    given = (scores, jnp.asarray(labels), jnp.asarray(alphabets), jnp.asarray(smoothing, jnp.float32))
+    return _confusion(*given) if keep == 1.0 else _reported_confusion(*given, jnp.float32(keep))
+
+
+@jax.jit
+def _confusion(scores: Array, labels: Array, alphabets: Array, smoothing: Array) -> Array:
+    classes = scores.shape[1]
+    truth = jax.nn.one_hot(labels, classes)
+    same = jnp.eye(classes, dtype=bool)
+
+    def one(inside: Array) -> Array:
+        chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
+        counts = truth.T @ jax.nn.one_hot(chosen, classes)
+        uniform = inside / inside.sum()
+        own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
+        more = 0.5 * smoothing * (uniform + own)
+        return (counts + more) / (truth.sum(0)[:, None] + smoothing)
+
+    return jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
+
+
+@jax.jit
+def _reported_confusion(scores: Array, labels: Array, alphabets: Array, smoothing: Array, keep: Array) -> Array:
+    classes = scores.shape[1]
+    told = jax.nn.one_hot(labels, classes)
+    same = jnp.eye(classes, dtype=bool)
+    channel = jnp.where(same, keep, (1.0 - keep) / (classes - 1))  # of a class (rows) and its report
+
+    def one(inside: Array) -> Array:
+        chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
+        joint = jax.nn.one_hot(chosen, classes).T @ told  # of the class sent (rows) and the reported label
+        uniform = inside / inside.sum()
+        own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
+        more = 0.5 * smoothing * (uniform + own)
+
+        def step(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            share, table = carry
+            both = share[:, None] * table
+            counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
+            total = counts.sum(1)
+            return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
+
+        begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
+        return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
+
+    return jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
+
+
+def confusions(
+    scores: Float[Array, "panel classes"],
+    labels: Int[Array | np.ndarray, " panel"],
+    alphabets: Bool[Array | np.ndarray, "n classes"],
+    smoothing: Scalar = 1.0,
+    keep: float = 1.0,
+) -> tuple[Float[Array, "sets classes classes"], Int[Array, " n"]]:
+    """:func:`restricted_confusion` of the different ones among alphabets, and which of them each user has.
+
+    Args:
+      scores: see :func:`restricted_confusion`.
+      labels: see :func:`restricted_confusion`.
+      alphabets: of each user.
+      smoothing: see :func:`restricted_confusion`.
+      keep: see :func:`restricted_confusion`.
+    """
+    sets, which = np.unique(np.asarray(alphabets), axis=0, return_inverse=True)
+    # Few shapes, so few programs: alphabets are padded to a power of two.
+    padded = np.pad(sets, ((0, _room(len(sets)) - len(sets)), (0, 0)), constant_values=True)
+    return restricted_confusion(scores, labels, padded, smoothing, keep), jnp.asarray(which.reshape(-1))
+
+
+def message_evidence(
+    report_log_likelihood: Float[Array, "n classes"],
+    alphabets: Bool[Array | np.ndarray, "n classes"],
+    scores: Float[Array, "panel classes"],
+    labels: Int[Array | np.ndarray, " panel"],
+    smoothing: Scalar = 1.0,
+    keep: float = 1.0,
+) -> Float[Array, "n classes"]:
+    """Step 5 of local prediction: l, the log-likelihood of each user's report under each class of hers.
+
+    Args:
+      report_log_likelihood: log P(report | class sent), by the mechanism's law.
+      alphabets: the classes among which each user's device chose.
+      scores: see :func:`restricted_confusion`.
+      labels: see :func:`restricted_confusion`.
+      smoothing: see :func:`restricted_confusion`, and :func:`likeliest_evidence`.
+      keep: see :func:`restricted_confusion`.
+
+    >>> scores = jnp.log(jnp.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]]))
+    >>> report, alphabet = jnp.log(jnp.array([[0.75, 0.25, 0.25]])), np.array([[True, True, False]])
+    >>> found = message_evidence(report, alphabet, scores, np.arange(3))  # a panel of one record a class
+    >>> np.asarray(jnp.exp(found), float).round(4).tolist()  # records of class 2 are taken for class 0
+    [[0.6875, 0.3125, 0.625]]
+    """
+    table, which = confusions(scores, labels, alphabets, smoothing, keep)
+    return _evidence(report_log_likelihood, jnp.asarray(alphabets), table, which)
+
+
+def likeliest_evidence(
+    report_log_likelihood: Float[Array, "n classes"],
+    alphabets: Bool[Array | np.ndarray, "n classes"],
+    scores: Float[Array, "panel classes"],
+    labels: Int[Array | np.ndarray, " panel"],
+    posterior: Float[Array, "n classes"],
+    counted: Bool[Array | np.ndarray, " n"],
+    keep: float = 1.0,
+) -> tuple[Float[Array, "n classes"], float]:
+    r""":func:`message_evidence` of the smoothing under which reports are likeliest; no label, no budget.
+
+    A small panel's confusion is too sure of itself. Everybody's reports tell: their marginal likelihood is
+    :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and of :data:`SMOOTHINGS` the one that makes it largest is taken.
+
+    Args:
+      report_log_likelihood: see :func:`message_evidence`.
+      alphabets: see :func:`message_evidence`.
+      scores: see :func:`message_evidence`.
+      labels: see :func:`message_evidence`.
+      posterior: q, public; must not depend on the reports.
+      counted: who reported, and is not of the panel.
+      keep: see :func:`restricted_confusion`.
+
+    Returns:
+      The evidence, and the smoothing.
+
+    >>> told = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
+    >>> given = (told, np.ones((40, 2), bool), told[:6], np.arange(6) % 2)  # the panel's six are never mistaken
+    >>> agree, contradict = jnp.exp(told), jnp.exp(told[::-1])
+    >>> [likeliest_evidence(*given, q, np.ones(40, bool))[1] for q in (agree, contradict)]
+    [1.0, 16.0]
+    """
+    best = None
+    for smoothing in SMOOTHINGS:
+        evidence = message_evidence(report_log_likelihood, alphabets, scores, labels, smoothing, keep)
+        value = float(_marginal(evidence, posterior, jnp.asarray(counted)))
+        if best is None or value > best[0]:
+            best = (value, evidence, smoothing)
+    assert best is not None
+    return best[1:]
+
+
+@jax.jit
+def _marginal(evidence: Array, posterior: Array, counted: Array) -> Array:
+    each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence, axis=-1)
+    return jnp.where(counted, each, 0.0).sum()
+
+
+@runtime_checkable
+class HasLogDensity(Protocol):
+    """The law of a report."""
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        """log p(y | x), of one report and one record."""
+        ...
+
+
+def likeliest_density_evidence(
+    law: HasLogDensity,
+    reports: Any,
+    records: Float[Array | np.ndarray, "panel d"],
+    labels: Int[Array | np.ndarray, " panel"],
+    own: Int[Array | np.ndarray, " n"],
+    posterior: Float[Array, "n classes"],
+    counted: Bool[Array | np.ndarray, " n"],
+) -> tuple[Float[Array, "n classes"], float]:
+    r"""The evidence of reports whose law given a record has a density, up to a number for each user.
+
+    The density under class y is the mean of the densities under the records of the panel's :math:`n_y` members of
+    that class, and of as many ``smoothing`` counts under those of the whole panel:
+
+    .. math:: l(y) = \log \frac{\sum_{j: y_j = y} p(\text{report} | x_j)
+       + \frac{s}{m} \sum_j p(\text{report} | x_j)}{n_y + s}.
+
+    A member's own record takes no part in reading hers. s is chosen as in :func:`likeliest_evidence`.
+
+    Args:
+      law: a mechanism, a pytree.
+      reports: stacked along an axis of n.
+      records: what devices of the panel's members would report through ``law``, as if their records were private.
+      labels: the panel's, in [0, C).
+      own: of each user, her place in the panel; -1 for one who is not of it.
+      posterior: see :func:`likeliest_evidence`.
+      counted: see :func:`likeliest_evidence`.
+
+    Returns:
+      The evidence, and the smoothing.
+    """
+    labels, own = np.asarray(labels), np.asarray(own)
+    classes = np.eye(posterior.shape[1], dtype=np.float32)[labels]
+    sums = _density_sums(law, reports, jnp.asarray(records), jnp.asarray(classes), jnp.asarray(own))
+    sizes = classes.sum(0) - np.where((own >= 0)[:, None], classes[np.maximum(own, 0)], 0.0)
+    best = None
+    for smoothing in SMOOTHINGS:
+        evidence = _smoothed(sums, jnp.asarray(sizes), jnp.float32(smoothing))
+        value = float(_marginal(evidence, posterior, jnp.asarray(counted)))
+        if best is None or value > best[0]:
+            best = (value, evidence, smoothing)
+    assert best is not None
+    return best[1:]
+
+
+@jax.jit
+def _density_sums(law: Any, reports: Any, records: Array, classes: Array, own: Array) -> Array:
+    """Densities of each report summed over the panel by class, in units of the largest one; [n, C]."""
+    place = jnp.arange(len(records))
+
+    def one(user: Any) -> Array:
+        report, own = user
+        log_p = jax.vmap(lambda record: law.log_density(report, record))(records)
+        log_p = jnp.where(place == own, -jnp.inf, log_p)
+        most = log_p.max()
+        return jnp.exp(log_p - jnp.where(jnp.isfinite(most), most, 0.0)) @ classes
+
+    return jax.lax.map(one, (reports, own), batch_size=_AT_A_TIME)
+
+
+@jax.jit
+def _smoothed(sums: Array, sizes: Array, smoothing: Array) -> Array:
+    anybody = sums.sum(1, keepdims=True) / jnp.maximum(sizes.sum(1, keepdims=True), 1.0)
+    return jnp.log(jnp.maximum((sums + smoothing * anybody) / (sizes + smoothing), 1e-30))
+
+
+def _room(count: int) -> int:
+    return 1 << (max(count, 16) - 1).bit_length()
+
+
+@jax.jit
+def _evidence(log_likelihood: Array, inside: Array, table: Array, which: Any) -> Array:
+    sent = jnp.where(inside, jnp.exp(log_likelihood), 0.0)
+    return jnp.log(jnp.maximum(jnp.einsum("nyc,nc->ny", table[which], sent), 1e-30))

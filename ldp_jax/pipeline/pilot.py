@@ -1,0 +1,180 @@
+r"""The pilot: who reports first, by fine groups, and what the server learns from it about everybody.
+
+The model is :math:`E[r_{ug} \mid c] = d_c H_{cg}`: users of class c have d_c neighbours in the mean, a share
+:math:`H_{cg}` of them in group g.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.pipeline.law import noise_variance
+
+__all__ = ["GroupShares", "expected_counts", "group_shares", "pilot"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_RATES = 10
+"""Points of the grid of rates."""
+
+_SPREAD = 8.0
+"""The grid goes from the mean degree over so much to so many times the mean degree."""
+
+
+def pilot(
+    key: PRNGKey,
+    labels: Int[Array | np.ndarray, " n"],
+    silent: Bool[np.ndarray, " n"] | None = None,
+    *,
+    share: float = 0.08,
+    most: float = 0.25,
+) -> Bool[np.ndarray, " n"]:
+    """Step 3 of piloted counts: who reports first; bool [n].
+
+    Half of each class of the labelled, and random users without a label until the pilot is ``share`` of all users,
+    but never more than ``most`` of the unlabelled. Nobody who is silent.
+
+    Args:
+      key: of public randomness.
+      labels: public, -1 for none.
+      silent: who never reports; nobody by default.
+      share: of all users.
+      most: of the users without a label.
+
+    >>> chosen = pilot(jax.random.key(0), np.array([0, 0, 1, 1] + [-1] * 96))
+    >>> int(chosen[:4].sum()), int(chosen[4:].sum())
+    (2, 6)
+    """
+    validate.threefry(key)
+    validate.in_range(0.0, 1.0, share=share, most=most)
+    labels = np.asarray(labels)
+    n = len(labels)
+    quiet = np.zeros(n, bool) if silent is None else np.asarray(silent)
+    labels = np.where(quiet, np.iinfo(np.int32).min, labels)  # a class of their own, that nobody is asked of
+    place = random_words.places_within(key, labels)  # within the class, or within the unlabelled
+    labelled = labels >= 0
+    half = labelled & (place % 2 == 0)
+    unlabelled = ~labelled & ~quiet
+    wanted = min(max(round(share * n) - int(half.sum()), 0), int(most * unlabelled.sum()))
+    return half | (unlabelled & (place < wanted))
+
+
+class GroupShares(NamedTuple):
+    """What the pilot says of everybody.
+
+    Attributes:
+      shares: H, float32 [C, G]; rows sum to 1.
+      degree: float32 [C], the mean number of neighbours of a class.
+      homophily: float32, the share h of neighbours that are of a user's own class.
+    """
+
+    shares: Float[Array, "classes groups"]
+    degree: Float[Array, " classes"]
+    homophily: Float[Array, ""]
+
+
+def expected_counts(model: GroupShares) -> Float[Array, "classes rates groups"]:
+    """The mean of each count of each class at each rate; float32 [C, L, G].
+
+    Ten rates round the mean degree, in geometric progression from an eighth of it to eight times it; how many users
+    are at each is for the reports to say (:func:`~ldp_jax.pipeline.counts.evidence`). Columns of merged groups are
+    sums of these.
+
+    >>> model = GroupShares(jnp.array([[0.75, 0.25], [0.5, 0.5]]), jnp.array([4.0, 4.0]), jnp.float32(0.5))
+    >>> expected_counts(model)[0, (0, -1)].tolist()
+    [[0.375..., 0.125...], [24.0..., 8.0...]]
+    """
+    return _expected_counts(model)
+
+
+@jax.jit
+def _expected_counts(model: GroupShares) -> Array:
+    rates = model.degree.mean() * jnp.exp(jnp.linspace(-1.0, 1.0, _RATES) * np.log(_SPREAD))
+    return rates[:, None] * model.shares[:, None, :]
+
+
+def group_shares(
+    reports: Int[Array, "n groups"],
+    groups: Int[Array, " n"],
+    prior: Float[Array, "n classes"],
+    reported: Bool[Array | np.ndarray, " n"],
+    epsilon: Scalar,
+) -> GroupShares:
+    r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported.
+
+    Counts are regressed on the class probabilities of their reporters. What is regressed towards is
+    :math:`H^0_{cg} = h P(g \mid c) + (1 - h) P(g)`: a share h of the neighbours is of the user's own class, the
+    others are anybody's. :math:`P(g \mid c)` is public, P(g) the mean of the reports, h a weighted fit, and the
+    standard deviation of an entry about it is :math:`0.4 H^0_{cg} + 0.003`.
+
+    Args:
+      reports: noisy counts by fine group.
+      groups: public, in [0, G); -1 for none.
+      prior: public distribution of each user's class; a label is a row of 0 and 1.
+      reported: who reported; other rows are not read.
+      epsilon: of each count.
+
+    >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
+    >>> reports = jnp.array([[6, 2], [2, 6]])[y]
+    >>> model = group_shares(reports, jnp.asarray(y), jnp.eye(2)[y], np.ones(60, bool), 1.0)
+    >>> np.asarray(model.shares, float).round(2).tolist(), round(float(model.homophily), 2)
+    ([[0.75, 0.25], [0.25, 0.75]], 0.5)
+    """
+    validate.positive(epsilon=epsilon)
+    reported = jnp.asarray(reported, jnp.float32)
+    return _group_shares(reports, groups, prior, reported, jnp.asarray(epsilon, jnp.float32))
+
+
+@jax.jit
+def _group_shares(reports: Array, groups: Array, prior: Array, reported: Array, epsilon: Array) -> GroupShares:
+    num_groups, classes = reports.shape[1], prior.shape[1]
+    inside = (groups[:, None] == jnp.arange(num_groups)).astype(jnp.float32)  # [n, G]
+    counts = jnp.where(reported[:, None] > 0, reports, 0).astype(jnp.float32)
+    who = prior * reported[:, None]
+    total = jnp.maximum(reported.sum(), 1.0)
+    noise = noise_variance(epsilon)
+    gram = who.T @ who
+
+    def regress(y: Array, towards: Array, deviation: Array, variance: Array) -> Array:
+        """The posterior mean of C coefficients, each about its own prior."""
+        # Where two classes report alike, the prior tells them apart: by enough for float32 to solve.
+        precision = jnp.maximum(deviation**-2, 1e-5 * jnp.trace(gram) / variance)
+        matrix = gram / variance + jnp.diag(precision)
+        return jnp.linalg.solve(matrix, who.T @ y / variance + towards * precision)
+
+    # Degrees: at least a tenth of a neighbour, so that shares are defined.
+    degrees = counts.sum(1)
+    mean = jnp.maximum(degrees.sum() / total, 0.1)
+    variance = (((degrees - mean) * reported) ** 2).sum() / total + num_groups * noise
+    degree = regress(degrees, jnp.full(classes, mean), jnp.full(classes, 0.5 * mean), variance)
+    degree = jnp.maximum(degree, 0.05 * mean)
+
+    public = (prior.T @ inside) + 1e-3 * inside.mean(0)
+    own = public / jnp.maximum(public.sum(1, keepdims=True), 1e-30)
+    anybody = jnp.maximum(counts.sum(0) / total, 0.0) + 1e-3 * mean * inside.mean(0)
+    anybody = anybody / jnp.maximum(anybody.sum(), 1e-30)
+
+    expected = who @ degree
+    base = expected[:, None] * anybody
+    slope = who @ (degree[:, None] * (own - anybody))
+    rest = (counts - base) * reported[:, None]
+    spread = (rest**2).sum(0) / total + noise
+    homophily = (slope * rest / spread).sum() / jnp.maximum((slope**2 / spread).sum(), 1e-30)
+    homophily = jnp.clip(homophily, 0.0, 1.0)
+
+    first = homophily * own + (1.0 - homophily) * anybody  # [C, G]
+    spread = ((rest - homophily * slope) ** 2).sum(0) / total + 0.5 * noise
+    scale = degree[:, None]
+    fitted = jax.vmap(regress, in_axes=(1, 1, 1, 0), out_axes=1)(
+        counts, scale * first, scale * (0.4 * first + 0.003), spread
+    )
+    shares = jnp.maximum(fitted / scale, 0.05 * first + 1e-6)
+    return GroupShares(shares / shares.sum(1, keepdims=True), degree, homophily)

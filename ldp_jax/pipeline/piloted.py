@@ -1,0 +1,368 @@
+r"""Piloted counts: classes of users whose neighbour lists are private, from counts by a class that is broadcast.
+
+Each user counts her neighbours by public groups and adds whole noise to each count. One bit of her list moves one
+count by one, so each of the K counts takes noise of the whole epsilon, no split; with noisy lists instead the
+server would add up the noise of all bits of a group. A pilot reports by fine groups; from it the server learns who
+befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
+
+What reports say of classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
+regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
+regression where friends share what features say already, which the law would count twice.
+
+Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features and
+labels are public, and so are who reports in which round, the groups, and all randomness of this module.
+:func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
+
+>>> from ldp_jax import datasets, edges
+>>> data = datasets.synthetic(
+...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
+... )
+>>> def noisy_counts(key, count_round):  # what the users do, each with her own list
+...     mechanism = edges.NeighbourCounts(1.0, count_round.num_groups)
+...     return edges.privatize_counts(
+...         key, data.graph, mechanism, count_round.groups, reporters=count_round.reporters
+...     )
+>>> labels = np.where(np.arange(600) < 200, data.y, -1)
+
+``feature_rows(data.x)`` would be the public features; here labels and counts have to do.
+
+>>> found = piloted_counts(jax.random.key(1), noisy_counts, None, labels, 1.0, num_classes=3)
+>>> found.log_posterior.shape, found.strength > 0.5
+((600, 3), True)
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.pipeline.count_regression import count_regression
+from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
+from ldp_jax.pipeline.design import Design, design
+from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
+from ldp_jax.pipeline.guard import guard
+from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares, pilot
+from ldp_jax.pipeline.rows import Rows, Scaling
+from ldp_jax.pipeline.self_training import (
+    RIDGES,
+    FeaturesPosterior,
+    best_scaling,
+    blank,
+    features_posterior,
+    folds,
+    label_evidence,
+    self_train,
+)
+from ldp_jax.pipeline.stack import combine, likeliest, stack
+
+__all__ = ["CountRound", "PilotedCounts", "piloted_counts"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
+"""Folds by default: the fewer where features have many entries."""
+
+
+_NEAR = 0.99
+"""Whole noise loses so much of its epsilon at least: integers round down."""
+
+_LEAST = 1e-9
+"""What a class has at least by a posterior from elsewhere, which may be sure of what is wrong, as trees are."""
+
+_LAW = (0.0, 1.0, 1.0, 0.0)
+"""Weights of log q, log f, l and the regression on counts: what would be right if all laws were."""
+
+_TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
+"""Where weights start and are pulled to: the law, both, the regression. Labels choose among them."""
+
+
+class CountRound(NamedTuple):
+    """What the server broadcasts in one round, and whom it asks. All of it is public.
+
+    Attributes:
+      groups: int32 [n], the group of every node in [0, K), -1 for one that is not counted.
+      num_groups: K.
+      reporters: bool [n], who reports in this round.
+      confidence: float32 [n], the largest probability of each user's class from features alone, as if nobody had
+        a label: users whose reports teach the model then own what others own. It is the same in both rounds, so
+        that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
+    """
+
+    groups: Int[Array, " n"]
+    num_groups: int
+    reporters: Bool[np.ndarray, " n"]
+    confidence: Float[np.ndarray, " n"]
+
+
+@runtime_checkable
+class Reported(Protocol):
+    """Counts that say who reported them and what they cost, as :class:`ldp_jax.edges.NoisyCounts` do."""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Whole numbers [n, K]."""
+        ...
+
+    @property
+    def reported(self) -> Bool[np.ndarray, " n"]:
+        """Who reports."""
+        ...
+
+    @property
+    def guarantee(self) -> PipelineGuarantee:
+        """Per bit of a list, of this round and of those that it was made of."""
+        ...
+
+
+Ask = Callable[[PRNGKey, CountRound], Reported | Int[Array, "n groups"]]
+"""What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read. Whole
+numbers alone are taken for what was asked; of :class:`Reported` it is checked."""
+
+
+class PilotedCounts(NamedTuple):
+    """What is known of everybody's class.
+
+    Attributes:
+      log_posterior: float32 [n, C], all in all; of a labelled user without her label.
+      log_q: float32 [n, C], from features alone.
+      log_f: float32 [n, C], from features, once reports have taught them.
+      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
+      log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 where the guard
+        believes no report.
+      design: the forecast by which the groups of the second round were chosen.
+      strength: s of the guard: 0 where reports are not believed at all.
+      by_labels: whether the guard had to ask labels.
+      weights: float32 [4], of log q, log f, l and the regression.
+      model: who befriends whom, from the pilot.
+      dispersion: s of the negative binomial, second round.
+      pilot: bool [n], who reported in the first round.
+      scaling: of the features, by held-out labels; None where one was given.
+    """
+
+    log_posterior: Float[Array, "n classes"]
+    log_q: Float[Array, "n classes"]
+    log_f: Float[Array, "n classes"]
+    log_likelihood: Float[Array, "n classes"]
+    log_regression: Float[Array, "n classes"]
+    design: Design
+    strength: float
+    by_labels: bool
+    weights: Float[Array, " four"]
+    model: GroupShares
+    dispersion: float
+    pilot: Bool[np.ndarray, " n"]
+    scaling: Scaling | None = None
+
+
+def piloted_counts(
+    key: PRNGKey,
+    noisy_counts: Ask,
+    rows: Rows | Mapping[Scaling, Rows] | None,
+    labels: Int[np.ndarray, " n"],
+    epsilon: float,
+    *,
+    num_classes: int,
+    log_q: Float[Array, "n classes"] | FeaturesPosterior | None = None,
+    silent: Bool[np.ndarray, " n"] | None = None,
+    num_folds: int | None = None,
+    guarded: bool = True,
+) -> PilotedCounts:
+    """Ask a pilot, then everybody else, and say what class each user is of.
+
+    Args:
+      key: of public randomness, and of the users' noise where ``noisy_counts`` simulates them.
+      noisy_counts: what the users do; called twice, for disjoint reporters. Answers with whole numbers [n, K], or
+        with what :func:`~ldp_jax.edges.privatize_counts` returns, whose epsilon and reporters are then checked.
+      rows: public features (:func:`~ldp_jax.pipeline.rows.feature_rows`); several scalings of them
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none:
+        then reports and labels have to do.
+      labels: public, int [n] in [0, C), -1 for users who have none.
+      epsilon: of each count, in both rounds.
+      num_classes: C.
+      log_q: a public posterior from elsewhere in place of the features' logistic regression, natural logarithms, of
+        which probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that
+        it is about. Or what
+        :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels, so that a
+        sweep over epsilon finds it once.
+      silent: bool [n], labelled users who are never asked; nobody by default.
+      num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
+        have more than 10^5 entries.
+      guarded: whether the guard may weaken evidence. Without it s is 1.
+
+    Returns:
+      See :class:`PilotedCounts`.
+
+    Raises:
+      ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
+        of other sizes, silent users without a label or a class of which all are silent, an epsilon that is not
+        finite and > 0, before anybody is asked; and for answers of another shape than the round's, of another
+        epsilon, or of users who were not asked.
+    """
+    validate.threefry(key)
+    candidates: Mapping[Scaling, Rows] = {}
+    if isinstance(rows, Mapping):
+        candidates, rows = rows, next(iter(rows.values()))
+    labels = _check(labels, rows, log_q, epsilon, num_classes)
+    quiet = _silent(silent, labels, num_classes)
+    fold_key, pilot_key, first_key, design_key, second_key = jax.random.split(key, 5)
+    known, unlabelled = label_evidence(labels, num_classes), labels < 0
+
+    if num_folds is None:
+        num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
+    scaling = None
+    if candidates:
+        fold = folds(fold_key, labels, num_folds)
+        scaling, chosen = best_scaling(candidates, labels, fold, num_classes=num_classes, num_folds=num_folds)
+        rows, log_q = candidates[scaling], chosen if log_q is None else log_q
+    if log_q is None and rows is not None:
+        fold = folds(fold_key, labels, num_folds)
+        log_q = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
+    if isinstance(log_q, FeaturesPosterior):
+        log_q, fold, start, num_folds = log_q.log_q, log_q.fold, log_q.classifier, log_q.num_folds
+    else:
+        fold, start = folds(fold_key, labels, num_folds), None
+        if log_q is None:
+            share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
+            log_q = jnp.tile(jnp.log(jnp.asarray(share, jnp.float32)), (len(labels), 1))
+        else:  # what no class may have is no evidence against it that reports could not outweigh
+            log_q = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
+
+    prior, fine, num_fine = class_shares(log_q, labels), fine_groups(log_q, labels), 3 * num_classes
+    confidence = np.exp(np.asarray(log_q)).max(-1)
+    first = pilot(pilot_key, labels, quiet)
+    second = ~first & ~quiet
+    pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence), epsilon)
+    model = group_shares(pilot_reports, fine, prior, first, epsilon)
+    means = expected_counts(model)
+    size = table_size(pilot_reports, means, epsilon)
+    piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
+    dispersion = DISPERSIONS[int(piloted.dispersion)]
+    plan = design(design_key, log_q, means, piloted.weights, dispersion, epsilon, size=size, asked=second)
+
+    groups = merge(plan.best, num_classes)
+    asked_by = CountRound(groups.groups(fine), groups.num_groups, second, confidence)
+    reports = _ask(noisy_counts, second_key, asked_by, epsilon)
+    # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
+    reports = jnp.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
+    means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
+    size = max(size, table_size(reports, means, epsilon))
+    asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
+    own = jnp.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
+    own = jnp.where(quiet[:, None], 0.0, own)
+
+    # Reports and labels that H has not seen: it agrees with the pilot by its very fit, whatever lists those are.
+    held_out, unseen = jnp.where(second, labels, -1), unlabelled & second
+
+    def believed(log_p: Array) -> Any:
+        return guard(own, jnp.exp(log_p), unseen, labels=held_out, label_log_likelihood=own)
+
+    trusted = believed(log_q)
+    evident = trusted.log_likelihood if guarded else own
+    log_f = log_q
+    if rows is not None and (float(trusted.strength) > 0.0 or not guarded):  # else there is nothing to learn
+        # Evidence that is too sure of itself would teach too much.
+        scores = jnp.stack([log_q, log_q, evident, jnp.zeros_like(log_q)], -1)
+        trust = jnp.clip(stack(scores, held_out, _LAW)[2], 0.0, 1.0)
+        taught = jnp.where(unlabelled[:, None], trust * evident, known)
+        begin = blank(rows, num_classes, num_folds) if start is None else start
+        learned = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f
+        trusted = believed(learned)
+        evident = trusted.log_likelihood if guarded else own
+        # Reports that are not believed by what they have taught have taught nothing.
+        log_f = learned if float(trusted.strength) > 0.0 or not guarded else log_q
+    regression, towards = jnp.zeros_like(log_q), jnp.asarray(_LAW)
+    if float(trusted.strength) > 0.0 or not guarded:
+        counts = jnp.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+        regression = count_regression(log_q, counts, labels, ~quiet, fold, num_folds=num_folds)
+    scores = jnp.stack([log_q, log_f, evident, regression], -1)
+    if float(trusted.strength) > 0.0 or not guarded:
+        towards = likeliest(scores, held_out, jnp.asarray(_TOWARDS))
+    weights = stack(scores, held_out, towards)
+    return PilotedCounts(
+        log_posterior=combine(scores, weights),
+        log_q=log_q,
+        log_f=log_f,
+        log_likelihood=evident,
+        log_regression=regression,
+        design=plan,
+        strength=float(trusted.strength) if guarded else 1.0,
+        by_labels=bool(trusted.by_labels),
+        weights=weights,
+        model=model,
+        dispersion=DISPERSIONS[int(asked.dispersion)],
+        pilot=first,
+        scaling=scaling,
+    )
+
+
+def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_classes: int) -> np.ndarray:
+    """Labels as int32 [n], where everything fits: nothing is spent before."""
+    validate.integer_in(2, num_classes=num_classes)
+    validate.number(0.0, open_lower=True, epsilon=epsilon)
+    labels = np.asarray(labels)
+    check_labels(labels, num_classes)
+    missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=num_classes) == 0)
+    if len(missing):
+        raise ValueError(
+            f"labels must have a member of each of {num_classes} classes, got none of class {missing[0]}"
+        )
+    if not (labels < 0).any():
+        raise ValueError("labels must be -1 for the users whose class is asked for, got a class for everybody")
+    if rows is not None and rows.shape[0] != len(labels):
+        raise ValueError(f"rows must be of {len(labels)} users, as labels are, got {rows.shape[0]}")
+    given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
+    if given is not None and np.shape(given) != (len(labels), num_classes):
+        raise ValueError(f"log_q must have shape {(len(labels), num_classes)}, got {np.shape(given)}")
+    if isinstance(log_q, FeaturesPosterior):
+        if not np.array_equal(log_q.labels, labels):
+            raise ValueError("log_q must be of these labels, and was found of others")
+    elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
+        raise ValueError(
+            "log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or -inf in all of a row"
+        )
+    return labels.astype(np.int32)
+
+
+def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Who is never asked, bool [n]: labelled users, but not all of a class."""
+    if silent is None:
+        return np.zeros(len(labels), bool)
+    quiet = np.asarray(silent)
+    if quiet.dtype != bool or quiet.shape != labels.shape:
+        raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
+    if (quiet & (labels < 0)).any():
+        raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
+    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
+    if not left.all():
+        raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
+    return quiet
+
+
+def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> Array:
+    """The reports of those who were asked; rows of 0 for others, so that nothing of them can be read."""
+    answer = noisy_counts(key, count_round)
+    if isinstance(answer, Reported):
+        lost = answer.guarantee[NEIGHBOUR_LIST].epsilon
+        if not _NEAR * epsilon <= lost <= epsilon * (1 + 1e-9):
+            raise ValueError(f"noisy_counts must be of epsilon {epsilon:g} in both rounds, got one of {lost:g}")
+        others = int((answer.reported & ~count_round.reporters).sum())
+        if others:
+            raise ValueError(f"noisy_counts must be of who is asked: {others} reported who are not in this round")
+        answer = answer.counts
+    reports = jnp.asarray(answer)
+    wanted = (len(count_round.reporters), count_round.num_groups)
+    if reports.shape != wanted or not jnp.issubdtype(reports.dtype, jnp.integer):
+        raise ValueError(
+            f"noisy_counts must answer with whole numbers of shape {wanted}, "
+            f"got {reports.dtype} of shape {reports.shape}"
+        )
+    return jnp.where(count_round.reporters[:, None], reports, 0)

@@ -1,0 +1,289 @@
+"""Public feature rows, dense or sparse, as what logistic regression multiplies."""
+
+import warnings
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float, Int
+
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.types import Array
+
+__all__ = ["DenseRows", "RowTables", "Rows", "Scaling", "feature_rows", "laid_out", "scaled_rows"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+Scaling = Literal["rows", "columns", "none"]
+"""What is of one size: each user's record, each feature, or neither; see :func:`scaled_rows`."""
+
+_APART = 100.0
+"""How many times the sizes of two columns may differ before it is said."""
+
+_LINE = 8
+"""Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do."""
+
+_FAR = 1e9
+"""As far out as a device takes a number of a record to be."""
+
+_DENSE = 0.25
+"""The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix."""
+
+
+@pytree
+class Rows:
+    """A sparse matrix of n rows and d columns by its entries, sorted by row; made by :func:`feature_rows`.
+
+    Attributes:
+      row: int32 [entries], non-decreasing.
+      column: int32 [entries].
+      value: float32 [entries].
+      shape: (n, d), static.
+    """
+
+    row: Any
+    column: Any
+    value: Any
+    shape: tuple[int, int] = static()
+
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
+        """The product with a dense matrix: O(entries k)."""
+        part = weights[self.column] * self.value[:, None]
+        return jax.ops.segment_sum(part, self.row, num_segments=self.shape[0], indices_are_sorted=True)
+
+    def dense(self) -> Float[np.ndarray, "n d"]:
+        """All n d numbers; on the host."""
+        made = np.zeros(self.shape, np.float32)
+        np.add.at(made, (np.asarray(self.row), np.asarray(self.column)), np.asarray(self.value))
+        return made
+
+    def take(self, nodes: Int[np.ndarray, " some"]) -> "Rows":
+        """The rows of ``nodes``, in ascending order; on the host."""
+        wanted = np.unique(nodes)
+        row = np.asarray(self.row)
+        kept = np.flatnonzero(np.isin(row, wanted))
+        arrays = (np.searchsorted(wanted, row[kept]).astype(np.int32), np.asarray(self.column)[kept])
+        made = (*arrays, np.asarray(self.value)[kept])
+        return Rows(*map(jnp.asarray, made), shape=(len(wanted), self.shape[1]))
+
+
+@pytree
+class DenseRows:
+    """A dense matrix, to be multiplied as :class:`Rows` are.
+
+    Attributes:
+      values: float32 [n, d].
+    """
+
+    values: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return self.values.shape
+
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
+        """The product with a dense matrix."""
+        return self.values @ weights
+
+
+@pytree
+class RowTables:
+    """:class:`Rows` laid out for many products and their derivatives in the weights; made by :func:`laid_out`.
+
+    The entries of a row are in lines of :data:`_LINE`, the last one filled with zeros; those of a column as well,
+    for the transpose, which would otherwise be a scatter.
+
+    Attributes:
+      by_row: columns int32 [8, lines], values float32 [8, lines], and the row int32 [lines] of each line,
+        non-decreasing.
+      by_column: rows, values, and the column of each line.
+      shape: (n, d), static.
+    """
+
+    by_row: Any
+    by_column: Any
+    shape: tuple[int, int] = static()
+
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
+        """The product with a dense matrix: O(entries k). Entries are constants to a derivative."""
+        return _times(self, weights)
+
+
+def laid_out(rows: Rows | DenseRows) -> RowTables | DenseRows:
+    """Rows as what is multiplied fastest: tables, or the dense matrix of rows that are not sparse; on the host.
+
+    >>> rows = feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    >>> round(float(laid_out(rows).times(jnp.ones((2, 1)))[0, 0]), 4)
+    1.4
+    """
+    if isinstance(rows, DenseRows):
+        return rows
+    if len(rows.value) > _DENSE * rows.shape[0] * rows.shape[1]:
+        return DenseRows(jnp.asarray(rows.dense()))
+    row, column, value = (np.asarray(part) for part in (rows.row, rows.column, rows.value))
+    n, d = rows.shape
+    order = np.argsort(column, kind="stable")
+    return RowTables(_lines(row, column, value, n), _lines(column[order], row[order], value[order], d), (n, d))
+
+
+def _lines(owner: np.ndarray, other: np.ndarray, value: np.ndarray, owners: int) -> tuple[Array, Array, Array]:
+    """Entries sorted by owner in lines, each of one owner."""
+    count = np.bincount(owner, minlength=owners)
+    lines = -(-count // _LINE)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    line = (np.cumsum(lines) - lines)[owner] + within // _LINE
+    shape = (_LINE, int(lines.sum()))
+    others, values = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    others[within % _LINE, line], values[within % _LINE, line] = other, value
+    whose = np.repeat(np.arange(owners, dtype=np.int32), lines)
+    return jnp.asarray(others), jnp.asarray(values), jnp.asarray(whose)
+
+
+def _sum_lines(lines: tuple[Array, Array, Array], weights: Array, owners: int) -> Array:
+    others, values, whose = lines
+    total = jnp.zeros((others.shape[1], weights.shape[1]), weights.dtype)
+    for other, value in zip(others, values, strict=True):
+        total = total + weights[other] * value[:, None]
+    return jax.ops.segment_sum(total, whose, num_segments=owners, indices_are_sorted=True)
+
+
+@jax.custom_vjp
+def _times(rows: RowTables, weights: Array) -> Array:
+    return _sum_lines(rows.by_row, weights, rows.shape[0])
+
+
+def _times_forward(rows: RowTables, weights: Array) -> tuple[Array, RowTables]:
+    return _times(rows, weights), rows
+
+
+def _times_backward(rows: RowTables, cotangent: Array) -> tuple[None, Array]:
+    return None, _sum_lines(rows.by_column, cotangent, rows.shape[1])
+
+
+_times.defvjp(_times_forward, _times_backward)
+
+
+def feature_rows(x: Any, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:
+    """Features with rows of Euclidean length 1, as a classifier takes them; rows of zeros stay.
+
+    Args:
+      x: [n, d], dense or any scipy sparse matrix.
+      log: log(1 + x) first, for counts; the public schema of the data says which these are.
+      public: the rows that are public; all by default. Any other is read as its device reads it
+        (:class:`ldp_jax.deployment.Classifier`), and nothing of it is refused: NaN is 0, what is beyond 1e9 is
+        1e9, and a count below 0 is 0.
+
+    Raises:
+      ValueError: for another shape, or of public rows numbers that are not finite, or negative with ``log``.
+
+    >>> feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).times(jnp.ones((2, 1))).ravel().tolist()
+    [1.40000..., 0.0]
+    """
+    return _of_length_one(*_entries(x, log, public))
+
+
+def scaled_rows(x: Any) -> dict[Scaling, Rows]:
+    """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
+
+    ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their means where more
+    than a quarter of all entries are not 0. ``none`` is the features themselves. The latter two are divided by one
+    number, so that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three.
+
+    Args:
+      x: [n, d], dense or any scipy sparse matrix.
+
+    Raises:
+      ValueError: as :func:`feature_rows`.
+
+    >>> made = scaled_rows(np.array([[1.0, 500.0], [3.0, 900.0]]))
+    >>> [round(float(value), 3) for value in made["columns"].value]
+    [-0.707, -0.707, 0.707, 0.707]
+    """
+    row, column, values, shape = _entries(x)
+    made: dict[Scaling, Rows] = {"rows": _of_length_one(row, column, values, shape)}
+    n, d = shape
+    plain = row, column, values
+    if len(values) > _DENSE * n * d:
+        full = np.zeros(shape)
+        full[row, column] = values
+        full -= full.mean(0)
+        row, column, values = np.repeat(np.arange(n), d), np.tile(np.arange(d), n), full.ravel()
+    # A column that is constant is left with rounding errors alone.
+    largest = np.zeros(d)
+    np.maximum.at(largest, plain[1], np.abs(plain[2]))
+    size = np.sqrt(np.bincount(column, weights=values**2, minlength=d) / max(n, 1))
+    weight = np.divide(1.0, size, out=np.zeros(d), where=size > 1e-9 * largest)
+    return made | {
+        "columns": _of_mean_length_one(row, column, values * weight[column], shape),
+        "none": _of_mean_length_one(*plain, shape),
+    }
+
+
+def warn_of_columns(x: Any, chosen: Scaling) -> None:
+    """Say where the sizes of columns are more than 100 times apart: without a choice the largest hides the others.
+
+    The size of a column is the root mean square of its entries that are not 0.
+    """
+    _, column, values, (_, d) = _entries(x)
+    entries = np.bincount(column[values != 0], minlength=d)
+    size = np.sqrt(np.bincount(column, weights=values**2, minlength=d) / np.maximum(entries, 1))
+    used = np.flatnonzero(size > 0)
+    if not len(used):
+        return
+    small, large = used[size[used].argmin()], used[size[used].argmax()]
+    if size[large] > _APART * size[small]:
+        warnings.warn(
+            f"features differ in size by {size[large] / size[small]:.3g} times (column {large} against column "
+            f"{small}); scaling {chosen!r} did best on held-out labels, and columns in one unit may do better",
+            stacklevel=3,
+        )
+
+
+def _entries(
+    x: Any, log: bool = False, public: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
+    """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
+    sparse = scipy.sparse.csr_array(x) if scipy.sparse.issparse(x) else scipy.sparse.csr_array(_dense(x))
+    sparse.sum_duplicates()
+    values = sparse.data.astype(np.float64)
+    row = np.repeat(np.arange(sparse.shape[0]), np.diff(sparse.indptr))
+    shown = np.ones(len(row), bool) if public is None else np.isin(row, public)
+    if not np.isfinite(values[shown]).all():
+        raise ValueError("x must be finite, and is not everywhere")
+    hidden = np.clip(np.nan_to_num(values, nan=0.0, posinf=_FAR, neginf=-_FAR), -_FAR, _FAR)
+    values = np.where(shown, values, hidden)
+    if log:
+        if (values[shown] < 0).any():
+            raise ValueError("x must be counts >= 0 where log is asked for, and is not everywhere")
+        values = np.log1p(np.maximum(values, 0.0))
+    n, d = sparse.shape
+    return row, sparse.indices, values, (int(n), int(d))
+
+
+def _made(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
+    arrays = (row.astype(np.int32), column.astype(np.int32), values.astype(np.float32))
+    return Rows(*map(jnp.asarray, arrays), shape=shape)
+
+
+def _of_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
+    length = np.sqrt(np.bincount(row, weights=values**2, minlength=shape[0]))
+    return _made(row, column, values / np.where(length > 0, length, 1.0)[row], shape)
+
+
+def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
+    largest = np.abs(values).max(initial=0.0) or 1.0  # squares of what is divided by it stay within float64
+    values = values / largest
+    return _made(row, column, values / (np.sqrt((values**2).sum() / max(shape[0], 1)) or 1.0), shape)
+
+
+def _dense(x: Any) -> np.ndarray:
+    x = np.asarray(x)
+    if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
+        raise ValueError(f"x must be real features of shape [n, d], got {x.dtype} of shape {x.shape}")
+    return x

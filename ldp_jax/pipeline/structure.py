@@ -1,0 +1,296 @@
+r"""What a public graph and a public panel say of everybody's class, without any private record.
+
+Sources, each a posterior that has not seen the node's own label: the panel's labels one hop and two hops away and
+by personalized PageRank; logistic regressions on spectral coordinates with degree profiles, and on the panel's
+records, propagated. A conditional logit weighs them. It is what private reports are held against.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+from jaxtyping import Float, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array
+from ldp_jax.graph.graphs import GraphsTuple, as_graph
+from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr
+from ldp_jax.pipeline.device_classifier import panel_regression
+from ldp_jax.pipeline.field import class_field
+from ldp_jax.pipeline.reported_labels import label_observations, soft_labels
+from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.stack import stack_out_of_fold
+
+__all__ = [
+    "FIELDS",
+    "StructurePosterior",
+    "best_field",
+    "label_log_loss",
+    "panel_reach",
+    "spectral_coordinates",
+    "structure_posterior",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+ALPHAS = (0.3, 0.1, 0.03)
+"""Of the PageRanks."""
+
+SPECTRAL = (16, 32, 64)
+"""Numbers of eigenvectors."""
+
+FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0.99))
+"""kappa and c of the fields to choose from."""
+
+_RECORDS = 64
+"""Dimensions that the panel's records are reduced to before they are propagated."""
+
+_TOL = 1e-3
+"""Relative error of propagations: far below what few labels can tell."""
+
+
+class StructurePosterior(NamedTuple):
+    """What structure says of classes; made by :func:`structure_posterior`.
+
+    Attributes:
+      log_q: float32 [n, C]; of a member of the panel out of fold.
+      chosen: ``label propagation``, ``field`` or ``stack``: the least log-loss on the panel.
+      log_loss: of each of the three, in nats a member of the panel, out of fold.
+      sources: float32 [n, C, j], the posteriors that the stack weighs.
+      names: of the j sources.
+      weights: float32 [j], the stack's.
+    """
+
+    log_q: Float[Array, "n classes"]
+    chosen: str
+    log_loss: dict[str, float]
+    sources: Float[Array, "n classes j"]
+    names: tuple[str, ...]
+    weights: Float[Array, " j"]
+
+
+def label_log_loss(log_p: Float[Array, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0) -> float:
+    """Minus the mean log posterior of the labels, of nodes that have one; below ``keep`` 1 of what was reported.
+
+    >>> round(label_log_loss(jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])), np.array([0, -1])), 4)
+    0.6931
+    """
+    panel = np.flatnonzero(labels >= 0)
+    found = np.asarray(log_p)[panel, labels[panel]]
+    if keep != 1.0:
+        other = (1.0 - keep) / (log_p.shape[1] - 1)
+        found = np.log(other + (keep - other) * np.exp(found))
+    return -float(found.mean())
+
+
+_REACH = 16.0
+"""Bytes of a node and a member: the iteration holds three of [n, panel] beside its result."""
+
+
+def panel_reach(
+    op: Operator, panel: Int[np.ndarray, " panel"], kind: float | int, *, memory: float = 32e9
+) -> Float[Array, "n panel"]:
+    """How much of each node's neighbourhood each member of the panel is, a member's own share of itself left out.
+
+    Args:
+      op: public.
+      panel: the members.
+      kind: a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
+      memory: bytes to allow; a float32 for each node and member is held four times.
+
+    Raises:
+      ValueError: where ``memory`` does not hold them, before any is made.
+
+    >>> from ldp_jax.graph import graphs
+    >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
+    >>> panel_reach(path, np.array([0, 1]), 2).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
+    """
+    needed = _REACH * op.num_nodes * len(panel)
+    if needed > memory:
+        raise ValueError(
+            f"memory of {memory / 1e9:.3g} GB does not hold what {op.num_nodes} nodes and a panel of {len(panel)} "
+            f"take ({needed / 1e9:.3g} GB): give a smaller panel, or raise memory"
+        )
+    seeds = jnp.zeros((op.num_nodes, len(panel))).at[panel, jnp.arange(len(panel))].set(1.0)
+    if isinstance(kind, int):
+        reach = kprop_many(op, seeds, (kind,), normalisation="mean")[0]
+    else:
+        reach = ppr(op, seeds, kind, 0.0, _TOL)
+    return reach.at[panel, jnp.arange(len(panel))].set(0.0)
+
+
+@jax.jit
+def _propagated(reach: Array, values: Array, prior: Array) -> Array:
+    """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual."""
+    mass = reach.sum(1, keepdims=True)
+    usual = jnp.maximum(mass.mean(), 1e-12)
+    return (reach @ values + usual * prior) / (mass + usual)
+
+
+def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
+    r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
+
+    Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0.
+    """
+    degree = np.bincount(np.asarray(as_graph(graph).receivers), minlength=int(np.asarray(graph.n_node).sum()))
+    n = len(degree)
+    scale = 1.0 / np.sqrt(np.maximum(degree, 1))
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    matrix = scipy.sparse.csr_array((scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n))
+    found = np.zeros((n, count), np.float32)
+    k = min(count, n - 2)
+    if k > 0:
+        start = np.random.default_rng(0).normal(size=n)
+        values, vectors = scipy.sparse.linalg.eigsh(matrix, k=k, which="LA", v0=start, tol=1e-3)
+        found[:, :k] = vectors[:, np.argsort(-values)]
+    return found
+
+
+def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
+    """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
+    coordinates = spectral_coordinates(graph, max(SPECTRAL))
+    size = np.log1p(np.asarray(op.degree, np.float64))
+    around = np.asarray(kprop_many(op, jnp.asarray(size, jnp.float32), (1,), normalisation="mean"))[0]
+    profile = np.stack([size, around, size - around], 1)
+    profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
+    designs = {}
+    for count in SPECTRAL:
+        part = np.zeros((len(size), max(SPECTRAL)), np.float32)
+        part[:, :count] = coordinates[:, :count]
+        part /= np.maximum(np.sqrt((part**2).sum(1, keepdims=True)), 1e-12)
+        designs[f"spectral {count}"] = np.concatenate([part, profile], 1).astype(np.float32)
+    return designs
+
+
+def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
+    """The panel's records [panel, most] in the directions of their largest variation; of all, as far as they go."""
+    arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
+    matrix = scipy.sparse.csr_array(arrays, shape=rows.shape)
+    values, vectors = np.linalg.eigh((matrix @ matrix.T).toarray())
+    kept = vectors[:, ::-1][:, :most] * np.sqrt(np.maximum(values[::-1][:most], 0.0))
+    return np.pad(kept, ((0, 0), (0, most - kept.shape[1]))).astype(np.float32)
+
+
+def best_field(
+    op: Operator,
+    labels: Int[np.ndarray, " n"],
+    fold: Int[Array, " n"],
+    prior: Float[Array, " classes"],
+    log_likelihood: Float[Array, "n classes"],
+    reported: Any,
+    *,
+    num_folds: int,
+    keep: float = 1.0,
+) -> tuple[Float[Array, "n classes"], float, tuple[float, float]]:
+    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel, as log-scores.
+
+    Returns:
+      Log-scores [n, C], of the panel out of fold; their log-loss as a posterior of their own, to a power that is
+      found out of fold; kappa and c.
+    """
+    seen = label_observations(labels, prior, log_likelihood, reported, keep)
+    best = None
+    for kappa, c in FIELDS:
+        scores = class_field(op, seen, fold, kappa, c, num_folds=num_folds, tol=_TOL)
+        loss = label_log_loss(_calibrated(scores, labels, fold, num_folds, keep), labels, keep)
+        if best is None or loss < best[1]:
+            best = (scores, loss, (kappa, c))
+    assert best is not None
+    return best
+
+
+def _calibrated(scores: Array, labels: np.ndarray, fold: Array, num_folds: int, keep: float) -> Array:
+    """Log posteriors of log-scores to a power."""
+    return stack_out_of_fold(scores[..., None], labels, fold, (1.0,), num_folds=num_folds, ridge=1.0, keep=keep)[0]
+
+
+def structure_posterior(
+    graph: GraphsTuple,
+    labels: Int[np.ndarray, " n"],
+    fold: Int[Array, " n"],
+    *,
+    num_classes: int,
+    num_folds: int,
+    rows: Rows | None = None,
+    op: Operator | None = None,
+    ridge: float = 5.0,
+    keep: float = 1.0,
+) -> StructurePosterior:
+    """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
+
+    Args:
+      graph: public, symmetric.
+      labels: int [n], of the panel; -1 for everybody else.
+      fold: of each node (:func:`~ldp_jax.pipeline.self_training.folds`).
+      num_classes: C.
+      num_folds: F.
+      rows: the panel's records, in ascending order of their nodes; None where there are none.
+      op: of the graph, where it is at hand.
+      ridge: of the stack, whose weights are pulled to an even mean of the sources.
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+
+    Returns:
+      See :class:`StructurePosterior`. No model of a node has seen its own label or record; what is left of them are
+      the panel's class shares and the directions in which its records vary, one member in all of the panel.
+
+    Raises:
+      ValueError: for labels or rows of another number, fewer than two classes or folds.
+
+    >>> from ldp_jax.graph import graphs
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
+    >>> found = structure_posterior(circles, labels, jnp.asarray(nodes // 3 % 2), num_classes=2, num_folds=2)
+    >>> bool((found.log_q.argmax(1) == nodes // 30).all())
+    True
+    """
+    as_graph(graph)
+    validate.integer_in(2, num_classes=num_classes, num_folds=num_folds)
+    op = operator(graph) if op is None else op
+    panel = np.flatnonzero(labels >= 0)
+    if len(labels) != op.num_nodes:
+        raise ValueError(f"labels must be int [{op.num_nodes}], got shape {labels.shape}")
+    if rows is not None and rows.shape[0] != len(panel):
+        raise ValueError(f"rows must be of the panel's {len(panel)} members, got {rows.shape[0]}")
+    truth = jnp.asarray(np.eye(num_classes, dtype=np.float32)[labels[panel]])
+    if keep != 1.0:
+        truth = jnp.asarray(soft_labels(labels[panel], num_classes, keep), jnp.float32)
+    prior = truth.mean(0)
+    given = {"num_classes": num_classes, "num_folds": num_folds, "keep": keep}
+
+    sources: dict[str, Any] = {}
+    designs = _spectral_designs(graph, op)
+    for kind in (1, 2, *ALPHAS):
+        reach = panel_reach(op, panel, kind)
+        name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
+        sources[name] = jnp.log(jnp.maximum(_propagated(reach, truth, prior), 1e-6))
+        if rows is not None and kind == ALPHAS[1]:
+            coordinates = jnp.asarray(_record_coordinates(rows, _RECORDS))
+            made = np.asarray(_propagated(reach, coordinates, coordinates.mean(0)))
+            made = made - made.mean(0)
+            designs["records of the panel"] = made / max(float(np.sqrt((made**2).sum(1).mean())), 1e-12)
+    for name, design in designs.items():
+        sources[name] = panel_regression(design, labels, fold, **given)
+
+    scores = jnp.stack(list(sources.values()), -1)
+    towards = np.full(len(sources), 1.0 / len(sources), np.float32)
+    known = {"num_folds": num_folds, "keep": keep}
+    stacked, weights = stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **known)
+    nothing = jnp.zeros_like(stacked)
+    field, _, _ = best_field(op, labels, fold, prior, nothing, np.zeros(len(labels), bool), **known)
+    candidates = {
+        "label propagation": _calibrated(sources[f"PageRank {ALPHAS[1]:g}"], labels, fold, num_folds, keep),
+        "field": _calibrated(field, labels, fold, num_folds, keep),
+        "stack": stacked,
+    }
+    losses = {name: label_log_loss(log_p, labels, keep) for name, log_p in candidates.items()}
+    chosen = min(losses, key=lambda name: losses[name])
+    return StructurePosterior(candidates[chosen], chosen, losses, scores, tuple(sources), weights)

@@ -1,0 +1,453 @@
+"""A ledger keeps to its budgets, and cannot be talked down."""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from typing import NamedTuple
+
+import hypothesis.strategies as st
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+
+from ldp_jax.accounting.gaussian import GaussianCurve
+from ldp_jax.accounting.guarantee import (
+    EDGE_CENTRAL,
+    NEIGHBOUR_LIST,
+    RECORD,
+    RELATIONSHIP,
+    Budget,
+    Guarantee,
+    PipelineGuarantee,
+    Unit,
+    metric,
+)
+from ldp_jax.accounting.ledger import BudgetExceededError, Ledger, Release
+from ldp_jax.core.rounding import digits_down
+from ldp_jax.edges import RandomizedResponse, privatize_graph
+from ldp_jax.graph.graphs import from_edges
+from ldp_jax.pipeline import Embedding
+
+SMALL = st.floats(0.0, 1.0)
+
+
+def proved(epsilon, delta=0.0, **more):
+    return Guarantee(epsilon, delta, status="proved", reason="a proof", **more)
+
+
+def test_ten_times_a_tenth_fits_one_and_an_eleventh_is_named():
+    ledger = Ledger(Budget(1.0))
+    for step in range(10):
+        ledger = ledger.spend(f"step {step}", proved(0.1))
+    assert ledger.remaining(RECORD).epsilon == 0.0
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.spend("the straw", proved(0.1, delta=1e-9))
+    text = str(caught.value)
+    for part in ("'the straw'", "epsilon 0.1, delta 1e-09", "epsilon 1 is spent", "epsilon 0, ", "per record"):
+        assert part in text
+    with pytest.raises(ValueError, match="does not fit"):  # it is a ValueError too
+        ledger.spend("little", proved(1e-8))
+
+
+def test_the_message_says_what_is_spent_and_what_remains():
+    ledger = Ledger(Budget(2.0, delta=1e-5)).spend("first", proved(0.75, delta=4e-6))
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.spend("second", proved(1.5))
+    assert str(caught.value) == (
+        "release 'second' (epsilon 1.5) does not fit the budget per record: epsilon 0.75, delta 4e-06 is spent, "
+        "epsilon 1.25, delta 6e-06 remains of epsilon 2, delta 1e-05; with it the total would be "
+        "epsilon 2.25, delta 4e-06"
+    )
+    with pytest.raises(BudgetExceededError, match="delta 4e-06 is spent"):
+        ledger.spend("third", proved(0.1, delta=7e-6))
+
+
+def test_a_ledger_never_changes():
+    empty = Ledger(Budget(1.0))
+    spent = empty.spend("x", proved(0.5))
+    assert empty.releases == ()
+    assert len(spent.releases) == 1
+    with pytest.raises(BudgetExceededError):
+        spent.spend("y", proved(0.75))
+    assert spent == empty.spend("x", proved(0.5))
+    assert hash(spent) == hash(empty.spend("x", proved(0.5)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spent.releases = ()
+    budgets = [Budget(1.0)]
+    ledger = Ledger(budgets)
+    budgets.append(Budget(5.0, unit=RELATIONSHIP))
+    assert ledger.budgets == (Budget(1.0),)
+
+
+def test_no_ledger_over_its_budget_can_be_made():
+    release = Release("x", proved(0.75))
+    with pytest.raises(BudgetExceededError, match="'x'"):
+        Ledger(Budget(1.0), [release, release])
+    ledger = Ledger(None, [release, release])
+    with pytest.raises(BudgetExceededError, match="'x'"):
+        dataclasses.replace(ledger, budget=Budget(1.0))
+
+
+def test_units_have_their_own_budgets():
+    ledger = Ledger([Budget(1.0), Budget(2.0, unit=NEIGHBOUR_LIST)])
+    ledger = ledger.spend("x", proved(1.0)).spend("edges", proved(2.0, unit=NEIGHBOUR_LIST))
+    assert (ledger.remaining(RECORD).epsilon, ledger.remaining(NEIGHBOUR_LIST).epsilon) == (0.0, 0.0)
+    text = "release 'graph' .epsilon 0.1. is per edge-central, which has no budget.*per record, neighbour-list"
+    with pytest.raises(BudgetExceededError, match=text):
+        ledger.spend("graph", proved(0.1, unit=EDGE_CENTRAL))
+    with pytest.raises(ValueError, match="no budget per relationship"):
+        ledger.remaining(RELATIONSHIP)
+    with pytest.raises(ValueError, match="each unit once, got record 2 times"):
+        Ledger([Budget(1.0), Budget(2.0)])
+
+
+@pytest.mark.parametrize("budget", [(math.inf, 0.0), (1.0, 1.0)])
+def test_no_infinite_budget(budget):
+    with pytest.raises(ValueError, match="budget's (epsilon|delta) per record must be"):
+        Ledger(Budget(*budget))
+
+
+def test_nan_and_negative_budgets_are_refused_however_they_are_made():
+    for epsilon, delta in ((math.nan, 0.0), (-1.0, 0.0), (1.0, math.nan), (1.0, -0.1)):
+        limit, broken = Budget(1.0), proved(1.0)
+        for made in (limit, broken):
+            object.__setattr__(made, "epsilon", epsilon)
+            object.__setattr__(made, "delta", delta)
+        with pytest.raises(ValueError, match="budget's (epsilon|delta)"):
+            Ledger(limit)
+        with pytest.raises(ValueError, match="epsilon|delta"):
+            Ledger(Budget(1.0)).spend("x", broken)
+        with pytest.raises(ValueError, match="epsilon|delta"):
+            Ledger().spend("x", broken)
+
+
+def test_what_proves_nothing_fits_no_budget():
+    unproven = Guarantee(0.1, status="none", reason="eq. 7 does not hold")
+    with pytest.raises(BudgetExceededError, match=r"proves nothing about record.*eq\. 7"):
+        Ledger(Budget(1.0)).spend("x", unproven)
+    assert "none: eq. 7 does not hold" in Ledger().spend("x", unproven).explain()
+    with pytest.raises(BudgetExceededError, match=r"'x' \(epsilon inf\)"):
+        Ledger(Budget(1.0)).spend("x", proved(math.inf))
+    chain = Guarantee(0.1, status="in the limit", reason="the chain is run for a while")
+    assert Ledger(Budget(1.0)).spend("x", chain).spent(RECORD).status == "in the limit"
+
+
+def test_gaussian_releases_compose_before_they_are_converted():
+    """k of them cost the epsilon of mu sqrt(k) at the budget's delta, less than any sum."""
+    curve, budget = GaussianCurve.of(1.0, 20.0), Budget(2.0, delta=1e-6)
+    ledger, k = Ledger(budget), 16
+    for step in range(k):
+        ledger = ledger.spend(f"round {step}", curve)
+    spent = ledger.spent(RECORD)
+    assert spent.epsilon == pytest.approx(curve.repeated(k).epsilon(1e-6), rel=1e-12)
+    assert spent.delta == 1e-6
+    assert spent.epsilon < 0.5 * k * curve.epsilon(1e-6)
+    assert GaussianCurve(curve.mu * math.sqrt(k)).delta(spent.epsilon) <= 1e-6
+    with pytest.raises(BudgetExceededError, match=r"'too much' \(mu 0.5\)"):
+        ledger.spend("too much", GaussianCurve(0.5))
+
+
+def test_pure_and_gaussian_parts_add_and_share_the_delta():
+    curve = GaussianCurve(0.1)
+    ledger = Ledger(Budget(3.0, delta=1e-5)).spend("noise", curve)
+    assert ledger.spent(RECORD).epsilon == curve.epsilon(1e-5)
+    ledger = ledger.spend("pure", proved(1.0)).spend("approximate", proved(0.5, delta=6e-6))
+    spent = ledger.spent(RECORD)
+    assert spent.epsilon == pytest.approx(1.5 + curve.epsilon(4e-6), rel=1e-9)
+    assert spent.delta == pytest.approx(1e-5, rel=1e-12)
+    with pytest.raises(BudgetExceededError, match="needs a delta, and none is left"):
+        ledger.spend("all of it", proved(0.1, delta=4e-6))
+    with pytest.raises(BudgetExceededError, match="needs a delta, and none is left"):
+        Ledger(Budget(3.0)).spend("noise", curve)
+    named = Ledger(Budget(3.0, delta=1e-5)).spend("noise", curve, delta=1e-6).spend("more", curve)
+    assert named.spent(RECORD).epsilon == pytest.approx(curve.repeated(2).epsilon(1e-6), rel=1e-12)
+    assert named.remaining(RECORD).delta == pytest.approx(9e-6)
+    with pytest.raises(BudgetExceededError, match="does not fit"):
+        named.spend("beyond", curve, delta=1e-4)
+
+
+def test_the_sum_of_pure_and_gaussian_holds():
+    """Randomised response beside Gaussian noise: the hockey-stick divergence of both at the ledger's epsilon."""
+    curve, pure = GaussianCurve(0.8), 0.6
+    spent = Ledger().spend("bit", proved(pure)).spend("noise", curve, delta=1e-3).spent(RECORD)
+    keep = 1.0 / (1.0 + math.exp(-pure))
+    flip = 1.0 - keep
+    # the loss of the response is +-pure with mass keep, flip
+    delta = keep * curve.delta(spent.epsilon - pure) + flip * curve.delta(spent.epsilon + pure)
+    assert delta <= spent.delta
+    assert curve.delta(spent.epsilon - pure) == pytest.approx(1e-3, rel=1e-9)
+
+
+def test_a_record_only_needs_a_delta_for_a_curve():
+    with pytest.raises(ValueError, match="'noise': with no budget to take it from, a curve needs a delta"):
+        Ledger().spend("noise", GaussianCurve(0.1))
+    ledger = Ledger().spend("noise", GaussianCurve(0.1), delta=1e-6, unit=NEIGHBOUR_LIST).spend("x", proved(40.0))
+    assert ledger.spent(NEIGHBOUR_LIST).delta == 1e-6
+    assert ledger.spent(RECORD).epsilon == 40.0
+    assert ledger.spent(EDGE_CENTRAL).epsilon == 0.0
+    assert "no budget: a record only" in ledger.explain()
+
+
+def test_what_is_said_twice_or_not_at_all_is_refused():
+    ledger = Ledger()
+    for extra in ({"delta": 1e-6}, {"unit": RECORD}, {"adjacency": "words"}):
+        with pytest.raises(ValueError, match="says its own delta, unit and adjacency"):
+            ledger.spend("x", proved(1.0), **extra)
+    with pytest.raises(ValueError, match="says its own delta, unit and adjacency"):
+        Release("x", proved(1.0), RELATIONSHIP, "words")
+    with pytest.raises(ValueError, match="protects must be a sequence of field names, got the string 'edges'"):
+        ledger.spend("x", proved(1.0), protects="edges")
+    with pytest.raises(ValueError, match="both protects and exposes edges"):
+        ledger.spend("x", proved(1.0), protects=["edges"], exposes=["edges"])
+    with pytest.raises(ValueError, match="name must say"):
+        ledger.spend(" ", proved(1.0))
+    with pytest.raises(ValueError, match="say in words"):
+        ledger.spend("x", GaussianCurve(1.0), delta=1e-6, unit=metric(1.0))
+
+
+def test_an_exposed_field_stays_exposed():
+    ledger = (
+        Ledger()
+        .spend("edges", proved(1.0, unit=NEIGHBOUR_LIST), protects=("edges",))
+        .spend("features", proved(0.5), protects=("features",), exposes=("edges", "splits"))
+        .spend("labels", proved(0.25), protects=("labels", "features"))
+    )
+    total = ledger.total()
+    assert total.protected == ("features", "labels")
+    assert total.unprotected == ("edges", "splits")
+    assert (total[RECORD].epsilon, total[NEIGHBOUR_LIST].epsilon) == (0.75, 1.0)
+    assert list(Ledger().total()) == []
+
+
+def test_explain_is_aligned_and_rounds_against_the_claim():
+    ledger = Ledger([Budget(1.0, delta=1e-6), Budget(2.0, unit=NEIGHBOUR_LIST)])
+    ledger = ledger.spend("features of all users", proved(0.12345649), protects=("features",), exposes=("labels",))
+    ledger = ledger.spend("edges", proved(2.0, unit=NEIGHBOUR_LIST), protects=("edges",))
+    ledger = ledger.spend("more", proved(0.5))
+    text = ledger.explain()
+    assert str(ledger) == text
+    lines = text.splitlines()
+    column = lines[0].index("unit")
+    assert [line[column:].split("  ")[0] for line in lines[1:4]] == ["record", "neighbour-list", "record"]
+    assert lines[1].count("epsilon 0.123457") == 2  # its cost, and the total so far: up
+    assert "epsilon 0.623457" in lines[3]  # the running total, up
+    assert "  of a budget of epsilon 1, delta 1e-06; epsilon 0.376543, delta 1e-06 remains" in lines  # down
+    assert "neighbour-list: spent epsilon 2 (ideal arithmetic; proved)" in lines
+    assert "  of a budget of epsilon 2; epsilon 0 remains" in lines
+    assert lines[-1] == "protected: features, edges; NOT protected: labels"
+    assert not any(line != line.rstrip() for line in lines)
+    assert Ledger(Budget(1.0)).explain().splitlines()[0] == "record: spent epsilon 0 (ideal arithmetic; proved)"
+
+
+@given(st.lists(st.floats(0.0, 0.4), min_size=1, max_size=8))
+def test_what_is_printed_to_remain_is_there(epsilons):
+    ledger = Ledger(Budget(1.0))
+    for index, epsilon in enumerate(epsilons):
+        try:
+            ledger = ledger.spend(str(index), proved(epsilon))
+        except BudgetExceededError:
+            assert ledger.spent(RECORD).epsilon + epsilon > 1.0
+    left = float(digits_down(ledger.remaining(RECORD).epsilon))
+    assert ledger.spend("rest", proved(left)).spent(RECORD).epsilon <= 1.0 + 1e-9
+
+
+def test_the_ledger_loads_no_jax():
+    code = "import sys; from ldp_jax.accounting import composition, gaussian, ledger; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "False"
+
+
+LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
+
+
+UNITS = [
+    RECORD,
+    metric(1.0),
+    metric(2.0),
+    NEIGHBOUR_LIST,
+    RELATIONSHIP,
+    EDGE_CENTRAL,
+    Unit("neighbour-list of 3 bits"),
+    Unit("record + relationship"),
+    Unit("household"),
+]
+
+
+RECORDS_ALONE, EDGES_ALONE = {0, 1, 2}, {3, 4, 5, 6}  # the others speak of both
+
+
+def per(unit, epsilon=0.5, **more):
+    return proved(epsilon, unit=unit, adjacency="two inputs", **more)
+
+
+def whole_graph(lists=1.0, edges=2.0, **more):
+    """As privatize_graph says it."""
+    parts = [per(NEIGHBOUR_LIST, lists), per(RELATIONSHIP, edges)]
+    return PipelineGuarantee.of(parts, **{"protected": ["edges"], "unprotected": ["number of nodes"], **more})
+
+
+def test_a_pipeline_is_spent_whole():
+    ledger = Ledger([LISTS, EDGES]).spend("graph", whole_graph(0.5, 1.0))
+    assert (ledger.spent(NEIGHBOUR_LIST).epsilon, ledger.spent(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    assert (ledger.remaining(NEIGHBOUR_LIST).epsilon, ledger.remaining(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    total = ledger.total()
+    assert (total.protected, total.unprotected) == (("edges",), ("number of nodes",))
+    assert {unit: total[unit].epsilon for unit in total} == {NEIGHBOUR_LIST: 0.5, RELATIONSHIP: 1.0}
+    ledger = ledger.spend("again", whole_graph(0.5, 1.0), protects=["edges"], exposes=["labels"])
+    assert ledger.remaining(RELATIONSHIP).epsilon == 0.0
+    assert ledger.total().unprotected == ("number of nodes", "labels")
+    lines = ledger.explain().splitlines()
+    assert [line.split("  ")[0] for line in lines[1:5]] == ["graph", "", "again", ""]
+    assert "relationship: spent epsilon 2 (ideal arithmetic; proved)" in lines
+    with pytest.raises(BudgetExceededError, match="'third'.*epsilon 0.1 per neighbour-list and .* does not fit"):
+        ledger.spend("third", whole_graph(0.1, 0.1))
+    assert Ledger(1.0).spend("x", PipelineGuarantee.of([proved(1.0)], protected=["x"], unprotected=[])).budgets == (
+        Budget(1.0),
+    )
+
+
+class Result(NamedTuple):
+    """What a pipeline returns: something, and what it cost."""
+
+    z: float
+    guarantee: Guarantee | PipelineGuarantee
+
+
+def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
+    ledger = Ledger([LISTS, EDGES])
+    pipeline = Result(0.0, whole_graph())
+    assert ledger.spend("graph", pipeline) == ledger.spend("graph", pipeline.guarantee)
+    alone = Result(0.0, proved(0.75))
+    assert Ledger(1.0).spend("x", alone, protects=["x"]).total().protected == ("x",)
+    assert Ledger(1.0).spend("x", alone).spent(RECORD).epsilon == 0.75
+    with pytest.raises(BudgetExceededError, match="does not fit"):
+        Ledger(0.5).spend("x", alone)
+    for nothing in (Result(0.0, 0.75), 0.75, lambda: proved(0.5)):
+        with pytest.raises(ValueError, match="must cost a Guarantee, a PipelineGuarantee or a GaussianCurve"):
+            Ledger(1.0).spend("x", nothing)
+
+
+def test_a_whole_graph_and_an_embedding_are_spent_as_they_come():
+    graph = from_edges([[0, 1], [1, 2], [2, 3]], 4)
+    noisy = privatize_graph(jax.random.key(0), graph, RandomizedResponse(0.5))
+    ledger = Ledger([Budget(1.0), Budget(0.5, unit=NEIGHBOUR_LIST), EDGES]).spend("graph", noisy)
+    assert (ledger.spent(NEIGHBOUR_LIST).epsilon, ledger.spent(RELATIONSHIP).epsilon) == (0.5, 1.0)
+    features = PipelineGuarantee.of([proved(1.0)], protected=["features"], unprotected=["labels"])
+    ledger = ledger.spend("embedding", Embedding(np.zeros((4, 2)), features))
+    assert ledger.remaining(RECORD).epsilon == 0.0
+    assert ledger.total().protected == ("edges", "features")
+
+
+def test_each_unit_of_a_pipeline_has_to_fit():
+    for lists, edges, unit in ((1.1, 1.0, "neighbour-list"), (1.0, 2.1, "relationship")):
+        with pytest.raises(BudgetExceededError, match=f"does not fit the budget per {unit}"):
+            Ledger([LISTS, EDGES]).spend("graph", whole_graph(lists, edges))
+    unproved = PipelineGuarantee((per(NEIGHBOUR_LIST), Guarantee(1.0, unit=RELATIONSHIP)), ("edges",))
+    with pytest.raises(BudgetExceededError, match="proves nothing about relationship.*no proof was given"):
+        Ledger([LISTS, EDGES]).spend("graph", unproved)
+
+
+def test_a_lone_list_cannot_hide_what_a_relationship_costs():
+    """DPRR(0.1, 0.9) alone, where full lists cost 2 an edge: relationships would have spent 0."""
+    ledger = Ledger([LISTS, EDGES])
+    lone = (
+        "'lists' .epsilon 1. does not say what it costs per relationship, .*PipelineGuarantee that states what it"
+    )
+    with pytest.raises(BudgetExceededError, match=lone + ".* per neighbour-list and relationship.*privatize_graph"):
+        ledger.spend("lists", per(NEIGHBOUR_LIST, 1.0), protects=["edges"])
+    with pytest.raises(BudgetExceededError, match="per neighbour-list"):
+        ledger.spend("edges", per(RELATIONSHIP, 2.0))
+    with pytest.raises(BudgetExceededError, match="per relationship"):
+        ledger.spend("noise", GaussianCurve(0.1), unit=NEIGHBOUR_LIST)
+    alone = Ledger(LISTS).spend("lists", per(NEIGHBOUR_LIST, 1.0))
+    assert alone.remaining(NEIGHBOUR_LIST).epsilon == 0.0
+    assert Ledger(LISTS).spend("graph", whole_graph()).spent(RELATIONSHIP).epsilon == 2.0  # of no budget: recorded
+    assert Ledger(EDGES).spend("graph", whole_graph()).spent(NEIGHBOUR_LIST).epsilon == 1.0
+    with pytest.raises(BudgetExceededError, match="has no budget; there are budgets per record$"):
+        Ledger(1.0).spend("graph", whole_graph())
+
+
+@pytest.mark.parametrize(("kept", "said"), [*itertools.permutations(range(len(UNITS)), 2)])
+def test_every_pair_of_units(kept, said):
+    """Where both have a budget, one goes alone only if it speaks of other data; without a budget, never."""
+    free = {kept, said} & RECORDS_ALONE and {kept, said} & EDGES_ALONE
+    both = Ledger([Budget(1.0, unit=UNITS[kept]), Budget(1.0, unit=UNITS[said])])
+    if free:
+        ledger = both.spend("x", per(UNITS[said]))
+        assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (0.5, 0.0)
+    else:
+        with pytest.raises(
+            BudgetExceededError, match="does not say what it costs per .*pass one PipelineGuarantee"
+        ):
+            both.spend("x", per(UNITS[said]))
+    together = PipelineGuarantee.of([per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[])
+    assert both.spend("x", together).spent(UNITS[kept]).epsilon == 0.5
+    with pytest.raises(BudgetExceededError, match="which has no budget"):
+        Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
+    assert Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0  # a record only
+
+
+def test_edges_that_have_a_budget_are_not_used_in_the_clear():
+    ledger = Ledger([Budget(1.0), LISTS])
+    with pytest.raises(
+        BudgetExceededError, match="uses edges in the clear, and there is a budget per neighbour-list"
+    ):
+        ledger.spend("features", proved(0.5), protects=["features"], exposes=["edges"])
+    embedding = PipelineGuarantee.of([proved(0.5)], protected=["features"], unprotected=["edges", "labels"])
+    with pytest.raises(BudgetExceededError, match="do not name them among what it exposes"):
+        ledger.spend("embedding", embedding)
+    assert Ledger(1.0).spend("embedding", embedding).total() == embedding
+    with pytest.raises(BudgetExceededError, match="does not say what it costs per neighbour-list"):
+        ledger.spend("list as a record", proved(0.5), protects=["edges"])
+    assert Ledger(1.0).spend("list as a record", proved(0.5), protects=["edges"]).spent(RECORD).epsilon == 0.5
+
+
+def test_a_pipeline_says_its_own_fields():
+    for protects in (["labels"], ["edges", "labels"]):
+        with pytest.raises(ValueError, match="its guarantee protects edges, not"):
+            Ledger().spend("graph", whole_graph(), protects=protects)
+    with pytest.raises(ValueError, match="both protects and exposes edges"):
+        Ledger().spend("graph", whole_graph(), exposes=["edges"])
+    for extra in ({"delta": 1e-6}, {"unit": RECORD}, {"adjacency": "words"}):
+        with pytest.raises(ValueError, match="a PipelineGuarantee says its own delta, unit and adjacency"):
+            Ledger().spend("graph", whole_graph(), **extra)
+    with pytest.raises(ValueError, match="a PipelineGuarantee of no unit"):
+        Ledger().spend("nothing", PipelineGuarantee(()))
+
+
+def test_only_a_budget_is_a_budget(untyped):
+    assert Ledger(1.0).budgets == Ledger(1).budgets == Ledger(np.float32(1.0)).budgets == (Budget(1.0),)
+    assert Ledger(()).budgets == Ledger([]).budgets == Ledger().budgets == ()
+    for promise in (Guarantee(1.0), proved(1.0), [proved(1.0)], whole_graph(), GaussianCurve(1.0)):
+        with pytest.raises(ValueError, match=r"must be a Budget, got a \w+.*write Budget"):
+            Ledger(promise)
+    for bad in ("1.0", True, math.nan, -1.0, 10**400, 1j, [None], object()):
+        with pytest.raises(ValueError, match="budget's epsilon per record must be"):
+            Ledger(bad)
+    for bad in (1.0, None, "x", Budget(1.0)):
+        with pytest.raises(ValueError, match="must cost a Guarantee, a PipelineGuarantee or a GaussianCurve"):
+            Ledger().spend("x", bad)
+    for bad in ("", " ", None, 3):
+        with pytest.raises(ValueError, match="name must say"):
+            Ledger().spend(bad, Guarantee(1.0))
+
+
+def test_what_was_not_proved_says_so():
+    with pytest.raises(BudgetExceededError, match="proves nothing about record.*: no proof was given"):
+        Ledger(1.0).spend("x", Guarantee(0.1))
+
+
+@given(st.floats(0.0, 5.0), st.lists(SMALL, max_size=5))
+def test_what_remains_is_rounded_down(limit, losses):
+    ledger = Ledger(limit)
+    for loss in losses:
+        with contextlib.suppress(BudgetExceededError):
+            ledger = ledger.spend("x", proved(loss))
+    left = Fraction(ledger.remaining(RECORD).epsilon)
+    assert left == 0 or left + Fraction(ledger.spent(RECORD).epsilon) <= Fraction(limit)

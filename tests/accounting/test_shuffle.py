@@ -1,0 +1,160 @@
+"""What shuffling saves, against the enumeration of every data set and of every multiset of reports."""
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ldp_jax.accounting import shuffle
+from ldp_jax.accounting.gaussian import GaussianCurve
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
+from ldp_jax.accounting.shuffle import amplified, clone_share
+
+
+def proved(epsilon, delta=0.0, **more):
+    return Guarantee(epsilon, delta, status="proved", reason="a proof", **more)
+
+
+def shuffled(law, records):
+    """The law of the multiset of reports of users with these records: probabilities by counts of each output."""
+    found = {(0,) * law.shape[1]: 1.0}
+    for x in records:
+        new = Counter()
+        for counts, mass in found.items():
+            for y, p in enumerate(law[x]):
+                new[(*counts[:y], counts[y] + 1, *counts[y + 1 :])] += mass * p
+        found = new
+    return found
+
+
+def true_delta(law, n, epsilon):
+    """The largest hockey-stick divergence over all sets of n records that differ in the first user's."""
+    worst = 0.0
+    for others in itertools.combinations_with_replacement(range(len(law)), n - 1):
+        made = [shuffled(law, (x, *others)) for x in range(len(law))]
+        for p, q in itertools.permutations(made, 2):
+            worst = max(worst, sum(max(0.0, mass - math.exp(epsilon) * q.get(y, 0.0)) for y, mass in p.items()))
+    return worst
+
+
+def rounded_law(epsilon, k):
+    law = np.ones((k, k)) + np.diag(np.full(k, math.expm1(epsilon)))
+    return law / law.sum(1, keepdims=True)
+
+
+UNEVEN = np.array([[0.5, 0.3, 0.2], [0.25, 0.15, 0.6], [0.3, 0.4, 0.3]])
+
+
+@pytest.mark.parametrize("delta", [1e-4, 0.02])
+@pytest.mark.parametrize(
+    ("law", "users"), [(rounded_law(1.0, 2), 7), (rounded_law(3.0, 2), 5), (rounded_law(1.5, 3), 4), (UNEVEN, 4)]
+)
+def test_no_data_set_is_told_apart_by_more(law, users, delta):
+    """All of them enumerated; a twin that takes everybody for a clone promises less than the truth."""
+    own = float(np.log((law.max(0) / law.min(0)).max())) * (1 + 1e-12)
+    share = clone_share(law)
+    assert math.exp(-own) <= share <= 1.0
+    any_mechanism = amplified(proved(own), users, delta, reports="anonymous")
+    this_one = amplified(proved(own), users, delta, reports="anonymous", clones=share)
+    for found in (any_mechanism, this_one):
+        assert true_delta(law, users, found.epsilon) <= delta
+    assert this_one.epsilon <= any_mechanism.epsilon <= own
+    twin = shuffle._epsilon(own, users, 1.0, delta)
+    assert true_delta(law, users, twin) > delta or own < 1.2
+
+
+def exact_delta(own, n, share, epsilon):
+    """The bound's divergence as it is defined, by enumeration in fractions."""
+    keep, each = 1 - 1 / (1 + Fraction(math.exp(own))), Fraction(share)
+    odds, total = Fraction(math.exp(epsilon)), Fraction(0)
+    for c in range(n):
+        mass = math.comb(n - 1, c) * each**c * (1 - each) ** (n - 1 - c)
+        fair = [Fraction(math.comb(c, a), 2**c) for a in range(c + 1)]
+        first = [keep * one + (1 - keep) * other for one, other in zip([0, *fair], [*fair, 0], strict=True)]
+        total += mass * sum(max(Fraction(0), p - odds * q) for p, q in zip(first, first[::-1], strict=True))
+    return float(total)
+
+
+@pytest.mark.parametrize(("own", "n"), [(0.3, 1), (0.3, 40), (1.0, 17), (2.0, 60), (4.0, 30), (49.0, 3)])
+def test_the_bound_is_the_divergence_of_its_two_laws(own, n):
+    """Rounded up by a hundred-thousandth at most."""
+    for share in (math.exp(-own), 2 / (math.exp(own) + 1)):
+        for delta in (1e-7, 1e-3, 0.1):
+            found = amplified(proved(own), n, delta, reports="anonymous", clones=share).epsilon
+            assert exact_delta(own, n, share, found) <= delta * (1 + 1e-9)
+            if found > 0.0:
+                assert exact_delta(own, n, share, found - 1e-5) > delta
+
+
+def test_its_binomials_are_right_where_they_are_large():
+    for c, k in ((40, 3), (1001, 700), (30_000, 15_400), (30_000, 0), (7, 7)):
+        exact = Fraction(math.comb(c, k), 2**c)
+        ratio = Fraction(math.exp(shuffle._log_fair(np.array([c * 1.0]), np.array([k * 1.0]))[0])) / exact
+        assert abs(float(ratio) - 1.0) < 1e-10 or exact < 1e-300
+    c, t = 20_000, 10_400
+    term = total = math.comb(c, t)
+    for k in range(t, t + 1500):
+        term = term * (c - k) // (k + 1)
+        total += term
+    assert shuffle.special.betainc(t, c - t + 1, 0.5) == pytest.approx(float(Fraction(total, 2**c)), rel=1e-10)
+
+
+def test_more_users_cost_less_and_more_epsilon_costs_more():
+    def epsilon(own=1.0, users=10**5, delta=1e-8):
+        return amplified(proved(own), users, delta, reports="anonymous").epsilon
+
+    for values in (
+        [epsilon(own) for own in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 11.0, 60.0)],
+        [epsilon(users=n) for n in (10**9, 10**7, 10**5, 1000, 30, 1)],
+        [epsilon(delta=delta) for delta in (1e-3, 1e-6, 1e-9, 1e-12)],
+    ):
+        assert values == sorted(values)
+        assert len(set(values)) == len(values)
+    # Of many users: a coin of weight tanh(1 / 2) hidden among n / e fair ones is Gaussian.
+    for n, error in ((10**5, 0.05), (10**9, 0.001)):
+        limit = GaussianCurve(2 * math.tanh(0.5) / math.sqrt(n * math.exp(-1.0)))
+        assert epsilon(users=n) == pytest.approx(limit.guarantee(1e-8).epsilon, rel=error)
+
+
+def test_what_it_says():
+    found = amplified(proved(1.0, arithmetic="exact"), 1000, 1e-6, reports="anonymous")
+    assert (found.trust, found.unit, found.delta, found.arithmetic) == ("shuffled", RECORD, 1e-6, "exact")
+    assert "1000 records" in found.adjacency
+    assert (found + found).trust == "shuffled"
+    assert amplified(Guarantee(1.0), 1000, 1e-6, reports="anonymous").status == "none"
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("guarantee", "changes", "message"),
+    [
+        (proved(1.0), {"reports": "by user"}, "must be anonymous"),
+        (proved(1.0), {"reports": "mixed"}, "reports must be one of"),
+        (proved(1.0, unit=NEIGHBOUR_LIST), {}, "needs the unit record, got neighbour-list"),
+        (proved(1.0, unit=metric(2.0)), {}, "needs the unit record"),
+        (proved(1.0, trust="central"), {}, "got trust 'central'"),
+        (proved(1.0, delta=1e-9), {}, "without delta"),
+        (proved(math.inf), {}, "epsilon of guarantee must be finite"),
+        (proved(1.0), {"users": 0}, "users must be"),
+        (proved(1.0), {"users": 2.0}, "users must be"),
+        (proved(1.0), {"delta": 0.0}, "delta must be"),
+        (proved(1.0), {"delta": 1.0}, "delta must be"),
+        (proved(1.0), {"clones": 1.5}, "clones must be"),
+        (proved(1.0), {"clones": 0.54}, r"clones must be at most 2 / \(e\^epsilon \+ 1\) = 0.537883"),
+    ],
+)
+def test_what_is_refused(guarantee, changes, message):
+    with pytest.raises(ValueError, match=message):
+        amplified(guarantee, **{"users": 100, "delta": 1e-6, "reports": "anonymous", **changes})
+
+
+@pytest.mark.parametrize(
+    "masses", [[[1.0, 2.0]], [1.0], [[1.0, -1.0], [0.0, 1.0]], [[math.nan, 1.0], [0.5, 0.5]], [[1, 9], [5, 4]]]
+)
+def test_clone_share_refuses_what_is_no_law(masses):
+    with pytest.raises(ValueError, match="masses must"):
+        clone_share(masses)
+    assert clone_share([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) == 0.0

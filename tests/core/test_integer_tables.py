@@ -1,0 +1,744 @@
+"""Integer tables against arithmetic written twice: mpmath at 120 digits, fractions, and every boundary word."""
+
+import dataclasses
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import hypothesis
+import hypothesis.strategies as st
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from ldp_jax.core import integer_tables, rounding
+from ldp_jax.core.checksum import sealed
+from ldp_jax.core.integer_tables import Table
+
+WORDS = 2**32
+STEPS = 2**23
+ENCODINGS = ("grid", "bins", "category")
+TOP_WORD = WORDS - 1
+
+
+def power(epsilon, digits=120):
+    """Rational bounds of e^epsilon, 1e-100 of it apart, by mpmath (the library uses decimal at 60 digits)."""
+    with mpmath.workdps(digits):
+        value = mpmath.exp(mpmath.mpf(float(epsilon)))
+        sign, man, exp, _ = value._mpf_
+    exact = Fraction(man) * Fraction(2) ** exp
+    return exact * (1 - Fraction(1, 10**100)), exact * (1 + Fraction(1, 10**100))
+
+
+def boxes(law, epsilon):
+    """[m_y, floor(e^epsilon m_y)] as the rounding rule has them."""
+    below, above = power(epsilon)
+    low = [max(1, math.ceil(Fraction(p) * WORDS)) for p in law.min(0).tolist()]
+    high = []
+    for least in low:
+        assert math.floor(below * least) == math.floor(above * least), "the oracle cannot tell: more digits"
+        high.append(min(WORDS, math.floor(below * least)))
+    return low, high
+
+
+def check(law, epsilon):
+    """Every promise of the rounding rule for one law."""
+    masses = integer_tables.integer_masses(law, epsilon)
+    assert masses.dtype == np.uint32
+    assert masses.shape == law.shape
+    assert [sum(row) for row in masses.tolist()] == [WORDS] * len(law)
+    low, high = boxes(law, epsilon)
+    for row in masses.tolist():
+        assert all(a <= m <= b for a, m, b in zip(low, row, high, strict=True))
+    below, _ = power(epsilon)
+    loss = max(Fraction(max(column), min(column)) for column in masses.T.tolist())
+    assert loss <= below  # a lower bound of e^epsilon: the loss is at most epsilon, without a tolerance
+    # floor, the lift to 1 and the cut at the box move an entry by less than 2; the rest of a row, one entry by all
+    slack = 2 * law.shape[1] + 2 + WORDS * np.abs(law.sum(1) - 1).max()
+    assert np.abs(masses.astype(np.float64) - law * WORDS).max() <= slack
+    return masses
+
+
+def laws(inside):
+    """Random laws whose loss is at most ``inside`` * epsilon: weights e^(inside * epsilon * s / 2), 0 <= s <= 1."""
+
+    @st.composite
+    def draw(d):
+        inputs, outputs = d(st.integers(2, 6)), d(st.integers(2, 9))
+        epsilon = 10 ** d(st.floats(-5.9, math.log10(20.0)))
+        seed = d(st.integers(0, 2**32 - 1))
+        rng = np.random.default_rng(seed)
+        base = rng.dirichlet(np.full(outputs, 10 ** rng.uniform(-1, 1))) + 1e-6
+        shift = rng.choice([0.0, 1.0, rng.uniform()], (inputs, outputs))
+        weight = base * np.exp(inside * epsilon / 2 * shift)
+        law = weight / weight.sum(1, keepdims=True)
+        # rows that differ by less than words can tell have no room in their boxes, and are refused
+        hypothesis.assume((law.max(0) - law.min(0)).sum() > 10 * outputs / WORDS)
+        return law, epsilon
+
+    return draw()
+
+
+@hypothesis.settings(max_examples=150)
+@hypothesis.given(laws(0.98))
+def test_laws_within_epsilon_are_rounded_within_their_boxes(drawn):
+    check(*drawn)
+
+
+def subset_law(categories, subset, epsilon):
+    """Outputs are subsets of the categories, e^epsilon likelier where they hold the record: all at the edge."""
+    held = np.array(
+        [[c in s for s in itertools.combinations(range(categories), subset)] for c in range(categories)]
+    )
+    weight = np.where(held, 1.0, math.exp(-epsilon))
+    return weight / weight.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, math.log(3.0), 1.0, 4.0, 16.0, 20.0])
+@pytest.mark.parametrize(("categories", "subset"), [(2, 1), (3, 1), (5, 2), (7, 3), (17, 1)])
+def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(epsilon, categories, subset):
+    masses = check(subset_law(categories, subset, epsilon), epsilon)
+    loss = max(Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True))
+    # of the box [m, floor(e^eps m)] nearly all is used: one part in m is lost
+    assert rounding.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.01, 1.0, 5.0, 20.0])
+@pytest.mark.parametrize("bins", [2, 3, 10, 64])
+def test_staircases_of_many_steps(bins, epsilon):
+    place = np.arange(bins)
+    law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
+    check(law / law.sum(1, keepdims=True), epsilon)
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 7, 10, 1.5, 2.5, 100, 1000, 12345])
+@pytest.mark.parametrize("ulps", [-1, 0, 1])
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded(number, ulps, outputs):
+    """e^epsilon is within 1e-13 of the number, above or below: floor(e^epsilon m) is m * number, or one less."""
+    epsilon = math.log(number)
+    for _ in range(abs(ulps)):
+        epsilon = math.nextafter(epsilon, ulps * math.inf)
+    law = subset_law(outputs, 1, epsilon)
+    masses = check(law, epsilon)
+    below, _ = power(epsilon)
+    m = int(masses.min())
+    most = math.floor(below * m)
+    if number == int(number):
+        assert most == (m * number if below > number else m * number - 1)
+    assert int(masses.max()) <= most
+
+
+def test_floor_exp_against_mpmath_at_every_kind_of_mass():
+    rng = np.random.default_rng(0)
+    masses = [1, 2, 3, 2**16, 2**31, WORDS - 1, *rng.integers(1, WORDS, 50).tolist()]
+    for epsilon in [0.0, 5e-324, 1e-300, 1e-16, 1e-10, 1e-6, *rng.uniform(0, 20, 50).tolist(), 20.0]:
+        below, above = power(epsilon)
+        # e^epsilon may be rounded down by 1e-58: at worst the floor is one less, and never one more
+        for mass, got in zip(masses, integer_tables._floor_exp(epsilon, masses), strict=True):
+            most = min(WORDS, math.floor(above * mass))
+            assert most - 1 <= got <= most
+            if epsilon >= 1e-10:
+                assert got == min(WORDS, math.floor(below * mass))
+
+
+def test_floor_exp_at_logarithms_of_integers_on_the_right_side():
+    """Where float64 has e^epsilon on the wrong side of the integer, or on it: floats would err here."""
+    fooled = 0
+    for number in range(2, 1500):
+        epsilon = math.log(number)
+        below, _ = power(epsilon)
+        masses = [1, 3, 2**20 + 1, WORDS // number]
+        most = [math.floor(below * mass) for mass in masses]
+        assert most == [mass * number - (below < number) for mass in masses]
+        assert integer_tables._floor_exp(epsilon, masses) == most
+        fooled += [math.floor(Fraction(math.exp(epsilon)) * mass) for mass in masses] != most
+    assert fooled > 100
+
+
+@pytest.mark.parametrize("outputs", [2, 3, 7, 256])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1.0, 20.0])
+def test_equal_rows_say_nothing(outputs, epsilon):
+    law = np.repeat(np.random.default_rng(outputs).dirichlet(np.ones(outputs))[None], 4, 0)
+    masses = integer_tables.integer_masses(law, epsilon)
+    table = Table("constant", masses, np.zeros(outputs, np.float32), "category")
+    assert table.loss == 1
+    assert table.epsilon == 0.0
+    assert np.abs(masses / WORDS - law).max() <= (outputs + 1) / WORDS
+
+
+def test_equal_rows_with_an_output_below_one_word():
+    masses = integer_tables.integer_masses(np.array([[1.0, 1e-30, 0.0]] * 2), 0.0)
+    assert masses.tolist() == [[WORDS - 2, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("law", "epsilon"),
+    [
+        ([[0.75, 0.25], [0.25, 0.75]], 0.5),  # loses log 3: 0.25 e^0.5 twice is no row
+        ([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]], 1.5),
+        ([[1.0, 0.0], [0.0, 1.0]], 20.0),  # loses all
+        ([[0.5, 0.5], [0.4, 0.6]], 0.0),
+        (subset_law(200, 1, 5e-8), 5e-8),  # the integers are too coarse
+    ],
+)
+def test_what_cannot_be_rounded_is_refused(law, epsilon):
+    with pytest.raises(ValueError, match="no table over 2\\^32 keeps this law"):
+        integer_tables.integer_masses(np.array(law), epsilon)
+
+
+def test_rows_that_differ_by_less_than_a_word_are_one_row():
+    for epsilon in (1e-10, 1.0):
+        masses = integer_tables.integer_masses(np.array(subset_law(3, 1, 1e-10)), epsilon)
+        assert (masses == masses[0]).all()
+
+
+def test_a_law_that_would_be_bent_to_fit_is_refused():
+    with pytest.raises(ValueError, match="loses more than epsilon"):
+        integer_tables.integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [20.000001, 21.0, math.inf, math.nan, -1e-9])
+def test_budgets_beyond_what_words_can_carry_are_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon of a table"):
+        integer_tables.integer_masses(np.array([[0.5, 0.5]] * 2), epsilon)
+    if epsilon != 0:
+        with pytest.raises(ValueError, match="epsilon must be"):
+            integer_tables.checked_epsilon(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [True, "1", None, 1j, np.bool_(True), [1.0, 2.0], np.ones(3), 0, 0.0])
+def test_what_is_no_budget_is_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        integer_tables.checked_epsilon(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), jnp.float32(1)])
+def test_a_budget_is_a_python_float(epsilon):
+    assert type(integer_tables.checked_epsilon(epsilon)) is float
+    assert integer_tables.checked_epsilon(epsilon) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("law", "words"),
+    [
+        ([[0.5, 0.4]] * 2, "sum to 1"),
+        ([[0.5, 0.50001]] * 2, "sum to 1"),
+        ([[1.5, -0.5]] * 2, "finite and >= 0"),
+        ([[math.nan, 1.0]] * 2, "finite and >= 0"),
+        ([[math.inf, 0.0]] * 2, "finite and >= 0"),
+    ],
+)
+def test_what_is_no_law_is_refused(law, words):
+    with pytest.raises(ValueError, match=words):
+        integer_tables.integer_masses(np.array(law), 1.0)
+
+
+def test_a_zero_is_lifted_and_the_loss_is_still_within_epsilon():
+    law = np.array([[0.5, 0.5, 0.0], [0.4, 0.6 - 1e-9, 1e-9]])  # 1e-9 of 2^32 is 4 words
+    masses = check(law, math.log(8.0))
+    assert masses[:, 2].tolist() == [1, 4]
+
+
+@hypothesis.settings(max_examples=200)
+@hypothesis.given(st.integers(1, TOP_WORD), st.integers(1, TOP_WORD))
+def test_log_up_is_an_upper_bound_and_the_least_float(a, b):
+    check_log_up(Fraction(max(a, b), min(a, b)))
+
+
+def check_log_up(ratio):
+    got = rounding.log_up(ratio)
+    with mpmath.workdps(100):
+        exact = mpmath.log(mpmath.mpf(ratio.numerator) / mpmath.mpf(ratio.denominator))
+        assert mpmath.mpf(got) >= exact
+        if ratio > 1:
+            assert mpmath.mpf(math.nextafter(got, 0.0)) < exact
+
+
+def test_log_up_at_the_ends():
+    for top in (1, 2, 3, 12345, 2**31, TOP_WORD - 1):
+        check_log_up(Fraction(top + 1, top))
+        check_log_up(Fraction(TOP_WORD, top))
+    check_log_up(Fraction(WORDS**3 + 1, WORDS**3))
+    assert rounding.log_up(Fraction(7, 7)) == 0.0
+
+
+def random_table(inputs, outputs, *, size=None, encoding="category", seed=0):
+    """A table with masses of all sizes, 1 among them."""
+    rng = np.random.default_rng(seed + 1000 * outputs + inputs)
+    masses = []
+    for _ in range(inputs):
+        scale = 2 ** rng.uniform(0, 30, outputs)
+        row = [max(1, int(v)) for v in scale / scale.sum() * (WORDS - outputs)]
+        row[rng.integers(outputs)] += WORDS - sum(row)
+        masses.append(row)
+    shape = (outputs,) if size is None else (outputs, size)
+    values = rng.normal(size=shape).astype(np.float32)
+    return Table(f"random {outputs}", np.array(masses, np.uint64).astype(np.uint32), values, encoding)
+
+
+def count_words(table, row, xp=np):
+    """How many of all 2^32 words give each output: exact, from the boundaries and what lies on both their sides.
+
+    The output never falls as the word grows (checked at the boundaries), so the words of an output are an interval.
+    """
+    at = np.cumsum(table.masses[row].astype(np.uint64))[:-1].astype(np.int64)
+    words = np.unique(np.concatenate([[0, TOP_WORD], at - 1, at, at + 1]).clip(0, TOP_WORD))
+    got = np.asarray(
+        integer_tables.outcome(
+            xp,
+            xp.asarray(table.thresholds.ravel()),
+            xp.full(len(words), row, xp.int32),
+            xp.asarray(words.astype(np.uint32)),
+            table.thresholds.shape[1],
+            table.outputs,
+        )
+    )
+    assert (np.diff(got) >= 0).all()
+    assert (np.diff(got) <= 1).all()
+    assert (got[0], got[-1]) == (0, table.outputs - 1)
+    # where the output changes, the two words are neighbours: then the first word of each output is known
+    change = np.flatnonzero(np.diff(got))
+    assert (words[change + 1] - words[change] == 1).all()
+    first = np.concatenate([[0], words[change + 1], [WORDS]])
+    return np.diff(first)
+
+
+@pytest.mark.parametrize("outputs", [2, 3, 4, 5, 7, 8, 9, 16, 17, 63, 64, 65, 255, 256, 257])
+def test_the_words_of_every_output_are_its_mass(outputs):
+    table = random_table(3, outputs)
+    assert table.thresholds.shape == (3, integer_tables.width(outputs))
+    assert table.thresholds.dtype == np.uint32
+    for row in range(3):
+        assert count_words(table, row).tolist() == table.masses[row].tolist()
+    assert count_words(table, 2, jnp).tolist() == table.masses[2].tolist()
+
+
+@pytest.mark.parametrize("outputs", [2, 3, 4, 5, 257])
+@pytest.mark.parametrize("where", ["first", "last", "middle"])
+def test_outputs_of_a_single_word(outputs, where):
+    """One output has nearly all words, every other exactly one: thresholds meet both ends of the words."""
+    row = np.ones(outputs, np.uint64)
+    row[{"first": 0, "last": -1, "middle": outputs // 2}[where]] = WORDS - outputs + 1
+    table = Table("single", row[None].astype(np.uint32), np.zeros(outputs, np.float32), "category")
+    assert count_words(table, 0).tolist() == row.tolist()
+    assert count_words(table, 0, jnp).tolist() == row.tolist()
+
+
+def test_the_largest_table_has_the_right_words():
+    masses = np.full((1, integer_tables.MAX_OUTPUTS), WORDS // integer_tables.MAX_OUTPUTS, np.uint32)
+    table = Table("even", masses, np.zeros(integer_tables.MAX_OUTPUTS, np.float32), "category")
+    words = np.random.default_rng(0).integers(0, WORDS, 20000, np.uint64).astype(np.uint32)
+    assert (table.report(0, words) == words >> 16).all()
+
+
+def test_a_table_is_printed_in_one_line():
+    masses = np.array([[3 << 30, 1 << 30], [1 << 30, 3 << 30]], np.uint32)
+    table = integer_tables.Table("two", masses, np.zeros(2, np.float32), "category")
+    assert repr(table) == "Table('two': 2 inputs (category), 2 outputs, epsilon 1.09862)"
+
+
+def test_width_is_the_next_power_of_two_less_one():
+    for outputs in range(2, integer_tables.MAX_OUTPUTS + 1):
+        assert integer_tables.width(outputs) == max(2, 1 << (outputs - 1).bit_length()) - 1
+
+
+def extreme_numbers():
+    tiny = np.finfo(np.float32)
+    return np.float32(
+        [0.0, -0.0, 1, -1, 0.5, -0.5, tiny.tiny, -tiny.tiny, tiny.smallest_subnormal, -tiny.smallest_subnormal]
+        + [2, -2, 1e9, -1e9, tiny.max, tiny.min, np.inf, -np.inf, np.nan]
+        + [np.nextafter(np.float32(s), np.float32(t)) for s in (1, -1, 0.5, 0) for t in (-2, 2)]
+        + [2.0**-22, 2.0**-23, 1.5 * 2.0**-22, 3 * 2.0**-23, 2.5 * 2.0**-22, 1 - 2.0**-22, 1 - 2.0**-23]
+    )
+
+
+def random_numbers(n=100_000):
+    """Records of every kind: inside, at grid points and bin edges, far outside, and any pattern of 32 bits."""
+    rng = np.random.default_rng(7)
+    near = (rng.integers(-64, 129, n // 4) / rng.integers(1, 65, n // 4)).astype(np.float32)
+    parts = [
+        extreme_numbers(),
+        rng.uniform(-1.2, 1.2, n // 4).astype(np.float32),
+        near,
+        np.nextafter(near, np.float32(np.inf)),
+        np.float32(10) ** rng.uniform(-45, 38, n // 8).astype(np.float32) * rng.choice(np.float32([-1, 1]), n // 8),
+        rng.integers(0, WORDS, n // 8, np.uint64).astype(np.uint32).view(np.float32),
+    ]
+    x = np.concatenate(parts)
+    x[np.isnan(x)] = np.nan  # quiet ones: on signalling NaNs NumPy itself warns
+    return x
+
+
+def exact_split(x, inputs):
+    """The rule in fractions: to a multiple of 2^-22 (ties to even), then (x + 1)/2 (n - 1)."""
+    x = 0.0 if math.isnan(x) else min(max(x, -1.0), 1.0)
+    return Fraction(round(Fraction(x) * 2**22) + 2**22) * (inputs - 1) / STEPS
+
+
+@pytest.mark.parametrize("inputs", [2, 3, 5, 11, 129, 511, 512])
+def test_rounding_to_the_grid_keeps_the_mean_exactly(inputs):
+    """row + part / 2^23 is the position of the record, a fraction; the words above it are counted, not sampled."""
+    x = np.concatenate([extreme_numbers(), random_numbers()[::97]])
+    row, part = integer_tables.split(np, x, inputs, "grid")
+    assert row.dtype == np.int32
+    assert part.dtype == np.uint32
+    assert row.min() >= 0
+    assert part.max() < STEPS
+    assert (row + (part > 0) <= inputs - 1).all()
+    for a, p, value in zip(row.tolist(), part.tolist(), x.tolist(), strict=True):
+        assert a + Fraction(p, STEPS) == exact_split(value, inputs)
+    # how many of the 2^32 rounding words go up: exactly part * 2^9
+    for p in {0, 1, 2, STEPS - 1, *part[:50].tolist()}:
+        at = np.array([0, max(512 * p - 1, 0), min(512 * p, TOP_WORD), TOP_WORD], np.uint32)
+        assert integer_tables.rounds_up(at, np.uint32(p)).tolist() == [p > 0, p > 0, False, False]
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 7, 10, 64, 512])
+def test_bins_are_those_of_the_paper_away_from_their_edges(bins):
+    x = np.random.default_rng(bins).uniform(0, 1, 5000).astype(np.float32)
+    exact = [max(math.ceil(Fraction(v) * bins) - 1, 0) for v in x.tolist()]
+    inside = np.abs(x * bins - np.rint(x * bins)) > 1e-4
+    row, part = integer_tables.split(np, x, bins, "bins")
+    assert not part.any()
+    assert (row == exact)[inside].all()
+    ends = integer_tables.split(np, np.float32([-3, 0, 1e-30, 1, 2, np.nan]), bins, "bins")[0]
+    middle = max(math.ceil(bins / 2) - 1, 0)
+    assert ends.tolist() == [0, 0, 0, bins - 1, bins - 1, middle]
+
+
+def test_edges_of_bins_that_float32_holds_belong_to_the_lower_bin():
+    for bins in (2, 4, 8, 64, 512):
+        edges = np.arange(1, bins + 1) / bins
+        assert integer_tables.split(np, edges, bins, "bins")[0].tolist() == list(range(bins))
+        above = np.nextafter(edges[:-1].astype(np.float32), np.float32(2))
+        assert integer_tables.split(np, above, bins, "bins")[0].tolist() == list(range(1, bins))
+
+
+def test_categories_are_taken_as_they_are():
+    x = np.array([0, 1, 4, 5, -1, 0.5, 1.5, 2.5, 0.49999, math.nan, math.inf, -math.inf, 1e300])
+    row, part = integer_tables.split(np, x, 5, "category")
+    assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 2, 0, 2, 4, 0, 4]
+    assert not part.any()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    "x",
+    [
+        [math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0],
+        [2**63 - 1, -(2**63), 0],
+        np.array([2**64 - 1, 0], np.uint64),
+        np.array([200, 0], np.uint8),
+        np.array([True, False]),
+    ],
+    ids=["float64", "int64", "uint64", "uint8", "bool"],
+)
+def test_split_is_total_and_silent(encoding, x):
+    """Warnings are errors here: none depends on a record."""
+    for inputs in (2, 5, 512):
+        row, part = integer_tables.split(np, x, inputs, encoding)
+        assert ((row >= 0) & (row + (part > 0) < inputs)).all()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("inputs", [2, 3, 129, 512])
+def test_numpy_and_jax_agree_on_every_record(encoding, inputs):
+    x = random_numbers()
+    for a, b in zip(
+        integer_tables.split(np, x, inputs, encoding), integer_tables.split(jnp, x, inputs, encoding), strict=True
+    ):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("outputs", [2, 5, 256, 257])
+def test_numpy_and_jax_agree_on_every_word(encoding, outputs):
+    table = random_table(11, outputs, encoding=encoding)
+    rng = np.random.default_rng(outputs)
+    x = random_numbers()
+    words = rng.integers(0, WORDS, (2, len(x)), np.uint64).astype(np.uint32)
+    edges = np.concatenate([table.thresholds.ravel(), table.thresholds.ravel() - np.uint32(1)])
+    words[0, ::3] = rng.choice(edges, len(words[0, ::3]))
+    expected = table.report(x, *words)
+    row, part = integer_tables.split(jnp, x, table.inputs, encoding)
+    row = row + integer_tables.rounds_up(jnp.asarray(words[1]), part)
+    got = integer_tables.outcome(
+        jnp, jnp.asarray(table.thresholds.ravel()), row, jnp.asarray(words[0]), table.thresholds.shape[1], outputs
+    )
+    assert got.dtype == expected.dtype == np.int32
+    np.testing.assert_array_equal(got, expected)
+    # and a third time, by counting: the output is the number of cumulative masses at or below the word
+    row = np.asarray(row)
+    some = slice(0, 5000)
+    cumulative = np.cumsum(table.masses.astype(np.uint64), 1)[:, :-1]
+    counted = (words[0, some, None].astype(np.uint64) >= cumulative[row[some]]).sum(1)
+    np.testing.assert_array_equal(expected[some], counted)
+
+
+def replaced(table, **parts):
+    return dataclasses.replace(table, **parts)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_no_table_is_refused():
+    table = random_table(3, 4)
+    m, v = table.masses, table.values
+    one_off = m.copy()
+    one_off[1, 0] ^= 1
+    zero = m.copy()
+    zero[0] = [0, 2**31, 2**30, 2**30]
+    wrong = {
+        "uint32": [
+            {"masses": m.astype(np.int64)},
+            {"masses": m.astype(np.float64)},
+            {"masses": m[0]},
+            {"masses": m[None]},
+            {"masses": m.astype(">u4")},
+        ],
+        "1 to 512 inputs": [
+            {"masses": m[:0]},
+            {"masses": np.full((3, 1), TOP_WORD, np.uint32), "values": v[:1]},
+            {"masses": np.repeat(m[:1], 513, 0)},
+            {"masses": np.ones((1, 2**16 + 1), np.uint32), "values": np.zeros(2**16 + 1, np.float32)},
+        ],
+        "sum to 2\\^32": [{"masses": one_off}, {"masses": m[:, :3], "values": v[:3]}],
+        "drop or lift": [{"masses": zero}],
+        "finite float32": [
+            {"values": v.astype(np.float64)},
+            {"values": v[:3]},
+            {"values": np.float32([0, 1, 2, np.nan])},
+            {"values": np.float32([0, 1, 2, np.inf])},
+            {"values": np.zeros((), np.float32)},
+        ],
+        "one of grid, bins, category": [{"encoding": "circle"}, {"encoding": ""}],
+        "two points": [{"masses": m[:1], "encoding": "grid"}],
+    }
+    for message, cases in wrong.items():
+        for parts in cases:
+            with pytest.raises(ValueError, match=message):
+                replaced(table, **parts)
+
+
+def test_masses_that_wrap_around_do_not_sum_to_2_to_the_32():
+    """Two rows of 2^31 three times: 2^32 + 2^31, which is 2^31 modulo 2^32; and one that is 2 * 2^32."""
+    for row in ([2**31] * 3, [2**31] * 4):
+        with pytest.raises(ValueError, match="sum to 2\\^32"):
+            Table("wraps", np.array([row], np.uint32), np.zeros(len(row), np.float32), "category")
+
+
+def test_the_loss_is_the_largest_ratio_of_a_column():
+    masses = np.array([[3, 5, WORDS - 8], [1, 10, WORDS - 11]], np.uint64).astype(np.uint32)
+    table = Table("three", masses, np.zeros(3, np.float32), "bins")
+    assert table.loss == 3
+    assert table.epsilon >= math.log(3)
+    assert math.nextafter(table.epsilon, 0) <= math.log(3)
+
+
+@pytest.mark.parametrize("size", [None, 1, 4])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("name", ["plain", 'with "quotes"\nand lines', "größer ε", ""])
+def test_bytes_there_and_back(size, encoding, name):
+    table = replaced(random_table(5, 6, size=size, encoding=encoding), name=name)
+    data = table.to_bytes()
+    again = Table.from_bytes(data)
+    assert again == table
+    assert hash(again) == hash(table)
+    assert again.to_bytes() == data
+    assert (again.name, again.encoding) == (name, encoding)
+    np.testing.assert_array_equal(again.masses, table.masses)
+    np.testing.assert_array_equal(again.values, table.values)
+    assert (again.masses.dtype, again.values.dtype) == (np.uint32, np.float32)
+
+
+def test_any_other_field_is_another_digest():
+    table = random_table(5, 6, encoding="bins")
+    masses = table.masses.copy()
+    masses[2, 1] += np.uint32(1)
+    masses[2, 0] -= np.uint32(1)
+    values = table.values.copy()
+    values[3] = np.nextafter(values[3], np.float32(9))
+    others = [
+        {"name": "other"},
+        {"masses": masses},
+        {"masses": table.masses[::-1].copy()},
+        {"values": values},
+        {"values": table.values[:, None]},
+        {"values": -np.zeros(6, np.float32)},
+        {"values": np.zeros(6, np.float32)},
+        {"encoding": "grid"},
+        {"encoding": "category"},
+    ]
+    tables = [table, *(replaced(table, **parts) for parts in others)]
+    assert len({made.digest for made in tables}) == len(tables)
+    assert len(set(tables)) == len(tables)
+    assert table != "a table"
+
+
+START = b"ldp-table 2\n"
+
+
+def header(**changes):
+    table = random_table(2, 3)
+    head, _, body = table.to_bytes()[len(START) : -8].partition(b"\n")
+    fields = {**json.loads(head), **changes}
+    fields = {name: value for name, value in fields.items() if value is not ...}
+    return sealed(START + json.dumps(fields).encode() + b"\n" + body)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"masses": [3, 2]},
+        {"masses": [-2, -3]},
+        {"masses": [2, 3, 1]},
+        {"masses": [6]},
+        {"masses": []},
+        {"masses": 6},
+        {"masses": None},
+        {"masses": ["two", 3]},
+        {"masses": ...},
+        {"values": [2]},
+        {"values": [0]},
+        {"values": [3, 0]},
+        {"values": ...},
+        {"encoding": "circle"},
+        {"encoding": None},
+        {"encoding": ["grid"]},
+        {"encoding": ...},
+        {"name": ...},
+        {"masses": [2**70, 3]},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("untyped")
+def test_damaged_headers_are_refused(changes):
+    with pytest.raises(ValueError, match="damaged table"):
+        Table.from_bytes(header(**changes))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"], ids=repr
+)
+def test_other_formats_are_refused(data):
+    with pytest.raises(ValueError, match="not a table of this version"):
+        Table.from_bytes(data)
+    for rest in (b"{}\n", b"null\n", b"[]\n", b"\xff\n", b"{\n"):
+        with pytest.raises(ValueError, match="damaged table"):
+            Table.from_bytes(sealed(START + rest))
+
+
+def test_a_table_has_one_spelling():
+    """Another spelling of the header would give one law two digests, and so words and budgets of its own."""
+    table = random_table(2, 3)
+    head, _, body = table.to_bytes()[len(START) : -8].partition(b"\n")
+    fields = json.loads(head)
+    spellings = [
+        json.dumps(fields, separators=(",", ":")),
+        json.dumps(fields, indent=None) + " ",
+        " " + head.decode(),
+    ]
+    spellings += [json.dumps(dict(reversed(fields.items()))), json.dumps(fields | {"more": 1}, sort_keys=True)]
+    spellings += [json.dumps(fields | {"masses": [2, True + 2]}, sort_keys=True).replace("[2, 3]", "[2,3]")]
+    spellings += [head.decode().replace('"name"', '"name": "", "name"')]
+    for text in spellings:
+        with pytest.raises(ValueError, match="damaged table: its header is not written"):
+            Table.from_bytes(sealed(START + text.encode() + b"\n" + body))
+    for text in (head.decode().encode("utf-16"), head.decode().encode("utf-32-le"), b"\xef\xbb\xbf" + head):
+        with pytest.raises(ValueError, match="damaged table"):
+            Table.from_bytes(sealed(START + text + b"\n" + body))
+    assert Table.from_bytes(sealed(START + head + b"\n" + body)) == table
+
+
+@pytest.mark.usefixtures("untyped")
+def test_headers_of_any_size_and_depth_are_refused_before_anything_is_computed():
+    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most."""
+    deep = "[" * 100_000
+    for text in (
+        deep,
+        '{"masses": ' + deep,
+        json.dumps({"masses": [9] * 100_000, "values": [3], "name": "", "encoding": "grid"}),
+        json.dumps({"masses": [1] * 64 + [2, 3], "values": [3], "name": "", "encoding": "grid"}),
+        '{"masses": [1e999, 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [' + "9" * 5000 + ', 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [NaN, 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [2.0, 3], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": [4611686018427387904, 4], "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": "23", "values": [3], "name": "", "encoding": "grid"}',
+        '{"masses": {"2": 3}, "values": [3], "name": "", "encoding": "grid"}',
+    ):
+        with pytest.raises(ValueError, match="damaged table"):
+            Table.from_bytes(sealed(START + text.encode() + b"\n" + bytes(36)))
+    for name in (None, 1, ["a"], {"a": 1}, True):
+        with pytest.raises(ValueError, match="damaged table: a name is text"):
+            Table.from_bytes(header(name=name))
+
+
+@hypothesis.settings(max_examples=200)
+@hypothesis.given(st.data())
+def test_mutated_tables_are_refused_or_written_again_as_they_are(data):
+    source = bytearray(random_table(2, 3, encoding="bins").to_bytes()[:-8])
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(source) - 1))
+        piece = data.draw(
+            st.one_of(st.binary(max_size=4), st.sampled_from([b"[", b"9" * 30, b"-1", b"1e999", b"{"]))
+        )
+        source[at : at + data.draw(st.integers(0, 3))] = piece
+    try:
+        table = Table.from_bytes(sealed(bytes(source)))
+    except ValueError:
+        return
+    assert table.to_bytes() == sealed(bytes(source))
+
+
+@pytest.mark.parametrize("mode", ["under", "over", "invalid", "all"])
+def test_reports_say_nothing_of_a_record_in_an_error(mode):
+    """Float64 records that are 0 in float32 raised under ``np.seterr``; others did not."""
+    x = np.array([5e-324, 1e-300, -1e-310, 1e300, -1e300, math.nan, math.inf, 0.3])
+    for encoding in ENCODINGS:
+        table = random_table(4, 3, encoding=encoding)
+        calm = table.report(x, 2**31, 2**30)
+        with np.errstate(**{mode: "raise"}):
+            np.testing.assert_array_equal(table.report(x, 2**31, 2**30), calm)
+
+
+def test_padding_is_never_an_output():
+    """257 outputs among 511 thresholds: the largest word reaches the padding, and stays the last output."""
+    table = random_table(2, 257)
+    assert (table.thresholds[:, 256:] == TOP_WORD).all()
+    assert table.report([0, 1], [TOP_WORD, TOP_WORD]).tolist() == [256, 256]
+
+
+def test_nothing_of_a_table_can_be_written_to():
+    """Nor what a view is of, nor by asking for it: what is sampled from is what the loss was computed from."""
+    masses, values = np.array([[3, 2**32 - 3], [2**32 - 3, 3]], np.uint32), np.array([-1.0, 1.0], np.float32)
+    table = Table("bit", masses, values, "category")
+    before = table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest
+    masses[:], values[:] = 2**31, 0.0  # the caller's own
+    arrays = [table.masses, table.values, table.thresholds, Table.from_bytes(table.to_bytes()).thresholds]
+    for array in arrays:
+        while isinstance(array, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+            with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+                array.flags.writeable = True
+            array = array.base
+        assert isinstance(array, bytes)
+    assert (table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest) == before
+
+
+@hypothesis.given(
+    st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=6), st.integers(1, 1000)
+)
+@hypothesis.example([[0.1] * 3] * 3, 7)
+def test_sums_by_user_are_never_below_the_exact_ones(rows, times):
+    """And at most a rounding a step above."""
+    sums = integer_tables.sum_up(np.array(rows), times)
+    for found, column in zip(sums.tolist(), zip(*rows, strict=True), strict=True):
+        exact = times * sum(map(Fraction, column), Fraction(0))
+        assert found == np.inf or Fraction(found) >= exact
+        if exact < Fraction(1e308):
+            assert Fraction(found) <= exact * (1 + Fraction(30, 2**52)) + Fraction(5e-324) * 30

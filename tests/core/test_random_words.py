@@ -1,0 +1,178 @@
+"""Draws from words: exact probabilities at the extremes, at thresholds and one word beside them."""
+
+import math
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from ldp_jax.core import random_words
+from ldp_jax.features import Laplace
+from tests import stats
+
+
+def split(number, count=2):
+    """A whole number below 2^(32 count) as words."""
+    return np.array([(number >> (32 * (count - 1 - k))) & (2**32 - 1) for k in range(count)], np.uint32)
+
+
+def join(words):
+    total = 0
+    for word in np.asarray(words):
+        total = (total << 32) + int(word)
+    return total
+
+
+P = [2.0**-64, 1e-19, 3e-15, 2.0**-41, 1e-9, 1 / (1 + math.exp(22.9)), 1e-3, 1 / 3, 0.5, 1 - 2.0**-24]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("p", P)
+def test_a_threshold_is_the_probability_rounded_up(p, count):
+    """Whole-number arithmetic: ceil(p 2^(32 count)) of the float32, and so the event's exact probability."""
+    p = np.float32(p)
+    numerator, denominator = float(p).as_integer_ratio()
+    exact = -(-(numerator << (32 * count)) // denominator)
+    assert join(random_words.threshold(p, count)) == exact
+    at = jnp.asarray(np.stack([split(w, count) for w in (0, exact - 1, exact, 2 ** (32 * count) - 1)], 1))
+    np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p), [True, True, False, False])
+
+
+def test_neither_side_of_an_event_is_lost():
+    """P = 1 - e^-40 is 1 in float32: with its rest, word 0 to 78 still say no, in eager and compiled form."""
+    rest = np.float32(math.exp(-40.0))
+    p = np.float32(1.0) - rest
+    assert p == 1
+    last = join(random_words.threshold(rest)) - 1
+    assert last == math.ceil(float(rest) * 2**64) - 1
+    at = jnp.asarray(np.stack([split(w) for w in (0, last, last + 1, 2**64 - 1)], 1))
+    for run in (random_words.bernoulli_from_words, jax.jit(random_words.bernoulli_from_words)):
+        np.testing.assert_array_equal(run(at, p, rest), [False, False, True, True])
+        np.testing.assert_array_equal(run(at, rest, p), [True, True, False, False])
+        np.testing.assert_array_equal(run(at, p), True)
+
+
+def test_impossible_and_certain_events():
+    at = jnp.asarray(np.stack([split(w) for w in (0, 2**64 - 1)], 1))
+    for p, happens in ((0.0, False), (-1.0, False), (math.nan, False), (1.0, True), (2.0, True)):
+        np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p), happens)
+        np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p, 1 - p), happens)
+
+
+@pytest.mark.parametrize("p", [1e-5, 0.3, 0.9])
+def test_draws_have_their_share(p):
+    """1e6 draws: a share that is off by 0.005 at 0.3 is seen, by 3e-5 at 1e-5."""
+    n = 1_000_000
+    drawn = random_words.bernoulli(jax.random.key(0), jnp.full(n, p), jnp.full(n, 1 - p))
+    stats.assert_share(drawn.sum(), n, p)
+
+
+def test_one_key_with_two_epsilons_reveals_the_record_as_the_readme_says():
+    """Of two reports under two keys the same sum is far off."""
+    one, other = jax.random.split(jax.random.key(0))
+    for keys, most in (([jax.random.key(0), jax.random.key(0)], 1e-6), ([one, other], None)):
+        once, twice = (float(Laplace(e).privatize(key, 0.37)) for key, e in zip(keys, (1.0, 2.0), strict=True))
+        found = 2 * twice - once
+        assert abs(found - 0.37) < most if most else abs(found - 0.37) > 0.01
+        said = f"0.37 comes back as {found:.7f}"
+        text = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+        assert (said in text) == bool(most)
+
+
+# --- Noise and counts ------------------------------------------------------------------------------------------
+
+
+def chances(happens, count, sign=False):
+    """P(event) of events that are the small numbers W, exactly: bisection for the first W without, all at once.
+
+    ``happens`` takes words [count, ...] to bool [..., events]; event e is asked of its own words alone.
+    """
+    ask = jax.jit(lambda words: jnp.diagonal(happens(words)))
+    events = happens(jnp.zeros((count + sign, 1), jnp.uint32)).shape[-1]
+    low, high = [0] * events, [2 ** (32 * count)] * events  # the event happens below low, and not from high on
+    for _ in range(32 * count):
+        middle = [(a + b) // 2 for a, b in zip(low, high, strict=True)]
+        words = np.stack([split(w, count) for w in middle], 1)
+        words = np.concatenate([np.zeros((1, events), np.uint32), words]) if sign else words
+        found = np.asarray(ask(jnp.asarray(words)))
+        low = [m + 1 if f else a for a, m, f in zip(low, middle, found, strict=True)]
+        high = [b if f else m for b, m, f in zip(high, middle, found, strict=True)]
+    return np.array([w / 2 ** (32 * count) for w in low])
+
+
+@pytest.mark.parametrize("mean", [1e-18, 1e-10, 1e-9, 1e-3, 0.7, 4.0])
+def test_counts_have_the_masses_of_poissons_law(mean):
+    """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are never lost."""
+    mean = np.float32(mean)
+    found = chances(lambda w: random_words.poisson_from_words(w, mean)[..., None] > jnp.arange(12), 2)
+    law = scipy_stats.poisson.sf(np.arange(12), float(mean))
+    often = law > 1000 * 2.0**-64
+    np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
+    np.testing.assert_allclose(found[~often], law[~often], rtol=0.1, atol=1.01 * 2.0**-64)
+    assert found[0] >= law[0] * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 17.0, 40.0, 100.0])
+def test_whole_noise_has_the_masses_of_its_law(epsilon):
+    """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at 100."""
+    k = np.arange(1, 6)
+    found = chances(lambda w: jnp.abs(random_words.geometric_from_words(w, epsilon))[..., None] >= k, 7, sign=True)
+    a = np.exp(-epsilon)
+    law = 2 * a**k / (1 + a)
+    often = law > 1e-60
+    assert often[0]
+    np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
+    assert (found[~often] < 1e-59).all()
+
+
+def test_laplace_noise_has_the_tail_of_its_law():
+    """P(|z| > t) to 1e-4 of itself up to 140 scales; words of zeros and ones give the largest and the smallest."""
+    t = np.array([1e-3, 1.0, 16.0, 44.0, 88.0, 140.0])
+    found = chances(lambda w: jnp.abs(random_words.laplace_from_words(w))[..., None] > t, 7, sign=True)
+    np.testing.assert_allclose(found, np.exp(-t), rtol=1e-4)
+    zeros, ones = jnp.zeros(8, jnp.uint32), jnp.full(8, 2**32 - 1, jnp.uint32)
+    assert float(random_words.laplace_from_words(zeros)) == pytest.approx(225 * math.log(2), rel=1e-6)
+    assert float(random_words.laplace_from_words(zeros.at[0].set(1))) == pytest.approx(-225 * math.log(2), rel=1e-6)
+    assert abs(float(random_words.laplace_from_words(ones))) < 1e-6
+    last = zeros.at[-1].set(3)  # (3 + 1/2) 2^-224
+    assert float(random_words.laplace_from_words(last)) == pytest.approx(
+        224 * math.log(2) - math.log(3.5), rel=1e-6
+    )
+
+
+def test_draws_of_noise_follow_their_laws():
+    """Signs, and sizes of 200 000 draws: KS of 0.012, G tests of 0.01."""
+    n = 200_000
+    noise = np.asarray(jax.jit(random_words.laplace, static_argnums=1)(jax.random.key(1), (n,)))
+    stats.assert_ks(noise, scipy_stats.laplace.cdf)
+    whole = np.asarray(random_words.geometric(jax.random.key(2), 0.5, (n,))).astype(int)
+    z = np.arange(-20, 21)
+    stats.assert_g(np.bincount(np.clip(whole, -20, 20) + 20, minlength=41), scipy_stats.dlaplace.pmf(z, 0.5)
+                   + np.where(abs(z) == 20, scipy_stats.dlaplace.sf(20, 0.5), 0.0))  # fmt: skip
+
+
+@pytest.mark.parametrize("mean", [1e-6, 1e-3, 0.3, 4.0])
+def test_counts_are_poisson(mean):
+    """4e6 draws: at mean 1e-6 four are due, and a hundred would be too many; at 4 a total variation of 0.002."""
+    n = 4_000_000
+    draws = np.asarray(random_words.poisson(jax.random.key(1), jnp.full(n, mean, jnp.float32)))
+    mass = scipy_stats.poisson.pmf(np.arange(30), mean)
+    stats.assert_g(np.bincount(draws, minlength=30)[:30], mass / mass.sum())
+
+
+@pytest.mark.usefixtures("untyped")
+def test_other_keys_are_refused():
+    with pytest.raises(ValueError, match="threefry"):
+        random_words.bernoulli(jax.random.key(0, impl="rbg"), 0.5)
+
+
+def test_numbers_below_a_bound_are_those_of_randint():
+    """Bit for bit, of bounds that divide 2^32 or not, above 2^16 too: what a release draws of its words stays."""
+    bounds = jnp.int32([1, 2, 3, 7, 896, 4714, 2**16, 2**16 + 1, 10**6, 2**31 - 1])
+    key = jax.random.key(7)
+    wanted = jax.random.randint(jax.random.clone(key), bounds.shape, 0, bounds, dtype=jnp.int32)
+    high, low = jax.vmap(lambda key: random_words.words(key, bounds.shape, 1)[0])(jax.random.split(key))
+    np.testing.assert_array_equal(random_words.below_from_words(high, low, bounds), wanted)

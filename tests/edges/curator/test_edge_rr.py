@@ -1,0 +1,311 @@
+"""From a dendrogram to a release: scales, groups, noisy counts, sampled pairs; and what an edge can change."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.edges.curator import EdgeRR, PrivHRG, PublicHRG, connections, hrg
+from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts, whole
+from ldp_jax.verification import _dendrograms as dendrograms
+from tests.edges.curator.data import loss_over_counts, noisy_grid, random_split
+from tests.stats import assert_g, assert_share
+
+N = 24
+
+
+@pytest.fixture(scope="module")
+def state():
+    """A random dendrogram with 60 public and 60 private edges."""
+    low, high = np.random.default_rng(0).permutation(np.stack(np.triu_indices(N, 1), 1))[:120].T
+    pairs = np.stack([low, high], 1)
+    return hrg.init(jax.random.key(0), N, hrg.Edges.of(pairs[:60], pairs[60:]))
+
+
+def free_pairs(state):
+    """Pairs that are no public edge, of each internal node."""
+    size = np.asarray(state.tree.size)[np.asarray(state.tree.children)].reshape(-1, 2)
+    return size.prod(1) - np.asarray(state.count)[0]
+
+
+# --- The exponential mechanism ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "worst"), [(EdgeRR, 0.67), (EdgeRR.as_published, 1.52)])
+def test_what_a_dendrogram_tells_of_an_edge_at_epsilon_eight(make, worst):
+    """Exactly, in the stationary law, over all graphs of five nodes and all edges: in parts of epsilon.
+
+    Without the 2 in the scale, as published, it is above the claim.
+    """
+    epsilon = 8.0
+    loss = dendrograms.losses(5, float(make(epsilon, 1.0).scales(5)[1])).max() / epsilon
+    assert loss == pytest.approx(worst, abs=0.005)
+    assert (loss <= 1.0) == (make is EdgeRR)
+
+
+def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
+    """A heavy weight of public edges and two sweeps: chains are where they began. On five nodes they forget."""
+    split, keys = random_split(40, 150, 30, 0), jax.random.split(jax.random.key(3), 5)
+    with pytest.warns(UserWarning, match="public_weight"):
+        slow = EdgeRR(0.5, 0.5, public_weight=2.0, sweeps=40)
+    assert slow.measured(keys[0], split).status == "none"
+    assert np.isinf(slow.measured(keys[1], split).epsilon)
+    quick = EdgeRR(0.5, 0.5, sweeps=4000)
+    small = random_split(6, 3, 4, 0)
+    assert quick.measured(keys[2], small) == quick.stationary()
+    assert quick.stationary().epsilon == 1.0
+    assert quick.guarantee().status == quick.measured(keys[3], small, chains=0).status == "none"
+    with pytest.raises(ValueError, match="chains"):
+        quick.measured(keys[4], small, chains=1)
+
+
+def test_chains_that_are_stuck_do_not_agree():
+    assert hrg.r_hat(np.repeat([[1.0], [2.0]], 8, 1)) == np.inf
+    assert hrg.r_hat(np.ones((2, 8))) == 1.0
+
+
+def test_scales_are_the_exponential_mechanisms():
+    wide = hrg.sensitivity(1558)
+    np.testing.assert_allclose(EdgeRR(2.0, 1.0, public_weight=0.1).scales(1558), [0.1, 1 / wide], rtol=1e-6)
+    np.testing.assert_allclose(PrivHRG(4.0).scales(1558), [0.0, 1 / wide], rtol=1e-6)
+    np.testing.assert_allclose(EdgeRR.as_published(2.0, 1.0).scales(1558), [1.0, 2 / wide], rtol=1e-6)
+    assert EdgeRR(2.0, 1.0).scales(2)[1] == 0.0  # one dendrogram
+
+
+# --- Groups ----------------------------------------------------------------------------------------------------
+
+
+def by_recursion(tree, epsilon, thresholds):
+    """Xiao et al.'s rule as Algorithm 3 recurses."""
+    children, _, size = map(np.asarray, tree)
+    internal = len(children) // 2
+    found = np.full(internal, -1)
+
+    def descend(node, group):
+        if node >= internal:
+            return
+        left, right = size[children[2 * node]], size[children[2 * node + 1]]
+        n = left + right
+        if group < 0 and 1 / (epsilon * left * right) >= thresholds[0] and (
+            2 / (epsilon * n * (n - 1)) >= thresholds[1]
+        ):  # fmt: skip
+            group = node
+        found[node] = node if group < 0 else group
+        descend(children[2 * node], group)
+        descend(children[2 * node + 1], group)
+
+    descend(0, -1)
+    return found
+
+
+def path():
+    """A caterpillar, whose depth of 23 is the largest of 24 leaves: node r has the leaf r and the node r + 1."""
+    children = np.stack([np.append(np.arange(1, N - 1), 2 * N - 2), np.arange(N - 1, 2 * N - 2)], 1).ravel()
+    slot = np.zeros(2 * N - 1, np.int32)
+    slot[children] = np.arange(2 * N - 2)
+    size = np.append(np.arange(N, 1, -1), np.ones(N, int))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.int32), hrg.Dendrogram(children, slot, size))
+
+
+ancestors = jax.jit(hrg.lowest_common_ancestors)
+
+
+def test_the_deepest_dendrogram_is_no_exception():
+    """In a path the lower of two leaves is joined by its parent; leaves lie from the last to the first."""
+    low, high = np.triu_indices(N, 1)
+    for ends in ((low, high), (high, low)):
+        np.testing.assert_array_equal(ancestors(path(), np.stack(ends)), np.minimum(low, N - 2))
+    np.testing.assert_array_equal(hrg.positions(path())[N - 1 :], np.arange(N - 1, -1, -1))
+
+
+@pytest.mark.parametrize("thresholds", [(0.05, 0.01), (0.3, 0.02), (1e-9, 1e-9), (9.0, 9.0)])
+def test_groups_are_those_of_the_recursion(thresholds):
+    """A tree of least depth, and a path of depth 23: caterpillars are as deep as dendrograms get."""
+    for tree in (path(), hrg.random_dendrogram(jax.random.key(1), N)):
+        for epsilon in (0.1, 1.0, 5.0):
+            found = connections.regions(tree, epsilon, thresholds)
+            np.testing.assert_array_equal(found, by_recursion(tree, epsilon, thresholds))
+
+
+# --- Noisy counts ----------------------------------------------------------------------------------------------
+
+
+def test_consistent_counts_keep_the_sum_and_are_the_nearest():
+    """200 cases of 12 counts: one multiplier for all that are inside, which those at the ends respect (to 1e-9)."""
+    rng = np.random.default_rng(0)
+    most = rng.integers(1, 9, (200, 12)).astype(float)
+    noisy = rng.normal(1.0, 3.0, (200, 12))
+    made = consistent(noisy, most)
+    assert (made >= 0).all()
+    assert (made <= most).all()
+    np.testing.assert_allclose(made.sum(1), np.clip(noisy.sum(1), 0, most.sum(1)), atol=1e-9)
+    lowered = noisy - made
+    inside = (made > 0) & (made < most)
+    cases = inside.any(1)
+    assert cases.sum() > 150
+    lowest = np.where(inside, lowered, np.inf).min(1, keepdims=True)
+    highest = np.where(inside, lowered, -np.inf).max(1, keepdims=True)
+    assert (highest - lowest < 1e-9)[cases].all()
+    assert ((made > 0) | (lowered <= lowest + 1e-9))[cases].all()
+    assert ((made < most) | (lowered >= highest - 1e-9))[cases].all()
+
+
+def test_rounding_keeps_each_mean_and_the_sum():
+    counts, most = np.array([0.25, 0.5, 1.75, 3.0]), np.array([1, 1, 2, 3])
+    drawn = whole((np.arange(1000) + 0.5) / 1000, np.tile(counts, (1000, 1)), most)
+    np.testing.assert_allclose(drawn.mean(0), counts, atol=1e-9)
+    assert set(drawn.sum(1)) == {5, 6}
+    assert (drawn <= most).all()
+    assert (np.abs(drawn - counts) < 1).all()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "geometric"])
+def test_counts_have_the_noise_that_they_claim(noise):
+    """Variance of 50 000 draws within 5 standard errors (3 %), which tells epsilon from 1.05 epsilon; mean 0."""
+    epsilon, n = 0.7, 50_000
+    drawn = noisy_counts(jax.random.key(2), np.full(n, 5), epsilon, noise) - 5
+    a = np.exp(-epsilon)
+    variance = 2 / epsilon**2 if noise == "laplace" else 2 * a / (1 - a) ** 2
+    assert abs(drawn.mean()) < 5 * np.sqrt(variance / n)
+    assert abs(drawn.var() / variance - 1) < 5 * np.sqrt(5.5 / n)
+    assert (drawn == np.round(drawn)).all() == (noise == "geometric")
+
+
+def test_as_many_pairs_are_expected_as_there_are_private_edges(state):
+    """The mean of 40 releases' expected sizes: 60 within 5 standard errors (8)."""
+    region = connections.regions(state.tree, 0.5)
+    keys = jax.random.split(jax.random.key(3), 40)
+    free = free_pairs(state)
+    sizes = np.array([(connections.probabilities(key, state, 0.5, region) * free).sum() for key in keys])
+    assert abs(sizes.mean() - 60) < 5 * np.sqrt(8.0 * len(np.unique(region)) / 40)
+
+
+def test_counts_that_are_clipped_one_by_one_release_far_more():
+    """800 edges in 100 of 1 000 groups, noise of scale 2: the sum is kept to 5 standard errors (450), or is not."""
+    true = np.repeat([8, 0], [100, 900])
+    noisy = noisy_counts(jax.random.key(9), true, 0.5)
+    spread = np.sqrt(8.0 * 1000)
+    assert abs(consistent(noisy, np.full(1000, 1e4)).sum() - 800) < 5 * spread
+    assert np.clip(noisy, 0, 1e4).sum() > 800 + 5 * spread
+
+
+def test_a_group_has_one_probability_and_published_ones_have_their_own(state):
+    region = connections.regions(state.tree, 0.5)
+    assert 1 < len(np.unique(region)) < N - 1
+    one = connections.probabilities(jax.random.key(4), state, 0.5, region)
+    np.testing.assert_array_equal(one, one[region])
+    fresh = connections.probabilities(jax.random.key(4), state, 0.5, region, fresh=True)
+    assert not np.array_equal(fresh, fresh[region])
+
+
+def dendrogram_release(epsilon, free, groups):
+    """The exact law of a release, given each vector of true counts of the groups; whole noise."""
+    most = [sum(free[node] for node in group) for group in groups]
+    grid, mass = noisy_grid(most, epsilon)
+    share = consistent(grid, np.array(most)) / np.array(most)
+    outputs = np.ones((len(grid), 1))
+    for group, chance in zip(groups, share.T, strict=True):
+        for node in group:
+            edges = np.arange(free[node] + 1)
+            each = chance[:, None] ** edges * (1 - chance[:, None]) ** (free[node] - edges)
+            outputs = (outputs[:, :, None] * each[:, None, :]).reshape(len(grid), -1)
+    return mass @ outputs, most
+
+
+@pytest.mark.parametrize("groups", [[[0], [1], [2]], [[0], [1, 2]], [[0, 1, 2]]])
+def test_what_a_release_tells_of_an_edge_given_the_dendrogram(groups):
+    """Exactly, for four nodes: all counts, all releases, whole noise; at most epsilon, and more than 0.3 of it."""
+    epsilon = 1.0
+    law, most = dendrogram_release(epsilon, [4, 1, 1], groups)
+    loss = loss_over_counts(law, most)
+    assert 0.3 * epsilon < loss <= epsilon * (1 + 1e-6)
+
+
+def test_noise_of_its_own_for_every_node_of_a_group_tells_more():
+    """The published rule: the three nodes of one group tell the same count three times."""
+    epsilon = 1.0
+    grid, mass = noisy_grid([6, 6, 6], epsilon, reach=16)
+    same = np.stack([mass[c, c, c] for c in range(7)])
+    share = np.clip(grid / 6.0, 0, 1)
+    outputs = np.ones((len(grid), 1))
+    for chance, pairs in zip(share.T, (4, 1, 1), strict=True):
+        edges = np.arange(pairs + 1)
+        each = chance[:, None] ** edges * (1 - chance[:, None]) ** (pairs - edges)
+        outputs = (outputs[:, :, None] * each[:, None, :]).reshape(len(grid), -1)
+    assert loss_over_counts(same @ outputs, [6]) > 1.1 * epsilon
+
+
+# --- Sampled pairs ---------------------------------------------------------------------------------------------
+
+
+def test_pairs_are_sampled_with_the_probability_of_the_node_that_joins_them(state):
+    """120 graphs: the pairs of each internal node, exactly (binomial tails), and those of the root alike (G).
+
+    Probabilities from rare to certain, on both sides of where pairs are listed. Of a node with one
+    pair, 120 draws, a share that is off by 0.43 would be found; of the root's 128 pairs, 15 360 draws, 0.011.
+    """
+    probability = np.resize([0.02, 0.3, 0.7, 1.0, 0.0], N - 1)
+    low, high = np.triu_indices(N, 1)
+    joined = np.zeros((N, N), int)
+    joined[low, high] = np.asarray(ancestors(state.tree, np.stack([low, high])))
+    count = np.zeros((N, N), int)
+    for key in jax.random.split(jax.random.key(5), 120):
+        pairs = connections.sample(key, state.tree, probability)
+        assert (pairs[:, 0] < pairs[:, 1]).all()
+        np.add.at(count, tuple(pairs.T), 1)
+    assert count.max() <= 120
+    pairs = np.bincount(joined[low, high], minlength=N - 1)
+    found = np.bincount(joined[low, high], count[low, high], N - 1)
+    for node in range(N - 1):
+        if probability[node] in (0.0, 1.0):
+            assert found[node] == probability[node] * 120 * pairs[node]
+        else:
+            assert_share(found[node], 120 * pairs[node], probability[node])
+    probability = np.where(np.arange(N - 1) == 0, 0.2, 0.0)
+    count[:] = 0
+    for key in jax.random.split(jax.random.key(6), 40):
+        np.add.at(count, tuple(connections.sample(key, state.tree, probability).T), 1)
+    of_root = count[low, high][joined[low, high] == 0]
+    assert_g(of_root, np.full(len(of_root), 1 / len(of_root)))
+
+
+def test_an_expected_release_above_memory_is_refused(state):
+    with pytest.raises(ValueError, match="memory allows"):
+        connections.sample(jax.random.key(0), state.tree, np.ones(N - 1), memory=100.0)
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_checked(untyped):
+    for make, said in (
+        (lambda: EdgeRR(1.0, 1.0, public_weight=-0.1), "public_weight must be in"),
+        (lambda: EdgeRR(1.0, 1.0, sweeps=0), "sweeps must be a whole number >= 1, got 0"),
+        (lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.0)), "thresholds must be finite and > 0"),
+        (lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.1, 0.1)), "thresholds must be two numbers"),
+        (lambda: EdgeRR(1.0, 1.0, noise="gauss"), "noise must be one of laplace, geometric"),
+        (lambda: PublicHRG(1.0, sweeps=0), "sweeps must be"),
+        (lambda: EdgeRR.from_epsilon(1.0, share=1.0), "share must be in"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()
+    for made in (EdgeRR(jnp.array([0.5, 1.0]), 1.0), PublicHRG(jnp.array([0.5, 1.0]))):
+        with pytest.raises(ValueError, match="holds a stack"):
+            made.dendrogram(jax.random.key(0), random_split(8, 8, 6, 0))
+
+
+def test_a_weight_that_no_chain_reaches_warns():
+    with pytest.warns(UserWarning, match="a chain of this length need not reach"):
+        EdgeRR(1.0, 1.0, public_weight=1.0)
+    EdgeRR(1.0, 1.0, public_weight=0.99)
+    EdgeRR.as_published(1.0, 1.0)
+
+
+def test_all_dendrograms_are_enumerated():
+    """(2 n - 3)!! of them, all different; as the library has them, they are trees with the same sides."""
+    assert [len(dendrograms.sides(n)) for n in (2, 3, 4, 5)] == [1, 3, 15, 105]
+    trees = dendrograms.as_trees(5)
+    np.testing.assert_array_equal(dendrograms.counts_of([int(dendrograms.name_of(trees[7]))], 5), np.eye(105)[7])
+    for tree, sides in zip(trees, dendrograms.sides(5), strict=True):
+        np.testing.assert_array_equal(tree.slot[tree.children], np.arange(8))
+        np.testing.assert_array_equal(tree.size[tree.children].reshape(-1, 2), np.bitwise_count(sides))

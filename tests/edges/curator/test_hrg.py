@@ -1,0 +1,209 @@
+"""The chain over dendrograms: its counts, its law, its reversibility, and what an edge can change."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.edges.curator import hrg
+from ldp_jax.verification import _dendrograms as dendrograms
+
+PUBLIC = np.array([[0, 1], [1, 2], [3, 4], [0, 5]])
+PRIVATE = np.array([[0, 2], [3, 5], [4, 5], [2, 3], [1, 5]])
+SCALES = np.array([0.3, 0.5], np.float32)
+
+
+def random_edges(n, m, seed):
+    rng = np.random.default_rng(seed)
+    code = rng.choice(n * (n - 1) // 2, m, replace=False)
+    low, high = np.triu_indices(n, 1)
+    pairs = np.stack([low[code], high[code]], 1)
+    return hrg.Edges.of(pairs[: m // 2], pairs[m // 2 :])
+
+
+def check_tree(tree):
+    """That slots and children are inverse to each other, and sizes are those of the leaves below."""
+    children, slot, size = map(np.asarray, tree)
+    n = (len(slot) + 1) // 2
+    np.testing.assert_array_equal(slot[children], np.arange(2 * n - 2))
+    np.testing.assert_array_equal(np.sort(children), np.arange(1, 2 * n - 1))
+    np.testing.assert_array_equal(size[: n - 1], size[children].reshape(-1, 2).sum(1))
+    assert size[0] == n
+    assert (size[n - 1 :] == 1).all()
+
+
+def walk(tree, u, v):
+    """The lowest common ancestor by walking to the root."""
+    n = (len(tree.slot) + 1) // 2
+    paths = []
+    for node in (n - 1 + u, n - 1 + v):
+        path = [node]
+        while path[-1] != 0:
+            path.append(int(tree.slot[path[-1]]) >> 1)
+        paths.append(path)
+    return next(node for node in paths[0][1:] if node in paths[1])
+
+
+# --- What is kept up -------------------------------------------------------------------------------------------
+
+
+SWEEPS = 534
+"""About 10 000 moves on 150 nodes."""
+
+
+@jax.jit
+def advance(key, state, edges, scales):
+    """As ``hrg.run`` does, with the moves that were tried and made."""
+    states = lambda state, key: hrg.step(key, state, edges, scales)
+    state, moves = jax.lax.scan(states, state, jax.random.split(key, SWEEPS))
+    return state, jax.tree.map(jnp.sum, moves)
+
+
+@pytest.fixture(scope="module")
+def long_chain():
+    """One chain on 150 nodes and 900 edges at five moments, about 10 000 moves apart, and its edges and moves."""
+    edges = random_edges(150, 900, 0)
+    states, moves = [hrg.init(jax.random.key(0), 150, edges)], []
+    for key in jax.random.split(jax.random.key(1), 4):
+        state, made = advance(key, states[-1], edges, jnp.array([0.3, 1.0]))
+        states, moves = [*states, state], [*moves, made]
+    return edges, states, moves
+
+
+def test_counts_are_exactly_those_of_a_recount(long_chain):
+    """Integers, every 10 000 moves: any edge that is lost or misplaced once would be found."""
+    edges, states, _ = long_chain
+    real = np.asarray(edges.kind) < 2
+    for state in states:
+        check_tree(state.tree)
+        again = hrg.state_of(state.tree, edges)
+        np.testing.assert_array_equal(again.count, state.count)
+        np.testing.assert_array_equal(np.asarray(again.lca)[real], np.asarray(state.lca)[real])
+        np.testing.assert_array_equal(hrg.log_likelihood(again), hrg.log_likelihood(state))
+        np.testing.assert_array_equal(np.asarray(state.count).sum(1), [450, 450])
+    assert len({np.asarray(state.tree.children).tobytes() for state in states}) == len(states)
+
+
+def test_the_recount_is_right(long_chain):
+    """Ancestors by walking to the root, and the likelihood by its definition in float64, to 1e-5 of it."""
+    edges, states, _ = long_chain
+    tree = jax.tree.map(np.asarray, states[-1].tree)
+    real = np.flatnonzero(np.asarray(edges.kind) < 2)
+    walked = np.array([walk(tree, *pair) for pair in np.asarray(edges.ends)[:, real].T])
+    np.testing.assert_array_equal(np.asarray(states[-1].lca)[real], walked)
+    size = tree.size[tree.children].reshape(-1, 2).prod(1)
+    for kind in (0, 1):
+        count = np.bincount(walked[np.asarray(edges.kind)[real] == kind], minlength=149)
+        inside = (count > 0) & (count < size)
+        p = count[inside] / size[inside]
+        exact = (size[inside] * (p * np.log(p) + (1 - p) * np.log1p(-p))).sum()
+        assert float(hrg.log_likelihood(states[-1])[kind]) == pytest.approx(exact, rel=1e-5)
+
+
+def test_leaves_lie_side_by_side(long_chain):
+    """Positions are a permutation, and the leaves below a node are a run of it."""
+    tree = jax.tree.map(np.asarray, long_chain[1][-1].tree)
+    start, n = np.asarray(hrg.positions(tree)), 150
+    np.testing.assert_array_equal(np.sort(start[n - 1 :]), np.arange(n))
+    for side in (0, 1):
+        child = tree.children[side::2]
+        np.testing.assert_array_equal(start[child], start[: n - 1] + side * tree.size[tree.children[::2]])
+
+
+def test_a_sweep_makes_an_eighth_of_the_nodes_as_moves(long_chain):
+    """Within a tenth of it; some are rejected, and at scale 0 none."""
+    edges, states, moves = long_chain
+    for tried, accepted in moves:
+        assert tried / SWEEPS == pytest.approx(150 / 8, rel=0.1)
+        assert 0 < accepted < tried
+    _, (tried, accepted) = advance(jax.random.key(3), states[0], edges, jnp.zeros(2))
+    assert tried == accepted
+
+
+# --- The law ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """The numbers of 1 572 864 dendrograms on six nodes: 96 each, 2 sweeps apart, of 16 384 chains."""
+    edges = hrg.Edges.of(PUBLIC, PRIVATE)
+    edges = hrg.Edges(edges.ends[:, :9], edges.kind[:9])  # no padding, which would be most of the work
+
+    def chain(key, edges, scales):
+        first, rest = jax.random.split(key)
+
+        def block(state, key):
+            state = hrg.run(key, state, edges, scales, 2)
+            return state, dendrograms.name_of(state.tree)
+
+        return jax.lax.scan(block, hrg.init(first, 6, edges), jax.random.split(rest, 112))[1]
+
+    chains = jax.jit(jax.vmap(chain, (0, None, None)))
+    with jax.debug_key_reuse(False):  # which takes keys of a scan under vmap for used ones
+        found = chains(jax.random.split(jax.random.key(4), 16_384), edges, SCALES)
+    return np.asarray(found)[:, 16:].ravel()  # the first 32 sweeps forget where they began
+
+
+def total_variation(drawn, scales):
+    trees = dendrograms.sides(6)
+    public, private = (dendrograms.log_likelihoods(trees, edges) for edges in (PUBLIC, PRIVATE))
+    exact = dendrograms.law(scales[0] * public + scales[1] * private)
+    return np.abs(dendrograms.counts_of(drawn, 6) / len(drawn) - exact).sum() / 2
+
+
+def test_the_law_is_that_of_brute_force(drawn):
+    """All 945 dendrograms: 0.015, where independent draws would be at 0.010. A scale 20 % off is 0.06 away."""
+    assert len(dendrograms.sides(6)) == 945
+    assert len(drawn) >= 1_000_000
+    assert total_variation(drawn, SCALES) < 0.02
+
+
+@pytest.mark.parametrize("wrong", [(0.15, 0.5), (0.3, 0.25), (0.3, 0.6), (0.5, 0.3)])
+def test_another_law_is_told_apart(drawn, wrong):
+    assert total_variation(drawn, wrong) > 0.03
+
+
+# --- What an edge can change -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "known"), [(2, 0.0), (3, 2 * np.log(2)), (4, 2.24934), (5, 2.70337)])
+def test_the_sensitivity_is_exact(n, known):
+    """Over all dendrograms and all pairs of graphs that differ in one edge."""
+    likelihood = dendrograms.over_all_graphs(n)
+    graph = np.arange(len(likelihood))
+    largest = max(np.abs(likelihood - likelihood[graph ^ (1 << pair)]).max() for pair in range(n * (n - 1) // 2))
+    assert hrg.sensitivity(n) == pytest.approx(largest, abs=1e-9)
+    assert hrg.sensitivity(n) == pytest.approx(known, abs=1e-5)
+
+
+# --- Diagnostics and refusals ----------------------------------------------------------------------------------
+
+
+def test_a_trace_is_the_run_with_its_likelihoods(long_chain):
+    edges, states, _ = long_chain
+    last, values = hrg.trace(
+        jax.random.split(jax.random.key(1), 4), states[0], edges, jnp.array([0.3, 1.0]), SWEEPS
+    )
+    np.testing.assert_array_equal(last.tree.children, states[-1].tree.children)
+    for state, value in zip(states[1:], values, strict=True):
+        np.testing.assert_allclose(hrg.log_likelihood(state), value, rtol=1e-6)
+
+
+def test_r_hat_tells_chains_that_have_not_met():
+    rng = np.random.default_rng(0)
+    together = rng.normal(size=(4, 500))
+    assert hrg.r_hat(together) < 1.02
+    assert hrg.r_hat(together + 2.0 * np.arange(4)[:, None]) > 1.5
+    assert hrg.r_hat(together + 0.02 * np.arange(500)) > 1.5  # still rising
+    assert hrg.r_hat(np.ones((2, 8))) == 1.0
+    with pytest.raises(ValueError, match="at least 4 draws"):
+        hrg.r_hat(np.ones((2, 3)))
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="num_nodes must be a whole number >= 2, got 1"):
+        hrg.random_dendrogram(jax.random.key(0), 1)
+    with pytest.raises(ValueError, match="num_nodes must be a whole number >= 1, got 0"):
+        hrg.sensitivity(0)
+    with pytest.raises(ValueError, match="threefry"):
+        hrg.random_dendrogram(jax.random.key(0, impl="rbg"), 3)

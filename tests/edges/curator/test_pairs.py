@@ -1,0 +1,227 @@
+"""Mechanisms that need no dendrogram: EdgeRand, LapGraph, BinnedPairs; their laws, and what an edge can change."""
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+
+from ldp_jax.edges.curator import BinnedPairs, EdgeRand, LapGraph, binned_pairs, release
+from ldp_jax.edges.curator.noisy_counts import consistent, whole
+from ldp_jax.graph import graphs
+from tests.edges.curator.data import loss_over_counts, noisy_grid, random_split
+from tests.stats import assert_g, assert_share
+
+
+def released(m, split, seed):
+    """Codes of the released pairs."""
+    pairs = split.pairs()
+    found = m.sample_pairs(jax.random.key(seed), split)
+    place = np.searchsorted(pairs.nodes, found)
+    return pairs.codes(place)
+
+
+# --- EdgeRand --------------------------------------------------------------------------------------------------
+
+
+def test_edge_rand_flips_each_pair_with_its_probability():
+    """True and false pairs of 400 nodes, exactly (binomial tails): 1 / (e^2 + 1) = 0.119, off by 0.003 is found."""
+    split = random_split(400, 1000, 20_000, 0)
+    pairs = split.pairs()
+    found = released(EdgeRand(2.0), split, 0)
+    assert len(np.unique(found)) == len(found)
+    assert not np.isin(found, pairs.public).any()
+    flip = 1 / (np.exp(2.0) + 1)
+    true = int(np.isin(found, pairs.private).sum())
+    assert_share(20_000 - true, 20_000, flip)
+    assert_share(len(found) - true, pairs.candidates - 20_000, flip)
+    assert EdgeRand(2.0).guarantee().epsilon == pytest.approx(np.log((1 - flip) / flip))
+
+
+# --- LapGraph --------------------------------------------------------------------------------------------------
+
+
+def naive_lap_graph(rng, m, true, candidates, count):
+    """T and how many private edges are released, by noise on every cell; [count, 2]."""
+    total = np.clip(np.rint(true + rng.laplace(0, 1 / m.epsilon_count, count)), 0, candidates).astype(int)
+    cells = rng.laplace(0, 1 / m.epsilon_edges, (count, candidates))
+    cells[:, :true] += 1
+    rank = np.argsort(np.argsort(-cells, 1), 1)
+    return np.stack([total, (rank[:, :true] < total[:, None]).sum(1)], 1)
+
+
+def test_lap_graph_has_the_law_of_noise_on_every_cell():
+    """80 releases and 1 000 by noise on all 530 cells: T and what is kept of 120 edges, 5 standard errors (4).
+
+    With 1.3 times the budget of the edges 13 more are kept.
+    """
+    split = random_split(35, 65, 120, 1)
+    pairs, m = split.pairs(), LapGraph(0.2, 2.0)
+    drawn = [released(m, split, seed) for seed in range(80)]
+    for codes in drawn:
+        assert len(np.unique(codes)) == len(codes)
+        assert not np.isin(codes, pairs.public).any()
+    found = np.array([[len(codes), np.isin(codes, pairs.private).sum()] for codes in drawn])
+    rng = np.random.default_rng(0)
+    for made, alike in ((m, True), (LapGraph(0.2, 2.6), False)):
+        naive = naive_lap_graph(rng, made, 120, pairs.candidates, 1000)
+        kept, error = found[:, 1].mean() - naive[:, 1].mean(), naive[:, 1].std() / np.sqrt(80)
+        assert (abs(kept) < 5 * error) == alike
+        assert abs(found[:, 0].mean() - naive[:, 0].mean()) < 5 * naive[:, 0].std() / np.sqrt(80)
+
+
+def test_lap_graph_takes_every_false_pair_alike():
+    """60 releases of about 60 pairs: a G test over the 130 false ones, alike to 0.06 in all."""
+    split, m = random_split(20, 0, 60, 3), LapGraph(100.0, 0.1)
+    pairs = split.pairs()
+    low, high = np.triu_indices(20, 1)
+    false = np.setdiff1d(low * 20 + high, pairs.private)
+    count = np.zeros(400, int)
+    for seed in range(60):
+        count[released(m, split, seed)] += 1
+    assert count.sum() == pytest.approx(3600, abs=60)
+    assert_g(count[false], np.full(len(false), 1 / len(false)))
+
+
+# --- BinnedPairs -----------------------------------------------------------------------------------------------
+
+
+def test_what_binned_pairs_tell_of_an_edge():
+    """Exactly, for six pairs in bins of 1, 2 and 3: all counts, whole noise, all roundings; at most epsilon.
+
+    Of a bin all sets of as many pairs are alike, so that the numbers of pairs say all. A twin that counts an edge
+    in two bins tells more.
+    """
+    epsilon, most = 1.0, [1, 2, 3]
+    grid, mass = noisy_grid(most, epsilon)
+    counts = consistent(grid, np.array(most))
+    # Consistent counts are multiples of 1/2 and 1/3: roundings change at sixths, never at the middle of a twelfth.
+    rounded = np.stack([whole((step + 0.5) / 12, counts, np.array(most)) for step in range(12)])
+    outcome = (rounded * np.array([12, 4, 1])).sum(-1)
+    outputs = np.stack([(outcome == value).mean(0) for value in range(24)], 1)
+    law = mass @ outputs
+    np.testing.assert_allclose(law.sum(-1), 1.0, atol=1e-8)
+    loss = loss_over_counts(law, most)
+    assert 0.3 * epsilon < loss <= epsilon * (1 + 1e-6)
+    twin = np.abs(np.log(law[1, 1, 1] / law[0, 0, 1]))[law[1, 1, 1] > 1e-9].max()
+    assert twin > 1.1 * epsilon
+
+
+def bins_of(m, split):
+    """The bin of each pair that may be private, by its code."""
+    codes, sizes = m.ranked(split)
+    pairs = split.pairs()
+    n = len(pairs.nodes)
+    low, high = np.triu_indices(n, 1)
+    place = np.full(n * n, len(sizes) - 1)
+    place[codes] = np.repeat(np.arange(len(sizes)), sizes)[: len(codes)]
+    free = np.setdiff1d(low * n + high, pairs.public)
+    return place, free, sizes
+
+
+@pytest.mark.parametrize("score", ["common neighbours", "degree product"])
+def test_bins_hold_every_pair_once_and_halve(score):
+    split = random_split(40, 120, 80, 4, np.arange(40) % 4 != 0)
+    m = BinnedPairs(1.0, score=score, bins=6)
+    place, free, sizes = bins_of(m, split)
+    np.testing.assert_array_equal(np.bincount(place[free], minlength=len(sizes)), sizes)
+    assert sizes.sum() == split.pairs().candidates == len(free)
+    assert 2 <= len(sizes) <= 6
+    assert BinnedPairs(1.0, score=score, bins=1000).ranked(split)[1].min() > 0
+    ends = np.cumsum(sizes)
+    halved = split.pairs().candidates // 2 ** np.arange(5)
+    assert set(ends[:-2]) <= set(halved)
+
+
+def test_pairs_of_a_bin_are_drawn_alike_and_as_many_as_are_private():
+    """60 releases at epsilon 8: numbers within noise, and a G test over the pairs of each bin (off by 0.1)."""
+    split = random_split(40, 120, 80, 5)
+    m, pairs = BinnedPairs(8.0, bins=4), split.pairs()
+    place, free, sizes = bins_of(m, split)
+    true = np.bincount(place[pairs.private], minlength=len(sizes))
+    count = np.zeros(1600, int)
+    for seed in range(60):
+        codes = released(m, split, seed)
+        assert len(np.unique(codes)) == len(codes)
+        assert np.isin(codes, free).all()
+        assert np.abs(np.bincount(place[codes], minlength=len(sizes)) - true).max() <= 4
+        count[codes] += 1
+    for bin_ in range(len(sizes)):
+        of_bin = count[free[place[free] == bin_]]
+        assert abs(of_bin.sum() / 60 - true[bin_]) < 0.3
+        assert_g(of_bin, np.full(len(of_bin), 1 / len(of_bin)))
+
+
+def test_scores_are_those_of_the_public_graph():
+    """Common neighbours by networkx; all products of degrees."""
+    public = random_split(40, 120, 0, 6).public
+    reference = nx.Graph(graphs.to_edges(public).tolist())
+    pairs, score = binned_pairs.common_neighbours(public)
+    shared = {tuple(pair): int(value) for pair, value in zip(pairs.tolist(), score, strict=True)}
+    for one in range(40):
+        for other in range(one + 1, 40):
+            known = len(list(nx.common_neighbors(reference, one, other))) if {one, other} <= set(reference) else 0
+            assert shared.get((one, other), 0) == known
+    pairs, score = binned_pairs.degree_product(public)
+    degree = np.bincount(public.receivers, minlength=40) + 1
+    np.testing.assert_array_equal(score, degree[pairs].prod(1))
+    assert len(np.unique(pairs[:, 0] * 40 + pairs[:, 1])) == 780
+
+
+def test_the_largest_products_are_named_where_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(binned_pairs, "NAMED", 100)
+    public = random_split(40, 120, 0, 6).public
+    pairs, score = binned_pairs.degree_product(public)
+    assert 50 < len(pairs) <= 100
+    degree = np.bincount(public.receivers, minlength=40) + 1
+    low, high = np.triu_indices(40, 1)
+    every = np.sort(degree[low] * degree[high])[::-1]
+    np.testing.assert_array_equal(np.sort(score)[::-1], every[: len(pairs)])
+    assert every[len(pairs)] < score.min()
+
+
+def test_a_model_of_the_public_graph_may_score():
+    """It is given the public graph and nothing else; pairs it does not name are the last bin."""
+    split = random_split(40, 120, 80, 7)
+    given = []
+
+    def model(public):
+        given.append(public)
+        return np.array([[5, 3], [1, 2], [0, 39]]), np.array([0.5, 2.0, 1.0])
+
+    m = BinnedPairs(1.0, score=model)
+    codes, sizes = m.ranked(split)
+    assert given == [split.public]
+    pairs = split.pairs()
+    known = np.array([1 * 40 + 2, 0 * 40 + 39, 3 * 40 + 5])
+    np.testing.assert_array_equal(codes, known[~np.isin(known, pairs.public)])
+    assert sizes[-1] == pairs.candidates - len(codes)
+    assert len(release(jax.random.key(0), split, m).graph.senders) > 240
+
+
+def test_bad_scores_and_bins_are_refused(untyped):
+    split = random_split(10, 10, 10, 8)
+    for options, said in (
+        ({"bins": 1}, "bins must be a whole number >= 2, got 1"),
+        ({"score": "adamic adar"}, "score must be one of common neighbours, degree product"),
+        ({"score": np.ones(45)}, "nobody could say whether it was computed from private edges"),
+        ({"noise": "gauss"}, "noise must be one of"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            BinnedPairs(1.0, **options)
+    for given, said in (
+        (([[0, 1]], [1.0, 2.0]), "integer pairs"),
+        (([[0.5, 1]], [1.0]), "integer pairs"),
+        (([[0, 10]], [1.0]), r"pairs of two nodes in \[0, 10\)"),
+        (([[3, 3]], [1.0]), r"pairs of two nodes in \[0, 10\)"),
+        (([[0, 1]], [np.nan]), "finite scores"),
+        (([[0, 1], [1, 0]], [1.0, 2.0]), "each pair once"),
+    ):
+        m = BinnedPairs(1.0, score=lambda public, given=given: given)
+        with pytest.raises(ValueError, match=said):
+            release(jax.random.key(0), split, m)
+    for m in (LapGraph(jnp.array([1.0, 2.0]), 1.0), BinnedPairs(jnp.array([1.0, 2.0]))):
+        with pytest.raises(ValueError, match="holds a stack"):
+            release(jax.random.key(0), split, m)
+    with pytest.raises(ValueError, match="share must be in"):
+        LapGraph.from_epsilon(1.0, share=0.0)

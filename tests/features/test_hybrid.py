@@ -1,0 +1,42 @@
+"""The hybrid mechanism's threshold and coin."""
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax.core import random_words
+from ldp_jax.features import Duchi, Hybrid, Piecewise
+from ldp_jax.features.hybrid import THRESHOLD
+
+
+def test_the_threshold_is_the_published_one():
+    """eq. 7 of Wang et al., ICDE 2019: where mixing begins to pay; 0.61 there, 0.610986 in full."""
+    root = 6353**2 - 405**2 * 241
+    assert root > 0
+    cube = lambda sign: (6353 + sign * 405 * np.sqrt(241)) ** (1 / 3)
+    assert pytest.approx(np.log((-5 + 2 * cube(-1) + 2 * cube(1)) / 27), abs=0.001) == THRESHOLD
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 0.6, 0.62, 0.7, 0.79, 1.0, 3.0])
+def test_it_mixes_above_the_threshold_alone(epsilon):
+    """Up to it Duchi's variance; above, one that is the same for every record and below both mechanisms' worst."""
+    m, x = Hybrid(epsilon), np.linspace(-1, 1, 5, dtype=np.float32)
+    variance, duchi = np.asarray(m.variance(x)), np.asarray(Duchi(epsilon).variance(x))
+    if epsilon <= 0.61:
+        assert m.beta == 0
+        np.testing.assert_allclose(variance, duchi, rtol=1e-6)
+    else:
+        assert m.beta == pytest.approx(-np.expm1(-epsilon / 2), rel=1e-6)
+        np.testing.assert_allclose(variance, variance[0], rtol=2e-5)
+        assert variance.max() < duchi.max()
+        assert variance.max() < np.asarray(Piecewise(epsilon).variance(x)).max()
+
+
+def test_neither_branch_is_lost():
+    """Branch 0 at the largest epsilon: one 64-bit number in 5e8, none of the 2^23 uniforms of before."""
+    m = Hybrid(40.0)
+    assert float(m._rest) == pytest.approx(np.exp(-20.0), rel=1e-5)
+    assert not random_words.bernoulli_from_words(np.zeros(2, np.uint32), m.beta, m._rest)
+    assert m.log_density((0, 1.0), np.float32(0.0)) == pytest.approx(-20.0 - np.log(2.0), rel=1e-5)
+    y = Hybrid(0.5).privatize(jax.random.key(0), np.float32(0.2))
+    assert y.branch == 0

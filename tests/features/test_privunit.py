@@ -1,0 +1,312 @@
+"""Mechanisms on the ball: the law of a cap, its best size, its sampler, and what it loses."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special
+
+from ldp_jax import verification
+from ldp_jax.core.mechanism import HasDensity, HasMoments, Mechanism, mechanism, mse, privatize
+from ldp_jax.core.spaces import Ball, Sphere, Turned
+from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, choose, random_projection
+from ldp_jax.verification import cases
+
+KINDS = {"PrivUnit": PrivUnit, "PrivUnitG": PrivUnitG}
+ON_THE_BALL = ("PrivUnit", "PrivUnitG", "ProjUnit")
+kinds = pytest.mark.parametrize("kind", KINDS)
+every_case = pytest.mark.parametrize("name", ON_THE_BALL)
+
+along_of = jax.jit(lambda m, exponential: m._along(exponential))
+densities = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)))
+
+
+def mass_beyond(kind, dim, cut):
+    """P(component >= cut) of the uniform law."""
+    if kind == "PrivUnitG":
+        return special.ndtr(-cut * np.sqrt(dim))
+    return special.betainc((dim - 1) / 2, 0.5, 1 - cut**2) / 2
+
+
+def part_beyond(kind, dim, cut):
+    """E[component; component >= cut] by quadrature."""
+    if kind == "PrivUnitG":
+        law = lambda w: w * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi))
+        return integrate.quad(law, cut, cut + 12 / math.sqrt(dim))[0]
+    whole = special.beta((dim - 1) / 2, 0.5)
+    return integrate.quad(lambda t: math.cos(t) * math.sin(t) ** (dim - 2) / whole, 0, math.acos(cut))[0]
+
+
+def published_error(kind, dim, epsilon, cut):
+    """Of Bhowmick et al.'s form with p and 1 - p: the squared length of a report over the squared mean, in 1-D."""
+    q = float(mass_beyond(kind, dim, cut))
+    p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
+    part = part_beyond(kind, dim, cut)
+    mean = p * part / q - (1 - p) * part / (1 - q)
+    if kind == "PrivUnit":
+        return 1 / mean**2
+    second = lambda a, b: integrate.quad(
+        lambda w: w**2 * math.exp(-dim * w**2 / 2) * math.sqrt(dim / (2 * math.pi)), a, b
+    )[0]
+    far = 12 / math.sqrt(dim)
+    along = p * second(cut, cut + far) / q + (1 - p) * second(-far, cut) / (1 - q)
+    return (along + (dim - 1) / dim) / mean**2
+
+
+@kinds
+@pytest.mark.parametrize("dim", [2, 5, 64, 1433])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 12.0])
+def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
+    """Its error is that of the published form by quadrature, to 1e-6, and no cap around it has a smaller one."""
+    m = KINDS[kind](epsilon, dim)
+    error = m.worst_error()
+    if m.cut < 0.999:
+        assert error == pytest.approx(published_error(kind, dim, epsilon, m.cut), rel=1e-6)
+    for cut in m.cut * np.array([0.5, 0.8, 0.95, 1.05, 1.2, 2.0]):
+        if kind == "PrivUnitG" or cut < 0.999:
+            assert error <= published_error(kind, dim, epsilon, float(cut)) * (1 + 1e-9)
+    q = float(mass_beyond(kind, dim, m.cut))
+    assert m.anywhere == pytest.approx(1 / (1 + math.expm1(epsilon) * q), rel=1e-7)
+    assert m.log_whole == pytest.approx(math.log1p(math.expm1(epsilon) * q), rel=1e-6, abs=1e-12)
+
+
+def test_errors_are_of_the_order_of_theory():
+    """Both fall as d/epsilon for large budgets and d/epsilon^2 for small ones; the Gaussian form costs nothing.
+
+    For small epsilon a cap is a half-space: E |estimate|^2 = pi d / (2 tanh(epsilon/2)^2) for large d.
+    """
+    for epsilon in (0.01, 0.1, 0.25):
+        small = math.pi * 4000 / 2 / math.tanh(epsilon / 2) ** 2
+        assert PrivUnit(epsilon, 4000).worst_error() == pytest.approx(small, rel=0.02)
+    for epsilon in (0.5, 2.0, 8.0, 16.0):
+        gaussian, sphere = (kind(epsilon, 2000).worst_error() for kind in (PrivUnitG, PrivUnit))
+        assert sphere <= gaussian <= 1.02 * sphere
+        assert PrivUnit(epsilon, 4000).worst_error() == pytest.approx(2 * sphere, rel=0.02)
+    large = [PrivUnitG(epsilon, 10_000).worst_error() * epsilon / 10_000 for epsilon in (8.0, 16.0, 32.0)]
+    assert large[0] > large[1] > large[2] > 0.5
+
+
+@kinds
+def test_draws_have_the_error_of_theory(kind):
+    """To 2 % at 1 433 features, and to five standard errors."""
+    m = KINDS[kind](2.0, 1433, radius=3.0)
+    x = np.linspace(-1.0, 1.0, 1433).astype(np.float32)
+    x *= 2.0 / np.linalg.norm(x)
+    y = privatize(jax.random.key(0), m, np.broadcast_to(x, (4000, 1433)), block=500)
+    off = ((np.asarray(jax.vmap(m.estimate)(y), np.float64) - x) ** 2).sum(1)
+    theory = m.worst_error() - 4.0
+    assert off.mean() == pytest.approx(theory, rel=0.02)
+    assert abs(off.mean() - theory) < 5 * off.std() / math.sqrt(4000) + 1e-5 * theory
+    assert float(np.asarray(m.variance(x), np.float64).sum()) == pytest.approx(theory, rel=1e-5)
+
+
+@kinds
+@pytest.mark.parametrize("dim", [2, 3, 64, 1433])
+def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
+    """Of exponentials from 1e-4 to 44, as 64 bits give them: to 1e-4 of the tail, as far as float32 tells."""
+    exponential = np.float32([1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 20.0, 44.0])
+    for epsilon in (0.1, 4.0, 12.0):
+        m = KINDS[kind](epsilon, dim)
+        along = np.asarray(jax.vmap(lambda e, m=m: along_of(m, e))(exponential), np.float64)
+        assert (np.diff(along) >= -1e-6).all()
+        with np.errstate(divide="ignore", invalid="ignore"):  # nothing is beyond 1
+            tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cut))
+            # What the tail changes by where the component moves by two float32 spacings.
+            moved = np.log(mass_beyond(kind, dim, along * (1 - 2.0**-22))) - np.log(mass_beyond(kind, dim, along))
+        told = moved < 0.1
+        assert told[:3].all()
+        assert (np.abs(tail + exponential)[told] < 1e-4 + moved[told]).all()
+
+
+@kinds
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_the_verdict(kind, epsilon):
+    """Every rung that applies: the density, its loss, the sampler, the moments, by draws and by quadrature."""
+    found = verification.check(cases.CASES[kind].make(epsilon), jax.random.key(1), trials=50_000)
+    assert found, str(found)
+    asked = {rung.name for rung in found.rungs if rung.holds}
+    assert {"total", "mass", "law", "sampler", "game", "moments", "estimates", "losses", "distinct"} <= asked
+    assert found["law"].found == pytest.approx(epsilon, rel=1e-9)
+    assert found["game"].found > 0.5 * min(epsilon, 2.0)
+
+
+def test_the_verdict_of_a_projection():
+    """What it adds: records of three numbers, reports of two."""
+    m = cases.CASES["ProjUnit"].make(2.0)
+    assert verification.privacy_loss_supremum(m).epsilon <= 2.0 + 1e-9
+    for fit in (
+        verification.is_total(m, jax.random.key(1)),
+        verification.matches_density(m, jax.random.key(2), trials=20_000),
+        verification.matches_moments(m, m.domain().typical()),
+    ):
+        assert fit.fits, str(fit)
+
+
+@mechanism
+class Wider(PrivUnit):
+    """Draws in a cap and says the density of a smaller one."""
+
+    def _along(self, exponential):
+        return 0.9 * super()._along(exponential)
+
+
+@mechanism
+class Unturned(PrivUnitG):
+    """Leaves short records their direction: not unbiased."""
+
+    def privatize(self, key, x):
+        return super().privatize(key, 100.0 * jnp.asarray(x))
+
+
+@mechanism
+class Louder(PrivUnitG):
+    """Doubles what the cap weighs in the density."""
+
+    def log_density(self, y, x):
+        return super().log_density(y, x) + jnp.log(2.0) * (y @ jnp.asarray(x, y.dtype) > 2 * self.cut)
+
+
+def test_broken_twins_are_refused():
+    assert not verification.matches_density(Wider(2.0, 3), jax.random.key(1), trials=20_000).fits
+    assert not verification.draws_have_moments(Unturned(2.0, 3), jax.random.key(2), trials=20_000).fits
+    assert verification.privacy_loss_supremum(Louder(2.0, 3)).epsilon > 2.5
+
+
+@every_case
+def test_protocol(name):
+    m = cases.CASES[name].make(1.0)
+    assert all(isinstance(m, ability) for ability in (Mechanism, HasDensity, HasMoments))
+    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
+        assert f"{section}:" in type(m).__doc__
+    g = m.guarantee()
+    assert (g.epsilon, g.delta, g.status, g.arithmetic) == (1.0, 0.0, "proved", "ideal")
+    assert g.adjacency == "any two vectors of length at most 1"
+    assert m.domain() == Ball(3, 1.0)
+    assert isinstance(m.codomain(), Sphere if name == "PrivUnit" else Turned)
+    assert m == cases.CASES[name].make(1.0) != cases.CASES[name].make(2.0)
+    assert hash(m) == hash(cases.CASES[name].make(1.0))
+    assert len(repr(m)) < 80
+    leaves, structure = jax.tree.flatten(m)
+    assert jax.tree.unflatten(structure, leaves) == m
+
+
+@kinds
+def test_the_largest_loss_is_between_opposite_records(kind):
+    """On a grid of reports all over the plane: epsilon exactly, and less for shorter records."""
+    m = KINDS[kind](2.0, 2)
+    angle = np.linspace(0, 2 * np.pi, 721)
+    unit = np.stack([np.cos(angle), np.sin(angle)], 1)
+    sizes = (1.0,) if kind == "PrivUnit" else (0.1, m.cut * 1.01, 2.0, 5.0)
+    with jax.enable_x64(True):
+        y = np.concatenate([size * unit for size in sizes])
+        logs = np.stack([densities(m, y, length * np.array([1.0, 0.0])) for length in (1.0, -1.0, 0.5, -0.5, 0.0)])
+    assert logs.max(0).max() > -np.inf
+    loss = lambda a, b: np.abs(logs[a] - logs[b]).max()
+    assert loss(0, 1) == pytest.approx(2.0, rel=1e-12)
+    mixed = math.log(0.75 * math.e**2 + 0.25) - math.log(0.25 * math.e**2 + 0.75)
+    assert loss(2, 3) == pytest.approx(mixed, rel=1e-12)
+    assert max(loss(a, b) for a in range(5) for b in range(5)) == pytest.approx(2.0, rel=1e-12)
+
+
+@every_case
+def test_any_record_gives_a_report(name):
+    m = cases.CASES[name].make(3.0)
+    rows = [np.full(3, value) for value in (0.0, np.nan, np.inf, -np.inf, 1e300, -1e-300)]
+    rows.append(np.array([np.nan, np.inf, 1.0]))
+    for row in rows:
+        y = np.asarray(m.privatize(jax.random.key(4), row))
+        assert np.isfinite(y).all()
+        assert m.codomain().contains(y[None], rounding=2).all()
+    assert np.isfinite(np.asarray(m.mean(rows[0]))).all()
+    zero = np.asarray(m.mean(np.zeros(3)))
+    np.testing.assert_array_equal(zero, 0.0)
+
+
+def test_public_budgets_are_stacks():
+    m = PrivUnitG(np.array([0.5, 2.0], np.float32), 4)
+    assert m.guarantee().epsilon == 2.0
+    with pytest.raises(ValueError, match="holds a stack"):
+        m.privatize(jax.random.key(0), np.zeros(4))
+    x = np.float32([[1, 0, 0, 0], [0, 0, 0, 0.5]])
+    keys = lambda: jax.random.split(jax.random.key(3), 2)
+    each = jax.jit(jax.vmap(lambda m, key, x: (m.privatize(key, x), m.variance(x))))
+    y, variance = each(m, keys(), x)
+    for place, epsilon in enumerate((0.5, 2.0)):
+        alone = PrivUnitG(epsilon, 4)
+        np.testing.assert_allclose(y[place], alone.privatize(keys()[place], x[place]), atol=2e-5)
+        np.testing.assert_allclose(variance[place], alone.variance(x[place]), rtol=1e-5)
+
+
+def test_projections_keep_what_they_span():
+    p = np.asarray(random_projection(jax.random.key(0), 20, 5))
+    np.testing.assert_allclose(p @ p.T, 4 * np.eye(5), atol=1e-5)
+    rows = p / 2  # orthonormal: nothing is shortened
+    m = ProjUnit(3.0, rows, radius=2.0)
+    x = 1.5 * rows[1] + 0.1 * np.ones(20, np.float32)
+    np.testing.assert_allclose(m.mean(x), rows.T @ (rows @ x), atol=1e-5)
+    y = privatize(jax.random.key(1), m, np.broadcast_to(x, (20_000, 20)))
+    values = np.asarray(jax.vmap(m.estimate)(y), np.float64)
+    assert y.shape == (20_000, 5)
+    variance = np.asarray(m.variance(x), np.float64)
+    assert (np.abs(values.mean(0) - np.asarray(m.mean(x))) < 5 * np.sqrt(variance / 20_000)).all()
+    np.testing.assert_allclose(values.var(0), variance, rtol=0.06)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_choose_takes_the_least_error(epsilon):
+    found = choose("cube", None, 1, epsilon)
+    worst = lambda m: float(jax.jit(mse)(m, np.linspace(-1, 1, 201).astype(np.float32)).max())
+    assert found.error == pytest.approx(worst(found.mechanism), rel=1e-3)
+    assert found.error == min(found.errors.values())
+    assert set(found.errors) == {
+        *("Laplace", "Duchi", "Piecewise", "OptimalPiecewise", "Hybrid", "ThreeOutputs", "SquareWave")
+    }
+    short, long = (choose("cube", bound, 50, epsilon) for bound in (1.0, None))
+    assert short.errors["PrivUnit"] < long.errors["PrivUnit"] / 40
+    assert type(short.mechanism) is PrivUnit
+    assert "DuchiVector" in long.errors
+    ball = choose("ball", 3.0, 50, epsilon)
+    assert ball.errors["PrivUnit"] == pytest.approx(9 * short.errors["PrivUnit"], rel=1e-6)
+    assert ball.errors["MultiBit"] > ball.error
+    assert list(ball.errors.values()) == sorted(ball.errors.values())
+
+
+def test_choose_for_classes():
+    few, many = choose("classes", None, 4, 3.0), choose("classes", None, 500, 0.5)
+    assert repr(few.mechanism).startswith("GeneralizedRR")
+    share = few.mechanism.table().masses[0] / 2**32
+    assert few.error == pytest.approx(float(np.asarray(few.mechanism.variance(0)).sum()), rel=1e-4)
+    assert share[0] > share[1]
+    assert type(many.mechanism) is PrivUnit
+    assert many.error < many.errors["GeneralizedRR"]
+    assert "GeneralizedRR" in choose("classes", None, 1000, 0.5).refused
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: PrivUnit(0.0, 3), "epsilon must be finite and > 0, got 0"),
+        (lambda: PrivUnitG(61.0, 3), r"epsilon must be in \(0.0, 60.0\], got 61"),
+        (lambda: PrivUnit(1.0, 1), "dim must be a whole number >= 2, got 1"),
+        (lambda: PrivUnit(1.0, 3, radius=0.0), "radius must be"),
+        (lambda: jax.vmap(lambda e: PrivUnit(e, 3).cut)(jnp.ones(2)), "epsilon must be a concrete number"),
+        (lambda: PrivUnit(1.0, 3).privatize(jax.random.key(0), np.zeros(4)), r"shape \(3,\), got \(4,\)"),
+        (lambda: PrivUnit(1.0, 3).privatize(0, np.zeros(3)), "key must be a"),
+        (lambda: ProjUnit(1.0, np.zeros((4, 3))), r"projection must be \[k, d\]"),
+        (lambda: ProjUnit(1.0, np.full((2, 3), np.nan)), "projection must be finite"),
+        (lambda: ProjUnit(np.ones(2), np.ones((2, 3))), "epsilon must be one number"),
+        (lambda: random_projection(jax.random.key(0), 3, 4), "k must be a whole number in"),
+        (lambda: choose("sphere", 1.0, 3, 1.0), "domain must be one of cube, ball, classes; got 'sphere'"),
+        (lambda: choose("ball", None, 3, 1.0), "norm_bound must be given for a ball"),
+        (lambda: choose("classes", 1.0, 3, 1.0), "norm_bound must be given for a ball, and not for classes"),
+        (lambda: choose("ball", -1.0, 3, 1.0), "norm_bound must be"),
+        (lambda: choose("cube", None, 0, 1.0), "dim must be a whole number"),
+        (lambda: choose("cube", None, 3, 0.0), "epsilon must be"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

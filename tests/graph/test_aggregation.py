@@ -1,0 +1,203 @@
+"""Sums over neighbours: every layout is the same linear map, in value and in both modes of differentiation."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.graph import aggregation, graphs, packing
+from ldp_jax.graph.aggregation import Segments
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+N = 60
+RNG = np.random.default_rng(3)
+
+
+@cache
+def edges():
+    """A symmetric graph with isolated nodes, a hub of degree above the chunk, and degrees between."""
+    pairs = {tuple(sorted(pair)) for pair in RNG.integers(2, N, (110, 2)).tolist() if pair[0] != pair[1]}
+    pairs |= {(2, other) for other in range(3, 45)}
+    return graphs.validate_symmetric(graphs.from_edges(sorted(pairs), N))[:2]
+
+
+def dense(weights=None):
+    senders, receivers = edges()
+    matrix = np.zeros((N, N))
+    matrix[receivers, senders] = 1.0 if weights is None else weights
+    return matrix
+
+
+@cache
+def layout(name):
+    senders, receivers = edges()
+    if name == "segments":
+        return Segments(jnp.asarray(senders), jnp.asarray(receivers))
+    return aggregation.tables(senders, receivers, N, weighted=name == "weighted tables", spare=0)
+
+
+EVERY = pytest.mark.parametrize("name", ["segments", "tables", "weighted tables"])
+WEIGHTED = pytest.mark.parametrize("name", ["segments", "weighted tables"])
+H = jnp.asarray(RNG.normal(size=(N, 3)), jnp.float32)
+WEIGHTS = RNG.normal(size=len(edges()[0])).astype(np.float32)
+
+
+def test_the_graph_is_a_hard_one():
+    degree = np.bincount(edges()[1], minlength=N)
+    assert degree.min() == 0
+    assert degree.max() > 2 * aggregation._CHUNK
+    assert len(set(degree.tolist())) > 6
+
+
+@EVERY
+def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
+    np.testing.assert_allclose(layout(name).sum(H), dense() @ H, atol=1e-4)
+    np.testing.assert_array_equal(layout(name).sum(H)[:2], 0.0)
+
+
+@pytest.mark.parametrize("name", ["tables", "weighted tables"])
+def test_induced_sums_keep_the_edges_within_parts(name):
+    """In value, and in both modes; of one program, whatever the parts."""
+    traces = []
+
+    @jax.jit
+    def both(parts, h):
+        traces.append(1)
+        within = aggregation.Induced(layout(name), parts)
+        square = lambda h: (within.sum(h) ** 2).sum() / 2  # noqa: E731
+        return within.sum(h), jax.grad(square)(h), jax.jvp(within.sum, (h,), (h + 1,))[1]
+
+    inside = RNG.integers(0, 3, N)  # a third in neither part
+    for parts in (inside == np.array([[1], [2]]), np.stack([inside < 3, inside > 3])):
+        kept = dense() * (parts.T.astype(float) @ parts)
+        wanted = kept @ H, kept.T @ kept @ H, kept @ (H + 1)
+        for found, value in zip(both(jnp.asarray(parts, jnp.float32), H), wanted, strict=True):
+            np.testing.assert_allclose(found, value, atol=1e-3)
+    assert len(traces) == 1
+
+
+def test_classes_of_little_padding_are_left_out():
+    """No sum changes by a bit, and each class that is left out costs at most what may be spared."""
+    every, fewer = (aggregation.tables(*edges(), N, spare=spare) for spare in (0, 40))
+    left_out = len(every.neighbours) - len(fewer.neighbours)
+    padding = sum(table.size for table in fewer.neighbours) - sum(table.size for table in every.neighbours)
+    assert left_out > 0
+    assert 0 < padding <= 40 * left_out
+    assert len(aggregation.tables(*edges(), N, spare=10**6).neighbours) == 1
+    total = jax.jit(lambda tables: tables.sum(H))
+    np.testing.assert_array_equal(total(fewer), total(every))
+
+
+@pytest.mark.parametrize("few", [0, N + 1])
+def test_sums_are_the_same_whatever_is_added_up_at_a_time(few, monkeypatch):
+    """Classes of many and of few nodes take chunks of their own; the order of additions stays."""
+    monkeypatch.setattr(aggregation, "_FEW", few)
+    for name in ("tables", "weighted tables"):
+        np.testing.assert_allclose(layout(name).sum(H), dense() @ H, atol=1e-4)
+    np.testing.assert_allclose(layout("weighted tables").sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
+
+
+@WEIGHTED
+def test_weights_belong_to_edges_sorted_by_receiver(name):
+    """Asymmetric weights: a layout that took the reverse edge's weight would be far off."""
+    np.testing.assert_allclose(layout(name).sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
+
+
+@WEIGHTED
+def test_heads_have_weights_of_their_own(name):
+    heads = jnp.stack([H, 2 * H], 1)
+    weights = np.stack([WEIGHTS, WEIGHTS[::-1]], 1)
+    got = layout(name).sum(heads, weights)
+    for head in range(2):
+        np.testing.assert_allclose(got[:, head], dense(weights[:, head]) @ heads[:, head], atol=2e-4)
+
+
+@EVERY
+def test_both_modes_of_differentiation(name):
+    """The map is linear: its tangent is itself, and the gradient of <c, A h> is A' c."""
+    total = jax.jit(lambda sums, h: sums.sum(h))
+    _, tangent = jax.jvp(partial(total, layout(name)), (H,), (H[::-1],))
+    np.testing.assert_allclose(tangent, dense() @ H[::-1], atol=1e-4)
+    gradient = jax.jit(jax.grad(lambda h, sums: (jnp.sin(sums.sum(h)) * H).sum()))(H, layout(name))
+    np.testing.assert_allclose(gradient, dense().T @ (np.cos(dense() @ H) * H), atol=1e-3)
+
+
+@WEIGHTED
+def test_both_modes_in_rows_and_weights(name):
+    c = np.asarray(H[::-1], np.float64)
+    function = lambda h, w: layout(name).sum(h, w)
+    _, tangent = jax.jit(partial(jax.jvp, function))((H, WEIGHTS), (H[::-1], WEIGHTS[::-1]))
+    wanted = dense(WEIGHTS) @ H[::-1] + dense(WEIGHTS[::-1]) @ H
+    np.testing.assert_allclose(tangent, wanted, atol=3e-4)
+    to_h, to_w = jax.jit(jax.grad(lambda h, w: (function(h, w) * c).sum(), argnums=(0, 1)))(H, WEIGHTS)
+    senders, receivers = edges()
+    np.testing.assert_allclose(to_h, dense(WEIGHTS).T @ c, atol=3e-4)
+    np.testing.assert_allclose(to_w, (c[receivers] * np.asarray(H)[senders]).sum(1), atol=3e-4)
+
+
+def test_a_gradient_of_gathers_has_no_scatter():
+    """What the layouts of gathers are for: their derivative gathers, too."""
+    sums = layout("tables")
+    text = jax.jit(jax.grad(lambda h, sums: (sums.sum(h) ** 2).sum())).lower(H, sums).as_text()
+    assert "gather" in text
+    assert "scatter" not in text
+
+
+def test_linear_works_under_vmap_and_linearize():
+    matrix = jnp.asarray(RNG.normal(size=(4, N, N)), jnp.float32)
+
+    def apply(m, x):
+        return aggregation.linear(lambda v: m @ v, lambda v: m.T @ v, x)
+
+    got = jax.vmap(apply, in_axes=(0, None))(matrix, H)
+    np.testing.assert_allclose(got, matrix @ H, rtol=1e-3, atol=1e-3)
+    pushed = jax.vmap(jax.linearize(partial(apply, matrix[0]), H)[1])(jnp.stack([H, 2 * H]))
+    np.testing.assert_allclose(pushed[1], 2 * matrix[0] @ H, rtol=1e-3, atol=1e-3)
+
+
+def test_weights_need_tables_that_know_the_edges():
+    with pytest.raises(ValueError, match="weighted=True"):
+        layout("tables").sum(H, WEIGHTS)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_rows_of_a_batch_push_tangents_forward(symmetric):
+    """What jax.custom_vjp refuses."""
+    senders, receivers = [0, 1, 3, 3], [1, 0, 4, 2]
+    if symmetric:
+        senders, receivers = senders[:2] + [3, 4], receivers[:2] + [4, 3]
+    batch = packing.whole(packing.GraphSet.from_edges(senders, receivers, [0, 0, 1, 1, 1], [0, 1]))
+    matrix = np.zeros((5, 5))
+    matrix[receivers, senders] = 1.0
+    h = H[:5]
+    _, tangent = jax.jvp(batch.sum_neighbours, (h,), (2 * h,))
+    np.testing.assert_allclose(tangent, matrix @ (2 * h), atol=1e-5)
+    _, pull = jax.vjp(batch.sum_neighbours, h)
+    np.testing.assert_allclose(pull(h)[0], matrix.T @ h, atol=1e-5)
+
+
+ENDS = {
+    "negative": ([-1, 0], [0, 1], "senders must be ids of nodes"),
+    "of fewer": ([0], [0, 1], r"must be as many, one of each an edge, got shapes \(1,\) and \(2,\)"),
+    "no order": ([0, 1], [1, 0], "receivers must not decrease"),
+    "fractions": ([0.0, 1.0], [0, 1], "senders must be integers, got float64"),
+    "receiver": ([0, 0], [-2, 1], "receivers must be ids of nodes"),
+}
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("name", ENDS)
+def test_ids_that_are_invalid_are_refused(name):
+    """An id of -1 was the last node, and other lengths an error of a gather."""
+    senders, receivers, words = ENDS[name]
+    ends = [np.array(senders), np.array(receivers)]
+    for layout in (lambda: Segments(*ends), lambda: aggregation.tables(*ends, 2)):
+        with pytest.raises(ValueError, match=words):
+            layout()
+    with pytest.raises(ValueError, match=r"senders must be ids of nodes in \[0, 2\), got 0 to 2"):
+        aggregation.tables(np.array([2, 0]), np.array([0, 1]), 2)
+    with pytest.raises(ValueError, match="node must be ids of nodes >= 0, got -1 to -1"):
+        aggregation.NeighbourRows(np.zeros((1, 2), int), np.zeros((1, 1), int), np.array([-1]))

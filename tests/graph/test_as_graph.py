@@ -1,0 +1,88 @@
+"""Whoever gives what is no graph is told how to make one, by every public function that takes a graph."""
+
+import importlib
+import inspect
+import pkgutil
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse
+
+import ldp_jax
+from ldp_jax import edges, features
+from ldp_jax.graph import graphs
+
+pytestmark = pytest.mark.usefixtures("untyped")
+
+PATH = np.array([[0, 1], [1, 2]])
+NAMES = {"graph", "lists", "op_or_graph", "public", "bits"}
+"""Of arguments that hold a graph, where their annotation says so."""
+
+GIVEN = {
+    "x": np.eye(3), "features": np.eye(3), "alpha": 0.5, "r": 0.5, "epsilon": 1.0, "budget": 1.0, "y": np.eye(3),
+    "nodes": np.array([0, 1]), "panel": np.array([0, 1]), "num_nodes": 3, "labels": np.array([0, 1, -1]),
+    "num_classes": 2, "num_folds": 2, "count": 1, "steps": 1, "fold": np.arange(3), "groups": np.arange(3),
+    "records": np.eye(2), "rho": 0.5, "rows": None, "num_groups": 3, "public": None, "model": None,
+    "objective": None, "settings": None, "examples": None, "seen": None, "kappa": 1.0, "c": 0.5, "precision": 1.0,
+    "models": 2, "protocol": "TSTF", "optimizer": None, "epochs": 1, "shadows": None,
+    "private": graphs.from_edges(PATH, 3), "prior": SimpleNamespace(group=[0], degree=[0]),
+}  # fmt: skip
+"""Other arguments, that are of three users or need not be looked at."""
+
+MECHANISMS = {"privatize_counts": edges.NeighbourCounts(1.0, 3), "privatize_graph": edges.NoisyDegree(1.0)}
+
+
+def takers():
+    """Every public function, and class method ``of``, with an argument that is a graph."""
+    found = {}
+    for info in pkgutil.walk_packages(ldp_jax.__path__, "ldp_jax."):
+        if "._" in info.name:
+            continue
+        module = importlib.import_module(info.name)
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            for made in (value, getattr(value, "of", None) if inspect.isclass(value) else None):
+                if not (inspect.ismethod(made) or inspect.isfunction(inspect.unwrap(made))):
+                    continue
+                for argument, of in inspect.signature(made).parameters.items():
+                    if argument in NAMES and ("Graph" in str(of.annotation) or "Any" in str(of.annotation)):
+                        found.setdefault(made.__qualname__, (made, argument))
+    return {name: found[name] for name in found if name != "Edges.of"}  # whose arguments are pairs
+
+
+TAKERS = takers()
+
+
+def test_the_walk_finds_them():
+    assert len(TAKERS) >= 25
+    assert {"ppr", "predict_from_counts", "predict_jointly", "predict_from_reports", "privatize_graph"} <= set(
+        TAKERS
+    )
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_what_is_no_graph_is_refused_with_what_makes_one(name):
+    taker, argument = TAKERS[name]
+    needed = [
+        one.name
+        for one in inspect.signature(taker).parameters.values()
+        if one.default is one.empty and one.kind is not one.VAR_KEYWORD and one.name != argument
+    ]
+    refusal = r"must be a GraphsTuple, as graphs\.from_edges\(edges, num_nodes\)"
+    for none in (None, PATH, scipy.sparse.csr_array(np.eye(3)), {0: [1]}, SimpleNamespace(graph=1, y=2)):
+        drawn = {"key": jax.random.key(0), "keys": jax.random.split(jax.random.key(1), 2)}
+        drawn["mechanism"] = MECHANISMS.get(name, features.MultiBit(1.0, 3))
+        given = {each: drawn[each] if each in drawn else GIVEN[each] for each in needed}
+        with pytest.raises(ValueError, match=refusal) as said:
+            taker(**given, **{argument: none})
+        assert len(str(said.value).splitlines()) == 1
+
+
+def test_networkx_is_told_apart_by_its_module():
+    strange = type("Graph", (), {"__module__": "networkx.classes.graph"})()
+    with pytest.raises(ValueError, match="convert_node_labels_to_integers"):
+        graphs.as_graph(strange)
+    with pytest.raises(ValueError, match=r"one graph, by set\.subset"):
+        graphs.as_graph(graphs.GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0]))

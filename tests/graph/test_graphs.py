@@ -1,0 +1,228 @@
+"""Graphs: what is refused, what is kept, and the facts of jraph that we rely on."""
+
+import importlib.metadata
+
+import jax
+import jax.numpy as jnp
+import jraph
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_jax.graph import graphs
+
+EDGES = [[3, 0], [0, 1], [2, 1]]
+
+
+def test_both_directions_sorted_by_receiver_then_sender():
+    graph = graphs.from_edges(EDGES, num_nodes=5)
+    pairs = list(zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True))
+    assert pairs == sorted(pairs)
+    assert set(pairs) == {(a, b) for u, v in EDGES for a, b in ((u, v), (v, u))}
+    assert graph.senders.dtype == graph.receivers.dtype == np.int32
+    assert (graph.n_node.tolist(), graph.n_edge.tolist()) == ([5], [6])
+    assert graphs.num_nodes(graph) == 5
+
+
+def test_nothing_private_travels_in_a_graph():
+    graph = graphs.from_edges(EDGES, num_nodes=4)
+    assert graph.nodes is graph.edges is graph.globals is None
+
+
+@given(st.integers(1, 12), st.randoms(use_true_random=False))
+def test_edges_round_trip(n, random):
+    pairs = [(u, v) for u in range(n) for v in range(u + 1, n) if random.random() < 0.3]
+    given_ = [pair if random.random() < 0.5 else pair[::-1] for pair in pairs]
+    random.shuffle(given_)
+    graph = graphs.from_edges(np.array(given_, np.int64).reshape(-1, 2), n, pairs_in="rows")
+    assert list(map(tuple, graphs.to_edges(graph).tolist())) == pairs
+    senders, receivers, m = graphs.validate_symmetric(graph)
+    np.testing.assert_array_equal((senders, receivers), (graph.senders, graph.receivers))
+    assert m == n
+    theirs = nx.Graph(pairs)
+    theirs.add_nodes_from(range(n))
+    degree = graphs.degree(graph.receivers, n)
+    assert degree.tolist() == [theirs.degree[v] for v in range(n)]
+    assert degree.dtype == jnp.float32
+
+
+def test_degree_may_be_traced():
+    graph = graphs.from_edges(EDGES, num_nodes=4)
+    assert jax.jit(lambda r: graphs.degree(r, 4))(graph.receivers).tolist() == [2.0, 2.0, 1.0, 1.0]
+
+
+def test_two_pairs_of_two_readings_are_refused_until_one_is_named():
+    """0-1 and 2-3 as rows, 0-2 and 1-3 as the columns of an edge_index: nothing is guessed."""
+    both = np.array([[0, 1], [2, 3]])
+    words = r"0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3 with pairs_in='columns'"
+    with pytest.raises(ValueError, match=words):
+        graphs.from_edges(both, num_nodes=4)
+    for pairs_in, edges in (("rows", [[0, 1], [2, 3]]), ("columns", [[0, 2], [1, 3]])):
+        assert graphs.to_edges(graphs.from_edges(both, num_nodes=4, pairs_in=pairs_in)).tolist() == edges
+
+
+@pytest.mark.parametrize("edges", [[[0, 1], [1, 2]], [[0, 1], [2, 1]]])
+def test_two_pairs_of_one_reading_are_taken(edges):
+    """The first has the same edges in rows and columns; the columns of the second hold a self-loop."""
+    assert graphs.to_edges(graphs.from_edges(edges, num_nodes=3)).tolist() == [[0, 1], [1, 2]]
+
+
+def test_an_edge_index_is_read_by_columns(untyped):
+    graph = graphs.from_edges([[0, 1, 3], [1, 2, 0]], num_nodes=4, pairs_in="columns")
+    assert graphs.to_edges(graph).tolist() == [[0, 1], [0, 3], [1, 2]]
+    assert graphs.from_edges([], num_nodes=4, pairs_in="columns").senders.shape == (0,)
+    with pytest.raises(ValueError, match=r"shape \[2, m\] with pairs_in='columns', got int64 of shape \(3, 2\)$"):
+        graphs.from_edges(EDGES, num_nodes=4, pairs_in="columns")
+    with pytest.raises(ValueError, match="pairs_in must be one of rows, columns; got 'cols'"):
+        graphs.from_edges(EDGES, num_nodes=4, pairs_in="cols")
+
+
+@pytest.mark.parametrize("edges", [[], np.zeros((0, 2), int)], ids=["list", "array"])
+def test_no_edges(edges):
+    graph = graphs.from_edges(edges, num_nodes=3)
+    assert graph.senders.shape == (0,)
+    assert graphs.to_edges(graph).shape == (0, 2)
+    assert graphs.validate_symmetric(graph)[2] == 3
+
+
+@pytest.mark.parametrize(
+    ("edges", "num_nodes", "message"),
+    [
+        ([[0, 4]], 4, r"edges must join nodes in \[0, 4\), got \(0, 4\)"),
+        ([[0, 1], [-1, 2]], 4, r"got \(-1, 2\)"),
+        ([[0, 1], [2, 2]], 4, "no self-loops, got one at node 2"),
+        ([[0, 1], [2, 3], [0, 1]], 4, r"each pair once, got \(0, 1\) twice"),
+        ([[0, 1], [1, 0]], 4, r"each pair once, got \(0, 1\) twice"),
+        ([[0, 1, 2]], 4, r"shape \[m, 2\], got int64 of shape \(1, 3\)"),
+        ([0, 1], 4, r"got int64 of shape \(2,\)"),
+        (
+            [[0, 1, 2], [1, 2, 3]],
+            4,
+            r"got int64 of shape \(2, 3\): an edge_index that has each edge once is read with",
+        ),
+        (np.zeros((2, 0), int), 4, r"got int64 of shape \(2, 0\): an edge_index"),
+        (np.zeros((0, 10**12), int), 4, r"got int64 of shape \(0, 1000000000000\)$"),
+        (np.zeros((0, 2, 2), int), 4, r"got int64 of shape \(0, 2, 2\)$"),
+        ([[0.0, 1.0]], 4, "must be integers .* got float64"),
+        ([[0, 1]], 0, "num_nodes must be a whole number .* got 0"),
+        ([[0, 1]], 2.0, "num_nodes must be a whole number .* got 2.0"),
+        ([[0, 1]], 2**31, "num_nodes must be a whole number"),
+    ],
+)
+@pytest.mark.usefixtures("untyped")
+def test_bad_edges_are_refused(edges, num_nodes, message):
+    with pytest.raises(ValueError, match=message):
+        graphs.from_edges(edges, num_nodes)
+
+
+def test_codes_of_node_pairs_do_not_overflow():
+    """u * n + v needs 64 bits from n = 46 341 on."""
+    n = 2_000_000
+    edges = np.array([[n - 1, n - 2], [0, n - 1], [5, n - 2]], np.int32)
+    graph = graphs.from_edges(edges, n)
+    assert graphs.to_edges(graph).tolist() == [[0, n - 1], [5, n - 2], [n - 2, n - 1]]
+    graphs.validate_symmetric(graph)
+
+
+def test_validation_sorts_what_is_not_sorted():
+    graph = graphs.from_edges(EDGES, num_nodes=4)
+    mixed = graph._replace(senders=graph.senders[::-1], receivers=graph.receivers[::-1])
+    senders, receivers, _ = graphs.validate_symmetric(mixed)
+    np.testing.assert_array_equal((senders, receivers), (graph.senders, graph.receivers))
+
+
+def test_blocks_of_edges_change_nothing(monkeypatch):
+    """What is done block by block to 10^8 edges, with blocks of three edges."""
+    rng = np.random.default_rng(0)
+    n, pairs = 40, np.stack(np.triu_indices(40, 1), 1)
+    pairs = pairs[rng.permutation(len(pairs))[:100]]
+    pairs = np.where(rng.random((100, 1)) < 0.5, pairs, pairs[:, ::-1])
+    whole = graphs.from_edges(pairs, n)
+    monkeypatch.setattr(graphs, "_BLOCK", 3)
+    blocked = graphs.from_edges(pairs, n)
+    np.testing.assert_array_equal((blocked.senders, blocked.receivers), (whole.senders, whole.receivers))
+    order = rng.permutation(200)
+    for graph in (whole, whole._replace(senders=whole.senders[order], receivers=whole.receivers[order])):
+        np.testing.assert_array_equal(graphs.validate_symmetric(graph)[:2], (whole.senders, whole.receivers))
+    for at in (0, 101, 199):  # an edge without its reverse, one given twice
+        u, v = whole.senders[at], whole.receivers[at]
+        missing = whole._replace(senders=np.delete(whole.senders, at), receivers=np.delete(whole.receivers, at))
+        with pytest.raises(ValueError, match=f"symmetric.* got {v} -> {u} alone"):
+            graphs.validate_symmetric(missing)
+        twice = missing._replace(
+            senders=np.insert(whole.senders, at, u), receivers=np.insert(whole.receivers, at, v)
+        )
+        with pytest.raises(ValueError, match=f"got {u} -> {v} twice"):
+            graphs.validate_symmetric(twice)
+        with pytest.raises(ValueError, match="each pair once"):
+            graphs.from_edges(np.insert(pairs, 5, [u, v], axis=0), n)
+
+
+@pytest.mark.parametrize(
+    ("senders", "receivers", "message"),
+    [
+        ([0, 1, 1], [1, 0, 2], "graph 0 must be symmetric.* got 1 -> 2 alone"),
+        ([0, 1, 0], [1, 0, 1], "graph 0 must have each edge once, got 0 -> 1 twice"),
+        ([0, 1, 0, 1], [1, 0, 1, 0], "graph 0 must have each edge once, got 1 -> 0 twice"),
+        ([0, 1, 2], [1, 0, 2], "graph 0 must have no self-loops, got one at node 2"),
+        ([0, 4], [4, 0], r"nodes in \[0, 4\), got 0 -> 4 in graph 0"),
+        ([0, -1], [-1, 0], "got 0 -> -1 in graph 0"),
+        ([0, 1], [1], "must pair up"),
+    ],
+)
+def test_asymmetric_graphs_are_refused(senders, receivers, message):
+    graph = graphs.from_edges(EDGES, num_nodes=4)
+    bad = graph._replace(senders=np.array(senders, np.int32), receivers=np.array(receivers, np.int32))
+    with pytest.raises(ValueError, match=message):
+        graphs.validate_symmetric(bad)
+
+
+def test_graphs_of_a_set_are_named():
+    one = graphs.directed([3], [2], 4)
+    with pytest.raises(ValueError, match="graph 0 must be symmetric"):
+        graphs.validate_symmetric(one)
+    with pytest.raises(ValueError, match="graph 7 must be symmetric"):
+        graphs.validate_symmetric(one, [5, 5, 7, 7])
+    two = one._replace(n_node=np.array([2, 2]), n_edge=np.array([0, 1]))
+    with pytest.raises(ValueError, match="graph 1 must be symmetric.* got 3 -> 2 alone"):
+        graphs.validate_symmetric(two)
+    with pytest.raises(ValueError, match="got 1 -> 2, which joins graph 0 and graph 1"):
+        graphs.validate_symmetric(two._replace(senders=np.array([1])))
+
+
+def test_a_directed_graph_has_no_undirected_edges():
+    """Half of its pairs would be lost in silence: it is refused, and the way to its pairs is named."""
+    for senders, receivers in (([0], [1]), ([0, 1, 2], [1, 0, 0]), ([1, 0, 2, 2], [0, 1, 0, 1])):
+        with pytest.raises(ValueError, match=r"both directions.* directed pairs are np\.stack"):
+            graphs.to_edges(graphs.directed(senders, receivers, 3))
+
+
+def test_a_set_prints_as_one_line():
+    three = graphs.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
+    assert repr(three) == "GraphSet(3 graphs, 4 nodes, 2 directed edges)"
+
+
+# --- jraph, unmaintained since 2022 ------------------------------------------------------------------------
+
+
+def test_jraph_is_the_pinned_version():
+    assert importlib.metadata.version("jraph") == "0.0.6.dev0"
+    assert "jraph==0.0.6.dev0" in importlib.metadata.requires("ldp_jax")
+
+
+def test_graphs_tuple_has_the_fields_we_name():
+    assert jraph.GraphsTuple._fields == (
+        "nodes", "edges", "receivers", "senders", "globals", "n_node", "n_edge",
+    )  # fmt: skip
+    assert graphs.GraphsTuple is jraph.GraphsTuple
+
+
+def test_graphs_tuple_is_a_pytree_whose_none_fields_are_no_leaves():
+    graph = graphs.from_edges(EDGES, num_nodes=4)
+    assert len(jax.tree.leaves(graph)) == 4
+    doubled = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), graph)
+    assert isinstance(doubled, jraph.GraphsTuple)
+    assert doubled.senders.shape == (2, 6)
+    assert jax.jit(lambda g: g.senders.sum())(graph) == graph.senders.sum()

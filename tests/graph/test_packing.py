@@ -1,0 +1,441 @@
+"""Sets of graphs in static shapes: nothing lost, masks, waste, sums of neighbours and their gradients."""
+
+import dataclasses
+import itertools
+import os
+from functools import cache
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import jraph
+import numpy as np
+import pytest
+
+from ldp_jax import datasets
+from ldp_jax.graph import packing
+from ldp_jax.graph.aggregation import Segments
+from ldp_jax.graph.packing import GraphSet, assemble, deal, pack
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+every_layout = pytest.mark.parametrize("layout", ["gather", "segment"])
+
+
+@cache
+def many_graphs(count=45, directed=True, seed=0):
+    """Graphs of 1 to 40 nodes, sparse to dense, some without edges, one with a hub; labels 0, 1, 2."""
+    rng = np.random.default_rng(seed)
+    senders, receivers, node_graph = [], [], []
+    start = 0
+    for graph in range(count):
+        n = 1 if graph == 3 else 60 if graph == 7 else int(rng.integers(1, 41))
+        present = rng.random((n, n)) < (0.0 if graph in (5, 11) else rng.choice([0.05, 0.2, 0.6]))
+        if graph == 7:
+            present[0] = present[:, 0] = True  # many rows of further neighbours
+        if not directed:
+            present = present | present.T
+        np.fill_diagonal(present, False)
+        s, r = np.nonzero(present)
+        senders.append(s + start)
+        receivers.append(r + start)
+        node_graph.append(np.full(n, graph))
+        start += n
+    labels = rng.integers(0, 3, count)
+    shuffle = rng.permutation(sum(map(len, senders)))
+    ends = (np.concatenate(part)[shuffle] for part in (senders, receivers))
+    return GraphSet.from_edges(*ends, np.concatenate(node_graph), labels)
+
+
+def local_edges(graph_set, graph):
+    """The edges of one graph, nodes numbered from 0 within it; a set of (sender, receiver)."""
+    nodes = np.flatnonzero(graph_set.node_graph == graph)
+    mine = np.isin(graph_set.receivers, nodes)
+    return set(
+        zip(
+            (graph_set.senders[mine] - nodes[0]).tolist(),
+            (graph_set.receivers[mine] - nodes[0]).tolist(),
+            strict=True,
+        )
+    )
+
+
+def batch_adjacency(batch, nodes):
+    """A[v, u] = how often u is a sender to v, from whichever layout the batch has; also from the reversed edges."""
+    if isinstance(batch.into, Segments):
+        both = np.zeros((nodes + 1, nodes + 1))
+        np.add.at(both, (np.asarray(batch.into.receivers), np.asarray(batch.into.senders)), 1)
+        return both[:nodes, :nodes], both[:nodes, :nodes].T
+
+    def dense(rows):
+        found = np.zeros((nodes + 1, nodes + 1))
+        for table, owner in ((rows.first, np.arange(nodes)), (rows.more, np.asarray(rows.node))):
+            for row in np.asarray(table):
+                np.add.at(found, (owner, row), 1)
+        return found[:nodes, :nodes]
+
+    return dense(batch.into), dense(batch.into if batch.out is None else batch.out)
+
+
+@pytest.mark.parametrize(  # each layout with and without symmetry; one graph a batch, none left over, too large
+    ("batch_size", "shapes", "layout", "directed"),
+    [
+        (1, 3, "gather", True), (4, 1, "segment", False), (7, 3, "gather", False),
+        (44, 2, "segment", True), (45, 2, "gather", True), (100, 2, "segment", False),
+    ],
+)  # fmt: skip
+def test_an_epoch_holds_every_graph_and_every_edge_once(batch_size, shapes, layout, directed):
+    graph_set = many_graphs(directed=directed)
+    packed = pack(graph_set, batch_size, shapes=shapes, layout=layout)
+    assert len(packed.shapes) <= shapes
+    assert sum(shape.batches for shape in packed.shapes) == -(-len(graph_set) // batch_size)
+    dealt = deal(packed, jax.random.key(batch_size))
+    numbers = np.concatenate([np.ravel(part) for part in dealt])
+    assert sorted(numbers[numbers < len(graph_set)]) == list(range(len(graph_set)))
+    for shape, part in zip(packed.shapes, dealt, strict=True):
+        assert part.shape == (shape.batches, shape.graphs)
+        assert shape.graphs <= batch_size
+        for graphs in np.asarray(part):
+            batch = assemble(packed, graphs, shape)
+            into, reversed_out = batch_adjacency(batch, shape.nodes)
+            np.testing.assert_array_equal(into, reversed_out.T)
+            expected = np.zeros_like(into)
+            batch = jax.tree.map(np.asarray, batch)  # looked at piece by piece
+            start = 0
+            for place, graph in enumerate(graphs):
+                real = graph < len(graph_set)
+                size = int(graph_set.nodes_per_graph[graph]) if real else 0
+                assert batch.graph_mask[place] == real
+                assert batch.nodes_per_graph[place] == size
+                if real:
+                    assert batch.labels[place] == graph_set.labels[graph]
+                    for u, v in local_edges(graph_set, graph):
+                        expected[start + v, start + u] = 1
+                np.testing.assert_array_equal(batch.node_graph[start : start + size], place)
+                start += size
+            np.testing.assert_array_equal(into, expected)
+            np.testing.assert_array_equal(batch.node_mask, np.arange(shape.nodes) < start)
+            np.testing.assert_array_equal(batch.node_graph[start:], shape.graphs)
+
+
+def test_epochs_differ_and_their_shapes_do_not():
+    graph_set = many_graphs()
+    packed = pack(graph_set, 6)
+    traces = []
+
+    @jax.jit
+    def epoch(key, packed):
+        traces.append(1)
+        return deal(packed, key)
+
+    seen = [epoch(key, packed) for key in jax.random.split(jax.random.key(0), 20)]
+    assert len(traces) == 1
+    together = np.zeros((len(graph_set) + 1,) * 2)
+    for dealt in seen:
+        for graphs in np.concatenate([np.asarray(part) for part in dealt]):
+            together[np.ix_(graphs, graphs)] += 1
+    off_diagonal = together[:-1, :-1][~np.eye(len(graph_set), dtype=bool)]
+    assert off_diagonal.max() < 20  # no two graphs always meet
+    by_size = np.asarray(packed.strata[0])
+    assert together[np.ix_(by_size, by_size)][~np.eye(len(by_size), dtype=bool)].max() == 0  # as documented
+
+
+def test_each_partner_of_another_stratum_is_as_likely():
+    """G test, 2000 epochs: which of the graphs of stratum 2 joins each of stratum 1; significance 1e-6."""
+    from scipy import stats
+
+    packed = pack(many_graphs(24), 4, shapes=1)
+    every = jax.vmap(lambda key: deal(packed, key)[0])(jax.random.split(jax.random.key(1), 2000))
+    counts = np.zeros((25, 25))
+    for one, two in np.asarray(every)[..., 1:3].reshape(-1, 2):
+        counts[one, two] += 1
+    strata = np.asarray(packed.strata)
+    table = counts[np.ix_(strata[1], strata[2])]
+    assert table.sum() == 2000 * 6
+    # Draws that do not fit are drawn again: that bends the law a little, so the test has a margin of 2 %.
+    expected = 2000 / 6
+    statistic = (np.maximum(np.abs(table - expected) - 0.02 * expected, 0) ** 2 / expected).sum()
+    assert stats.chi2.sf(statistic, 25) > 1e-6
+
+
+def test_strata_are_cut_by_falling_size():
+    """Every graph of a stratum is as large as every one of the next; free places are the last."""
+    graph_set = many_graphs()
+    packed = pack(graph_set, 6)
+    sizes = np.append(graph_set.nodes_per_graph + graph_set.edges_per_graph, 0)[np.asarray(packed.strata)]
+    assert (sizes[:-1].min(1) >= sizes[1:].max(1)).all()
+    assert sorted(np.ravel(packed.strata))[: len(graph_set)] == list(range(len(graph_set)))
+    tops = np.split(sizes[0], np.cumsum([shape.batches for shape in packed.shapes])[:-1])
+    assert all(one.min() >= other.max() for one, other in itertools.pairwise(tops))
+
+
+@pytest.mark.parametrize(("batch_size", "shapes"), [(5, 3), (6, 2), (4, 1)])
+def test_few_deals_are_drawn_again_and_none_falls_back(batch_size, shapes):
+    """300 deals: more than 75 % fit at once (82, 86 and 94 %; 2 to 32 % with room for one trial), none is by size.
+
+    With endless room the same key gives its first draw, so the deals that differ from it were drawn again.
+    """
+    packed = pack(many_graphs(), batch_size, shapes=shapes)
+    keys = jax.random.split(jax.random.key(6), 300)
+    room = tuple(shape._replace(nodes=10**6, edges=10**6, rows=10**6, rows_out=10**6) for shape in packed.shapes)
+    endless = dataclasses.replace(packed, shapes=room)
+
+    def deals(of):
+        parts = jax.vmap(lambda key: deal(of, key))(keys)
+        return np.concatenate([np.asarray(part) for part in parts], 1)
+
+    found, first = deals(packed), deals(endless)
+    by_size = np.concatenate([np.asarray(part) for part in deal(packed)])
+    assert (found == first).all((1, 2)).mean() > 0.75
+    assert not (found == by_size).all((1, 2)).any()
+
+
+def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
+    """A set whose nodes and edges disagree: many deals do not fit; what comes out always does."""
+    packed = pack(many_graphs(), 5, shapes=3)
+    room = [np.array(shape[1:]) for shape in packed.shapes]
+    sizes = np.asarray(packed.sizes)
+    every = jax.vmap(lambda key: deal(packed, key))(jax.random.split(jax.random.key(2), 300))
+    for part, most in zip(every, room, strict=True):
+        assert (sizes[np.asarray(part)].sum(2) <= most).all()
+    # With room for nothing at all, every draw fails.
+    full = packing.Packed(
+        **{
+            name: getattr(packed, name)
+            for name in (
+                "labels", "node_start", "strata", "into", "out", "senders", "receivers", "edge_start", "real"
+            )
+        },
+        sizes=packed.sizes + 1,
+        shapes=tuple(shape._replace(nodes=0) for shape in packed.shapes),
+    )  # fmt: skip
+    for got, by_size in zip(deal(full, jax.random.key(0)), deal(packed), strict=True):
+        np.testing.assert_array_equal(got, by_size)
+
+
+def test_classes_of_sizes_have_the_least_padding():
+    rng = np.random.default_rng(0)
+    for n, most in itertools.product((1, 2, 5, 8), (1, 2, 3, 4)):
+        sizes = np.sort(rng.integers(1, 30, n))[::-1]
+        found = packing._classes(sizes, most)
+        assert [begin for begin, _ in found] == [0, *(end for _, end in found[:-1])]
+        assert found[-1][1] == n
+
+        def padding(cuts, sizes=sizes, n=n):
+            ends = [0, *cuts, n]
+            return sum(int(sizes[a]) * (b - a) for a, b in itertools.pairwise(ends))
+
+        best = min(padding(cuts) for k in range(min(most, n)) for cuts in itertools.combinations(range(1, n), k))
+        assert padding([begin for begin, _ in found[1:]]) == best
+
+
+# --- Sums and means --------------------------------------------------------------------------------------------
+
+
+def one_batch(graph_set, layout, batch_size=7):
+    packed = pack(graph_set, batch_size, layout=layout)
+    dealt = deal(packed, jax.random.key(5))
+    return assemble(packed, dealt[-1][-1], packed.shapes[-1]), packed.shapes[-1].nodes
+
+
+@every_layout
+@pytest.mark.parametrize("directed", [True, False])
+def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(layout, directed):
+    batch, nodes = one_batch(many_graphs(directed=directed), layout)
+    adjacency = jnp.asarray(batch_adjacency(batch, nodes)[0], jnp.float32)
+    h, weight = jax.random.normal(jax.random.key(0), (2, nodes, 5))  # padding holds junk, too
+    np.testing.assert_allclose(batch.sum_neighbours(h), adjacency @ h, atol=1e-4)
+    np.testing.assert_array_equal(batch.sum_neighbours(h)[~batch.node_mask], 0.0)
+
+    def loss(function, h):
+        return (jnp.sin(function(h)) * weight).sum()
+
+    got = jax.jit(jax.grad(lambda h, batch: loss(batch.sum_neighbours, h)))(h, batch)
+    np.testing.assert_allclose(got, jax.grad(lambda h: loss(lambda h: adjacency @ h, h))(h), atol=1e-3)
+
+
+def test_both_layouts_agree_with_the_autodiff_of_a_segment_sum():
+    graph_set = many_graphs()
+    (gather, nodes), (segment, _) = one_batch(graph_set, "gather"), one_batch(graph_set, "segment")
+    h, weight = jax.random.normal(jax.random.key(1), (2, nodes, 4))
+
+    def plain(h):
+        rows = jax.ops.segment_sum(h[segment.into.senders], segment.into.receivers, num_segments=nodes)
+        return (jnp.tanh(rows) * weight).sum()
+
+    wanted = jax.grad(plain)(h)
+    for batch in (gather, segment):
+        got = jax.grad(lambda h, batch=batch: (jnp.tanh(batch.sum_neighbours(h)) * weight).sum())(h)
+        np.testing.assert_allclose(got, wanted, atol=1e-4)
+
+
+@every_layout
+def test_means_over_graphs_and_their_gradient(layout):
+    batch, nodes = one_batch(many_graphs(), layout)
+    assert not batch.node_mask.all()
+    member = np.asarray(batch.node_graph)[None, :] == np.arange(len(batch.labels))[:, None]
+    mean = jnp.asarray(member / np.maximum(member.sum(1, keepdims=True), 1), jnp.float32)
+    h = jax.random.normal(jax.random.key(2), (nodes, 3))
+    np.testing.assert_allclose(batch.mean_nodes(h), mean @ h, atol=1e-5)
+    got = jax.jit(jax.grad(lambda h, batch: jnp.sin(batch.mean_nodes(h)).sum()))(h, batch)
+    np.testing.assert_allclose(got, jax.grad(lambda h: jnp.sin(mean @ h).sum())(h), atol=1e-5)
+
+
+@every_layout
+def test_graphs_without_edges_and_single_nodes(layout):
+    none = GraphSet.from_edges([], [], [0, 0, 1], [0, 1])
+    batch = packing.whole(none, layout=layout)
+    np.testing.assert_array_equal(batch.sum_neighbours(jnp.ones((3, 2))), 0.0)
+    np.testing.assert_array_equal(batch.mean_nodes(jnp.ones((3, 2))), 1.0)
+    assert pack(none, 1, layout=layout).waste.edges == 0.0
+    one = pack(GraphSet.from_edges([], [], [0], [0]), 64, layout=layout)
+    assert one.shapes[0][:3] == (1, 1, 1)
+    assert one.waste.nodes == one.waste.graphs == 0.0
+
+
+@pytest.mark.parametrize(("head", "degree"), [(1, 1), (16, 400)])
+def test_the_layout_follows_the_degrees(head, degree):
+    got, width = packing._widths(np.full(100, degree))
+    assert got == head
+    assert width in (2, 4, 8, 16)
+
+
+# --- Waste -----------------------------------------------------------------------------------------------------
+
+
+def test_waste_is_what_the_shapes_leave_free():
+    graph_set = many_graphs()
+    packed = pack(graph_set, 6)
+    places = {
+        name: sum(s.batches * getattr(s, name) for s in packed.shapes) for name in ("graphs", "nodes", "edges")
+    }
+    assert packed.waste.graphs == pytest.approx(1 - len(graph_set) / places["graphs"])
+    assert packed.waste.nodes == pytest.approx(1 - len(graph_set.node_graph) / places["nodes"])
+    assert packed.waste.edges == pytest.approx(1 - len(graph_set.senders) / places["edges"])
+    dealt = deal(packed)
+    free = total = 0
+    for shape, part in zip(packed.shapes, dealt, strict=True):
+        for graphs in np.asarray(part):
+            into = assemble(packed, graphs, shape).into
+            for table in (into.first, into.more):
+                free, total = free + int((table == shape.nodes).sum()), total + table.size
+    assert packed.waste.gathers == pytest.approx(free / total)
+    assert pack(graph_set, 6, layout="segment").waste.gathers == 0.0
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", ["reddit_binary", "deezer_ego_nets", "reddit10k"])
+@pytest.mark.parametrize("batch_size", [32, 64])
+def test_less_than_a_quarter_of_the_edges_is_padding(name, batch_size):
+    if not os.environ.get("LDP_JAX_DATA"):
+        pytest.skip("LDP_JAX_DATA is not set: it names the folder of the benchmark files")
+    graph_set = GraphSet.from_dataset(datasets.load(name))
+    assert graph_set.symmetric
+    training = graph_set.subset(np.random.default_rng(0).permutation(len(graph_set))[: 3 * len(graph_set) // 4])
+    kept = np.random.default_rng(1).random(len(training.senders)) < 0.5  # as directed as a noisy set
+    noisy = GraphSet.from_edges(
+        training.senders[kept], training.receivers[kept], training.node_graph, training.labels
+    )
+    for part in (training, noisy):
+        packed = pack(part, batch_size)
+        assert packed.waste.edges < 0.25
+        assert packed.waste.nodes < 0.30
+        assert len(packed.shapes) <= 2
+
+
+# --- Graph sets ------------------------------------------------------------------------------------------------
+
+
+def test_a_subset_keeps_each_graph_as_it_is():
+    graph_set = many_graphs()
+    picked = np.random.default_rng(3).permutation(len(graph_set))[:17]
+    subset = graph_set.subset(picked)
+    checked = GraphSet.from_edges(subset.senders, subset.receivers, subset.node_graph, subset.labels)
+    for name in ("senders", "receivers", "node_graph", "labels"):
+        mine = getattr(subset, name)
+        assert mine.dtype == np.int32
+        np.testing.assert_array_equal(mine, getattr(checked, name))  # sorted as from_edges sorts
+    np.testing.assert_array_equal(subset.nodes_per_graph, graph_set.nodes_per_graph[picked])
+    np.testing.assert_array_equal(subset.edges_per_graph, graph_set.edges_per_graph[picked])
+    for new, old in enumerate(picked):
+        assert local_edges(subset, new) == local_edges(graph_set, old)
+        assert subset.labels[new] == graph_set.labels[old]
+
+
+def test_jraph_takes_the_set_apart():
+    graph_set = many_graphs(12)
+    for number, graph in enumerate(jraph.unbatch_np(graph_set.graph)):
+        assert set(zip(graph.senders.tolist(), graph.receivers.tolist(), strict=True)) == local_edges(
+            graph_set, number
+        )
+    with pytest.raises(ValueError, match="read-only"):
+        graph_set.senders[0] = 1
+
+
+def test_symmetric_sets_are_seen_as_such():
+    assert many_graphs(directed=False).symmetric
+    assert not many_graphs().symmetric
+    assert pack(many_graphs(directed=False), 8).out is None
+    assert pack(many_graphs(), 8).out is not None
+
+
+@pytest.mark.parametrize(
+    ("senders", "receivers", "node_graph", "labels", "message"),
+    [
+        ([], [], [], [], "must have a graph"),
+        ([], [], [0], [], "must have a graph"),
+        ([], [], [0, 1], [0], "disagree: there are 1 labels, and nodes of graph 1"),
+        ([], [], [-1, 0], [0], "disagree: there are 1 labels, and nodes of graph -1"),
+        ([], [], [0, 2], [0, 0, 0], "disagree: graph 1 has a label but no node"),
+        ([], [], [0, 0], [0, 1], "disagree: graph 1 has a label but no node"),
+        ([], [], [0, 1, 0], [0, 1], "node_graph must not decrease, got graph 0 at node 2 after graph 1"),
+        ([], [], [0, 1], [0, -1], "labels must be classes from 0, got -1 for graph 1"),
+        ([0], [2], [0, 0, 1], [0, 1], "got 0 -> 2, which joins graph 0 and graph 1"),
+        ([2], [3], [0, 0, 1], [0, 1], r"nodes in \[0, 3\), got 2 -> 3 in graph 1"),
+        ([-1], [0], [0, 0, 1], [0, 1], r"nodes in \[0, 3\), got -1 -> 0 in graph 0"),
+        ([9], [9], [0], [0], "in no graph of the set"),
+        ([1], [1], [0, 0], [0], "graph 0 must have no self-loops, got one at node 1"),
+        ([1, 0, 1], [0, 1, 0], [0, 0], [0], "graph 0 must have each edge once, got 1 -> 0 twice"),
+        ([1], [], [0, 0], [0], "senders and receivers must pair up, got 1 and 0"),
+        ([0.5], [1], [0, 0], [0], "senders must be integers with one axis"),
+        ([], [], [0, 1], [0, 0.5], "labels must be integers .*: 0.5 for graph 1"),
+        ([], [], [0, 1], ["a", "b"], "labels must be integers with one axis, got <U1"),
+        ([], [], [[0]], [0], "node_graph must be integers with one axis"),
+    ],
+)
+def test_bad_sets_are_refused_by_the_name_of_the_graph(senders, receivers, node_graph, labels, message):
+    with pytest.raises(ValueError, match=message):
+        GraphSet.from_edges(senders, receivers, node_graph, labels)
+
+
+def test_data_sets_of_one_graph_are_refused():
+    graph = SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1]))
+    with pytest.raises(ValueError, match="karate must be a set of labelled graphs"):
+        GraphSet.from_dataset(SimpleNamespace(name="karate", graph=graph, node_graph=None, y=np.array([0, 1])))
+    made = GraphSet.from_dataset(SimpleNamespace(graph=graph, node_graph=np.array([0, 0]), y=np.array([3])))
+    assert made.labels.tolist() == [3]
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [([], "at least one"), ([9], r"in \[0, 5\), got 9"), ([-1], "got -1"), ([2, 1, 2], "graph 2 twice")],
+)
+def test_bad_subsets_are_refused(indices, message):
+    with pytest.raises(ValueError, match=message):
+        many_graphs(5).subset(indices)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1"),
+        ({"batch_size": 2.0}, "batch_size must be a whole number"),
+        ({"batch_size": 2, "shapes": 0}, "shapes must be a whole number"),
+        ({"batch_size": 2, "layout": "ell"}, "layout must be one of auto, gather, segment"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pack(many_graphs(5), **arguments)

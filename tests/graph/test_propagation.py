@@ -1,0 +1,485 @@
+"""Personalized PageRank: four solvers, two layouts, one embedding; each within its own stated tolerance."""
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.graph.propagation import operator, ppr, ppr_dense, ppr_power, ppr_push, ppr_rows, traced_operator
+
+ALPHAS = (0.05, 0.1, 0.5, 1.0)
+RS = (0.0, 0.3, 0.5, 1.0)
+N, COLUMNS = 60, 3
+every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
+every_r = pytest.mark.parametrize("r", RS)
+every_layout = pytest.mark.parametrize("layout", ["segment", "ell"])
+
+
+def edges_of_many_kinds():
+    """A hub of degree 40 (several chunks of neighbours), a triangle with a tail, a path, two isolated nodes.
+
+    The path is bipartite: its operator has the eigenvalue -1, the hardest for Chebyshev.
+    """
+    rng = np.random.default_rng(0)
+    hub = [(0, v) for v in range(1, 41)]
+    among = {tuple(sorted(map(int, pair))) for pair in rng.integers(1, 41, (60, 2)) if pair[0] != pair[1]}
+    triangle = [(41, 42), (42, 43), (41, 43), (43, 44)]
+    path = [(v, v + 1) for v in range(45, 57)]
+    return np.array(sorted({*hub, *among, *triangle, *path}))  # 58 and 59 are alone
+
+
+GRAPH = graphs.from_edges(edges_of_many_kinds(), N)
+OPERATORS = {layout: operator(GRAPH, layout) for layout in ("segment", "ell")}
+DEGREE = np.maximum(np.bincount(GRAPH.receivers, minlength=N), 1).astype(float)
+X = np.random.default_rng(1).normal(size=(N, COLUMNS)).astype(np.float32)
+
+
+def transition(graph, r):
+    """P = D^(r-1) A D^-r, written out in float64; an isolated node has degree 1."""
+    n = graphs.num_nodes(graph)
+    adjacency = np.zeros((n, n))
+    adjacency[graph.receivers, graph.senders] = 1.0
+    degree = np.maximum(adjacency.sum(1), 1.0)
+    return np.diag(degree ** (r - 1)) @ adjacency @ np.diag(degree**-r)
+
+
+def weighted_error(z, exact, r):
+    """Relative error of each column in the norm that ``tol`` is about, D^(1/2 - r)."""
+    weight = DEGREE[:, None] ** (0.5 - r)
+    return np.linalg.norm(weight * (np.asarray(z, float) - exact), axis=0) / np.linalg.norm(weight * exact, axis=0)
+
+
+@every_alpha
+@every_r
+def test_dense_is_the_series(alpha, r):
+    """The definition, term by term, until nothing is left."""
+    p, term, total = transition(GRAPH, r), X.astype(float), np.zeros((N, COLUMNS))
+    for _ in range(700):
+        total += alpha * term
+        term = (1 - alpha) * p @ term
+    np.testing.assert_allclose(ppr_dense(GRAPH, X, alpha, r), total, atol=1e-12)
+
+
+@every_alpha
+@every_r
+@every_layout
+def test_chebyshev_honours_its_tolerance(alpha, r, layout):
+    """In the stated norm, for every tol; float32 adds 1e-7 / alpha, and a little for the sums."""
+    exact = ppr_dense(GRAPH, X, alpha, r)
+    for tol in (1e-1, 1e-2, 1e-3, 1e-5):
+        z = ppr(OPERATORS[layout], X, alpha, r, tol)
+        assert z.dtype == jnp.float32
+        assert (weighted_error(z, exact, r) <= tol + 2e-7 / alpha).all()
+    # And it is no idle promise: tol = 0.1 stops early.
+    if alpha < 0.5:
+        assert weighted_error(ppr(OPERATORS[layout], X, alpha, r, 0.1), exact, r).max() > 1e-4
+
+
+@every_alpha
+@every_r
+def test_power_honours_its_tolerance(alpha, r):
+    """The relative error of W = D^-r Z in the largest entry; at most tol (1 - alpha), plus rounding."""
+    exact = ppr_dense(GRAPH, X, alpha, r) / DEGREE[:, None] ** r
+    for tol in (1e-1, 1e-3, 1e-5):
+        w = np.asarray(ppr_power(GRAPH, X, alpha, r, tol), float) / DEGREE[:, None] ** r
+        assert (np.abs(w - exact).max(0) <= (tol + 2e-7 / alpha) * np.abs(exact).max(0)).all()
+
+
+@every_r
+def test_power_takes_as_many_steps_as_it_is_told(r):
+    p, alpha = transition(GRAPH, r), 0.1
+    z = alpha * X.astype(float)
+    for steps in range(4):
+        np.testing.assert_allclose(ppr_power(GRAPH, X, alpha, r, steps=steps), z, rtol=1e-5, atol=1e-6)
+        z = (1 - alpha) * p @ z + alpha * X
+
+
+@every_alpha
+@every_r
+@every_layout
+def test_push_honours_its_bound_entry_by_entry(alpha, r, layout):
+    exact = ppr_dense(GRAPH, X, alpha, r)
+    for r_max in (1e-1, 1e-3, 1e-5):
+        z = np.asarray(ppr_push(OPERATORS[layout], X, alpha, r, r_max), float)
+        rounding = 4e-7 / alpha * np.abs(X / DEGREE[:, None] ** r).max()
+        assert (np.abs(z - exact) <= (r_max + rounding) * DEGREE[:, None] ** r).all()
+
+
+@every_alpha
+@every_r
+def test_all_agree(alpha, r):
+    """Six ways at 1e-5, within the sum of their tolerances in the worst weight."""
+    ways = [ppr(op, X, alpha, r) for op in OPERATORS.values()]
+    ways += [ppr_push(op, X, alpha, r, 1e-6) for op in OPERATORS.values()]
+    ways += [ppr_power(GRAPH, X, alpha, r), ppr(GRAPH, X, alpha, r)]
+    exact = ppr_dense(GRAPH, X, alpha, r)
+    for z in ways:
+        np.testing.assert_allclose(z, exact, atol=2e-4)
+
+
+@every_r
+@every_layout
+def test_isolated_nodes_keep_alpha_x(r, layout):
+    """Up to tol: zero is an eigenvalue like any other."""
+    np.testing.assert_allclose(ppr(OPERATORS[layout], X, 0.1, r)[58:], 0.1 * X[58:], rtol=1.2e-5)
+
+
+@every_layout
+@pytest.mark.usefixtures("untyped")
+def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
+    part = np.arange(N) % 3
+    edges = np.array([pair for pair in edges_of_many_kinds() if part[pair[0]] == part[pair[1]] < 2])
+    assert 0 < len(edges) < len(edges_of_many_kinds()) / 2
+    op, x = OPERATORS[layout], np.random.default_rng(2).normal(size=(N, 3)).astype(np.float32)
+    mine = jax.jit(lambda op, part: op.induced(part == 0, part == 1))(op, part)
+    wanted = ppr(graphs.from_edges(edges, N), x, 0.2, 0.5)
+    np.testing.assert_allclose(ppr(mine, x, 0.2, 0.5), wanted, atol=1e-4)
+    assert mine.layout == op.layout
+    assert mine.num_places == op.num_places
+    for wrong, message in (
+        ((), r"parts must be bool \[\d+\] each, at least one"),
+        ((np.flatnonzero(part == 0),), r"parts must be bool \[\d+\] each.*got \['int64"),
+        ((part[1:] == 0,), "parts must be bool"),
+        ((part == 0, part < 2), "parts must have no node in common"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            op.induced(*wrong)
+    with pytest.raises(TypeError, match="ask the operator of the whole graph"):
+        operator(GRAPH, "ell").induced(part == 0).induced(part == 1)
+
+
+@every_layout
+def test_components_do_not_mix(layout):
+    one = X * (np.arange(N) < 41)[:, None]
+    assert not np.asarray(ppr(OPERATORS[layout], one, 0.1, 0.5))[41:].any()
+
+
+@every_layout
+def test_alpha_one_is_the_identity(layout):
+    np.testing.assert_allclose(ppr(OPERATORS[layout], X, 1.0, 0.3), X, rtol=1e-6)
+
+
+def test_without_edges():
+    graph = graphs.from_edges([], 4)
+    for layout in ("segment", "ell"):
+        np.testing.assert_allclose(ppr(operator(graph, layout), np.ones(4), 0.2, 0.5), 0.2, rtol=1.2e-5)
+    np.testing.assert_allclose(ppr_power(graph, np.ones(4), 0.2, 0.5), 0.2, rtol=1e-6)
+    np.testing.assert_allclose(ppr_push(graph, np.ones(4), 0.2, 0.5), 0.2, rtol=1e-4)
+
+
+@given(st.integers(0, 10_000))
+def test_random_graphs(seed):
+    """Any graph, any decay: Chebyshev and the dense solve. Sizes are fixed, so programs are shared."""
+    rng = np.random.default_rng(seed)
+    pairs = np.argwhere(np.triu(np.ones((12, 12)), 1))
+    graph = graphs.from_edges(pairs[rng.permutation(len(pairs))[:20]], 12)
+    alpha, r, x = rng.uniform(0.02, 1.0), rng.uniform(), rng.normal(size=(12, 2))
+    z = ppr(operator(graph, "segment"), x, alpha, r)
+    np.testing.assert_allclose(z, ppr_dense(graph, x, alpha, r), atol=1e-4)
+
+
+# --- Shapes ------------------------------------------------------------------------------------------------
+
+
+@every_layout
+def test_wide_records_go_through_in_blocks(layout):
+    """More columns than one block holds, and not a multiple of it: the same numbers, column by column."""
+    columns = 2 * propagation.block_width() + 5
+    x = np.random.default_rng(2).normal(size=(N, columns)).astype(np.float32)
+    z = ppr(OPERATORS[layout], x, 0.1, 0.3)
+    assert z.shape == x.shape
+    assert weighted_error(z, ppr_dense(GRAPH, x, 0.1, 0.3), 0.3).max() <= 1.1e-5
+
+
+@pytest.mark.parametrize("solve", [ppr, ppr_power, ppr_push, ppr_dense])
+def test_one_column_may_be_flat(solve):
+    flat = solve(GRAPH, X[:, 0], 0.1, 0.3)
+    assert flat.shape == (N,)
+    np.testing.assert_allclose(flat, np.asarray(solve(GRAPH, X[:, :1], 0.1, 0.3))[:, 0], rtol=1e-6)
+
+
+def test_whole_numbers_are_records():
+    np.testing.assert_allclose(
+        ppr(GRAPH, np.arange(N), 0.1, 0.3), ppr(GRAPH, np.arange(N) * 1.0, 0.1, 0.3), rtol=1e-6
+    )
+
+
+def test_table_widths_waste_little():
+    """Layout ell: widths are some of 0, 1, 2, 3, 4, 6, 8, 12, ...; each row and each edge once."""
+    op = OPERATORS["ell"]
+    tables = [np.asarray(table) for table in op.neighbours.neighbours]
+    widths = [table.shape[0] for table in tables]
+    assert set(widths) <= {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}
+    assert sum(table.shape[1] for table in tables) == N
+    assert sum((table < N).sum() for table in tables) == len(GRAPH.senders)
+    assert sorted(np.asarray(op.neighbours.order).tolist()) == list(range(N))
+    np.testing.assert_array_equal(np.asarray(op.neighbours.order)[np.asarray(op.neighbours.rank)], np.arange(N))
+
+
+# --- Programs ----------------------------------------------------------------------------------------------
+
+
+@every_layout
+def test_one_trace_over_alpha_r_and_tol(layout, monkeypatch):
+    traces = []
+    chebyshev = propagation._chebyshev
+    monkeypatch.setattr(propagation, "_chebyshev", lambda *args: (traces.append(layout), chebyshev(*args))[1])
+    x = np.ones((N, 7 if layout == "ell" else 8), np.float32)  # a shape of its own: nothing is cached yet
+    for alpha, r, tol in [(0.1, 0.3, 1e-5), (0.5, 1.0, 1e-2), (1, 0, 1e-3), (np.float32(0.2), 0.0, 1e-1)]:
+        ppr(OPERATORS[layout], x, alpha, r, tol)
+    assert len(traces) == 2  # one program, in which the map and its transpose are traced once each
+    # Inside a program, swept by vmap.
+    alphas = jnp.array(ALPHAS)
+    swept = jax.jit(jax.vmap(lambda alpha: ppr(OPERATORS[layout], X, alpha, 0.3)))(alphas)
+    for alpha, z in zip(ALPHAS, swept, strict=True):
+        np.testing.assert_allclose(z, ppr_dense(GRAPH, X, alpha, 0.3), atol=2e-4)
+
+
+def test_other_solvers_trace_once_too(monkeypatch):
+    traces = []
+    degree, average = graphs.degree, propagation.Operator.average
+    monkeypatch.setattr(graphs, "degree", lambda *args: (traces.append("power"), degree(*args))[1])
+    monkeypatch.setattr(propagation.Operator, "average", lambda *args: (traces.append("push"), average(*args))[1])
+    x = np.ones((N, 9), np.float32)
+    for alpha, r, tol in [(0.1, 0.3, 1e-5), (0.5, 1.0, 1e-2), (1.0, 0.0, 1e-3)]:
+        ppr_power(GRAPH, x, alpha, r, tol)
+        ppr_push(OPERATORS["segment"], x, alpha, r, tol)
+    assert sorted(traces) == ["power", "push"]
+
+
+def test_chebyshev_steps_are_the_least():
+    for alpha in (0.05, 0.1, 0.5, 0.9):
+        for tol in (1e-1, 1e-3, 1e-5):
+            steps = int(propagation.chebyshev_steps(alpha, tol))
+            bound = lambda m, alpha=alpha: 1 / np.cosh((m + 1) * np.arccosh(1 / (1 - alpha)))  # 1 / T_(m+1)
+            assert bound(steps) <= tol * (1 + 1e-5)
+            assert steps == 0 or bound(steps - 1) > tol * (1 - 1e-5)
+    assert int(propagation.chebyshev_steps(1.0, 1e-5)) == 0
+
+
+def stacked_graphs():
+    """Three graphs with as many nodes and edges: a ring, a star of the same size, and one at random."""
+    n = 10
+    ring = np.array([(i, (i + 1) % n) for i in range(n)])
+    star = np.array([(0, i) for i in range(1, n)] + [(1, 2)])
+    pairs = np.argwhere(np.triu(np.ones((n, n)), 1))
+    chance = pairs[np.random.default_rng(3).permutation(len(pairs))[:n]]
+    return [graphs.from_edges(edges, n) for edges in (ring, star, chance)]
+
+
+def test_stacked_graphs_under_vmap():
+    many = stacked_graphs()
+    x = np.random.default_rng(4).normal(size=(3, 10, 2)).astype(np.float32)
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many))
+    z = jax.vmap(lambda op, x: ppr(op, x, 0.1, 0.3))(stack, x)
+    traced = jax.tree.map(lambda *leaves: jnp.stack(leaves), *many)
+    same = jax.jit(jax.vmap(lambda graph, x: ppr(traced_operator(graph, 10), x, 0.1, 0.3)))(traced, x)
+    direct = jax.jit(jax.vmap(lambda graph, x: ppr(graph, x, 0.1, 0.3)))(traced, x)
+    for i, graph in enumerate(many):
+        exact = ppr_dense(graph, x[i], 0.1, 0.3)
+        for stacked in (z, same, direct):
+            np.testing.assert_allclose(stacked[i], exact, atol=1e-4)
+    gradient = jax.vmap(jax.grad(lambda x, op: ppr(op, x, 0.1, 0.3).sum()))(x, stack)
+    for i, graph in enumerate(many):
+        np.testing.assert_allclose(gradient[i], ppr_dense(graph, np.ones((10, 2)), 0.1, 0.7), atol=1e-4)
+
+
+# --- Gradients ---------------------------------------------------------------------------------------------
+
+
+@every_layout
+@every_r
+def test_gradient_is_the_transpose(layout, r):
+    """Z is linear in x: <c, Z(v)> = <gradient, v>, and the gradient is the PageRank of c with 1 - r."""
+    rng = np.random.default_rng(5)
+    c, v = rng.normal(size=(2, N, COLUMNS)).astype(np.float32)
+    gradient = jax.grad(lambda x: (c * ppr(OPERATORS[layout], x, 0.1, r, 1e-6)).sum())(X)
+    np.testing.assert_allclose(gradient, ppr_dense(GRAPH, c, 0.1, 1 - r), atol=1e-4)
+    along = float((np.asarray(gradient, float) * v).sum())
+    difference = (c * (ppr_dense(GRAPH, X + v, 0.1, r) - ppr_dense(GRAPH, X - v, 0.1, r))).sum() / 2
+    np.testing.assert_allclose(along, difference, rtol=1e-4)
+
+
+def test_gradient_through_a_nonlinear_loss_equals_differences():
+    loss = lambda x: (ppr(OPERATORS["segment"], x, 0.2, 0.3, 1e-6)[:, 0] ** 2).sum()
+    gradient, h = np.asarray(jax.grad(loss)(X)), 1e-2
+    for v, j in [(0, 0), (43, 0), (59, 0), (3, 1)]:
+        step = np.zeros_like(X)
+        step[v, j] = h
+        np.testing.assert_allclose(gradient[v, j], (loss(X + step) - loss(X - step)) / (2 * h), atol=3e-3)
+
+
+def test_alpha_and_r_are_constants_to_a_gradient():
+    gradient = jax.grad(lambda a: ppr(OPERATORS["segment"], X, a[0], a[1]).sum())(jnp.array([0.1, 0.3]))
+    assert not np.asarray(gradient).any()
+
+
+# --- Rows, other libraries, directed graphs ------------------------------------------------------------------
+
+
+@every_r
+@every_layout
+def test_rows_are_those_of_the_matrix(r, layout):
+    nodes = [0, 5, 41, 50, 58]
+    rows = np.asarray(ppr_rows(OPERATORS[layout], nodes, 0.1, r, 1e-6))
+    matrix = ppr_dense(GRAPH, np.eye(N), 0.1, r)
+    np.testing.assert_allclose(rows, matrix[nodes], atol=3e-5)
+    # What a row sums to: d^r sum_u Pi_0(v, u) d_u^-r; 1 only for r = 0 and a node with edges.
+    plain = ppr_dense(GRAPH, np.eye(N), 0.1, 0.0)
+    sums = DEGREE**r * (plain @ DEGREE**-r)
+    np.testing.assert_allclose(rows.sum(1), sums[nodes], rtol=1e-4)
+    if r == 0:
+        np.testing.assert_allclose(rows.sum(1), [1, 1, 1, 1, 0.1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_rows_are_networkx_personalised_pagerank(alpha):
+    theirs = nx.Graph(map(tuple, graphs.to_edges(GRAPH).tolist()))
+    for node in (0, 43, 50):
+        expected = nx.pagerank(theirs, alpha=1 - alpha, personalization={node: 1.0}, tol=1e-12, max_iter=1000)
+        row = np.asarray(ppr_rows(OPERATORS["ell"], [node], alpha, 0.0, 1e-6))[0]
+        np.testing.assert_allclose(row[:58], [expected[v] for v in range(58)], atol=1e-5)
+
+
+@every_r
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_directed_graphs_go_through_the_power_series(alpha, r):
+    """D counts the edges that end at a node. Chebyshev would diverge there, and refuses."""
+    rng = np.random.default_rng(6)
+    n = 15
+    pairs = np.argwhere(rng.uniform(size=(n, n)) < 0.2)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int32)
+    directed = graphs.from_edges([], n)._replace(
+        senders=pairs[:, 0], receivers=pairs[:, 1], n_edge=np.array([len(pairs)], np.int32)
+    )
+    x = rng.normal(size=(n, 2)).astype(np.float32)
+    exact = alpha * np.linalg.inv(np.eye(n) - (1 - alpha) * transition(directed, r)) @ x
+    np.testing.assert_allclose(ppr_dense(directed, x, alpha, r), exact, atol=1e-12)
+    np.testing.assert_allclose(ppr_power(directed, x, alpha, r, 1e-6), exact, atol=1e-4)
+    with pytest.raises(ValueError, match="must be symmetric.*ppr_power"):
+        ppr(directed, x, alpha, r)
+
+
+# --- Bad input -----------------------------------------------------------------------------------------------
+
+SOLVERS = [ppr, ppr_power, ppr_push, ppr_dense]
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+@pytest.mark.parametrize(
+    ("alpha", "r", "message"),
+    [
+        (0.0, 0.5, r"alpha must be in \(0.0, 1.0\], got 0.0"),
+        (-0.1, 0.5, "alpha must be in .* got -0.1"),
+        (1.1, 0.5, "alpha must be in .* got 1.1"),
+        (float("nan"), 0.5, "alpha must be in .* got nan"),
+        (0.1, 1.5, r"r must be in \[0.0, 1.0\], got 1.5"),
+        (0.1, -0.5, "r must be in .* got -0.5"),
+        (0.1, float("nan"), "r must be in .* got nan"),
+    ],
+)
+def test_bad_numbers_are_refused(solve, alpha, r, message):
+    with pytest.raises(ValueError, match=message):
+        solve(GRAPH, X, alpha, r)
+
+
+@pytest.mark.parametrize("r", [1.5, -0.5])
+def test_rows_name_the_callers_r(r):
+    with pytest.raises(ValueError, match=f"r must be in .* got {r}"):
+        ppr_rows(GRAPH, [0], 0.1, r)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, 2.0, float("nan")])
+def test_bad_tolerances_are_refused(bad):
+    with pytest.raises(ValueError, match="tol must be in"):
+        ppr(GRAPH, X, 0.1, 0.5, bad)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, 2.0, float("nan")])
+def test_bad_tolerances_of_the_power_series_are_refused(bad):
+    with pytest.raises(ValueError, match="tol must be in"):
+        ppr_power(GRAPH, X, 0.1, 0.5, bad)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
+def test_bad_thresholds_are_refused(bad):
+    with pytest.raises(ValueError, match="r_max must be finite and > 0"):
+        ppr_push(GRAPH, X, 0.1, 0.5, bad)
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, True])
+@pytest.mark.usefixtures("untyped")
+def test_bad_steps_are_refused(steps):
+    with pytest.raises(ValueError, match=f"steps must be a whole number >= 0, got {steps}"):
+        ppr_power(GRAPH, X, 0.1, 0.5, steps=steps)
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_wrong_number_of_rows_is_refused(solve):
+    with pytest.raises(ValueError, match=f"x must have a row for each of {N} nodes, got shape .{N + 1}, 2"):
+        solve(GRAPH, np.ones((N + 1, 2)), 0.1, 0.5)
+
+
+@pytest.mark.parametrize("nodes", [[60], [-1]])
+def test_rows_of_unknown_nodes_are_refused(nodes):
+    with pytest.raises(ValueError, match="nodes must be"):
+        ppr_rows(GRAPH, nodes, 0.1, 0.5)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_unknown_layout_is_refused():
+    with pytest.raises(ValueError, match="layout must be one of auto, segment, ell; got 'dense'"):
+        operator(GRAPH, "dense")
+
+
+def test_layouts_refuse_bad_graphs():
+    far = GRAPH._replace(senders=np.append(GRAPH.senders, N), receivers=np.append(GRAPH.receivers, 0))
+    one_way = GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:])
+    for layout in ("auto", "segment", "ell"):
+        with pytest.raises(ValueError, match="edges must join nodes in"):
+            operator(far, layout)
+        with pytest.raises(ValueError, match="must be symmetric"):
+            operator(one_way, layout)
+
+
+def test_a_traced_graph_without_its_size_is_refused():
+    with pytest.raises(ValueError, match="does not tell how many nodes"):
+        jax.jit(lambda graph: ppr_rows(graph, np.array([0]), 0.1, 0.5))(GRAPH)
+
+
+def test_a_dense_solve_beyond_memory_is_refused():
+    """From the number of nodes alone, before a matrix is made: 10^6 nodes would take 40 TB."""
+    n = 10**6
+    with pytest.raises(
+        ValueError, match=r"a dense solve of 1000000 nodes \(4e\+04 GB\): at most 10000 nodes would fit"
+    ):
+        ppr_dense(graphs.from_edges([[0, 1]], num_nodes=n), np.ones(n), alpha=0.5, r=0.5)
+    small = graphs.from_edges([[0, 1]], num_nodes=10)
+    ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=4000.0)
+    with pytest.raises(ValueError, match="at most 9 nodes would fit"):
+        ppr_dense(small, np.ones(10), alpha=0.5, r=0.5, memory=3999.0)
+
+
+def test_a_directed_operator_adds_up_the_power_series():
+    """Noisy neighbour lists: P averages over the senders of a node's edges, where Chebyshev could diverge."""
+    rng = np.random.default_rng(0)
+    senders, receivers = np.nonzero(
+        np.triu(rng.uniform(size=(40, 40)) < 0.3, 1) | (rng.uniform(size=(40, 40)) < 0.02)
+    )
+    apart = senders != receivers
+    graph = graphs.directed(senders[apart], receivers[apart], 40)  # in no order
+    assert not graphs.is_symmetric(graph)
+    op = propagation.operator(graph, allow_directed=True)
+    assert op.directed
+    assert op.layout == "segment"
+    for columns in (3, propagation.block_width() + 5):
+        x = rng.normal(size=(40, columns)).astype(np.float32)
+        np.testing.assert_allclose(ppr(op, x, 0.2, 0.3), ppr_dense(graph, x, 0.2, 0.3), atol=1e-3)
+    with pytest.raises(ValueError, match="symmetric"):
+        propagation.operator(graph)
+    symmetric = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    assert propagation.operator(symmetric, allow_directed=True) == propagation.operator(symmetric)

@@ -1,0 +1,106 @@
+"""Theorems 2 to 4: the observed error is within the (1 - delta) bound, the constants are the paper's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import datasets, pipeline
+from ldp_jax.features import HDS, GeneralPiecewise, LaplaceVector, MultiBit, MultiPiecewise
+from ldp_jax.graph.propagation import operator, ppr, ppr_rows
+from ldp_jax.learning import bounds
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+DIM = 30
+MECHANISMS = {
+    "hds": HDS(1.0, DIM, 5),
+    "hds-debiased": HDS(1.0, DIM, 5, debias=True),
+    "laplace": LaplaceVector(1.0, DIM),
+    "piecewise": MultiPiecewise(5.0, DIM),
+    "multibit": MultiBit(5.0, DIM),
+}
+
+
+@pytest.fixture(scope="module")
+def graph():
+    data = datasets.synthetic(
+        jax.random.key(3), num_nodes=300, num_classes=3, num_features=DIM, mean_degree=5.0, homophily=0.8
+    )
+    return data.graph
+
+
+@pytest.mark.parametrize("r", [0.0, 0.5])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_observed_error_is_within_the_bound(name, r, graph):
+    """At delta = 0.1 and 200 runs, a node may exceed its bound in at most 43 runs (binomial tail below 1e-6).
+
+    The smallest defect this detects: a bound that fails in more than about 22 % of the runs.
+    """
+    mechanism, runs, nodes = MECHANISMS[name], 200, 300
+    op = operator(graph, "segment")
+    x = jax.random.uniform(jax.random.key(0), (nodes, DIM), minval=-1.0, maxval=1.0)
+    z = ppr(op, x, 0.2, r)
+    keys = jax.random.split(jax.random.key(1), runs)
+    private = pipeline.private_embeddings(keys, op, x, mechanism, alpha=0.2, r=r)
+    errors = np.abs(np.asarray(private - z)).max(2)  # [runs, nodes]
+    bound = bounds.error_bound(mechanism, ppr_rows(op, np.arange(nodes), 0.2, r), 0.1)
+    assert ((errors > bound.total).sum(0) <= 43).all()
+    # Not vacuous: within a factor 40 of what is seen (Bernstein and the union bound are loose by about 10).
+    assert (bound.total < 40 * np.median(errors, 0)).all()
+
+
+def test_constants_are_those_of_the_proofs():
+    """Eq. 27 and 28 for Laplace, and Bernstein's form in eq. 19 with the largest Pi(v, u) = 1."""
+    d, epsilon, delta = 50, 2.0, 0.05
+    log = np.log(2 * d / delta)
+    flat = np.full((1, 1000), 1e-3)
+    peaked = np.eye(1, 10)
+    laplace = LaplaceVector(epsilon, d)
+    np.testing.assert_allclose(
+        bounds.laplace_bound(laplace, flat, delta).total, 4 * d / epsilon * np.sqrt(2 * log * 1e-3), rtol=1e-6
+    )
+    np.testing.assert_allclose(bounds.laplace_bound(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6)
+    hds = HDS(epsilon, d, 5)
+    bound = bounds.square_wave_bound(hds, peaked, delta)
+    tau, b = bound.deviation[0], float(hds.inner.b)
+    exponent = tau**2 / (2 * bound.variance + 4 / 3 * tau * (b + 1))
+    np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
+
+
+def test_worst_variance_is_the_largest_over_records():
+    grid = jnp.linspace(-1, 1, 401)
+    for mechanism in MECHANISMS.values():
+        bound = bounds.error_bound(mechanism, np.full((1, 10), 0.1), 0.1)
+        np.testing.assert_allclose(bound.variance, bounds.worst_case(mechanism.variance(grid)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, float("nan")])
+def test_bad_delta_is_refused(delta):
+    with pytest.raises(ValueError, match="delta must be in"):
+        bounds.square_wave_bound(HDS(1.0, 4, 2), np.ones((1, 3)), delta)
+
+
+def test_a_theorem_refuses_another_mechanism():
+    rows = np.ones((1, 3))
+    with pytest.raises(ValueError, match="about HDS, got Duchi"):
+        bounds.square_wave_bound(MultiBit(1.0, 4), rows, 0.1)
+    with pytest.raises(ValueError, match="got SquareWave"):
+        bounds.unbiased_bound(HDS(1.0, 4, 2), rows, 0.1)
+    with pytest.raises(ValueError, match="got Duchi"):
+        bounds.laplace_bound(MultiBit(1.0, 4), rows, 0.1)
+
+
+@pytest.mark.parametrize("make", [lambda: MultiPiecewise(5.0, 12, 3), lambda: MultiBit(5.0, 12, 3)])
+def test_the_constants_of_theorem_4(make):
+    """tau solves 2d exp(-tau^2 / (2V + 2M tau / 3)) = delta; M is 2 d/k A over the peak: 1e-5 of each is seen."""
+    mechanism, delta, rows = make(), 0.05, np.array([[0.5, 0.25, -0.25]])
+    bound = bounds.unbiased_bound(mechanism, rows, delta)
+    root = np.exp(5.0 / 3 / 2)  # of the share epsilon / k
+    largest = (root + 1) / (root - 1) if isinstance(mechanism.inner, GeneralPiecewise) else 1 / np.tanh(5.0 / 6)
+    assert bound.range == pytest.approx(2 * 12 / 3 * largest, rel=1e-5)
+    variance = max(float(np.max(np.asarray(mechanism.variance(np.float32(x))))) for x in (0.0, 0.5, 1.0))
+    assert bound.variance == pytest.approx(variance, rel=1e-5)
+    tau, spread = bound.total[0], bound.variance * 0.375  # |Pi_v|_2^2
+    exponent = tau**2 / (2 * spread + 2 / 3 * bound.range * 0.5 * tau)
+    np.testing.assert_allclose(24 * np.exp(-exponent), delta, rtol=1e-5)

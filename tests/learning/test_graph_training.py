@@ -1,0 +1,413 @@
+"""Training on graphs: an easy task, what is kept, one trace, and checkpoints that change nothing."""
+
+import builtins
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import sklearn.metrics
+
+from ldp_jax.datasets.splits import node_split
+from ldp_jax.edges import DPRR, privatize_graph
+from ldp_jax.graph.packing import GraphSet
+from ldp_jax.learning import graph_training, training
+from ldp_jax.learning.graph_training import Scores, fit_graphs, predict, scores, step_decay_adam
+from ldp_jax.learning.models import Model, gin
+from ldp_jax.learning.training import Settings
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+GIN = gin(layers=3, hidden=8, outputs=2, dropout=0.2)
+SMALL = gin(layers=1, hidden=4, outputs=2, dropout=0.2)
+ADAM = step_decay_adam(0.01)
+
+
+@cache
+def stars_and_cycles(count=120, seed=0):
+    """Stars (1) and cycles (0) of 4 to 11 nodes, two thirds to train on; sizes tell nothing."""
+    rng = np.random.default_rng(seed)
+    senders, receivers, node_graph, start = [], [], [], 0
+    labels = np.arange(count) % 2
+    for graph, star in enumerate(labels):
+        n = int(rng.integers(4, 12))
+        one, two = (np.zeros(n - 1, int), np.arange(1, n)) if star else (np.arange(n), (np.arange(n) + 1) % n)
+        senders += [start + one, start + two]
+        receivers += [start + two, start + one]
+        node_graph.append(np.full(n, graph))
+        start += n
+    whole = GraphSet.from_edges(*map(np.concatenate, (senders, receivers, node_graph)), labels)
+    parts = node_split(jax.random.key(seed), count, (2 / 3, 1 / 6, 1 / 6))
+    return tuple(whole.subset(part) for part in parts)
+
+
+def without_edges(count=12):
+    """Graphs of 1, 2 and 3 nodes, none joined."""
+    nodes = np.arange(count) % 3 + 1
+    return GraphSet.from_edges([], [], np.repeat(np.arange(count), nodes), np.arange(count) % 2)
+
+
+SETTINGS = Settings(ADAM, epochs=6, batch_size=16)
+
+
+def run(key=0, parts=None, model=GIN, **changes):
+    """``changes`` of the settings, and what else there is to say."""
+    own = {field.name for field in dataclasses.fields(Settings)} & set(changes)
+    settings = dataclasses.replace(SETTINGS, **{name: changes.pop(name) for name in own})
+    return fit_graphs(jax.random.key(key), model, *(parts or stars_and_cycles()), settings, **changes)
+
+
+def assert_same(one, two):
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+
+
+@cache
+def reference():
+    return run()
+
+
+@pytest.mark.parametrize("layout", ["gather", "segment"])
+def test_an_easy_task_is_learned(layout):
+    parts = stars_and_cycles(360)
+    fitted = run(parts=parts, epochs=30, layout=layout)
+    assert fitted.test.accuracy > 0.95
+    assert fitted.test.auc > 0.95
+    assert fitted.validation > 0.95
+    assert fitted.epoch == np.argmax(fitted.validations)
+    assert fitted.epochs_run == len(fitted.losses) == len(fitted.validations) == 30
+    assert fitted.losses[-1] < 0.5 * fitted.losses[0]
+    test = parts[2]
+    outputs = predict(GIN, fitted.variables, test, layout=layout)
+    assert scores(outputs, test.labels) == fitted.test
+    np.testing.assert_allclose(predict(GIN, fitted.variables, test, batch_size=3), outputs, atol=1e-4)
+    turned = np.arange(len(test))[::-1]
+    np.testing.assert_allclose(predict(GIN, fitted.variables, test.subset(turned)), outputs[turned], atol=1e-4)
+
+
+def test_runs_are_their_keys():
+    assert_same(run(), reference())
+    assert not np.array_equal(run(key=1).losses, reference().losses)
+
+
+def test_what_is_computed_beside_changes_nothing():
+    """Three runs share the threads of one process; each ends bit for bit where it ends alone."""
+    alone = [run(key=key, model=SMALL) for key in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        beside = list(pool.map(lambda key: run(key=key, model=SMALL), range(3)))
+    for one, other in zip(alone, beside, strict=True):
+        assert_same(one, other)
+
+
+def noisy_without_edges(count=12):
+    """The noisy graphs of :func:`without_edges` at budgets that add next to no edge."""
+    plain = without_edges(count)
+    noisy = privatize_graph(jax.random.key(0), plain, DPRR(50.0, 40.0)).graph
+    assert not len(noisy.senders)
+    return noisy
+
+
+def one_without_edges():
+    """Stars, cycles and a single node."""
+    train, validation, test = stars_and_cycles()
+    node_graph, labels = np.append(train.node_graph, len(train)), np.append(train.labels, 1)
+    return GraphSet.from_edges(train.senders, train.receivers, node_graph, labels), validation, test
+
+
+@pytest.mark.parametrize("parts", [lambda: (noisy_without_edges(),) * 3, one_without_edges], ids=["all", "one"])
+def test_graphs_without_edges_train(parts):
+    fitted = run(parts=parts(), epochs=3, model=SMALL)
+    assert np.isfinite(fitted.losses).all()
+    assert np.isfinite(fitted.validations).all()
+    assert np.isfinite(fitted.test).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fitted.variables))
+
+
+def test_one_trace_serves_all_epochs_and_runs_of_one_shape():
+    traces = []
+    counted = Model(GIN.init, lambda *args, **kwargs: (traces.append(1), GIN.apply(*args, **kwargs))[1])
+    run(model=counted, epochs=2)
+    once = len(traces)
+    assert once <= 12  # training (two shapes, and jax may trace a scan's body twice), validation, its shape, test
+    run(model=counted, epochs=9, key=3)
+    assert len(traces) == once
+
+
+# --- A model of one number, whose training can be followed by hand ---------------------------------------------
+
+ONE_NUMBER = Model(
+    init=lambda key, batch: {"params": {"w": jnp.float32(0.0)}},
+    apply=lambda variables, batch, *, key, train: (
+        variables["params"]["w"] * jnp.stack([-jnp.ones(len(batch.labels)), jnp.ones(len(batch.labels))], 1),
+        variables,
+    ),
+)
+"""Its outputs are -w and w for every graph."""
+SGD = optax.sgd(0.5)
+
+
+def follow(validation_labels, *, epochs=6, **settings):
+    """Steps of SGD on graphs of class 1 raise w in every epoch; so validation is by the sign of w alone."""
+    train = GraphSet.from_edges([], [], [0, 1, 2], [1, 1, 1])
+    part = GraphSet.from_edges([], [], np.arange(len(validation_labels)), validation_labels)
+    parts = train, part, part
+    return run(parts=parts, model=ONE_NUMBER, optimizer=SGD, epochs=epochs, batch_size=2, **settings)
+
+
+def test_batches_weigh_their_graphs_alike_and_free_places_nothing():
+    """Three graphs in batches of 2 and 1 (padded): two steps of d loss / d w = -2 sigmoid(-2 w), as by hand."""
+    fitted = follow([1, 1], epochs=1)
+    w, losses = 0.0, []
+    for size in (2, 1):
+        losses += [np.log1p(np.exp(-2 * w))] * size
+        w += 0.5 * 2 / (1 + np.exp(2 * w))
+    assert float(fitted.variables["params"]["w"]) == pytest.approx(w, rel=1e-5)
+    # Either batch may come first; the epoch's loss weighs graphs alike.
+    orders = [(losses[0] * a + losses[2] * (3 - a)) / 3 for a in (1, 2)]
+    assert min(abs(float(fitted.losses[0]) - mean) for mean in orders) < 1e-5
+
+
+def test_the_best_epoch_is_the_earliest_and_patience_ends_the_run():
+    fitted = follow([1, 1, 0], patience=2)
+    np.testing.assert_allclose(fitted.validations, 2 / 3, rtol=1e-6)
+    assert fitted.epoch == 0
+    assert fitted.epochs_run == 3
+    assert fitted.validation == pytest.approx(2 / 3)
+    assert follow([1, 1, 0], patience=None).epochs_run == 6
+    assert follow([1, 1, 0], patience=5).epochs_run == 6
+
+
+def test_no_valid_score_returns_the_first_variables():
+    fitted = follow([1, 1], select="auc")  # one class has no AUC
+    assert fitted.validation == -np.inf
+    assert np.isnan(fitted.validations).all()
+    assert np.isnan(fitted.test.auc)
+    assert float(fitted.variables["params"]["w"]) == 0.0
+
+
+def test_selecting_by_auc_keeps_the_best_auc():
+    fitted = run(select="auc", epochs=4)
+    assert fitted.validation == fitted.validations.max()
+    validation = stars_and_cycles()[1]
+    again = scores(predict(GIN, fitted.variables, validation), validation.labels)
+    assert again.auc == pytest.approx(fitted.validation)
+
+
+# --- Scores and the optimizer ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_scores_are_those_of_scikit_learn(classes):
+    rng = np.random.default_rng(classes)
+    outputs = np.round(rng.normal(size=(80, classes)), 1).astype(np.float32)  # ties
+    labels = rng.integers(0, classes, 80)
+    got = scores(jnp.asarray(outputs), labels)
+    assert got.accuracy == pytest.approx((outputs.argmax(1) == labels).mean())
+    if classes == 2:
+        wanted = sklearn.metrics.roc_auc_score(labels, np.float32(outputs[:, 1] - outputs[:, 0]))
+    else:
+        share = np.asarray(jax.nn.softmax(jnp.asarray(outputs)), np.float64)
+        wanted = sklearn.metrics.roc_auc_score(
+            labels, share / share.sum(1, keepdims=True), multi_class="ovr", average="macro"
+        )
+    assert got.auc == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_class_without_graphs_has_no_area():
+    outputs = jnp.eye(3)[jnp.array([0, 1, 1, 0])]
+    assert scores(outputs, np.array([0, 1, 1, 0])) == Scores(1.0, 1.0)
+    assert np.isnan(scores(outputs, np.array([1, 1, 1, 1])).auc)
+
+
+def test_adam_halves_its_rate_every_fifty_epochs():
+    parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
+    ours = step_decay_adam(0.01)
+    for epoch, rate in ((0, 0.01), (49, 0.01), (50, 0.005), (149, 0.0025), (jnp.int32(150), 0.00125)):
+        plain = optax.adam(rate)
+        got, _ = ours.update(gradient, ours.init(parameters), parameters, epoch=epoch)
+        wanted, _ = plain.update(gradient, plain.init(parameters), parameters)
+        assert float(got["w"]) == pytest.approx(float(wanted["w"]), rel=1e-6)
+    assert step_decay_adam(0.01) is ours
+    with pytest.raises(TypeError, match="epoch"):
+        ours.update(gradient, ours.init(parameters), parameters)
+
+
+# --- Checkpoints -----------------------------------------------------------------------------------------------
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_after(epoch):
+    def progress(number, loss, validation):
+        if number == epoch:
+            raise Killed
+
+    return progress
+
+
+def test_a_checkpoint_changes_nothing(tmp_path):
+    seen = []
+    fitted = run(checkpoint=tmp_path / "run", progress=lambda *values: seen.append(values))
+    assert_same(fitted, reference())
+    assert seen == list(zip(range(6), fitted.losses.tolist(), fitted.validations.tolist(), strict=True))
+    assert_same(run(checkpoint=tmp_path / "run", progress=kill_after(0)), fitted)  # nothing is left to do
+
+
+@pytest.mark.parametrize("ends", [(0,), (2,), (1, 3, 4)])
+def test_a_killed_run_ends_bit_for_bit_where_the_whole_one_ends(tmp_path, ends):
+    for end in ends:
+        with pytest.raises(Killed):
+            run(checkpoint=str(tmp_path), progress=kill_after(end))
+    seen = []
+    fitted = run(checkpoint=str(tmp_path), progress=lambda number, *_: seen.append(number))
+    assert seen == list(range(ends[-1] + 1, 6))
+    assert_same(fitted, reference())
+
+
+def test_patience_is_counted_through_a_kill(tmp_path):
+    with pytest.raises(Killed):
+        follow([1, 1, 0], patience=3, checkpoint=tmp_path, progress=kill_after(1))
+    resumed = follow([1, 1, 0], patience=3, checkpoint=tmp_path)
+    assert_same(resumed, follow([1, 1, 0], patience=3))
+    assert resumed.epochs_run == 4
+
+
+def test_a_resumed_run_compiles_its_epoch_once(tmp_path):
+    with pytest.raises(Killed):
+        run(checkpoint=tmp_path, progress=kill_after(2))
+    traces = []
+    counted = Model(GIN.init, lambda *args, **kwargs: (traces.append(1), GIN.apply(*args, **kwargs))[1])
+    run(model=counted, checkpoint=tmp_path)
+    compiled = graph_training._epoch._cache_size()
+    run(model=counted, checkpoint=tmp_path / "other")
+    assert graph_training._epoch._cache_size() == compiled
+    assert len(traces) <= 12
+
+
+def other_graphs():
+    train, validation, test = stars_and_cycles()
+    labels = train.labels.copy()
+    labels[0] = 1 - labels[0]
+    return GraphSet.from_edges(train.senders, train.receivers, train.node_graph, labels), validation, test
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"key": 1}, "key"),
+        ({"epochs": 7}, "epochs"),
+        ({"patience": 3}, "patience"),
+        ({"batch_size": 17}, "batch_size"),
+        ({"select": "auc"}, "select"),
+        ({"optimizer": step_decay_adam(0.02)}, "model, optimizer"),
+        ({"optimizer": training.adam(0.01)}, "model, optimizer"),
+        ({"model": gin(3, 8, 2, 0.25)}, "model, optimizer"),
+        ({"model": gin(3, 9, 2, 0.2)}, "model, optimizer"),
+        ({"parts": other_graphs()}, "train"),
+        ({"parts": (*stars_and_cycles()[:2], stars_and_cycles()[1])}, "test"),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path_factory, changes, name):
+    folder = tmp_path_factory.getbasetemp() / "settings"
+    if not folder.exists():
+        with pytest.raises(Killed):
+            run(checkpoint=folder, progress=kill_after(0))
+    with pytest.raises(ValueError, match=f"other settings: .*{name}.*a folder of its own"):
+        run(checkpoint=folder, **changes)
+
+
+PROGRAM = """
+import sys, jax
+from tests.learning.test_graph_training import SMALL, bits, run
+progress = lambda *values: print(*values, flush=True)
+print(bits(run(model=SMALL, epochs=15, checkpoint=sys.argv[1], progress=progress)))
+"""
+
+
+def bits(fitted):
+    """All that a run returns: its histories, scores, epochs and a digest of its variables."""
+    variables = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(fitted.variables))
+    histories = fitted.losses.tobytes().hex(), fitted.validations.tobytes().hex()
+    return *histories, *fitted.test, fitted.validation, fitted.epoch, fitted.epochs_run, zlib.crc32(variables)
+
+
+@pytest.mark.slow
+def test_a_process_killed_at_any_moment_goes_on(tmp_path):
+    """SIGKILL at odd times, also while a checkpoint is written; other processes compute the same bits."""
+    program = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
+    # What the first start compiles serves the others.
+    kept = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", **kept}
+    begun = []
+    for pause in (0.03, 0.06):
+        with subprocess.Popen(program, stdout=subprocess.PIPE, env=environment, text=True) as process:
+            begun.append(int(process.stdout.readline().split()[0]))  # the first epoch of this start is over
+            time.sleep(pause)
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+    done = subprocess.run(program, capture_output=True, env=environment, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    *epochs, end = done.stdout.splitlines()
+    begun += [int(epoch.split()[0]) for epoch in epochs]
+    assert begun[0] == 0 < begun[1] < begun[2]  # each start went on from an epoch of the one before
+    assert begun[2:] == list(range(begun[2], 15))
+    assert end == str(bits(run(model=SMALL, epochs=15)))
+
+
+def test_without_orbax_a_checkpoint_says_what_to_install(tmp_path, monkeypatch):
+    plain = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("orbax"):
+            raise ImportError(name)
+        return plain(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install 'ldp_jax\[experiments\]'"):
+        run(checkpoint=tmp_path)
+    assert run(epochs=1).epochs_run == 1
+
+
+# --- Bad input -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number >= 1"),
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1"),
+        ({"patience": 0}, "patience must be a whole number >= 1"),
+        ({"select": "f1"}, "select must be one of accuracy, auc"),
+        ({"layout": "ell"}, "layout must be one of"),
+        ({"model": gin(2, 4, 1)}, "the model has 1 outputs, but graph .* of train has label 1"),
+    ],
+)
+def test_bad_arguments_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        run(**changes)
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("key", [jax.random.PRNGKey(0), jax.random.key(0, impl="rbg")])
+def test_other_keys_are_refused(key):
+    with pytest.raises(ValueError, match="key must be a"):
+        fit_graphs(key, GIN, *stars_and_cycles(), SETTINGS)
+
+
+@pytest.mark.parametrize("arguments", [(0.0,), (0.1, 0.0), (0.1, 0.5, 0)])
+def test_bad_rates_are_refused(arguments):
+    with pytest.raises(ValueError, match="(learning_rate|decay|every) must be"):
+        step_decay_adam(*arguments)

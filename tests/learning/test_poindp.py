@@ -1,0 +1,195 @@
+"""PoinDP's network and HyperIMBA's: their noise by its law, and what it depends on."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator
+from ldp_jax.learning.models import PlacedInputs, PoinDPInputs, gcn, hyperimba, poindp
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+N, D, OUT = 400, 3, 25
+
+
+@cache
+def inputs(epsilon=0.5):
+    rng = np.random.default_rng(0)
+    edges = np.stack([np.arange(1, N), (np.arange(1, N) - 1) // 3], 1)
+    rows = [jnp.asarray(rng.normal(size=(N, d)), jnp.float32) for d in (D, 2)]
+    sensitivity = jnp.asarray(rng.uniform(0.5, 2.0, (N, 2)), jnp.float32)
+    op = operator(graphs.from_edges(edges, N), "segment")
+    return PoinDPInputs(op, rows[0], 0.3 * rows[1], sensitivity, jnp.float32(epsilon), jnp.float32(1e-4))
+
+
+@cache
+def made(**words):
+    """A model without dropout, its variables, and what gives its outputs."""
+    model = poindp(OUT, 4, 0.0, **words)
+    variables = jax.jit(model.init)(jax.random.key(0), inputs())
+    return (
+        model,
+        variables,
+        jax.jit(lambda variables, inputs: model.apply(variables, inputs, key=None, train=False)[0]),
+    )
+
+
+def noise(given=None, branches=("intra",), **words):
+    """What a model adds to its outputs without noise, and its variables."""
+    _, variables, run = made(branches=branches, **words)
+    quiet = made(branches=branches)[2]
+    params = {name: variables["params"][name] for name in ("Dense_0", "bias_0", "bias_1", "kernel")}
+    given = given or inputs()
+    return np.asarray(run(variables, given) - quiet({"params": params}, given), np.float64), variables
+
+
+def test_printed_noise_is_that_of_eq_12():
+    found, _ = noise(inputs(20.0), noise="printed")
+    sigma = np.sqrt(2 * np.log(1.25 / 1e-4)) * np.asarray(inputs().sensitivity)[:, 1:] / 2 / 20.0
+    assert np.abs(found).max() < 1.0
+    z = 2 * np.arctanh(found) / sigma
+    # 10 000 draws: a scale that is wrong by 15 % has p below 1e-6.
+    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-6
+    assert stats.kstest(1.15 * z.ravel(), "norm").pvalue < 1e-6
+    loud, _ = noise(inputs(0.01), noise="printed")
+    # At any budget it is within 1: outputs that one record allows are impossible under another.
+    assert 0.99 < np.abs(loud).mean() <= np.abs(loud).max() <= 1.0 + 1e-5
+
+
+def test_released_noise_is_within_a_scale_that_is_read_from_places():
+    found, variables = noise(noise="released")
+    fixed = {name: np.asarray(leaf, np.float64) for name, leaf in variables["noise"].items() if name != "words"}
+    leaky = lambda v, slope: np.where(v > 0, v, slope * v)
+    places = np.asarray(inputs().places, np.float64)
+    places = places + np.pi * (places < 0)
+    read = [
+        leaky(
+            leaky(places @ fixed[f"intra_{k}_in"], 0.2) @ fixed[f"intra_{k}_out"] + fixed[f"intra_{k}_bias"], 0.01
+        )
+        for k in (0, 1)
+    ]
+    sigma = np.sqrt(np.abs(np.concatenate(read, 1).sum(1, keepdims=True)) / (2 * 0.5))
+    assert (np.abs(found) <= sigma + 1e-5).all()
+    some = (sigma > 0.05)[:, 0]  # where float32 outputs show the noise
+    z = 2 * np.arctanh(np.clip(found / sigma, -1 + 1e-9, 1 - 1e-9))[some]
+    assert some.mean() > 0.9
+    # Some 10 000 draws: a scale that is wrong by 15 % has p below 1e-6.
+    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-6
+
+
+def test_the_same_question_has_the_same_answer_and_another_model_another():
+    one, again = (noise(noise="released")[0] for _ in range(2))
+    np.testing.assert_array_equal(one, again)
+    model, variables, run = made(branches=("intra",), noise="released")
+    other = {**variables, "noise": {**variables["noise"], "words": jnp.uint32([1, 2])}}
+    answers = [np.asarray(run(own, inputs())) for own in (variables, other)]
+    assert (answers[0] != answers[1]).mean() > 0.99
+
+
+def test_as_released_nothing_that_makes_the_noise_is_learned_and_as_printed_the_share_is():
+    parameters = {
+        kind: jax.eval_shape(poindp(OUT, 4, 0.0, **words).init, jax.random.key(0), inputs())["params"]
+        for kind, words in {
+            "released": {"noise": "released"},
+            "printed": {"noise": "printed"},
+            "equal shares": {"noise": "printed", "allocate": False},
+        }.items()
+    }
+    assert {kind: "allocation_in" in tree for kind, tree in parameters.items()} == {
+        "released": False, "printed": True, "equal shares": False,
+    }  # fmt: skip
+    assert set(parameters["released"]) == {"Dense_0", "bias_0", "bias_1", "kernel"}
+    model, variables, _ = made(branches=("inter", "intra"), noise="printed")
+
+    @jax.jit
+    def slope(variables, inputs, key):
+        def loss(params):
+            outputs, _ = model.apply({**variables, "params": params}, inputs, key=key, train=True)
+            return (outputs**2).mean()
+
+        return jax.grad(loss)(variables["params"])
+
+    there = slope(variables, inputs(5.0), jax.random.key(1))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(there))
+    assert float(jnp.abs(there["allocation_in"]).max()) > 0
+
+
+@pytest.mark.parametrize("strength", ["random", "attention"])
+def test_variants_of_the_released_noise_are_noise_of_another_strength(strength):
+    one, other = noise(noise="released")[0], noise(noise="released", strength=strength)[0]
+    assert np.isfinite(other).all()
+    assert np.abs(np.abs(one).mean(1) - np.abs(other).mean(1)).max() > 1e-2
+
+
+def test_without_noise_each_branch_is_a_gcn_with_elu():
+    _, variables, run = made(branches=("intra",))
+    params = variables["params"]
+    flat, last = gcn(1, 1, 4, normalisation="symmetric"), gcn(1, 1, OUT, normalisation="symmetric")
+
+    @jax.jit
+    def naive(graph, x):
+        first = {"params": {"Dense_0": params["Dense_0"], "bias_0": params["bias_0"]}}
+        hidden = jax.nn.elu(flat.apply(first, (graph, x), key=None, train=False)[0])
+        second = {"params": {"Dense_0": {"kernel": params["kernel"][0]}, "bias_0": params["bias_1"][0]}}
+        return last.apply(second, (graph, hidden), key=None, train=False)[0]
+
+    np.testing.assert_allclose(run(variables, inputs()), naive(inputs().graph, inputs().x), atol=1e-5)
+
+
+def test_bad_settings_are_named(untyped):
+    for words, message in (
+        ({"branches": ()}, "branches must be"),
+        ({"branches": ("inter", "inter")}, "branches must be"),
+        ({"noise": "some"}, "noise must be"),
+        ({"strength": "weak"}, "strength must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            poindp(**words)
+    model = poindp(OUT, 4, 0.0, noise="printed")
+    for given, message in (
+        (inputs()._replace(sensitivity=None), "sensitivity"),
+        (inputs()._replace(places=jnp.zeros((3, 2))), "places must have a row"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jax.eval_shape(model.init, jax.random.key(0), given)
+    with pytest.raises(ValueError, match="weights must be"):
+        hyperimba(weights="ricci")
+
+
+# --- HyperIMBA ---------------------------------------------------------------------------------------------------
+
+
+def placed(places):
+    return PlacedInputs(inputs().graph, inputs().x, places)
+
+
+def test_weights_and_the_term_of_a_place_are_those_of_the_places():
+    """One layer in float64; alpha 0 and equal places leave the mean over neighbours."""
+    model = hyperimba(1, 4, OUT, alpha=0.5)
+    variables = jax.jit(model.init)(jax.random.key(0), placed(inputs().places))
+    apply = jax.jit(lambda m, v, given: m.apply(v, given, key=None, train=False)[0], static_argnums=0)
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables["params"])
+    leaky = lambda v, slope: np.where(v > 0, v, slope * v)
+    places, x = (np.asarray(rows, np.float64) for rows in (inputs().places, inputs().x))
+
+    def read(name):
+        inner = leaky(places @ params[f"{name}_in"]["kernel"], 0.2)
+        return inner @ params[f"{name}_out"]["kernel"] + params[f"{name}_out"]["bias"]
+
+    edges = np.stack([np.arange(1, N), (np.arange(1, N) - 1) // 3], 1)
+    adjacency = np.eye(N)
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    weights = np.where(adjacency > 0, np.exp(leaky(read("receiver_0") + read("sender_0").T, 0.2)), 0.0)
+    weights /= weights.sum(1, keepdims=True)
+    wanted = weights @ (x @ params["Dense_0"]["kernel"]) + 0.5 * leaky(read("place_0"), 0.01) + params["bias_0"]
+    got = apply(model, variables, placed(inputs().places))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    plain = hyperimba(1, 4, OUT, alpha=0.0, weights="degree")
+    of_gcn = apply(gcn(1, 1, OUT, normalisation="symmetric"), variables, inputs()[:2])
+    got = apply(plain, variables, placed(inputs().places))
+    np.testing.assert_allclose(got, of_gcn, atol=1e-5)

@@ -1,0 +1,386 @@
+"""Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
+
+import dataclasses
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import sklearn.metrics
+from scipy import stats as scipy_stats
+
+from ldp_jax.learning import metrics, training
+from ldp_jax.learning.models import Model, linear, mlp
+from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+
+def blobs(n=90, classes=3, seed=0):
+    """Rows around the corners of a triangle, far apart."""
+    rng = np.random.default_rng(seed)
+    label = np.arange(n) % classes
+    z = np.eye(classes, 4)[label] * 4 + rng.normal(size=(n, 4)) * 0.3
+    parts = [Examples(index.astype(np.int32), label[index].astype(np.int32)) for index in np.split(np.arange(n), 3)]
+    return jnp.asarray(z, jnp.float32), *parts
+
+
+ADAM = training.adam(0.05)
+
+
+@pytest.mark.parametrize("model", [mlp(2, 8, 3, 0.2), linear(3)], ids=["mlp", "linear"])
+def test_a_separable_toy_is_learned(model):
+    z, train, validation, test = blobs()
+    fitted = fit(
+        jax.random.key(0), model, training.node_classification, z, train, validation, test,
+        Settings(ADAM, epochs=15, batch_size=16),
+    )  # fmt: skip
+    assert fitted.validation == fitted.test == 1.0
+    assert fitted.losses.shape == fitted.validations.shape == (15,)
+    assert fitted.losses[-1] < 0.5 * fitted.losses[0]
+    assert fitted.epoch == np.argmax(fitted.validations)
+    scores, _ = model.apply(fitted.variables, z[test.index], key=None, train=False)
+    assert metrics.accuracy(scores, test.label) == 1.0
+
+
+# --- A model of one number, whose training can be followed by hand ---------------------------------------------
+
+ONE_NUMBER = Model(
+    init=lambda key, inputs: {"params": {"w": jnp.float32(0.0)}},
+    apply=lambda variables, inputs, *, key, train: (variables["params"]["w"] * jnp.ones(len(inputs)), variables),
+)
+"""Its output is w for every row."""
+SGD = optax.sgd(1.0)
+
+
+@cache  # one objective a score, so that runs share a program
+def falling(score):
+    """Loss: minus the example's weight times w, so that a step of SGD adds the batch's mean weight to w."""
+    return Objective(
+        inputs=lambda context, examples: examples,
+        loss=lambda outputs, examples: -outputs * examples,
+        score=lambda outputs, examples: score(outputs[0], examples),
+    )
+
+
+def the_number(w, _):
+    return w
+
+
+def run_one_number(weights, *, batch_size, epochs=1, score=the_number, key=0, test=None):
+    one = jnp.ones(1)
+    return fit(
+        jax.random.key(key), ONE_NUMBER, falling(score), None, jnp.asarray(weights, jnp.float32), one,
+        one if test is None else test, Settings(SGD, epochs, batch_size),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 7, 10, 100])
+def test_a_batch_counts_by_its_mean_whatever_its_size(batch_size):
+    """All weights 1: each step adds exactly 1, also the last batch's, which is padded (10 = 7 + 3 = 3 * 3 + 1)."""
+    fitted = run_one_number(np.ones(10), batch_size=batch_size)
+    assert float(fitted.test) == pytest.approx(-(-10 // batch_size))
+    assert float(fitted.losses[0]) <= 0.0
+
+
+def test_padding_weighs_nothing():
+    """Padding repeats the last example; it alone has a weight here, so a padding that counted would be seen.
+
+    Five examples in batches of four: w is 1/4 where it stood in the full batch and 1 where it stood alone.
+    """
+    weights = [0.0, 0.0, 0.0, 0.0, 1.0]
+    seen = [round(float(run_one_number(weights, batch_size=4, key=key).test), 5) for key in range(15)]
+    assert set(seen) == {0.25, 1.0}
+    assert seen.count(1.0) <= 12  # one in five is due; above 12 has mass 1e-6
+
+
+def test_every_epoch_visits_every_example_once():
+    """Batches of one: w grows by the sum of the weights in each epoch, in whatever order."""
+    weights = 2.0 ** np.arange(6)
+    for epochs in (1, 3):
+        assert float(run_one_number(weights, batch_size=1, epochs=epochs).test) == epochs * 63
+
+
+def test_full_batch_is_gradient_descent_whatever_the_order():
+    z, train, validation, test = blobs()
+    settings = Settings(optax.sgd(0.1), epochs=4, batch_size=30)
+    reversed_train = Examples(train.index[::-1], train.label[::-1])
+    model, objective = linear(3), training.node_classification
+    one, other = (
+        fit(jax.random.key(1), model, objective, z, part, validation, test, settings)
+        for part in (train, reversed_train)
+    )
+    np.testing.assert_allclose(one.losses, other.losses, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), one.variables, other.variables)
+
+
+@pytest.mark.parametrize(
+    ("score", "epoch", "w"),
+    [
+        (lambda w, _: w, 4, 5.0),
+        (lambda w, _: -w, 0, 1.0),
+        (lambda w, _: -jnp.abs(w - 3), 2, 3.0),
+        (lambda w, _: jnp.minimum(w, 2.0), 1, 2.0),  # equal from then on: the earliest
+        (lambda w, _: 0.0 * w, 0, 1.0),
+        (lambda w, _: jnp.where(w < 4, jnp.nan, -w), 3, 4.0),  # NaN is never the best
+    ],
+    ids=["last", "first", "middle", "tie", "all-tie", "nan"],
+)
+def test_the_best_epoch_is_kept_the_earliest_on_ties(score, epoch, w):
+    """After epoch e, from 0, w = e + 1. The test is scored with the w of the best epoch, once."""
+    fitted = run_one_number(
+        np.ones(3),
+        batch_size=3,
+        epochs=5,
+        score=lambda w, e: jnp.where(e[0] == 1, score(w, e), w),
+        test=jnp.zeros(1),
+    )
+    assert int(fitted.epoch) == epoch
+    assert float(fitted.variables["params"]["w"]) == w
+    assert float(fitted.test) == w
+    np.testing.assert_allclose(fitted.losses, -np.arange(5.0))
+    assert float(fitted.validation) == float(fitted.validations[epoch])
+
+
+def one_epoch_after_another(score, **settings):
+    return fit(
+        jax.random.key(0), ONE_NUMBER, falling(score), None, jnp.ones(3), jnp.ones(1), jnp.zeros(1),
+        Settings(SGD, epochs=8, batch_size=3, **settings),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (5, 8), (100, 8), (None, 8)])
+def test_training_stops_when_patience_is_over(patience, run):
+    """Validation is best after epoch 2; what was not run is NaN, and one program serves every patience."""
+
+    score = _peak_at_three
+    one_epoch_after_another(score, patience=2)
+    programs = training._fit._cache_size()
+    fitted = one_epoch_after_another(score, patience=patience)
+    assert training._fit._cache_size() == programs
+    assert (int(fitted.epoch), float(fitted.test)) == (2, -0.0)
+    assert np.isfinite(fitted.validations).tolist() == [epoch < run for epoch in range(8)]
+    assert np.isfinite(fitted.losses).tolist() == [epoch < run for epoch in range(8)]
+
+
+def _peak_at_three(w, _):
+    return -jnp.abs(w - 3.0)
+
+
+def test_no_valid_score_returns_the_first_variables():
+    fitted = run_one_number(np.ones(3), batch_size=3, epochs=2, score=lambda w, _: w * jnp.nan)
+    assert float(fitted.validation) == -np.inf
+    assert float(fitted.variables["params"]["w"]) == 0.0
+
+
+def test_adam_decays_weights_as_a_gradient():
+    """L2: the decay enters the gradient, before Adam's normalisation; not decoupled."""
+    parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
+    ours, plain = training.adam(0.1, 0.25), optax.adam(0.1)
+    state, other = ours.init(parameters), plain.init(parameters)
+    for _ in range(3):
+        a, state = ours.update(gradient, state, parameters)
+        b, other = plain.update({"w": gradient["w"] + 0.25 * parameters["w"]}, other, parameters)
+        assert float(a["w"]) == pytest.approx(float(b["w"]))
+        parameters = optax.apply_updates(parameters, a)
+    assert training.adam(0.1, 0.25) is training.adam(0.1, 0.25)
+
+
+# --- Many runs -------------------------------------------------------------------------------------------------
+
+
+def stacked_runs(runs=3):
+    made = [blobs(seed=seed) for seed in range(runs)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *made)
+
+
+SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
+
+
+def test_many_runs_are_the_single_ones_in_one_program():
+    traces, model = [], mlp(2, 4, 3, 0.1)
+    counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
+    objective, inputs = training.node_classification, stacked_runs()
+    many = fit_many(
+        jax.random.split(jax.random.key(2), 3), counted, objective, *inputs, SETTINGS, keep_variables=True
+    )
+    once = len(traces)
+    assert once <= 6  # the step, its gradient, two scores: not one a run or an epoch
+    again = fit_many(
+        jax.random.split(jax.random.key(3), 3), counted, objective, *inputs, SETTINGS, keep_variables=True
+    )
+    assert len(traces) == once
+    assert not np.array_equal(many.losses, again.losses)
+    for i, key in enumerate(jax.random.split(jax.random.key(2), 3)):
+        alone = fit(key, model, objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
+        one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
+    together = fit_many(jax.random.split(jax.random.key(2), 3), model, objective, *inputs, SETTINGS, at_once=3)
+    np.testing.assert_allclose(together.losses, many.losses, rtol=1e-4)
+    assert together.variables == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number >= 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number >= 1, got 2.5"),
+        ({"patience": 0}, "patience must be a whole number >= 1, got 0"),
+    ],
+)
+@pytest.mark.usefixtures("untyped")
+def test_bad_settings_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SETTINGS, **change)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("label", 3, r"label of {} must be in \[0, 3\), one of the model's outputs.* from 0 to 3"),
+        ("label", -1, r"label of {} must be in \[0, 3\).* from -1 to 2"),
+        ("index", 90, r"index of {} must be in \[0, 90\), one of the rows of the context.* to 90"),
+        ("index", -1, r"index of {} must be in \[0, 90\).* from -1 to"),
+    ],
+)
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_examples_outside_the_model_are_refused(field, value, message, part):
+    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the other end."""
+    z, *parts = blobs()
+    place = ["train", "validation", "test"].index(part)
+    wrong = np.array(getattr(parts[place], field))
+    wrong[4] = value
+    parts[place] = parts[place]._replace(**{field: wrong})
+    with pytest.raises(ValueError, match=message.format(part)):
+        fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, SETTINGS)
+    runs = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (z, *parts))
+    with pytest.raises(ValueError, match=message.format(part)):
+        fit_many(jax.random.split(jax.random.key(0), 2), linear(3), training.node_classification, *runs, SETTINGS)
+
+
+def test_pairs_and_labels_of_another_kind_are_refused():
+    z, train, validation, test = blobs()
+    whole = train._replace(label=train.label.astype(np.float32))
+    with pytest.raises(ValueError, match="label of train must be integers, got float"):
+        fit(jax.random.key(0), linear(3), training.node_classification, z, whole, validation, test, SETTINGS)
+    pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
+    with pytest.raises(ValueError, match=r"non_edge of train must be in \[0, 90\)"):
+        fit(jax.random.key(0), linear(1), training.link_prediction, z, pairs, pairs, pairs, SETTINGS)
+
+
+def test_bad_keys_and_rates_are_refused():
+    with pytest.raises(ValueError, match="threefry2x32 key, got rbg"):
+        fit(jax.random.key(0, impl="rbg"), linear(3), training.node_classification, *blobs(), SETTINGS)
+    with pytest.raises(ValueError, match="learning_rate must be finite and > 0, got 0"):
+        training.adam(0.0)
+    with pytest.raises(ValueError, match="weight_decay must be in"):
+        training.adam(0.1, -1.0)
+    with pytest.raises(ValueError, match="layers must be"):
+        mlp(0, 4, 3)
+    with pytest.raises(ValueError, match="dropout must be in"):
+        mlp(2, 4, 3, 1.0)
+
+
+# --- Links -----------------------------------------------------------------------------------------------------
+
+
+def test_links_of_a_separable_toy_are_learned():
+    """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly separable."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate([np.tile([1.0, -1.0], (20, 1)), np.tile([-1.0, 1.0], (20, 1))])
+    z = jnp.asarray(z + 0.1 * rng.normal(size=z.shape), jnp.float32)
+
+    def pairs(m):
+        side = rng.integers(0, 2, m) * 20
+        edge = np.stack([side + rng.integers(0, 20, m), side + rng.integers(0, 20, m)], 1)
+        non_edge = np.stack([rng.integers(0, 20, m), 20 + rng.integers(0, 20, m)], 1)
+        return Pairs(edge.astype(np.int32), non_edge.astype(np.int32))
+
+    fitted = fit(
+        jax.random.key(4), linear(1), training.link_prediction, z, pairs(50), pairs(20), pairs(20),
+        Settings(ADAM, epochs=20, batch_size=16),
+    )  # fmt: skip
+    assert fitted.test == 1.0
+    assert fitted.losses[-1] < fitted.losses[0]
+
+
+def test_pairwise_loss_and_score_by_hand():
+    scores = jnp.array([[[2.0], [-1.0]], [[0.0], [0.5]]])
+    pairs = Pairs(None, None)  # already in the scores
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))
+    expected = [(1 - (sigmoid(2) - sigmoid(-1))) ** 2, (1 - (sigmoid(0) - sigmoid(0.5))) ** 2]
+    np.testing.assert_allclose(training.link_prediction.loss(scores, pairs), expected, rtol=1e-6)
+    assert training.link_prediction.score(scores, pairs) == 0.75
+
+
+# --- Metrics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("classes", [2, 5])
+def test_accuracy_and_f1_are_scikit_learns(seed, classes):
+    """Also where a class is neither there nor predicted: the macro mean leaves it out."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(40, classes + 1)).astype(np.float32)
+    scores[:, classes] = -9.0
+    labels = rng.integers(0, classes, 40)
+    labels[labels == 1] = 0 if seed == 2 else 1  # predicted, never true
+    predicted, scores = scores.argmax(1), jnp.asarray(scores)
+    assert float(metrics.accuracy(scores, labels)) == pytest.approx(
+        sklearn.metrics.accuracy_score(labels, predicted)
+    )
+    for average in ("micro", "macro", "weighted"):
+        theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
+        assert float(metrics.f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
+    mask = rng.uniform(size=40) < 0.5
+    theirs = sklearn.metrics.accuracy_score(labels[mask], predicted[mask])
+    assert float(metrics.accuracy(scores, labels, mask)) == pytest.approx(theirs)
+
+
+def test_f1_refuses_an_unknown_average():
+    with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
+        metrics.f1(jnp.eye(2), np.arange(2), "binary")
+
+
+def test_accuracy_over_an_empty_mask_is_zero():
+    assert metrics.accuracy(jnp.eye(2), np.arange(2), np.zeros(2, bool)) == 0.0
+
+
+@pytest.mark.parametrize("levels", [2, 5, 10_000], ids=["many-ties", "ties", "few-ties"])
+def test_auc_is_scikit_learns_with_ties(levels):
+    rng = np.random.default_rng(levels)
+    positive, negative = rng.integers(levels // 3, levels, 50), rng.integers(0, levels, 70)
+    truth = np.repeat([1, 0], [50, 70])
+    theirs = sklearn.metrics.roc_auc_score(truth, np.concatenate([positive, negative]))
+    assert float(metrics.auc(jnp.float32(positive), jnp.float32(negative))) == pytest.approx(theirs, rel=1e-6)
+
+
+def test_auc_of_nan_is_nan():
+    assert np.isnan(metrics.auc(jnp.array([1.0, jnp.nan]), jnp.array([0.0])))
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_mean_interval_is_scipys(confidence):
+    values = np.random.default_rng(0).normal(size=10)
+    interval = metrics.mean_interval(values, confidence)
+    low, high = scipy_stats.t.interval(confidence, 9, loc=values.mean(), scale=scipy_stats.sem(values))
+    assert (interval.mean - interval.half_width, interval.mean + interval.half_width) == pytest.approx((low, high))
+    assert interval.n == 10
+
+
+def test_mean_interval_of_few_values():
+    assert metrics.mean_interval([2.0, 2.0]) == (2.0, 0.0, 2)
+    single = metrics.mean_interval([2.0])
+    assert np.isnan(single.half_width)
+    assert str(single) == "2.0"
+    assert str(metrics.mean_interval([1.0, 2.0, 3.0])) == "2.0 ± 2.5"
+    with pytest.raises(ValueError, match="values must not be empty"):
+        metrics.mean_interval([])
+
+
+def test_embedding_error_is_relative():
+    reference = jnp.ones((3, 4))
+    assert float(metrics.embedding_error(1.1 * reference, reference)) == pytest.approx(0.1, rel=1e-5)

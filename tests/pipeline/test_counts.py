@@ -1,0 +1,131 @@
+"""The law of a noisy count of neighbours, and what reports say, against brute force in float64."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from ldp_jax.edges import NeighbourCounts
+from ldp_jax.pipeline import counts
+from tests.stats import assert_g
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_noise_has_the_law_of_its_closed_form(epsilon):
+    z = np.arange(-60, 61)
+    mass = np.exp(np.asarray(counts.geometric_noise_log_pmf(z, epsilon), np.float64))
+    exact = np.exp(-epsilon * np.abs(z))
+    np.testing.assert_allclose(mass, exact / exact.sum(), rtol=1e-5)
+    # What users draw: 4e4 draws; a share that is off by 0.02 would be found.
+    users = NeighbourCounts(epsilon, num_groups=1)
+    drawn = np.asarray(users.add_noise(jax.random.key(1), jnp.full(40_000, 100))) - 100
+    inside = np.clip(drawn, -6, 6) + 6
+    tails = [mass[z <= -6].sum(), *mass[(z > -6) & (z < 6)], mass[z >= 6].sum()]
+    assert_g(np.bincount(inside, minlength=13), np.array(tails) / np.sum(tails))
+
+
+def log_law(reports, means, dispersion, epsilon):
+    """log sum_m NB(m) Geo(r - m), summed over all m in float64."""
+    m = np.arange(20_000.0)
+    if math.isinf(dispersion):
+        log_pmf = stats.poisson.logpmf(m, means[..., None])
+    else:
+        log_pmf = stats.nbinom.logpmf(m, dispersion, dispersion / (dispersion + means[..., None]))
+    away = np.abs(reports[:, None] - m)
+    scale = math.log(math.tanh(epsilon / 2))  # (1 - a) / (1 + a)
+    return special.logsumexp(log_pmf[..., None, :] - epsilon * away + scale, axis=-1)  # [..., reports]
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("dispersion", counts.DISPERSIONS)
+def test_the_law_of_a_report_is_the_sum_over_all_counts(dispersion, epsilon):
+    reports = np.array([-40, -3, -1, 0, 1, 2, 5, 17, 60, 301, 419])
+    means = np.array([1e-8, 0.004, 0.3, 1.0, 7.7, 40.0, 290.0])
+    size = counts.table_size(reports, means, epsilon)
+    found = counts.log_likelihood(
+        jnp.asarray(reports)[:, None],
+        jnp.asarray(means, jnp.float32)[None, :, None],
+        dispersion,
+        epsilon,
+        size=size,
+    )
+    exact = log_law(reports, np.float32(means).astype(float), dispersion, np.float64(np.float32(epsilon)))
+    np.testing.assert_allclose(found[:, 0, :].T, exact, rtol=1e-6, atol=1e-6)
+
+
+def test_groups_classes_and_rates_add_up_as_brute_force_says():
+    rng = np.random.default_rng(2)
+    means = rng.gamma(1.0, 4.0, (3, 2, 4)).astype(np.float32)
+    reports = rng.integers(-3, 15, (20, 4))
+    size = counts.table_size(reports, means, 1.0)
+    prior = np.full((20, 3), 1 / 3, np.float32)
+    found = counts.evidence(jnp.asarray(reports), jnp.asarray(means), prior, 1.0, size=size)
+    marginals = []
+    for s, dispersion in enumerate(counts.DISPERSIONS):
+        each = sum(log_law(reports[:, k], means[:, :, k].astype(float), dispersion, 1.0) for k in range(4))
+        each = np.moveaxis(each, -1, 0)  # [users, classes, rates]
+        by_class = special.logsumexp(each + np.log(1 / 3), axis=1)
+        best = max(
+            special.logsumexp(by_class + np.log([w, 1 - w]), axis=1).mean() for w in np.linspace(0.001, 0.999, 999)
+        )
+        marginals.append(best)
+        if s == int(found.dispersion):
+            w = np.asarray(found.weights, np.float64)
+            exact = special.logsumexp(each + np.log(w), axis=-1)
+            np.testing.assert_allclose(found.log_likelihood, exact, rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(found.marginal, marginals, atol=1e-3)  # EM keeps a hundredth of a user at each rate
+    assert int(found.dispersion) == int(np.argmax(marginals))
+
+
+def test_the_dispersion_of_the_users_is_found():
+    rng = np.random.default_rng(3)
+    users = 2000
+    for s, dispersion in ((0, math.inf), (2, 3.0)):
+        rate = np.full((users, 2), 12.0)
+        if not math.isinf(dispersion):
+            rate = rate * rng.gamma(dispersion, 1 / dispersion, rate.shape)
+        noise = NeighbourCounts(1.0, num_groups=2)
+        reports = noise.add_noise(jax.random.key(s), jnp.asarray(rng.poisson(rate)))
+        found = counts.evidence(
+            reports,
+            jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]])),
+            np.ones((users, 1), np.float32),
+            1.0,
+            size=128,
+        )
+        assert int(found.dispersion) == s
+
+
+def test_nothing_that_was_reported_is_nan():
+    reports = jnp.array([[2**30, -(2**30)], [0, 0]])
+    found = counts.log_likelihood(reports, jnp.ones((2, 3, 2)), 3.0, 1.0, size=32)
+    assert not np.isnan(np.asarray(found)).any()
+
+
+def test_those_who_did_not_report_count_for_nothing():
+    rng = np.random.default_rng(4)
+    reports = rng.integers(0, 12, (40, 2))
+    means = jnp.asarray(rng.gamma(2.0, 3.0, (2, 3, 2)), jnp.float32)
+    prior = np.full((40, 2), 0.5, np.float32)
+    counted = np.arange(40) < 25
+    first = counts.evidence(jnp.asarray(reports), means, prior, 1.0, size=64, counted=counted)
+    reports[25:] = 30
+    second = counts.evidence(jnp.asarray(reports), means, prior, 1.0, size=64, counted=counted)
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_array_equal(first.log_likelihood[:25], second.log_likelihood[:25])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf])
+def test_an_epsilon_that_is_none_is_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
+        counts.log_likelihood(jnp.zeros((1, 1), int), jnp.ones((1, 1, 1)), 3.0, epsilon, size=32)
+    with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
+        counts.table_size(np.zeros((1, 1)), np.ones(1), epsilon)
+
+
+def test_what_is_no_dispersion_is_refused():
+    with pytest.raises(ValueError, match="dispersion must be > 0"):
+        counts.log_likelihood(jnp.zeros((1, 1), int), jnp.ones((1, 1, 1)), 0.0, 1.0, size=32)

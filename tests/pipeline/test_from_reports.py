@@ -1,0 +1,307 @@
+"""Classes from private records in one call: what it says, what it spends, and what it refuses before."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+
+from ldp_jax.accounting.guarantee import LABEL, RECORD, Budget
+from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
+from ldp_jax.deployment import Classifier
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.graph import graphs
+from ldp_jax.pipeline import from_reports, predict_from_reports, principal_axes, score_directions
+from ldp_jax.pipeline.device_classifier import device_classifier, panel_regression
+from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.pipeline.rows import feature_rows
+from ldp_jax.pipeline.structure import label_log_loss
+from tests.pipeline.planted import blocks
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+N, PANEL, FOLDS = 500, 150, 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Weak structure, clear records."""
+    graph, y, x = blocks(n=N, degree=5.0, homophily=0.35, clarity=3.0)
+    labels = np.where(np.arange(N) < PANEL, y, -1)
+    facts = panel_facts(jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS)
+    return graph, y, x, facts
+
+
+def predicted(data, x, epsilon, **changes):
+    graph, y, _, facts = data
+    panel = np.arange(PANEL)
+    given = {"facts": facts, "tested": np.arange(N) >= PANEL, **changes}
+    return predict_from_reports(jax.random.key(1), graph, x, panel, y[:PANEL], epsilon, **given)
+
+
+def right(log_p, y):
+    return (np.asarray(log_p).argmax(1) == y)[PANEL:].mean()
+
+
+@pytest.mark.parametrize("damage", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_private_record_is_read_as_its_device_reads_it(damage):
+    """NaN is 0 and what is far is far; of a public record the same is refused."""
+    x = np.float64([[3.0, 4.0], [1.0, 2.0], [2.0, damage], [damage, damage]])
+    for log in (False, True):
+        rows = feature_rows(x, log=log, public=np.arange(2))
+        np.testing.assert_array_equal(rows.dense()[:2], feature_rows(x[:2], log=log).dense())
+        device = Classifier(np.eye(2), np.zeros(2), log_counts=log)
+        np.testing.assert_allclose(rows.dense(), [device.scores(record) for record in x], rtol=1e-6)
+        sparse = feature_rows(scipy.sparse.csr_array(x), log=log, public=np.arange(2))
+        np.testing.assert_array_equal(sparse.dense(), rows.dense())
+    for public in (None, np.arange(3)):
+        if not np.isfinite(damage):
+            with pytest.raises(ValueError, match="x must be finite"):
+                feature_rows(x, public=public)
+    with pytest.raises(ValueError, match="counts >= 0"):
+        feature_rows(-x[:2], log=True, public=np.arange(2))
+
+
+def test_a_prediction_takes_nan_of_a_private_record_for_0(data):
+    x = np.asarray(data[2])
+    damaged, zero = x.copy(), x.copy()
+    damaged[PANEL + 3], zero[PANEL + 3] = np.nan, 0.0
+    found, expected = (predicted(data, records, 2.0) for records in (damaged, zero))
+    np.testing.assert_array_equal(found.log_posterior, expected.log_posterior)
+    damaged[3] = np.nan
+    with pytest.raises(ValueError, match="x must be finite"):
+        predicted(data, damaged, 2.0)
+
+
+def test_structure_finds_the_blocks_and_the_least_log_loss_decides(data):
+    _, y, _, facts = data
+    found = facts.structure
+    assert found.log_loss[found.chosen] == min(found.log_loss.values())
+    assert label_log_loss(found.log_q, facts.labels) == pytest.approx(found.log_loss[found.chosen])
+    assert found.log_loss[found.chosen] < 1.08 < np.log(3)
+    assert right(found.log_q, y) > 0.4
+    assert found.sources.shape == (N, 3, len(found.names))
+    assert np.asarray(found.weights).min() >= 0.0
+    np.testing.assert_allclose(np.exp(np.asarray(found.log_q)).sum(1), 1.0, atol=1e-4)
+
+
+def test_devices_tell_records_apart_and_a_regression_asks_nobody_by_her_own_label(data):
+    _, y, x, facts = data
+    rows, fold, labels = feature_rows(x), np.asarray(facts.fold), facts.labels
+    assert facts.classifier.weights.shape == (3, 3)
+    assert right(facts.classifier.scores(rows), y) > 0.8
+    np.testing.assert_allclose(np.exp(np.asarray(facts.classifier.panel_scores)).sum(1), 1.0, atol=1e-4)
+    left_out = (labels >= 0) & (fold == 0)
+    changed = np.where(left_out, (labels + 1) % 3, labels)
+    given = {"num_classes": 3, "num_folds": FOLDS, "ridges": (0.4,)}
+    first, second = (np.exp(np.asarray(panel_regression(x, known, fold, **given))) for known in (labels, changed))
+    np.testing.assert_allclose(first[left_out], second[left_out], atol=0.1)  # one stopping rule for all folds
+    assert np.abs(first - second)[~left_out].max() > 0.3
+    with pytest.raises(ValueError, match="rows must have 3 features"):
+        facts.classifier.scores(feature_rows(x[:, :2]))
+    with pytest.raises(ValueError, match="rows must be of the panel's 20 members"):
+        device_classifier(rows, y[:20], fold[:20], num_classes=3, num_folds=FOLDS)
+
+
+def test_a_network_is_broadcast_where_it_is_better_out_of_fold_and_asks_nobody_by_her_own_label():
+    """Three signs, and as a class how many are positive, modulo 3: no line tells none from all."""
+    rng = np.random.default_rng(0)
+    signs = rng.integers(0, 2, (PANEL, 3))
+    rows = feature_rows(2 * signs - 1 + 0.2 * rng.normal(size=(PANEL, 3)))
+    y, fold = signs.sum(1) % 3, np.arange(PANEL) % FOLDS
+    given = {"num_classes": 3, "num_folds": FOLDS, "hidden": (16,)}
+    tried = device_classifier(rows, y, fold, key=jax.random.key(0), **given)
+    assert tried.log_loss["network of 16"] < tried.log_loss["logistic regression"] - 0.15
+    assert [weights.shape for weights, _ in tried.layers] == [(16, 3)]
+    assert label_log_loss(tried.panel_scores, y) == pytest.approx(tried.log_loss["network of 16"])
+    assert (np.asarray(tried.scores(rows)).argmax(1) == y).mean() > 0.85
+    coins = device_classifier(rows, rng.integers(0, 3, PANEL), fold, key=jax.random.key(0), **given)
+    assert coins.log_loss["network of 16"] > 1.0  # each label was held out
+    for changes, message in (({}, "key must be given"), ({"num_folds": 2, "key": jax.random.key(0)}, "num_folds")):
+        with pytest.raises(ValueError, match=message):
+            device_classifier(rows, y, fold % 2, **{**given, **changes})
+
+
+def test_records_say_what_structure_does_not_and_the_ledger_takes_what_it_cost(data):
+    _, y, x, facts = data
+    found = predicted(data, x, 3.0)
+    assert found.used == "reports"
+    assert found.strength > 0.5
+    assert right(found.log_posterior, y) > right(facts.structure.log_q, y) + 0.1
+    np.testing.assert_allclose(np.exp(np.asarray(found.log_posterior)).sum(1), 1.0, atol=1e-4)
+    assert found.found.log_loss["reports"] < found.found.log_loss["structure"]
+    spent = found.guarantee[RECORD].epsilon
+    assert 2.99 < spent <= 3.0
+    assert "features of private users" in found.guarantee.protected
+    assert {"edges", "the panel's records", "the panel's labels"} <= set(found.guarantee.unprotected)
+    ledger = Ledger([Budget(3.0, unit=RECORD)]).spend("prediction", found)
+    with pytest.raises(BudgetExceededError):
+        ledger.spend("prediction again", found)
+
+
+def test_records_of_somebody_else_are_not_believed(data):
+    _, y, x, facts = data
+    order = np.arange(N)
+    order[PANEL:] = np.random.default_rng(0).permutation(order[PANEL:])
+    found = predicted(data, x[order], 3.0)
+    structure = right(facts.structure.log_q, y)
+    assert right(found.log_posterior, y) > structure - 0.015
+    if found.used == "structure":
+        np.testing.assert_array_equal(found.log_posterior, facts.structure.log_q)
+        assert found.found.reason
+    unguarded = predicted(data, x[order], 3.0, guarded=False)
+    assert unguarded.used == "reports"
+    assert right(unguarded.log_posterior, y) < structure - 0.03  # what the guard is for
+
+
+def moved(x, facts):
+    """Other private records, which the broadcast classifier ranks as it ranks theirs; the panel's as they were."""
+    rng = np.random.default_rng(5)
+
+    def ranked(x):
+        return np.asarray(facts.classifier.scores(feature_rows(x))).argsort(1)
+
+    other = x + 0.5 * rng.normal(size=x.shape)
+    alike = (ranked(other) == ranked(x)).all(1) & (np.arange(N) >= PANEL)
+    assert alike.mean() > 0.2
+    return np.where(alike[:, None], other, x)
+
+
+def test_a_private_record_reaches_nothing_but_its_report(data):
+    """Records that devices classify alike give the same result, to the last bit; nobody but they sees them."""
+    _, _, x, facts = data
+    other = moved(x, facts)
+    seen = [np.asarray(feature_rows(records).times(jnp.eye(3))) for records in (x, other)]
+    assert (np.abs(seen[0] - seen[1]).max(1) > 0.05).mean() > 0.2
+    first, second = (predicted(data, given, 2.0) for given in (x, other))
+    np.testing.assert_array_equal(first.log_posterior, second.log_posterior)
+
+
+@pytest.mark.parametrize("message", ["class", "record", "sampled"])
+def test_what_devices_send_is_settled_by_the_panel_alone(data, message, monkeypatch):
+    """Mechanism, bounds and axes are made of nothing that depends on a private record."""
+    _, _, x, _ = data
+    asked, real = [], from_reports.message_by_name
+    monkeypatch.setattr(from_reports, "message_by_name", lambda *given: asked.append(given) or real(*given))
+    private = np.random.default_rng(6).normal(size=x.shape) * [9, 1, 1]
+    for records in (x, np.where(np.arange(N)[:, None] < PANEL, x, private)):
+        predicted(data, records, 2.0, message=message, facts=None, num_classes=3, num_folds=FOLDS)
+    first, second = (jax.tree.leaves(given) for given in asked)
+    assert len(first) == len(second) > 10
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("message", ["class-plain", "scores", "record", "sampled"])
+def test_another_message_says_something_too_and_is_not_believed_of_somebody_else(data, message):
+    _, y, x, facts = data
+    found = predicted(data, x, 6.0, message=message)
+    assert (found.message, found.used) == (message, "reports")
+    assert (found.alphabets is None) == (message != "class-plain")
+    assert right(found.log_posterior, y) > right(facts.structure.log_q, y) + 0.05
+    assert 5.98 < found.guarantee[RECORD].epsilon <= 6.0
+    order = np.arange(N)
+    order[PANEL:] = np.random.default_rng(0).permutation(order[PANEL:])
+    placebo = predicted(data, x[order], 6.0, message=message)
+    assert right(placebo.log_posterior, y) > right(facts.structure.log_q, y) - 0.015
+
+
+def test_vectors_that_devices_report_keep_what_tells_classes_apart():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(20, 5)).astype(np.float32)
+    centred = scores - scores.mean(1, keepdims=True)
+    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
+    made = np.asarray(score_directions(scores))
+    assert made.shape == (20, 4)
+    np.testing.assert_allclose(made @ made.T, centred @ centred.T, atol=1e-5)
+    rows = feature_rows(rng.random((30, 8)) * np.arange(1, 9))
+    axes = principal_axes(rows, 3)
+    x = np.asarray(rows.times(jnp.eye(8)), np.float64)
+    np.testing.assert_allclose(axes @ x.mean(0), 0.0, atol=1e-5)
+    sent = x @ np.asarray(axes).T
+    assert np.median(np.linalg.norm(sent, axis=1)) == pytest.approx(1.0, rel=1e-5)
+    gram = np.asarray(axes @ axes.T)
+    np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-4 * gram[0, 0])
+    assert np.all(np.diff((sent**2).sum(0)) < 0)
+    with pytest.raises(ValueError, match="at least two directions"):
+        principal_axes(feature_rows(np.ones((5, 4))), 3)
+
+
+def test_labels_of_the_panel_may_be_private_and_cost_a_line_of_their_own(data):
+    graph, y, x, facts = data
+    panel, label_epsilon = np.arange(PANEL), 2.5
+    given = {"num_classes": 3, "num_folds": FOLDS, "label_epsilon": label_epsilon}
+    found = predict_from_reports(jax.random.key(2), graph, x, panel, y[:PANEL], 3.0, **given)
+    told, keep = found.found.facts.labels[:PANEL], found.found.facts.keep
+    assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
+    assert abs((told == y[:PANEL]).mean() - keep) < 5 * np.sqrt(keep * (1 - keep) / PANEL)
+    assert right(found.log_posterior, y) > right(facts.structure.log_q, y) + 0.1
+    spent = found.guarantee
+    assert 2.49 < spent[LABEL].epsilon <= 2.5 < 2.99 < spent[RECORD].epsilon <= 3.0
+    assert "the panel's labels" in spent.protected
+    assert set(spent.unprotected) == {"edges", "the panel's records"}
+    ledger = Ledger([Budget(3.0, unit=RECORD), Budget(2.5, unit=LABEL)]).spend("prediction", found)
+    assert ledger.spent(LABEL).epsilon == spent[LABEL].epsilon
+    with pytest.raises(BudgetExceededError, match="does not say what it costs per label"):
+        ledger.spend("records", spent[RECORD])
+    with pytest.raises(BudgetExceededError):
+        Ledger([Budget(2.0, unit=LABEL), Budget(3.0)]).spend("prediction", found)
+    # What a member's label is reaches nothing but her report: another label with the same report changes nothing.
+    outside = np.where(y[:PANEL] == 2, 9, y[:PANEL])  # clipped to the last class
+    again = predict_from_reports(jax.random.key(2), graph, x, panel, outside, 3.0, **given)
+    np.testing.assert_array_equal(again.log_posterior, found.log_posterior)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
+    graph, y, x, facts = data
+
+    def refuse(*_, **__):
+        raise AssertionError("asked, although the arguments are wrong")
+
+    monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
+    panel, labels = np.arange(PANEL), y[:PANEL]
+    alphabets = {
+        epsilon: PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q))) for epsilon in (1.0, 2.0)
+    }
+    for changes, message in (
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": 21.0}, "epsilon must be"),
+        ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
+        ({"labels": labels, "num_classes": 4}, "got none of class 3"),
+        ({"labels": np.zeros_like(labels)}, "at least two classes"),
+        ({"labels": labels[:-1]}, "labels must be of the panel's 150 members"),
+        ({"labels": labels - 1}, "labels of the panel must be >= 0"),
+        ({"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3}, "must be below 2"),
+        ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 500\)"),
+        ({"panel": panel // 2}, "each of its members once"),
+        ({"panel": panel.astype(float)}, "panel must be integers"),
+        ({"tested": np.arange(PANEL - 3, N)}, "got 3 of the panel"),
+        ({"tested": np.ones(N, bool)}, "got 150 of the panel"),
+        ({"tested": np.array([N])}, "tested must name nodes"),
+        ({"alphabets": alphabets[1.0], "facts": facts}, "alphabets must be made for epsilon = 2"),
+        ({"alphabets": PersonalAlphabets.of(2.0, np.full((N, 4), 0.25))}, "alphabets must be of 500 users"),
+        ({"message": "nothing"}, "message must be one of class, class-plain"),
+        ({"message": "scores", "alphabets": alphabets[2.0]}, "alphabets are for the message class"),
+        ({"features": x[:-1]}, "features must have a row for each of 500 users"),
+        ({"features": x[:, :-1], "facts": facts}, "features must have 3 columns"),
+        ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),
+        (
+            {"facts": facts, "graph": graphs.from_edges(N - 1 - graphs.to_edges(graph), N)},
+            "facts must be of this graph",
+        ),
+        ({"facts": facts._replace(keep=0.9)}, "facts must be of public labels, got keep = 0.9"),
+        ({"label_epsilon": 1.0}, "num_classes must be given where labels are private"),
+        ({"label_epsilon": 0.0, "num_classes": 3}, "epsilon must be"),
+        ({"label_epsilon": 1e-10, "num_classes": 3}, "epsilon is too small for 3 outputs"),
+        ({"label_epsilon": 1.0, "num_classes": 3, "panel": panel[:1], "labels": labels[:1]}, "got 1 of 500 users"),
+        ({"label_epsilon": 1.0, "num_classes": 3, "panel": np.arange(N), "labels": y}, "got 500 of 500 users"),
+        ({"label_epsilon": 1.0, "num_classes": 3, "facts": facts}, "facts must be None where labels are private"),
+        ({"label_epsilon": 1.0, "num_classes": 3, "panel": panel // 2}, "each of its members once"),
+        ({"graph": graphs.from_edges([[0, 1]], 3)}, r"panel must name nodes in \[0, 3\)"),
+    ):
+        given = {"graph": graph, "features": x, "panel": panel, "labels": labels, "epsilon": 2.0, **changes}
+        with pytest.raises(ValueError, match=message):
+            predict_from_reports(jax.random.key(0), **given)
+    with pytest.raises(AssertionError, match="asked"):
+        predicted(data, x, 2.0, alphabets=alphabets[2.0])

@@ -1,0 +1,94 @@
+"""The guard believes what public posteriors foretell, and nothing else."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from ldp_jax.pipeline.guard import guard, likelihood_ratios, strength
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+
+def users(n=4000, classes=3, seed=0):
+    """Public posteriors, classes by them, and reports of accuracy .6 as log-likelihoods."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(classes), n).astype(np.float32)
+    y = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
+    said = np.where(rng.random(n) < 0.6, y, rng.integers(0, classes, n))
+    channel = np.log(0.6 * np.eye(classes) + 0.4 / classes)
+    return p, y, channel[:, said].T.astype(np.float32), rng
+
+
+def test_true_reports_are_believed_and_shuffled_ones_are_not():
+    p, _, log_likelihood, rng = users()
+    true = guard(jnp.asarray(log_likelihood), jnp.asarray(p))
+    shuffled = guard(jnp.asarray(rng.permutation(log_likelihood)), jnp.asarray(p))
+    assert float(true.strength) > 0.9
+    assert not bool(true.by_labels)
+    assert float(shuffled.strength) == 0.0
+    assert np.all(np.asarray(shuffled.log_likelihood) == 0.0)
+
+
+def test_a_mixture_is_believed_by_its_share():
+    p, _, log_likelihood, rng = users(20_000)
+    wrong = rng.random(len(p)) < 0.5
+    log_likelihood[wrong] = rng.permutation(log_likelihood[wrong])
+    found = float(guard(jnp.asarray(log_likelihood), jnp.asarray(p)).strength)
+    assert 0.35 < found < 0.65  # its standard error is about 0.03
+
+
+def test_labels_tell_where_features_cannot():
+    p, y, log_likelihood, rng = users(300)
+    p[:] = 1 / 3
+    labels = np.where(np.arange(300) < 100, y, -1)
+    counted = (labels < 0).astype(np.float32)
+    blind = guard(jnp.asarray(log_likelihood), jnp.asarray(p), counted)
+    assert float(blind.strength) == 0.0
+    told = {
+        name: guard(
+            jnp.asarray(l), jnp.asarray(p), counted, labels=jnp.asarray(labels), label_log_likelihood=jnp.asarray(l)
+        )
+        for name, l in (("true", log_likelihood), ("shuffled", rng.permutation(log_likelihood)))
+    }
+    assert bool(told["true"].by_labels)
+    assert float(told["true"].strength) > 0.6
+    assert float(told["shuffled"].strength) == 0.0
+
+
+@pytest.mark.parametrize(("lean", "believed"), [(0.0, True), (0.05, True), (-0.05, False)])
+def test_features_that_cannot_tell_may_still_object_to_few_labels(lean, believed):
+    """30 of 40 labels bear the reports out; the features of 360 others lean to them, from them, or nowhere."""
+    said = np.arange(400) % 2
+    labels = np.where(np.arange(400) < 30, said, np.where(np.arange(400) < 40, 1 - said, -1))
+    log_likelihood = jnp.log(jnp.where(said[:, None] == jnp.arange(2), 0.7, 0.3))
+    p = 0.5 + np.where(said[:, None] == np.arange(2), lean, -lean)
+    found = guard(
+        log_likelihood, jnp.asarray(p), (labels < 0).astype(np.float32), labels=jnp.asarray(labels),
+        label_log_likelihood=log_likelihood,
+    )  # fmt: skip
+    assert bool(found.by_labels)
+    assert float(found.strength) == (1.0 if believed else 0.0)
+
+
+def test_the_evidence_is_that_of_the_mixture():
+    p, _, log_likelihood, rng = users(500)
+    log_likelihood[::2] = rng.permutation(log_likelihood[::2])
+    found = guard(jnp.asarray(log_likelihood), jnp.asarray(p))
+    s, ratio = (
+        float(found.strength),
+        np.asarray(likelihood_ratios(jnp.asarray(log_likelihood), jnp.asarray(p.mean(0)))),
+    )
+    assert 0.0 < s < 1.0
+    np.testing.assert_allclose(found.log_likelihood, np.log(1 + s * (ratio - 1)), atol=1e-5)
+    np.testing.assert_allclose((ratio * p.mean(0)).sum(1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1, 0.3, 2.0])
+def test_strength_maximises_the_likelihood(shift):
+    t = np.maximum(np.random.default_rng(1).normal(shift, 1.0, 500), -0.95)
+    best = minimize_scalar(
+        lambda s: -np.log1p(s * t).sum(), bounds=(0, 1), method="bounded", options={"xatol": 1e-7}
+    ).x
+    seen = t.sum() > 2 * np.sqrt((t**2).sum())
+    np.testing.assert_allclose(strength(jnp.asarray(t, jnp.float32)), best if seen else 0.0, atol=1e-3)

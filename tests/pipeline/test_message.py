@@ -1,0 +1,95 @@
+"""The evidence of a reported class, against loops in float64."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.features import PrivUnitG
+from ldp_jax.pipeline.message import (
+    SMOOTHINGS,
+    likeliest_density_evidence,
+    likeliest_evidence,
+    message_evidence,
+    restricted_confusion,
+)
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+
+def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
+    rng = np.random.default_rng(0)
+    n, panel, classes = 30, 25, 4
+    scores = rng.normal(0, 1, (panel, classes)).astype(np.float32)
+    labels = rng.integers(0, 3, panel)  # of the last class the panel has nobody
+    inside = rng.random((n, classes)) < 0.5
+    inside[np.arange(n), rng.integers(0, classes, n)] = True
+    law = rng.random((n, classes)).astype(np.float32)
+    found = np.asarray(message_evidence(jnp.log(law), inside, jnp.asarray(scores), labels))
+    for i in range(n):
+        chosen = np.flatnonzero(inside[i])
+        for y in range(classes):
+            counts = {c: 0.0 for c in chosen}
+            for j in np.flatnonzero(labels == y):
+                counts[chosen[scores[j, chosen].argmax()]] += 1
+            for c in chosen:
+                counts[c] += 0.5 / len(chosen) + 0.5 * (float(c == y) if inside[i, y] else 1 / len(chosen))
+            total = sum(counts.values())
+            assert abs(total - (labels == y).sum() - 1) < 1e-9
+            expected = np.log(sum(counts[c] / total * law[i, c] for c in chosen))
+            assert abs(found[i, y] - expected) < 1e-5
+
+
+def test_of_an_alphabet_of_all_classes_it_is_the_plain_confusion():
+    scores = jnp.log(jnp.array([[0.7, 0.3], [0.6, 0.4], [0.2, 0.8]]))
+    found = restricted_confusion(scores, np.array([0, 1, 1]), np.ones((1, 2), bool))[0]
+    np.testing.assert_allclose(found, [[1.75 / 2, 0.25 / 2], [1.25 / 3, 1.75 / 3]], rtol=1e-6)
+
+
+def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely():
+    """Of 4000 users 6 in 10 choose right; of a panel of 6 by chance all, of one of 2000 as many as of the users."""
+    rng = np.random.default_rng(1)
+    q = rng.dirichlet(np.ones(3), 4000).astype(np.float32)
+    y = (q.cumsum(1) > rng.random((4000, 1))).argmax(1)
+    said = np.where(rng.random(4000) < 0.4, y, rng.integers(0, 3, 4000))
+    law = jnp.log(jnp.where(jnp.arange(3) == said[:, None], 0.98, 0.01))
+
+    def found(scores, labels):
+        inside = np.ones((4000, 3), bool)
+        return likeliest_evidence(law, inside, jnp.asarray(scores), labels, jnp.asarray(q), np.arange(4000) > 9)
+
+    labels = np.arange(6) % 3
+    _, smoothing = found(np.eye(3, dtype=np.float32)[labels], labels)
+    assert smoothing > 1.0
+    assert smoothing in SMOOTHINGS
+    labels = rng.integers(0, 3, 2000)
+    shown = np.where(rng.random(2000) < 0.4, labels, rng.integers(0, 3, 2000))
+    right, _ = found(np.eye(3, dtype=np.float32)[shown], labels)
+    channel = np.log(0.97 * (0.4 * np.eye(3) + 0.2) + 0.01)
+    np.testing.assert_allclose(right, channel[:, said].T, atol=0.2)  # each of its 9 rates to about 0.02
+
+
+def test_a_vector_is_read_by_the_records_of_the_panel_without_the_reader_s_own():
+    rng = np.random.default_rng(2)
+    law = PrivUnitG(3.0, dim=3)
+    records = rng.normal(size=(9, 3))
+    records = (records / np.linalg.norm(records, axis=1, keepdims=True)).astype(np.float32)
+    labels = np.array([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    own = np.array([-1, 0, 3, 8])
+    reports = jnp.asarray(rng.normal(size=(4, 3)), jnp.float32)
+    posterior = jnp.asarray(rng.dirichlet(np.ones(3), 4), jnp.float32)
+    counted = own < 0
+    found, smoothing = likeliest_density_evidence(law, reports, records, labels, own, posterior, counted)
+    density = np.exp([[float(law.log_density(y, x)) for x in records] for y in reports])
+    made = {}
+    for s in SMOOTHINGS:
+        evidence = np.zeros((4, 3))
+        for i in range(4):
+            others = np.flatnonzero(np.arange(9) != own[i])
+            anybody = density[i, others].mean()
+            for y in range(3):
+                same = others[labels[others] == y]
+                evidence[i, y] = (density[i, same].sum() + s * anybody) / (len(same) + s)
+        made[s] = evidence
+    assert smoothing == max(made, key=lambda s: np.log((np.asarray(posterior) * made[s]).sum(1)[counted]).sum())
+    expected = np.log(made[smoothing] / made[smoothing][:, :1])
+    np.testing.assert_allclose(found - found[:, :1], expected, atol=1e-4)

@@ -1,0 +1,256 @@
+"""Piloted counts from question to posterior: on planted blocks, on shuffled lists, and on what must be refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.edges import NeighbourCounts, privatize_counts
+from ldp_jax.pipeline import piloted
+from ldp_jax.pipeline.piloted import piloted_counts
+from ldp_jax.pipeline.rows import feature_rows
+from ldp_jax.pipeline.self_training import features_posterior, folds
+from tests.pipeline.planted import blocks, some_labels
+from tests.pipeline.planted import noisy_counts as reported
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+EPSILON, CLASSES, FOLDS = 1.0, 3, 4
+
+
+def users(graph, order=None):
+    """Noisy counts of everybody; every question that was asked."""
+    asked = []
+
+    def noisy_counts(key, question):
+        asked.append(question)
+        reports = reported(key, graph, question.groups, question.num_groups, EPSILON, order)
+        # Rows of others must not be read: these would turn every class over.
+        return jnp.where(question.reporters[:, None], reports, 1000)
+
+    return noisy_counts, asked
+
+
+@pytest.fixture(scope="module")
+def data():
+    graph, y, x = blocks(n=600, clarity=0.6)
+    return graph, y, feature_rows(x), some_labels(y, 0.25)
+
+
+def right(log_p, y, labels):
+    return (np.asarray(log_p).argmax(1) == y)[labels < 0].mean()
+
+
+def test_counts_say_what_features_do_not(data):
+    graph, y, rows, labels = data
+    noisy_counts, asked = users(graph)
+    found = piloted_counts(
+        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+    )
+    assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.15
+    assert found.strength > 0.6
+    np.testing.assert_allclose(np.exp(found.log_posterior).sum(1), 1.0, rtol=1e-5)
+    # Nobody is asked twice, everybody once, and the groups are public.
+    first, second = asked
+    assert not (first.reporters & second.reporters).any()
+    assert (first.reporters | second.reporters).all()
+    np.testing.assert_array_equal(first.reporters, found.pilot)
+    assert first.num_groups == 3 * CLASSES
+    assert second.num_groups in (CLASSES, 2 * CLASSES, 3 * CLASSES)
+
+
+def test_the_same_key_is_the_same_answer_and_groups_do_not_depend_on_later_lists(data):
+    graph, _, rows, labels = data
+    answers = []
+    for order in (None, None, np.random.default_rng(0).permutation(600)):
+        noisy_counts, asked = users(graph, order)
+        found = piloted_counts(
+            jax.random.key(3), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+        )
+        answers.append((found, asked))
+    np.testing.assert_array_equal(answers[0][0].log_posterior, answers[1][0].log_posterior)
+    for field in ("groups", "reporters"):  # of the first round: lists have no part in it
+        np.testing.assert_array_equal(getattr(answers[0][1][0], field), getattr(answers[2][1][0], field))
+
+
+def test_lists_of_others_are_not_believed(data):
+    graph, y, rows, labels = data
+    noisy_counts, _ = users(graph, np.random.default_rng(1).permutation(600))
+    found = piloted_counts(
+        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+    )
+    assert found.strength < 0.1
+    assert abs(right(found.log_posterior, y, labels) - right(found.log_q, y, labels)) < 0.03
+    if found.strength == 0.0:  # features alone are left
+        np.testing.assert_array_equal(found.log_f, found.log_q)
+        assert not np.asarray(found.log_likelihood).any()
+
+
+def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data, monkeypatch):
+    """With these it agrees by its very fit, whatever lists they are about."""
+    graph, y, _, _ = data
+    labels, judged, real = some_labels(y, 0.06), [], piloted.guard  # few: half of the pilot has none
+    monkeypatch.setattr(
+        piloted, "guard", lambda *given, **named: judged.append((given, named)) or real(*given, **named)
+    )
+    log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
+    found = piloted_counts(
+        jax.random.key(0), users(graph)[0], None, labels, EPSILON, num_classes=CLASSES, log_q=log_q
+    )
+    assert (found.pilot & (labels < 0)).any()
+    (((_, _, counted), named),) = judged
+    np.testing.assert_array_equal(counted, ~found.pilot & (labels < 0))
+    np.testing.assert_array_equal(named["labels"] >= 0, ~found.pilot & (labels >= 0))
+
+
+def test_without_features_labels_have_to_do(data):
+    graph, y, _, labels = data
+    noisy_counts, asked = users(graph)
+    found = piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES)
+    assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.15
+    assert set(np.asarray(asked[1].groups)[labels >= 0].tolist()) == set(range(CLASSES))
+    assert found.by_labels  # constant features cannot test a report
+    np.testing.assert_array_equal(found.log_f, found.log_q)
+
+
+def test_a_public_classifier_from_elsewhere_may_take_the_features_place(data):
+    graph, y, _, labels = data
+    noisy_counts, _ = users(graph)
+    log_q = jnp.asarray(np.log(0.5 * np.eye(CLASSES)[y] + 0.5 / CLASSES), jnp.float32)
+    found = piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES, log_q=log_q)
+    np.testing.assert_allclose(found.log_q, log_q, atol=1e-6)
+
+
+def test_features_are_asked_once_for_a_sweep(data):
+    graph, _, rows, labels = data
+    noisy_counts, _ = users(graph)
+    given = {"num_classes": CLASSES, "num_folds": FOLDS}
+    whole = piloted_counts(jax.random.key(4), noisy_counts, rows, labels, EPSILON, **given)
+    fold = folds(jax.random.split(jax.random.key(4), 5)[0], labels, FOLDS)
+    found = features_posterior(rows, labels, fold, **given)
+    assert found.num_folds == FOLDS
+    again = piloted_counts(
+        jax.random.key(4), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, log_q=found, num_folds=9
+    )
+    np.testing.assert_array_equal(whole.log_posterior, again.log_posterior)
+
+
+def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught_nothing(data, monkeypatch):
+    graph, y, rows, labels = data
+    found = []
+
+    def guard(*given, **named):
+        trusted = real(*given, **named)
+        # As if the second time the reports explained nothing.
+        found.append(
+            trusted._replace(strength=0.0, log_likelihood=0 * trusted.log_likelihood) if found else trusted
+        )
+        return found[-1]
+
+    real = piloted.guard
+    monkeypatch.setattr(piloted, "guard", guard)
+    answer = piloted_counts(
+        jax.random.key(0), users(graph)[0], rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
+    )
+    assert len(found) == 2
+    assert float(found[0].strength) > 0.6
+    assert answer.strength == 0.0
+    np.testing.assert_array_equal(answer.log_f, answer.log_q)
+    assert abs(right(answer.log_posterior, y, labels) - right(answer.log_q, y, labels)) < 0.01
+
+
+def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
+    graph, y, rows, labels = data
+    silent = (labels >= 0) & (np.arange(600) % 3 > 0)
+    noisy_counts, asked = users(graph)
+    found = piloted_counts(
+        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS, silent=silent
+    )
+    np.testing.assert_array_equal(asked[0].reporters ^ asked[1].reporters, ~silent)
+    for question in asked:
+        np.testing.assert_allclose(question.confidence, np.exp(found.log_q).max(1), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(found.log_likelihood)[silent], 0.0, atol=1e-6)
+    assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.1
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_classifier_may_be_sure_of_some_users(data, wrong):
+    """-inf, as in the logarithm of a tree's probabilities: rightly, and of a class that is not theirs."""
+    graph, y, _, labels = data
+    clear = np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES)
+    sure = np.where(np.eye(CLASSES, dtype=bool)[(y + wrong) % CLASSES], 0.0, -np.inf)
+    log_q = jnp.asarray(np.where(np.arange(600)[:, None] % 7 == 0, sure, clear), jnp.float32)
+    found = piloted_counts(
+        jax.random.key(0), users(graph)[0], None, labels, EPSILON, num_classes=CLASSES, log_q=log_q
+    )
+    for log_p in (found.log_posterior, found.log_likelihood, found.log_q):
+        assert np.isfinite(np.asarray(log_p)).all()
+    assert right(found.log_posterior, y, labels) > 0.9  # reports outweigh what is wrong
+
+
+def refuse(key, question):
+    raise AssertionError("asked, although the arguments are wrong")
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
+    _, y, rows, labels = data
+    key = jax.random.key(0)
+    for given, message in (
+        (np.where(labels == 2, -1, labels), "labels must have a member of each of 3 classes, got none of class 2"),
+        (np.where(labels == 2, 3, labels), r"labels must be in \[0, 3\), or -1"),
+        (y, "labels must be -1 for the users whose class is asked for"),
+        (labels.astype(float), "labels must be integers"),
+        (labels[:-1], "rows must be of 599 users"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            piloted_counts(key, refuse, rows, given, EPSILON, num_classes=CLASSES)
+    for epsilon in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            piloted_counts(key, refuse, rows, labels, epsilon, num_classes=CLASSES)
+    with pytest.raises(ValueError, match="log_q must have shape"):
+        piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=jnp.zeros((600, 2)))
+    for wrong in (jnp.nan, jnp.inf, jnp.array([-jnp.inf] * 3)):
+        log_q = jnp.zeros((600, 3)).at[7, : jnp.size(wrong)].set(wrong)
+        with pytest.raises(ValueError, match="log_q must be logarithms of probabilities"):
+            piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=log_q)
+    stale = features_posterior(rows, labels, folds(jax.random.key(1), labels, 5), num_classes=CLASSES, num_folds=5)
+    with pytest.raises(ValueError, match="log_q must be of these labels, and was found of others"):
+        piloted_counts(key, refuse, rows, np.roll(labels, 1), EPSILON, num_classes=CLASSES, log_q=stale)
+    for silent, message in (
+        (labels >= 0, "silent must leave a labelled user of each class"),
+        (labels < 0, "silent users must have a label"),
+        (np.zeros(600, int), r"silent must be bool \[600\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, silent=silent)
+    with pytest.raises(ValueError, match="num_folds must be a whole number"):
+        piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, num_folds=1)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_answers_of_another_shape_are_refused(data):
+    _, _, _, labels = data
+    for answer in (jnp.zeros((600, 2), int), jnp.zeros((600, 9))):
+        with pytest.raises(ValueError, match="noisy_counts must answer with whole numbers of shape"):
+            piloted_counts(jax.random.key(0), lambda *_, a=answer: a, None, labels, EPSILON, num_classes=CLASSES)
+
+
+def test_another_epsilon_and_reporters_who_were_not_asked_are_refused(data):
+    graph, _, _, labels = data
+
+    def asked(epsilons, everybody):
+        left = iter(epsilons)
+
+        def noisy_counts(key, question):
+            mechanism = NeighbourCounts(next(left), question.num_groups)
+            who = None if everybody else question.reporters
+            return privatize_counts(key, graph, mechanism, question.groups, reporters=who)
+
+        return piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES)
+
+    with pytest.raises(ValueError, match="must be of epsilon 1 in both rounds, got one of 0.5"):
+        asked((EPSILON, 0.5), False)
+    with pytest.raises(ValueError, match=r"must be of who is asked: \d+ reported who are not in this round"):
+        asked((EPSILON, EPSILON), True)
+    assert asked((EPSILON, EPSILON), False).strength > 0.5

@@ -1,0 +1,109 @@
+"""Labels that went through randomised response: what is learned of them is as if they were true."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.features import GeneralizedRR
+from ldp_jax.pipeline.device_classifier import device_classifier
+from ldp_jax.pipeline.field import observations
+from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.pipeline.message import restricted_confusion
+from ldp_jax.pipeline.reported_labels import label_observations, reported_evidence, reported_shares, soft_labels
+from ldp_jax.pipeline.rows import DenseRows
+from ldp_jax.pipeline.stack import stack_out_of_fold
+from ldp_jax.pipeline.structure import label_log_loss
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+N, C, FOLDS = 6000, 3, 3
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Classes, Gaussian records, and reports at epsilon 1: two in five name another class."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(C, N, p=[0.5, 0.3, 0.2])
+    x = np.eye(C)[y] + rng.normal(0, 0.7, (N, C))
+    noise = GeneralizedRR(1.0, C)
+    told = np.asarray(jax.jit(jax.vmap(noise.privatize))(jax.random.split(jax.random.key(0), N), y))
+    return (
+        y,
+        np.asarray(x, np.float32),
+        told,
+        float(noise.table().masses[0, 0]) / 2.0**32,
+        rng.integers(0, FOLDS, N),
+    )
+
+
+def of_truth(log_p, y):
+    return label_log_loss(log_p, y)
+
+
+def test_a_classifier_is_that_of_the_true_labels(data):
+    y, x, told, keep, fold = data
+    given = {"num_classes": C, "num_folds": FOLDS}
+    true, corrected, naive = (
+        device_classifier(DenseRows(jnp.asarray(x)), labels, fold, keep=k, **given).panel_scores
+        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
+    )
+    assert of_truth(corrected, y) < of_truth(true, y) + 0.02
+    assert of_truth(naive, y) > of_truth(true, y) + 0.15  # what is lost without the correction
+    assert label_log_loss(corrected, told, keep) < label_log_loss(naive, told, keep) - 0.02
+    assert label_log_loss(naive, told) == pytest.approx(of_truth(naive, told))
+
+
+def test_a_confusion_is_that_of_the_true_labels(data):
+    y, x, told, keep, _ = data
+    sets = np.array([[True, True, True], [True, False, True]])
+    true, corrected, naive = (
+        np.asarray(restricted_confusion(jnp.asarray(x), labels, sets, keep=k))
+        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
+    )
+    np.testing.assert_allclose(corrected.sum(-1), 1.0, atol=1e-5)
+    assert np.abs(corrected - true).max() < 0.1
+    assert np.abs(naive - true).max() > 0.25
+    nearly = np.asarray(restricted_confusion(jnp.asarray(x), y, sets, keep=1.0 - 1e-6))
+    np.testing.assert_allclose(nearly, true, atol=2e-3)
+
+
+def test_a_stack_weighs_as_true_labels_do(data):
+    y, x, told, keep, fold = data
+    scores = jnp.asarray(np.stack([2.0 * x, np.random.default_rng(1).normal(size=x.shape)], -1), jnp.float32)
+    true, corrected, naive = (
+        np.asarray(
+            stack_out_of_fold(scores, labels, jnp.asarray(fold), (1.0, 0.0), num_folds=FOLDS, ridge=1.0, keep=k)[1]
+        )
+        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
+    )
+    assert abs(corrected[0] - true[0]) < 0.25 * true[0]
+    assert naive[0] < 0.5 * true[0]
+
+
+def test_shares_posteriors_and_observations(data):
+    y, _, told, keep, _ = data
+    shares = reported_shares(told, C, keep)
+    np.testing.assert_allclose(shares, np.bincount(y) / N, atol=0.05)  # five standard errors of a report's
+    soft = soft_labels(told, C, keep)
+    for c in range(C):
+        assert soft[told == c, c].mean() == pytest.approx((y == c)[told == c].mean(), abs=0.06)
+    nothing = jnp.zeros((N, C)), np.zeros(N, bool)
+    prior = jnp.asarray(shares, jnp.float32)
+    seen = label_observations(told, prior, *nothing, keep)
+    truth = np.eye(C)[y] - shares
+    scale = (np.asarray(seen.values[:, 0]) * truth).sum() / (truth**2).sum()
+    assert scale == pytest.approx(1.0, abs=0.1)  # unbiased
+    public = observations(told, prior, *nothing)
+    np.testing.assert_array_equal(label_observations(told, prior, *nothing, 1.0).values, public.values)
+    assert 0 < float(seen.precision[0, 0]) < float(public.precision[0, 0])
+    silent = label_observations(np.full(N, -1), prior, *nothing, keep)
+    assert not np.asarray(silent.precision[:, 0]).any()
+    assert not np.asarray(reported_evidence(np.array([-1]), C, keep)).any()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_channel_that_says_nothing_is_refused():
+    for keep in (1.0 / C, 0.0, 1.5):
+        with pytest.raises(ValueError, match="keep must be"):
+            panel_facts(jax.random.key(0), None, None, np.array([0, 1, -1]), num_classes=C, keep=keep)

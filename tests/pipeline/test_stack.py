@@ -1,0 +1,77 @@
+"""Weights of posteriors: the optimum of their loss, kept near where they start by few labels."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from ldp_jax.pipeline.stack import combine, stack, stack_out_of_fold
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+
+def scores(n=600, seed=0):
+    """Three sources on three classes: noise, a posterior that is half as sure as it should be, and a right one."""
+    rng = np.random.default_rng(seed)
+    right, half = rng.normal(0, 1, (n, 3)), rng.normal(0, 1, (n, 3))
+    p = np.exp(right + half)
+    y = (p.cumsum(1) > rng.random((n, 1)) * p.sum(1, keepdims=True)).argmax(1)
+    return jnp.asarray(np.stack([rng.normal(0, 1, (n, 3)), half / 2, right], -1), jnp.float32), jnp.asarray(y)
+
+
+def test_the_gradient_is_zero_where_the_weights_are():
+    z, y = scores()
+    y = y.at[300:].set(-1)
+    weights = stack(z, y)
+
+    def loss(w):
+        each = jnp.take_along_axis(combine(z, w), jnp.maximum(y, 0)[:, None], 1)[:, 0]
+        return 10.0 * ((w - jnp.array([0.0, 1.0, 1.0])) ** 2).sum() - jnp.where(y >= 0, each, 0.0).sum()
+
+    assert float(jnp.abs(jax.grad(loss)(weights)).max()) < 1e-2 * float(jnp.abs(jax.grad(loss)(jnp.zeros(3))).max())
+
+
+def test_many_labels_find_the_weights_and_few_keep_them():
+    z, y = scores(6000)
+    np.testing.assert_allclose(stack(z, y), [0.0, 2.0, 1.0], atol=0.2)
+    few = stack(z, jnp.where(jnp.arange(len(y)) < 5, y, -1))
+    np.testing.assert_allclose(few, [0.0, 1.0, 1.0], atol=0.3)
+    assert stack(z, jnp.full(len(y), -1)).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_extreme_evidence_stays_finite():
+    z = scores()[0].at[0].set(jnp.array([[-1e3, 0.0, 1e3]] * 3))
+    assert np.isfinite(np.asarray(stack(z, scores()[1]))).all()
+
+
+def test_a_ridge_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="ridge must be finite and > 0"):
+        stack(*scores(10), ridge=0.0)
+
+
+def best_weights(z, y, ridge, least=0):
+    """Weights >= ``least`` by scipy, towards even ones, in float64."""
+    z = np.asarray(z, np.float64)
+
+    def loss(w):
+        s = z @ w
+        each = s[np.arange(len(y)), y] - np.log(np.exp(s).sum(1))
+        return 0.5 * ridge * ((w - 1 / 3) ** 2).sum() - each.sum()
+
+    return minimize(loss, np.full(3, 0.3), bounds=[(least, None)] * 3, options={"ftol": 1e-14, "gtol": 1e-9}).x
+
+
+def test_weights_that_may_not_be_negative_are_the_best_of_those_and_nobody_is_weighed_by_her_own_label():
+    z, y = scores(400)
+    # A source that says what another one does, and would be believed the wrong way round.
+    z = z.at[..., 0].set(-z[..., 2]).at[..., 2].add(jax.random.normal(jax.random.key(0), z.shape[:2]))
+    known, fold = np.where(np.arange(400) < 300, np.asarray(y), -1), jnp.arange(400) % 3
+    log_p, weights = stack_out_of_fold(z, known, fold, [1 / 3] * 3, num_folds=3, ridge=5.0)
+    assert best_weights(np.asarray(z)[:300], known[:300], 5.0, least=None)[0] < -0.1
+    assert float(weights[0]) == 0.0
+    for asked, taught in ((known < 0, known >= 0), ((known >= 0) & (fold == 1), (known >= 0) & (fold != 1))):
+        taught = np.flatnonzero(taught)
+        best = best_weights(np.asarray(z)[taught], known[taught], 5.0)
+        expected = jax.nn.log_softmax(z @ jnp.asarray(best, jnp.float32))
+        np.testing.assert_allclose(log_p[np.flatnonzero(asked)], expected[np.flatnonzero(asked)], atol=2e-3)
