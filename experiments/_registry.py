@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments import audit, benchmarks, demo, dprr, frontier, heterorr, poindp, privge, repeat, variance
+from experiments import audit, benchmarks, demo, dprr, frontier, heterorr, poindp, privge, repeat, variance, weigh
 from experiments._runner import REFERENCE, Results
 from experiments.dprr import accuracy as dprr_accuracy
 from experiments.dprr import degrees as dprr_degrees
@@ -111,4 +111,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     "variance": Experiment(variance, (), ("variance.md",), "seconds"),
     "repeat": Experiment(repeat, (), ("repeat.md",), "minutes"),
     "benchmarks": Experiment(benchmarks, (), ("benchmarks.md",), "minutes"),
+    "weigh": Experiment(weigh, (), ("weight.md",), "seconds"),
 }

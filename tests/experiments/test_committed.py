@@ -63,7 +63,7 @@ def test_committed_rows_are_whole_distinct_and_described(name):
 
 def test_every_committed_table_of_rows_belongs_to_an_experiment():
     files = {path.stem for path in REFERENCE.glob("*.csv")}
-    assert files == {*RESULTS, "benchmarks", "repeat", "variance"}
+    assert files == {*RESULTS, "benchmarks", "repeat", "variance", "weight"}
     for experiment in _registry.EXPERIMENTS.values():
         for table in experiment.tables:
             assert (REFERENCE / table).exists()
