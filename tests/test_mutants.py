@@ -1,0 +1,15 @@
+"""The list of planted faults fits the tree; ``python -m tests.mutants`` plants them."""
+
+from tests import mutants
+
+
+def test_every_fault_can_be_planted_and_its_tests_are_there():
+    listed = mutants.load()
+    assert len({mutant["name"] for mutant in listed}) == len(listed) == 40
+    for mutant in listed:
+        assert set(mutant) == {"name", "breaks", "file", "find", "replace", "tests"}
+        text = (mutants.ROOT / mutant["file"]).read_text()
+        assert mutants.planted(mutant, text) != text
+        for test in mutant["tests"]:
+            file, _, name = test.partition("::")
+            assert f"def {name.partition('[')[0]}(" in (mutants.ROOT / file).read_text() or not name, test
