@@ -13,6 +13,7 @@ from jaxtyping import Float
 from ldp_jax import _compiling, _validate
 from ldp_jax.domains import Box, as_records
 from ldp_jax.domains import clip as into
+from ldp_jax.domains.space import real
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.guarantee import PipelineGuarantee
 from ldp_jax.mechanism import Mechanism
@@ -346,7 +347,7 @@ def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, c
     if not lower < upper:
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
     if _validate.concrete(x) and not clip:
-        values = x if isinstance(x, jax.Array) else np.asarray(x)
+        values = real(x if isinstance(x, jax.Array) else np.asarray(x))
         if not bool(((values >= lower) & (values <= upper)).all()):  # NaN is in no interval
             raise ValueError(
                 f"x must lie in [{lower:g}, {upper:g}], and some of it does not, or is NaN (records are private: "

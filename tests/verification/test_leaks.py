@@ -155,6 +155,14 @@ class ClaimsPerLabel(Laplace):
         return Guarantee(largest(self.epsilon), unit=LABEL, adjacency=WORDS[LABEL])
 
 
+@mechanism
+class ComparesLabels(Laplace):
+    """A guarantee per record whose words compare records that differ in the label alone."""
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), adjacency=WORDS[LABEL])
+
+
 class Favourite(type(GeneralizedRR(1.0, 2))):
     """One category of 40 is kept 1.15 times as often as the table says."""
 
@@ -201,6 +209,7 @@ LEAKS = {
     "the sum in the last bit": (lambda: SumInTheLastBit(Laplace(0.25), 4, 4), "bits"),
     "an exception below zero": (lambda: RaisesBelowZero(1.0), "pure"),
     "a unit of labels": (lambda: ClaimsPerLabel(1.0), "unit"),
+    "words of labels": (lambda: ComparesLabels(1.0), "unit"),
     "one category of 40": (favourite, "records"),
 }
 
