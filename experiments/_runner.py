@@ -207,7 +207,7 @@ class Results:
         self._check_header(tuple(text.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(",")))
         try:
             frame = pd.read_csv(io.BytesIO(text), dtype={"config": str})  # a digest may be all digits
-            frame.value.astype(float)
+            frame[["value", *self._numbers]].astype(float)
         except ValueError as error:  # of pandas too, and of bytes that are no text
             raise self._damaged(self.csv) from error
         return frame

@@ -178,9 +178,9 @@ def _call(job: str, data: Any, key: jax.Array, changed: bool) -> Any:
         return ldp.private_embedding(key, data.graph, data, mechanism, alpha=0.1, r=0.1).z
     if job == "counts":
         labels = np.where(known, data.y, -1)
-        return ldp.count_classes(key, data.graph, data.x, labels, epsilon, unit=unit).log_posterior
+        return ldp.predict_from_counts(key, data.graph, data.x, labels, epsilon, unit=unit).log_posterior
     panel = np.flatnonzero(known)
-    return ldp.panel_predict(key, data.graph, data.x, panel, data.y[panel], epsilon).log_posterior
+    return ldp.predict_from_reports(key, data.graph, data.x, panel, data.y[panel], epsilon).log_posterior
 
 
 def measure_calls(job: str) -> dict[str, float]:

@@ -15,6 +15,7 @@ from ldp_jax.core import compiling, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
+from ldp_jax.core.spaces.space import real
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
@@ -346,7 +347,7 @@ def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, c
     if not lower < upper:
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
     if validate.concrete(x) and not clip:
-        values = x if isinstance(x, jax.Array) else np.asarray(x)
+        values = real(x if isinstance(x, jax.Array) else np.asarray(x))
         if not bool(((values >= lower) & (values <= upper)).all()):  # NaN is in no interval
             raise ValueError(
                 f"x must lie in [{lower:g}, {upper:g}], and some of it does not, or is NaN (records are private: "

@@ -22,7 +22,8 @@ ROUNDING = 1.0
 """What the rounding of a float32 sampler may say in one bit, in nats: a report of small size is a difference of
 larger numbers and ends in zeros."""
 
-_NUMBERS = 32  # numbers of a report, and coordinates of a record, that are asked
+_NUMBERS = 32  # numbers of a report that are asked
+_COORDINATES = 128  # of a record, that their bits are asked about
 _CHUNK = 8192
 _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose loss is bounded
 
@@ -36,7 +37,7 @@ def record_in_bits(
     counted under both values of many statistics of the record. Of a vector these are the halves that each
     coordinate, the sum and the length are in, and the parity of how many coordinates are in the upper half. Of a
     list they are each bit and the parity of the degree, over pairs of lists that differ in one bit. At most 32
-    numbers and 32 coordinates are asked, chosen at random. A lower bound of the loss (Clopper and Pearson) above
+    numbers and 128 coordinates are asked, chosen at random. A lower bound of the loss (Clopper and Pearson) above
     the claim and :data:`ROUNDING` is a report that carries the record where rounding would be.
 
     Power at 2^18 reports: a bit that equals a statistic, where epsilon is at most 7 (6 for lists). At larger
@@ -89,7 +90,7 @@ def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, n
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
         flat = np.concatenate([np.reshape(leaf, (trials, -1)) for leaf in jax.tree.leaves(x)], 1).astype(np.float64)
-        coordinates = flat[:, rng.permutation(flat.shape[1])[:_NUMBERS]]
+        coordinates = flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]]
         half = coordinates > np.median(coordinates, 0)
         total, length = flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)
         parity = (flat > np.median(flat, 0)).sum(1, keepdims=True) % 2 == 1
@@ -104,7 +105,7 @@ def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, n
         flat = np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(x)], 1)
         flat = flat > np.median(flat, 0)
     upper = np.concatenate(
-        [flat[:, rng.permutation(flat.shape[1])[:_NUMBERS]], flat.sum(1, keepdims=True) % 2 == 1], 1
+        [flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]], flat.sum(1, keepdims=True) % 2 == 1], 1
     )
     differ = upper[: trials // 2] != upper[trials // 2 :]
     return x, upper, np.concatenate([differ, differ])

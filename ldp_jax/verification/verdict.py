@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, unstacked
 from ldp_jax.core.spaces import NotApplicable
@@ -231,7 +231,10 @@ def questions(m: Any, guarantee: Any, trials: int, significance: float) -> list[
         fits = (
             guarantee.unit == (NEIGHBOUR_LIST if spaces(m)[0].users else RECORD) or guarantee.unit.rate is not None
         )
-        return 0.0 if fits else 1.0, 0.0, fits, f"a guarantee per {guarantee.unit} about records of {m.domain()}"
+        if said := [other for other in WORDS if WORDS[other] == guarantee.adjacency]:
+            fits = fits and guarantee.unit in said  # other words are the author's to answer for
+        told = f"a guarantee per {guarantee.unit} ({guarantee.adjacency}) about records of {m.domain()}"
+        return 0.0 if fits else 1.0, 0.0, fits, told
 
     def law(key: Any) -> tuple[float, float, bool]:
         if guarantee.delta:

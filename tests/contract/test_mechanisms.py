@@ -191,6 +191,24 @@ def test_host_numbers_of_any_size_are_records(name):
     jax.tree.map(np.testing.assert_array_equal, host, protocol.privatize(jax.random.key(2), m, ends))
 
 
+NO_NUMBERS = ("0.3", b"0.3", 1j, None)
+
+
+@pytest.mark.usefixtures("untyped")
+@every_code
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+def test_what_are_no_real_numbers_are_no_records(name, value):
+    """By their type: NumPy drops imaginary parts in silence, and fails at text in words of its own."""
+    m = CASES[name].make(1.0)
+    of = [value] * m.domain().dim if isinstance(m.domain(), Box) else value
+    given = [] if value is None else [of, np.array(of)]  # a bare None is an empty tree
+    for record in (*given, np.array(of, object), *([jnp.array(of)] if value == 1j else [])):
+        with pytest.raises(
+            TypeError, match="records must be real numbers, got (<U3|.S3|complex|str|bytes|NoneType)"
+        ):
+            m.privatize(jax.random.key(0), record)
+
+
 @every_case
 def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
     """log_density, mean, variance and mse; a defect of one bit in any of them is seen, in float32."""

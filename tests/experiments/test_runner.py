@@ -161,6 +161,9 @@ def test_damaged_files_are_found_before_the_first_cell(results, of):
     fresh = Results(results.csv.parent, "rows", Coloured, ("note",))
     with pytest.raises(UsageError, match=rf"{file}.*: damaged, .*--out$"):
         run(seeds(2), lambda *_: pytest.fail("computed something first"), fresh, settings=lambda cell: {})
+    if of in ("text", "number", "csv bytes"):
+        with pytest.raises(UsageError, match=rf"{file}: damaged, .*--out$"):
+            fresh.read()  # as ``report`` does
     assert file.read_bytes() == damaged
 
 

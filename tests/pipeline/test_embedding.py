@@ -231,6 +231,14 @@ def test_records_outside_their_bounds_are_refused_without_a_word_about_them(bad,
     np.testing.assert_array_equal(z, embed(9, inside).z)
 
 
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("bad", [X.astype(str), X + 1j, jnp.asarray(X + 1j), np.full(X.shape, None)])
+def test_records_of_no_real_numbers_are_refused_by_their_type(bad, clip):
+    with pytest.raises(TypeError, match="records must be real numbers, got"):
+        embed(x=bad, clip=clip)
+
+
 def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
     wide = 50.0 * X + 100.0
     z = embed(x=wide, bounds=(50.0, 150.0)).z

@@ -138,6 +138,17 @@ class SumInTheLastBit(Sampled):
 
 
 @mechanism
+class FarSignInTheLastBit(Sampled):
+    """The last bit of every value is the sign of coordinate 43."""
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        raw = jax.lax.bitcast_convert_type(y.values, jnp.uint32) & ~jnp.uint32(1)
+        sign = (clip(x)[43] > 0).astype(jnp.uint32)
+        return SparseReport(y.indices, jax.lax.bitcast_convert_type(raw | sign, jnp.float32))
+
+
+@mechanism
 class RaisesBelowZero(Laplace):
     """A plain call with a negative record raises."""
 
@@ -153,6 +164,14 @@ class ClaimsPerLabel(Laplace):
 
     def guarantee(self):
         return Guarantee(largest(self.epsilon), unit=LABEL, adjacency=WORDS[LABEL])
+
+
+@mechanism
+class ComparesLabels(Laplace):
+    """A guarantee per record whose words compare records that differ in the label alone."""
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), adjacency=WORDS[LABEL])
 
 
 class Favourite(type(GeneralizedRR(1.0, 2))):
@@ -199,8 +218,10 @@ LEAKS = {
     "a quiet cap": (lambda: QuietCap(1.0, 3), "records"),
     "noise reused far away": (lambda: FarNoise(Laplace(1 / 80), 80, 80), "coordinates"),
     "the sum in the last bit": (lambda: SumInTheLastBit(Laplace(0.25), 4, 4), "bits"),
+    "a sign far away in the last bit": (lambda: FarSignInTheLastBit(Laplace(1 / 80), 80, 80), "bits"),
     "an exception below zero": (lambda: RaisesBelowZero(1.0), "pure"),
     "a unit of labels": (lambda: ClaimsPerLabel(1.0), "unit"),
+    "words of labels": (lambda: ComparesLabels(1.0), "unit"),
     "one category of 40": (favourite, "records"),
 }
 

@@ -30,17 +30,21 @@ def as_records(x: Any) -> Array:
     domain lies far within), in a precision that holds them, and no floating-point flag is seen. Arrays of the
     device and traced ones stay as they are.
 
+    Raises:
+      TypeError: for what are no real numbers, by their type alone.
+
     >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
     [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
     """
     if isinstance(x, jax.Array):
-        return x
+        return real(x)
     with np.errstate(all="ignore"):
         if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
             return jnp.asarray(_near(x))  # weakly typed, as every Python number
         array = np.asarray(x)
         if array.dtype == object:
             array = np.array([_near(value) for value in array.ravel().tolist()], np.float64).reshape(array.shape)
+        real(array)
         if array.dtype != np.float32:
             if array.dtype.itemsize <= 8:
                 array = array.astype(np.float64)
@@ -48,9 +52,27 @@ def as_records(x: Any) -> Array:
         return jnp.asarray(array)
 
 
+def real(array: Any) -> Any:
+    """An array of real numbers as it is, and any other refused by its type: what is cast from it is no record.
+
+    >>> real(np.array([1j]))
+    Traceback (most recent call last):
+    TypeError: records must be real numbers, got complex128
+    """
+    if array.dtype.kind == "O":
+        for value in array.ravel().tolist():
+            _near(value)
+    elif not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise TypeError(f"records must be real numbers, got {array.dtype}")
+    return array
+
+
 def _near(x: Any) -> float:
     """A Python number within +-1e9; NaN as it is."""
-    return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
+    try:
+        return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
+    except TypeError:
+        raise TypeError(f"records must be real numbers, got {type(x).__name__}") from None
 
 
 def clip(x: Record, lower: float = -1.0, upper: float = 1.0) -> Array:
