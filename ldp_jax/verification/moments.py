@@ -13,6 +13,7 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
+from ldp_jax.verification._laws import law_of
 from ldp_jax.verification.empirical import draws, estimates, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import Fit
@@ -49,7 +50,7 @@ def law(mechanism: Any, x: Any) -> Law:
     if isinstance(mechanism, HasCoordinates):
         return _of_coordinates(mechanism, codomain, np.asarray(x))
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
-    reports, weights = codomain.quadrature(one, lambda y: logs_of(mechanism, y, x))
+    reports, weights = law_of(codomain).quadrature(one, lambda y: logs_of(mechanism, y, x))
     return Law(jax.tree.map(np.asarray, reports), np.asarray(weights))
 
 
@@ -60,11 +61,12 @@ def _of_coordinates(mechanism: HasCoordinates, codomain: Any, x: np.ndarray) -> 
         one = mechanism.coordinate(j)
         log_density = lambda y, one=one, x_j=x_j: logs_of(one, y, x_j)
         space = one.codomain()
-        infinite = space.far(np.ones(1)) is not None if len(space.branches) == 1 else False
+        law = law_of(space)
+        infinite = len(space.branches) == 1 and law.far(np.ones(1)) is not None
         # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good to
         # 1e-15 of the whole. Other pieces are constant or short.
         panels, order = (4, 8) if infinite else (1, 4)
-        rule = space.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
+        rule = law.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
         lines.append(Law(jax.tree.map(np.asarray, rule[0]), np.asarray(rule[1])))
     subsets = list(itertools.combinations(range(dim), k))
     if len(subsets) * max(len(line.weights) for line in lines) ** k > _MOST_NODES:
