@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, privacy_loss
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey
@@ -169,7 +170,7 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
     A float32 report near the record is rounded twice; with a high piece of width 2b that misplaces a mass of up to
     one spacing times the density (0.9 % for SquareWave(16) at x = 0.3, nothing at x = 0).
     """
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         cdf, misplaced, edges = mechanism.codomain().line(np.float64(x), _wide_law(mechanism, np.float64(x)))
     total = cdf(edges[-1])
     if abs(total - 1) > _TOTAL:
@@ -179,7 +180,7 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
 
 def cells_of(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
-    with jax.enable_x64(True):  # breaks too: float32 would misplace those of a narrow piece
+    with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
         return mechanism.codomain().cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import (
     HasCoordinates,
     HasCriticalPoints,
@@ -92,7 +93,7 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table())
     _check_numbers(mechanism, vectors=True)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         if isinstance(wide, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
             return _of_columns(wide, *wide.critical_points())
@@ -166,7 +167,7 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
         return float(max(excess))
     independent = spaces(mechanism)[1].independent
     _check_numbers(mechanism, vectors=independent)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         domain, codomain = mechanism.domain(), wide.codomain()
         records = domain.critical_records()

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
@@ -136,7 +137,7 @@ def sums_to_one(mechanism: Any, x: Any = None) -> Fit:
     >>> sums_to_one(Laplace(1.0)).fits
     True
     """
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         return _total([_masses(mechanism, record)[1].sum() for record in _records(mechanism, x)])
 
 
@@ -184,7 +185,7 @@ def _integrated(mechanism: Any, x: Any) -> tuple[list[Any], Fit]:
     """The total mass under each record, and whether the moments are those of the mass."""
     worst, totals = 0.0, []
     for record in _records(mechanism, x):
-        with jax.enable_x64(True):
+        with float64_on_cpu():
             reports, mass = _masses(mechanism, record)
             totals.append(mass.sum())
             mean, variance, _ = _moments(mechanism, reports, mass)
@@ -223,7 +224,7 @@ def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: i
     spaces(mechanism)
     x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
     values = np.asarray(estimates(mechanism, draws(mechanism, key, x, trials)), np.float64)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(np.float64, x)
         mean, variance = (np.asarray(moment, np.float64) for moment in closed_forms(mechanism, wide))
         try:

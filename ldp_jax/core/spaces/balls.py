@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core.quadrature import panel_rule
 from ldp_jax.core.spaces.space import Log, NotApplicable, Records, Reports, as_records, shown
 from ldp_jax.core.types import Array, Scalar
 
@@ -16,8 +17,8 @@ _INSIDE = 1 - 2.0**-20  # of a shortened vector, so that its length is at most t
 _MOST_CELLS = 4096
 _NOTHING = 40.0  # e^-40 of a density is left out of an integral
 _FAR = 2.0**40
-_PANELS = {1: (2048, 8), 2: (64, 8), 3: (6, 16)}
-"""Panels and points of one for each of so many numbers: 1e-15 of a Gaussian, over all that is not nothing of it."""
+_RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
+"""Points of a panel, and panels, by how many numbers are integrated together: 1e-15 of a Gaussian."""
 
 
 def shortened(x: Any, radius: Any) -> Array:
@@ -107,14 +108,6 @@ class Ball(Records):
         return bad, np.asarray(self.clip(bad))
 
 
-def _panels(ends: Any, panels: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre points and weights of equal panels."""
-    at, weight = np.polynomial.legendre.leggauss(order)
-    edges = np.linspace(ends[0], ends[1], panels + 1)
-    half = np.diff(edges) / 2
-    return (edges[:-1, None] + half[:, None] * (1 + at)).ravel(), (half[:, None] * weight).ravel()
-
-
 def _line(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) -> np.ndarray:
     """log p along one number through ``base``."""
     rows = np.tile(base, (len(places), 1))
@@ -197,7 +190,7 @@ class Vectors(Reports):
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         """Where the density is largest [dim], and the ends [dim, 2] of what is not nothing of it."""
         base, ends = np.zeros(self.dim), np.zeros((self.dim, 2))
-        if np.isneginf(log_density(base[None])[0]) and self.dim in _PANELS:  # impossible: look for what is not
+        if np.isneginf(log_density(base[None])[0]) and self.dim in _RULES:  # impossible: look for what is not
             places = np.stack(np.meshgrid(*[_COARSE] * self.dim, indexing="ij"), -1).reshape(-1, self.dim)
             base = places[np.argmax(log_density(places))]
         for number in range(self.dim):
@@ -217,11 +210,11 @@ class Vectors(Reports):
 
     def _rule(self, ends: np.ndarray, base: np.ndarray, numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Reports and weights over some of the numbers, the others as in ``base``."""
-        if len(numbers) not in _PANELS:
+        if len(numbers) not in _RULES:
             raise NotApplicable(
                 f"{len(numbers)} real numbers are too many to integrate together: ask a smaller dim"
             )
-        lines = [_panels(ends[number], *_PANELS[len(numbers)]) for number in numbers]
+        lines = [panel_rule(ends[number], *_RULES[len(numbers)]) for number in numbers]
         places = np.meshgrid(*(line[0] for line in lines), indexing="ij")
         weights = np.meshgrid(*(line[1] for line in lines), indexing="ij")
         y = np.tile(base, (places[0].size, 1))
@@ -239,7 +232,7 @@ class Vectors(Reports):
         both = np.stack([np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1)
         differ, rest = [], 1.0
         for number in range(self.dim):
-            line, weights = _panels(both[number], *_PANELS[1])
+            line, weights = panel_rule(both[number], *_RULES[1])
             mine, theirs = (_line(log, base, number, line) for log in (log_density, other))
             neither = np.isneginf(mine) & np.isneginf(theirs)
             ratio = np.subtract(mine, theirs, out=np.zeros_like(mine), where=~neither)
@@ -340,9 +333,9 @@ class Disc(Reports):
 
     def _polar(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Reports, weights and cells of a rule about x: sectors of the angle, and rings of the way to the rim."""
-        panels = 4 * _SECTORS
-        turn, turn_weight = _panels((0.0, 2 * np.pi), panels, _SIDE)  # a record on the rim: jumps are at their ends
-        share, share_weight = _panels((0.0, 1.0), 2 * _RINGS, _SIDE)
+        # Of a record on the rim the jumps are at ends of panels.
+        turn, turn_weight = panel_rule((0.0, 2 * np.pi), _SIDE, 4 * _SECTORS)
+        share, share_weight = panel_rule((0.0, 1.0), _SIDE, 2 * _RINGS)
         way = self._way(x, turn)
         angle = math.atan2(x[1], x[0]) + turn
         y = x + (way[:, None] * share)[..., None] * np.stack([np.cos(angle), np.sin(angle)], -1)[:, None]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.quadrature import panel_rule
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import (
     Enumerated,
@@ -151,10 +152,7 @@ class Interval(Records, Reports):
                     count += 1
                 tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
         edges = np.unique(np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
-        fine = edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * np.linspace(0, 1, panels + 1)
-        left, half = fine[:, :-1].ravel(), np.diff(fine, axis=1).ravel() / 2
-        at, weight = np.polynomial.legendre.leggauss(order)
-        return (left[:, None] + half[:, None] * (1 + at)).ravel(), (half[:, None] * weight).ravel()
+        return panel_rule(edges, order, panels)
 
     def line(self, x: Any, log_density: Log) -> tuple[Any, float, np.ndarray]:
         """The distribution function of the reports about ``x``, from their density.

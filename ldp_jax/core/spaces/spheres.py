@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces.space import Log, NotApplicable, Reports, as_records
 from ldp_jax.core.types import Array
 
@@ -168,9 +169,9 @@ class Sphere(_Around):
 
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
         corners = np.unique(np.arccos(np.clip(np.concatenate([[-1.0, 1.0], self._steps()]), -1, 1)))
-        angle, weight = _panels(corners, panels, order)
+        angle, weight = panel_rule(corners, order, panels)
         weight = weight * _surface(self.dim - 1) * np.sin(angle) ** (self.dim - 2)
-        coarse = np.cos(_refined(corners, 4)[1:-1])[::-1]
+        coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
     def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -223,26 +224,12 @@ class Turned(_Around):
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
         far, wide = self._reach(direction, log_density)
         corners = np.unique(np.concatenate([[-far, far], self._steps()]))
-        along, weight = _panels(corners, panels, order)
-        across, thin = _panels(np.array([0.0, wide]), panels, order)
+        along, weight = panel_rule(corners, order, panels)
+        across, thin = panel_rule(np.array([0.0, wide]), order, panels)
         thin = thin * _surface(self.dim - 1) * across ** (self.dim - 2)
         pairs = np.meshgrid(along, across, indexing="ij")
-        coarse = _refined(corners, 4)[1:-1], _refined(np.array([0.0, wide / 4]), 4)[1:]
+        coarse = subdivide(corners, 4)[1:-1], subdivide(np.array([0.0, wide / 4]), 4)[1:]
         return (pairs[0].ravel(), pairs[1].ravel(), np.outer(weight, thin).ravel()), coarse
-
-
-def _refined(corners: np.ndarray, panels: int) -> np.ndarray:
-    """Edges of equal panels between any two corners that follow each other."""
-    inner = corners[:-1, None] + np.diff(corners)[:, None] * np.arange(panels) / panels
-    return np.append(inner.ravel(), corners[-1])
-
-
-def _panels(corners: np.ndarray, panels: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre points and weights on each panel."""
-    edges = _refined(corners, panels)
-    at, weight = np.polynomial.legendre.leggauss(order)
-    half = np.diff(edges) / 2
-    return (edges[:-1, None] + half[:, None] * (1 + at)).ravel(), (half[:, None] * weight).ravel()
 
 
 def _surface(dim: int) -> float:
