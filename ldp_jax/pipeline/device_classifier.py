@@ -102,7 +102,7 @@ def device_classifier(
       num_classes: C.
       num_folds: F.
       ridges: to choose from, in falling order.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
       hidden: widths of networks with one hidden layer that are tried besides; none by default.
       key: of public randomness: of the networks' parameters, order and dropout.
 
@@ -225,7 +225,7 @@ def panel_regression(
       num_classes: C.
       num_folds: F.
       ridges: to choose from, in falling order.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
     """
     panel = np.flatnonzero(np.asarray(labels) >= 0)
     design = jnp.asarray(design, jnp.float32)

@@ -122,8 +122,8 @@ def predict_from_counts(
       unit: what epsilon is about.
       num_classes: C; by default the largest label plus 1.
       log_q: a public posterior in place of the features' logistic regression: of any model
-        (:func:`~ldp_jax.pipeline.model_posterior`), of a classifier from elsewhere, or what the regression found
-        already (:func:`~ldp_jax.pipeline.piloted.piloted_counts`).
+        (:func:`~ldp_jax.pipeline.posterior.model_posterior`), of a classifier from elsewhere, or what the
+        regression found already (:func:`~ldp_jax.pipeline.piloted.piloted_counts`).
       silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
         :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).

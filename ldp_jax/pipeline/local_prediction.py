@@ -193,7 +193,7 @@ def panel_facts(
       num_classes: C.
       num_folds: F.
       keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are what the panel reported
-        (:mod:`~ldp_jax.pipeline.reported_labels`), and a class that nobody reported is no error.
+        (:mod:`~ldp_jax.pipeline.private_labels`), and a class that nobody reported is no error.
       hidden: widths of networks that are tried as the devices' classifier
         (:func:`~ldp_jax.pipeline.device_classifier`).
 

@@ -5,13 +5,9 @@ server knows the mechanism's law, P(report | class sent), and from the panel how
 for c where the choice is among S: the confusion :math:`M_S(c | y)`. The evidence of a report is
 
 .. math:: l(y) = \log \sum_{c \in S} M_S(c | y) \, P(\text{report} | c).
-
-A report of something else than a class, such as a noisy vector, is read in the same way: what a record of class y
-has the device send is what records of the panel's members of that class have it send
-(:func:`likeliest_density_evidence`).
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +15,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, Scalar
 
 __all__ = [
     "SMOOTHINGS",
-    "HasLogDensity",
     "confusions",
-    "likeliest_density_evidence",
     "likeliest_evidence",
     "message_evidence",
     "restricted_confusion",
@@ -62,7 +57,7 @@ def restricted_confusion(
       labels: the panel's, in [0, C).
       alphabets: each of at least one class.
       smoothing: > 0.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`). Below 1 the
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`). Below 1 the
         likeliest confusion is found by EM over classes that nobody sees.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
@@ -97,7 +92,7 @@ def _reported_confusion(scores: Array, labels: Array, alphabets: Array, smoothin
     classes = scores.shape[1]
     told = jax.nn.one_hot(labels, classes)
     same = jnp.eye(classes, dtype=bool)
-    channel = jnp.where(same, keep, (1.0 - keep) / (classes - 1))  # of a class (rows) and its report
+    channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
 
     def one(inside: Array) -> Array:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
@@ -215,81 +210,6 @@ def likeliest_evidence(
 def _marginal(evidence: Array, posterior: Array, counted: Array) -> Array:
     each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence, axis=-1)
     return jnp.where(counted, each, 0.0).sum()
-
-
-@runtime_checkable
-class HasLogDensity(Protocol):
-    """The law of a report."""
-
-    def log_density(self, y: Any, x: Any) -> Array:
-        """log p(y | x), of one report and one record."""
-        ...
-
-
-def likeliest_density_evidence(
-    law: HasLogDensity,
-    reports: Any,
-    records: Float[Array | np.ndarray, "panel d"],
-    labels: Int[Array | np.ndarray, " panel"],
-    own: Int[Array | np.ndarray, " n"],
-    posterior: Float[Array, "n classes"],
-    counted: Bool[Array | np.ndarray, " n"],
-) -> tuple[Float[Array, "n classes"], float]:
-    r"""The evidence of reports whose law given a record has a density, up to a number for each user.
-
-    The density under class y is the mean of the densities under the records of the panel's :math:`n_y` members of
-    that class, and of as many ``smoothing`` counts under those of the whole panel:
-
-    .. math:: l(y) = \log \frac{\sum_{j: y_j = y} p(\text{report} | x_j)
-       + \frac{s}{m} \sum_j p(\text{report} | x_j)}{n_y + s}.
-
-    A member's own record takes no part in reading hers. s is chosen as in :func:`likeliest_evidence`.
-
-    Args:
-      law: a mechanism, a pytree.
-      reports: stacked along an axis of n.
-      records: what devices of the panel's members would report through ``law``, as if their records were private.
-      labels: the panel's, in [0, C).
-      own: of each user, her place in the panel; -1 for one who is not of it.
-      posterior: see :func:`likeliest_evidence`.
-      counted: see :func:`likeliest_evidence`.
-
-    Returns:
-      The evidence, and the smoothing.
-    """
-    labels, own = np.asarray(labels), np.asarray(own)
-    classes = np.eye(posterior.shape[1], dtype=np.float32)[labels]
-    sums = _density_sums(law, reports, jnp.asarray(records), jnp.asarray(classes), jnp.asarray(own))
-    sizes = classes.sum(0) - np.where((own >= 0)[:, None], classes[np.maximum(own, 0)], 0.0)
-    best = None
-    for smoothing in SMOOTHINGS:
-        evidence = _smoothed(sums, jnp.asarray(sizes), jnp.float32(smoothing))
-        value = float(_marginal(evidence, posterior, jnp.asarray(counted)))
-        if best is None or value > best[0]:
-            best = (value, evidence, smoothing)
-    assert best is not None
-    return best[1:]
-
-
-@jax.jit
-def _density_sums(law: Any, reports: Any, records: Array, classes: Array, own: Array) -> Array:
-    """Densities of each report summed over the panel by class, in units of the largest one; [n, C]."""
-    place = jnp.arange(len(records))
-
-    def one(user: Any) -> Array:
-        report, own = user
-        log_p = jax.vmap(lambda record: law.log_density(report, record))(records)
-        log_p = jnp.where(place == own, -jnp.inf, log_p)
-        most = log_p.max()
-        return jnp.exp(log_p - jnp.where(jnp.isfinite(most), most, 0.0)) @ classes
-
-    return jax.lax.map(one, (reports, own), batch_size=_AT_A_TIME)
-
-
-@jax.jit
-def _smoothed(sums: Array, sizes: Array, smoothing: Array) -> Array:
-    anybody = sums.sum(1, keepdims=True) / jnp.maximum(sizes.sum(1, keepdims=True), 1.0)
-    return jnp.log(jnp.maximum((sums + smoothing * anybody) / (sizes + smoothing), 1e-30))
 
 
 def _room(count: int) -> int:

@@ -18,7 +18,8 @@ import optax
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.label_channel import reported_evidence
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "features_posterior",
     "folds",
     "label_evidence",
-    "reported_evidence",
     "self_train",
 ]
 
@@ -124,25 +124,6 @@ def label_evidence(labels: Int[Array | np.ndarray, " n"], num_classes: int) -> F
     """The evidence of public labels: 0 at the class, :data:`IMPOSSIBLE` elsewhere; all 0 where there is none."""
     labels = jnp.asarray(labels)[:, None]
     return jnp.where((labels < 0) | (labels == jnp.arange(num_classes)), 0.0, IMPOSSIBLE)
-
-
-@partial(jax.jit, static_argnames="num_classes")
-def reported_evidence(
-    labels: Int[Array | np.ndarray, " n"], num_classes: int, keep: Scalar
-) -> Float[Array, "n classes"]:
-    """The evidence of labels that went through randomised response; all 0 where there is none.
-
-    Args:
-      labels: what was reported, -1 for none.
-      num_classes: C.
-      keep: the probability in (1 / C, 1) that a report is the true class.
-
-    >>> jnp.exp(reported_evidence(jnp.array([1, -1]), 3, 0.5)).tolist()
-    [[0.25, 0.5, 0.25], [1.0, 1.0, 1.0]]
-    """
-    labels = jnp.asarray(labels)[:, None]
-    told = jnp.where(labels == jnp.arange(num_classes), keep, (1.0 - keep) / (num_classes - 1))
-    return jnp.where(labels < 0, 0.0, jnp.log(told))
 
 
 def blank(rows: Rows | DenseRows, num_classes: int, num_folds: int) -> Classifier:
@@ -240,7 +221,7 @@ def features_posterior(
       ridges: to choose from, in falling order.
       steps: of L-BFGS at most, static.
       tolerance: the least gain of a step, of the loss.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
 
     Returns:
       See :class:`FeaturesPosterior`. One compiled program, which :func:`self_train` shares.

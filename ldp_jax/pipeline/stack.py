@@ -101,7 +101,7 @@ def stack_out_of_fold(
       num_folds: F.
       ridge: see :func:`stack`.
       steps: see :func:`stack`.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
 
     Returns:
       The log posterior, and the weights that all labels give, by which nodes without a label are weighed.

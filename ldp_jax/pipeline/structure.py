@@ -15,12 +15,13 @@ import scipy.sparse.linalg
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field
-from ldp_jax.pipeline.reported_labels import label_observations, soft_labels
+from ldp_jax.pipeline.private_labels import label_observations, soft_labels
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
@@ -84,7 +85,7 @@ def label_log_loss(log_p: Float[Array, "n classes"], labels: Int[np.ndarray, " n
     panel = np.flatnonzero(labels >= 0)
     found = np.asarray(log_p)[panel, labels[panel]]
     if keep != 1.0:
-        other = (1.0 - keep) / (log_p.shape[1] - 1)
+        other = other_share(keep, log_p.shape[1])
         found = np.log(other + (keep - other) * np.exp(found))
     return -float(found.mean())
 
@@ -234,7 +235,7 @@ def structure_posterior(
       rows: the panel's records, in ascending order of their nodes; None where there are none.
       op: of the graph, where it is at hand.
       ridge: of the stack, whose weights are pulled to an even mean of the sources.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
 
     Returns:
       See :class:`StructurePosterior`. No model of a node has seen its own label or record; what is left of them are
