@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
@@ -183,7 +183,7 @@ def predict_from_reports(
             f"facts must be of public labels, got keep = {facts.keep:g}: give label_epsilon, and no facts"
         )
     everybody = given.told(label_key, panel, labels)
-    facts_key, key = jax.random.split(key)
+    facts_key, key = random_words.split(key)
     if facts is None:
         facts = panel_facts(
             facts_key, graph, rows.take(given.members), everybody, num_classes=num_classes, num_folds=num_folds,

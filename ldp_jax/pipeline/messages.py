@@ -188,8 +188,9 @@ def message_by_name(name: MessageName, epsilon: float, facts: PanelFacts, rows: 
 
 def _scores(told: Broadcast, rows: Rows) -> Array:
     """What devices find of their records; of the panel's by classifiers that have not seen them."""
-    scores = told.classifier.scores(rows)
-    return scores.at[jnp.asarray(told.panel)].set(told.classifier.panel_scores)
+    scores = np.array(told.classifier.scores(rows))
+    scores[told.panel] = np.asarray(told.classifier.panel_scores)
+    return jax.device_put(scores)
 
 
 def score_directions(scores: Float[Array | np.ndarray, "n classes"]) -> Float[Array, "n k"]:
