@@ -82,15 +82,16 @@ class Discrete(Univariate):
             )
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         return cls(
-            thresholds=jnp.asarray(np.concatenate([integer_tables.padded(t.thresholds, size) for t in tables])),
-            values=jnp.asarray(
+            # jnp.asarray would compile a program for each shape that is brought to the device.
+            thresholds=jax.device_put(np.concatenate([integer_tables.padded(t.thresholds, size) for t in tables])),
+            values=jax.device_put(
                 np.concatenate([np.pad(t.values, [(0, size + 1 - t.outputs), *rest]) for t in tables])
             ),
-            counts=jnp.asarray([table.outputs for table in tables], jnp.int32),
+            counts=jax.device_put(np.array([table.outputs for table in tables], np.int32)),
             inputs=tables[0].inputs,
             encoding=tables[0].encoding,
             names=tuple(table.name for table in tables),
-            level=jnp.int32(0),
+            level=jax.device_put(np.int32(0)),
         )
 
     def __repr__(self) -> str:
@@ -112,8 +113,10 @@ class Discrete(Univariate):
 
         A level beyond the menu is the nearest one. A level must not depend on a record.
         """
-        clip: Any = jnp.clip if isinstance(level, jax.Array) else np.clip
-        level = jnp.asarray(clip(level, 0, len(self.names) - 1), jnp.int32)
+        if isinstance(level, jax.Array):
+            level = jnp.clip(level, 0, len(self.names) - 1).astype(jnp.int32)
+        else:
+            level = jax.device_put(np.clip(level, 0, len(self.names) - 1).astype(np.int32))
         return dataclasses.replace(self, level=level)
 
     def table(self, level: int | None = None) -> Table:
@@ -127,7 +130,7 @@ class Discrete(Univariate):
                 raise ValueError("table() needs one concrete level: say which")
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
-        outputs, size = int(self.counts[level]), self._size
+        outputs, size = int(np.asarray(self.counts)[level]), self._size
         rows = np.asarray(self.thresholds)[level * self.inputs : (level + 1) * self.inputs, : outputs - 1]
         edges = np.pad(rows.astype(np.int64), ((0, 0), (1, 0)))
         masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)

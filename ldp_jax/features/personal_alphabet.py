@@ -14,6 +14,9 @@ from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.features.discrete import Discrete
 
+_FEW = 16
+"""Classes of which alphabets of every size have a table."""
+
 
 def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
     """Report a class within one user's alphabet: the k classes that public facts make likeliest.
@@ -85,12 +88,13 @@ class PersonalAlphabets:
         """
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
-        sizes, level = np.unique(found.sizes, return_inverse=True)
+        # Of few classes there is a table of each size, so that programs are the same for all epsilons.
+        sizes = np.arange(2, classes + 1) if classes <= _FEW else np.unique(found.sizes)
         tables = [personal_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
         return cls(
-            inner=Discrete.of(*tables).at(level.astype(np.int32)),
-            order=jnp.asarray(found.order),
-            prior=jnp.asarray(personal_alphabets.checked_prior(prior), jnp.float32),
+            inner=Discrete.of(*tables).at(np.searchsorted(sizes, found.sizes).astype(np.int32)),
+            order=jax.device_put(found.order),
+            prior=jax.device_put(personal_alphabets.checked_prior(prior).astype(np.float32)),
         )
 
     @property
@@ -100,8 +104,8 @@ class PersonalAlphabets:
 
     @property
     def mask(self) -> Array:
-        """The classes in each alphabet, bool [n, C]."""
-        return self._by_class(jnp.arange(self.order.shape[1]) < self.sizes[:, None])
+        """Which classes are in whose alphabet, bool [n, C]."""
+        return _mask(self)
 
     def _by_class(self, by_place: Array) -> Array:
         """Columns of places as columns of classes."""
@@ -116,10 +120,7 @@ class PersonalAlphabets:
         Args:
           scores: [n, C], numbers that rise with a class's probability.
         """
-        by_place = jnp.take_along_axis(as_records(scores).astype(jnp.float32), self.order, 1)
-        inside = (jnp.arange(self.order.shape[1]) < self.sizes[:, None]) & ~jnp.isnan(by_place)
-        place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
-        return jnp.take_along_axis(self.order, place[:, None], 1)[:, 0]
+        return _best(self, as_records(scores))
 
     def privatize(self, key: PRNGKey, x: Any) -> Array:
         """One report a user: a place in the user's alphabet, int32 [n].
@@ -140,15 +141,15 @@ class PersonalAlphabets:
         x = as_records(x)
         if x.shape != self.order.shape[:1]:
             raise ValueError(f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}")
-        return _privatize(jax.random.split(key, len(x)), self, x)
+        return _privatize(key, self, x)
 
     def classes(self, y: Any) -> Array:
         """The reported classes, int32 [n]."""
         return jnp.take_along_axis(self.order, jnp.asarray(y)[:, None], 1)[:, 0]
 
     def log_likelihoods(self, y: Any) -> Array:
-        """log P(report i | class c), [n, C]."""
-        return _log_likelihoods(self, jnp.asarray(y))
+        """log P(report i | class c) of each user and every class, [n, C]."""
+        return _log_likelihoods(self, y)
 
     def estimate(self, y: Any) -> Array:
         """The posterior of each user's class, [n, C]."""
@@ -166,7 +167,21 @@ class PersonalAlphabets:
 
 
 @jax.jit
-def _privatize(keys: Array, m: PersonalAlphabets, x: Array) -> Array:
+def _mask(m: PersonalAlphabets) -> Array:
+    return m._by_class(jnp.arange(m.order.shape[1]) < m.sizes[:, None])
+
+
+@jax.jit
+def _best(m: PersonalAlphabets, scores: Array) -> Array:
+    by_place = jnp.take_along_axis(scores.astype(jnp.float32), m.order, 1)
+    inside = (jnp.arange(m.order.shape[1]) < m.sizes[:, None]) & ~jnp.isnan(by_place)
+    place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
+    return jnp.take_along_axis(m.order, place[:, None], 1)[:, 0]
+
+
+@jax.jit
+def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
+    keys = jax.random.split(key, len(m.order))
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
     return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, NamedTuple
 
-import jax
+import jax  # noqa: F401 - the example below
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -165,7 +165,7 @@ def predict_from_counts(
     rows = features
     if not (features is None or isinstance(features, Rows)):
         rows = feature_rows(features) if isinstance(log_q, FeaturesPosterior) else scaled_rows(features)
-    key, silent_key = jax.random.split(key)
+    key, silent_key = random_words.split(key)
     if silent is None and unit == "relationship" and np.issubdtype(labels.dtype, np.integer):
         silent = silent_users(silent_key, labels)
     reported = np.zeros(len(labels), np.int8)

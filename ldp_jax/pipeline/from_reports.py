@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
@@ -137,7 +137,7 @@ def predict_from_reports(
     if facts is not None:
         _check_facts(facts, graph, given)
     known = given.server_labels(label_key, panel, labels)
-    facts_key, key = jax.random.split(key)
+    facts_key, key = random_words.split(key)
     if facts is None:
         facts = panel_facts(
             facts_key, graph, given.rows.take(given.members), known, num_classes=given.num_classes,

@@ -42,7 +42,7 @@ _AT_A_TIME = 64
 
 
 def restricted_confusion(
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
     alphabets: Bool[Array | np.ndarray, "sets classes"],
     smoothing: Scalar = 1.0,
@@ -66,31 +66,17 @@ def restricted_confusion(
     [[0.0, 0.75, 0.25], [0.0, 0.75, 0.25], [0.0, 0.083, 0.917]]
     """
     validate.positive(smoothing=smoothing)
-    given = (scores, jnp.asarray(labels), jnp.asarray(alphabets), jnp.asarray(smoothing, jnp.float32))
-    return _confusion(*given) if keep == 1.0 else _reported_confusion(*given, jnp.float32(keep))
+    numbers = (np.asarray(smoothing, np.float32)[None], np.float32(keep))
+    return _confusion(scores, np.asarray(labels), np.int32(len(labels)), np.asarray(alphabets), *numbers)[0]
 
 
 @jax.jit
-def _confusion(scores: Array, labels: Array, alphabets: Array, smoothing: Array) -> Array:
+def _confusion(
+    scores: Array, labels: Array, count: Array, alphabets: Array, smoothings: Array, keep: Array
+) -> Array:
+    """M_S [s, sets, C, C] for each of some smoothings; the first ``count`` rows are the panel's."""
     classes = scores.shape[1]
-    truth = jax.nn.one_hot(labels, classes)
-    same = jnp.eye(classes, dtype=bool)
-
-    def one(inside: Array) -> Array:
-        chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
-        counts = truth.T @ jax.nn.one_hot(chosen, classes)
-        uniform = inside / inside.sum()
-        own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
-        more = 0.5 * smoothing * (uniform + own)
-        return (counts + more) / (truth.sum(0)[:, None] + smoothing)
-
-    return jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
-
-
-@jax.jit
-def _reported_confusion(scores: Array, labels: Array, alphabets: Array, smoothing: Array, keep: Array) -> Array:
-    classes = scores.shape[1]
-    told = jax.nn.one_hot(labels, classes)
+    told = jnp.where((jnp.arange(len(labels)) < count)[:, None], jax.nn.one_hot(labels, classes), 0.0)
     same = jnp.eye(classes, dtype=bool)
     channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
 
@@ -99,23 +85,30 @@ def _reported_confusion(scores: Array, labels: Array, alphabets: Array, smoothin
         joint = jax.nn.one_hot(chosen, classes).T @ told  # of the class sent (rows) and the reported label
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
-        more = 0.5 * smoothing * (uniform + own)
 
-        def step(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            share, table = carry
-            both = share[:, None] * table
-            counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
-            total = counts.sum(1)
-            return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
+        def smoothed(smoothing: Array) -> Array:
+            more = 0.5 * smoothing * (uniform + own)
 
-        begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
-        return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
+            def step(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+                share, table = carry
+                both = share[:, None] * table
+                counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
+                total = counts.sum(1)
+                return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
-    return jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
+            # Of labels that are true the confusion is counted; else it is found by EM.
+            known = (joint.T + more) / (told.sum(0)[:, None] + smoothing)
+            begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
+            found = jax.lax.fori_loop(0, jnp.where(keep == 1.0, 0, _STEPS), step, begin)[1]
+            return jnp.where(keep == 1.0, known, found)
+
+        return jax.lax.map(smoothed, smoothings)
+
+    return jnp.moveaxis(jax.lax.map(one, alphabets, batch_size=_AT_A_TIME), 1, 0)
 
 
 def confusions(
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
     alphabets: Bool[Array | np.ndarray, "n classes"],
     smoothing: Scalar = 1.0,
@@ -130,16 +123,25 @@ def confusions(
       smoothing: see :func:`restricted_confusion`.
       keep: see :func:`restricted_confusion`.
     """
+    sets, which = _sets(alphabets)
+    return restricted_confusion(scores, labels, sets, smoothing, keep), which
+
+
+def _sets(alphabets: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The different ones among alphabets, and which of them each user has; few shapes, so few programs."""
     sets, which = np.unique(np.asarray(alphabets), axis=0, return_inverse=True)
-    # Few shapes, so few programs: alphabets are padded to a power of two.
-    padded = np.pad(sets, ((0, _room(len(sets)) - len(sets)), (0, 0)), constant_values=True)
-    return restricted_confusion(scores, labels, padded, smoothing, keep), jnp.asarray(which.reshape(-1))
+    room = 256
+    while room < len(sets):
+        room *= 4
+    room = min(room, 2 ** min(sets.shape[1], 30))
+    padded = np.pad(sets, ((0, room - len(sets)), (0, 0)), constant_values=True)
+    return padded, which.reshape(-1).astype(np.int32)
 
 
 def message_evidence(
-    report_log_likelihood: Float[Array, "n classes"],
+    report_log_likelihood: Float[Array | np.ndarray, "n classes"],
     alphabets: Bool[Array | np.ndarray, "n classes"],
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
     smoothing: Scalar = 1.0,
     keep: float = 1.0,
@@ -161,15 +163,15 @@ def message_evidence(
     [[0.6875, 0.3125, 0.625]]
     """
     table, which = confusions(scores, labels, alphabets, smoothing, keep)
-    return _evidence(report_log_likelihood, jnp.asarray(alphabets), table, which)
+    return _evidence(report_log_likelihood, np.asarray(alphabets), table, which)
 
 
 def likeliest_evidence(
-    report_log_likelihood: Float[Array, "n classes"],
+    report_log_likelihood: Float[Array | np.ndarray, "n classes"],
     alphabets: Bool[Array | np.ndarray, "n classes"],
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
-    posterior: Float[Array, "n classes"],
+    posterior: Float[Array | np.ndarray, "n classes"],
     counted: Bool[Array | np.ndarray, " n"],
     keep: float = 1.0,
 ) -> tuple[Float[Array, "n classes"], float]:
@@ -196,24 +198,41 @@ def likeliest_evidence(
     >>> [likeliest_evidence(*given, q, np.ones(40, bool))[1] for q in (agree, contradict)]
     [1.0, 16.0]
     """
-    best = None
-    for smoothing in SMOOTHINGS:
-        evidence = message_evidence(report_log_likelihood, alphabets, scores, labels, smoothing, keep)
-        value = float(_marginal(evidence, posterior, jnp.asarray(counted)))
-        if best is None or value > best[0]:
-            best = (value, evidence, smoothing)
-    assert best is not None
-    return best[1:]
+    sets, which = _sets(alphabets)
+    lacking = len(report_log_likelihood) - len(labels)
+    rows = [np.pad(np.asarray(each), ((0, lacking), *((0, 0),) * (np.ndim(each) - 1))) for each in (scores, labels)]
+    reports = (report_log_likelihood, np.asarray(alphabets), posterior, np.asarray(counted))
+    best, evidence = _likeliest(*rows, np.int32(len(labels)), sets, which, np.float32(keep), *reports)
+    return evidence, SMOOTHINGS[int(best)]
+
+
+@jax.jit
+def _likeliest(
+    scores: Array,
+    labels: Array,
+    count: Array,
+    sets: Array,
+    which: Array,
+    keep: Array,
+    log_likelihood: Array,
+    inside: Array,
+    posterior: Array,
+    counted: Array,
+) -> tuple[Array, Array]:
+    """The place of the likeliest smoothing, the first of equals, and the evidence under it."""
+    tables = _confusion(scores, labels, count, sets, jnp.array(SMOOTHINGS), keep)
+
+    def value(table: Array) -> Array:
+        return _marginal(_evidence(log_likelihood, inside, table, which), posterior, counted)
+
+    best = jax.lax.map(value, tables).argmax()
+    return best, _evidence(log_likelihood, inside, tables[best], which)
 
 
 @jax.jit
 def _marginal(evidence: Array, posterior: Array, counted: Array) -> Array:
     each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence, axis=-1)
     return jnp.where(counted, each, 0.0).sum()
-
-
-def _room(count: int) -> int:
-    return 1 << (max(count, 16) - 1).bit_length()
 
 
 @jax.jit
