@@ -428,6 +428,14 @@ def check_single(mechanism: Any) -> None:
             )
 
 
+def one_record(x: Any, dim: int, name: str = "x") -> Array:
+    """One record [dim]; another shape is a ``ValueError`` (shapes are no data)."""
+    x = as_records(x)
+    if x.shape != (dim,):
+        raise ValueError(f"{name} must be one record of shape ({dim},), got {x.shape}: use jax.vmap for several")
+    return x
+
+
 def unstacked(mechanism: Any) -> list[Any]:
     """The different mechanisms of a stack, one level each; a mechanism that is no stack alone.
 

@@ -1,4 +1,4 @@
-"""Generalised randomised response over a public alphabet of classes that is the user's own."""
+"""Generalised randomised response over a public alphabet of classes for each user."""
 
 import dataclasses
 from typing import Any
@@ -16,33 +16,27 @@ from ldp_jax.features.discrete import Discrete
 
 
 def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
-    r"""Report a class within one user's alphabet: the classes that public facts make likeliest for her.
+    """Report a class within one user's alphabet: the k classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
-    :func:`~ldp_jax.features.alphabets`. The record is a class, the report a place in S. A class of S is reported as
-    its own place with probability e^epsilon / (e^epsilon + k - 1), as any other place with 1 / (e^epsilon + k - 1)
-    each; of a class outside S each place is reported with 1/k. A device that has scores of classes rather than one
-    class reports the best within S (:meth:`PersonalAlphabets.best`), which is never outside.
+    :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
+    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); a class outside S as each
+    place with 1/k.
 
-    Guarantee: at most epsilon per record, any two classes, exact in integers (:class:`Discrete`). The alphabet must
-    come from public facts alone; then it costs nothing.
+    Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
 
-    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table. Of an
-    alphabet of two the true class is reported e^epsilon times as often as the other, of however many classes.
+    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table.
 
     Args:
       epsilon: one concrete number in (0, 20].
       prior: [C] public probabilities of the user's class, 2 to 512 of them.
-
-    Raises:
-      ValueError: for such an epsilon, or a prior that is no vector of probabilities.
 
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms 1 and 2.
 
     >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
     >>> m
     PersonalAlphabet(epsilon=2, inputs=4, outputs=2)
-    >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first of mine", which is class 1
+    >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first place", which is class 1
     [0.05, 0.82, 0.05, 0.09]
     """
     epsilon = integer_tables.checked_epsilon(epsilon)
@@ -59,16 +53,16 @@ def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
 
 @pytree
 class PersonalAlphabets:
-    """The personal alphabets of n users, and their reports: :func:`PersonalAlphabet` for each, in one program.
+    """The personal alphabets of n users, and their reports, in one program; build one with :meth:`of`.
 
-    Users with alphabets of one size share a table, so there are as many tables as sizes. Build one with :meth:`of`.
+    Users with alphabets of one size share a table.
 
     Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
 
     Attributes:
-      inner: the tables on places, one level a size; its level [n] says who has which.
+      inner: the tables on places, one level a size; its level [n] has one for each user.
       order: int32 [n, C], each user's classes, the likeliest first.
-      prior: float32 [n, C], the public probabilities that they were chosen by.
+      prior: float32 [n, C], the public probabilities.
 
     >>> m = PersonalAlphabets.of(1.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
     >>> m.sizes.tolist(), m.mask.tolist()
@@ -101,12 +95,12 @@ class PersonalAlphabets:
 
     @property
     def sizes(self) -> Array:
-        """How many classes each alphabet has, int32 [n]."""
+        """The size of each alphabet, int32 [n]."""
         return self.inner.counts[self.inner.level]
 
     @property
     def mask(self) -> Array:
-        """Which classes are in whose alphabet, bool [n, C]."""
+        """The classes in each alphabet, bool [n, C]."""
         return self._by_class(jnp.arange(self.order.shape[1]) < self.sizes[:, None])
 
     def _by_class(self, by_place: Array) -> Array:
@@ -115,12 +109,12 @@ class PersonalAlphabets:
         return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
 
     def best(self, scores: Any) -> Array:
-        """The class of the best score within each alphabet, int32 [n]: what a device reports that has a classifier.
+        """The class of the best score within each alphabet, int32 [n].
 
-        Total on data: NaN is the worst score, and of equal ones the class that is likelier by public facts wins.
+        NaN is the worst score; the likelier class wins a tie.
 
         Args:
-          scores: [n, C], of each user's classes: any numbers that rise with the class's probability.
+          scores: [n, C], numbers that rise with a class's probability.
         """
         by_place = jnp.take_along_axis(as_records(scores).astype(jnp.float32), self.order, 1)
         inside = (jnp.arange(self.order.shape[1]) < self.sizes[:, None]) & ~jnp.isnan(by_place)
@@ -128,18 +122,17 @@ class PersonalAlphabets:
         return jnp.take_along_axis(self.order, place[:, None], 1)[:, 0]
 
     def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """One report a user: a place in her alphabet, int32 [n].
+        """One report a user: a place in the user's alphabet, int32 [n].
 
-        User i's randomness comes from ``jax.random.split(key, n)[i]``, and her report is that of
-        ``PersonalAlphabet(epsilon, prior[i])``.
+        User i's randomness comes from ``jax.random.split(key, n)[i]``, as in ``PersonalAlphabet(epsilon,
+        prior[i])``.
 
         Args:
           key: a typed threefry key.
-          x: classes [n]; others are clipped and rounded, NaN is the middle one. Outside her alphabet every place is
-            as likely.
+          x: classes [n]; others are clipped and rounded, NaN is the middle one.
 
         Raises:
-          ValueError: for a key that is not threefry, tables that are none, or another number of users.
+          ValueError: for a key that is not threefry, invalid tables, or another number of users.
         """
         validate.threefry(key)
         if validate.concrete(self.inner.thresholds):
@@ -150,24 +143,20 @@ class PersonalAlphabets:
         return _privatize(jax.random.split(key, len(x)), self, x)
 
     def classes(self, y: Any) -> Array:
-        """The classes that reports name, int32 [n]."""
+        """The reported classes, int32 [n]."""
         return jnp.take_along_axis(self.order, jnp.asarray(y)[:, None], 1)[:, 0]
 
     def log_likelihoods(self, y: Any) -> Array:
-        """log P(report i | class c) of each user and every class, [n, C]."""
+        """log P(report i | class c), [n, C]."""
         return _log_likelihoods(self, jnp.asarray(y))
 
     def estimate(self, y: Any) -> Array:
-        """The posterior of each user's class given her report and the prior, [n, C]."""
+        """The posterior of each user's class, [n, C]."""
         joint = self.prior * jnp.exp(self.log_likelihoods(y))
         return joint / joint.sum(1, keepdims=True)
 
     def guarantee(self) -> Guarantee:
-        """The largest of the users'.
-
-        Raises:
-          ValueError: for traced tables.
-        """
+        """The largest of the users'."""
         found = self.inner.guarantee()
         return dataclasses.replace(
             found,

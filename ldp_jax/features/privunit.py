@@ -14,16 +14,17 @@ from scipy import special
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.mechanism import check_epsilon, check_single, largest
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Ball, Sphere, Turned, as_records
+from ldp_jax.core.quadrature import gauss_legendre
+from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.core.spaces.spheres import polar
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 
 _LARGEST = 60.0  # budget
 _NARROWEST = 1 - 2.0**-14  # largest cut: float32 takes a smaller cap for a point
 _STEPS = 12  # of Newton's method
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = gauss_legendre(32)
 
 
 class _Cap(NamedTuple):
@@ -168,12 +169,6 @@ class _OnCaps(abc.ABC):
     def _log_base(self, y: Array) -> Array:
         """The log density of the base law."""
 
-    def _one(self, name: str, value: Any) -> Array:
-        value = as_records(value)
-        if value.shape != (self.dim,):
-            raise ValueError(f"{name} must be one record of shape ({self.dim},), got {value.shape}: use jax.vmap")
-        return value
-
     def privatize(self, key: PRNGKey, x: Any) -> Array:
         """The report [dim] of one record [dim]; float32.
 
@@ -182,7 +177,7 @@ class _OnCaps(abc.ABC):
         """
         validate.threefry(key)
         check_single(self)
-        length, u = polar(self._one("x", x), self.radius)
+        length, u = polar(one_record(x, self.dim), self.radius)
         side_key, law_key, cap_key, noise_key = jax.random.split(key, 4)
         against = random_words.bernoulli_from_words(random_words.words(side_key), (1 - length) / 2)
         u = jnp.where(against, -u, u)
@@ -198,7 +193,7 @@ class _OnCaps(abc.ABC):
 
     def log_density(self, y: Any, x: Any) -> Array:
         """log p(y | x)."""
-        x, y = self._one("x", x), self._one("y", y)
+        x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
         length, u = polar(x.astype(jnp.result_type(x, y)), self.radius)  # a level in the precision of the report
         along, cut = y @ u.astype(y.dtype), jnp.asarray(self.cut, y.dtype)
         towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
@@ -238,7 +233,7 @@ class _OnCaps(abc.ABC):
 
     def covariance(self, x: Any) -> Array:
         """[dim, dim] of the estimate of one record."""
-        length, u = polar(self._one("x", x), self.radius)
+        length, u = polar(one_record(x, self.dim), self.radius)
         across, more = self._seconds()
         return self.radius**2 * (across * jnp.eye(self.dim) + (more - length**2) * jnp.outer(u, u))
 

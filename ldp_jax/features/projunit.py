@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Ball, Turned, as_records
 from ldp_jax.core.spaces.spheres import polar
@@ -77,10 +77,7 @@ class ProjUnit:
           ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
         """
         check_single(self)
-        x = as_records(x)
-        if x.shape != (self.dim,):
-            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}: use jax.vmap")
-        return self.inner.privatize(key, self._projected(x))
+        return self.inner.privatize(key, self._projected(one_record(x, self.dim)))
 
     def log_density(self, y: Any, x: Any) -> Array:
         """log p(y | x)."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single
+from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
 from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
@@ -81,9 +81,7 @@ class Sampled:
         """
         validate.threefry(key)
         check_single(self)
-        x = as_records(x)
-        if x.shape != (self.dim,):
-            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
+        x = one_record(x, self.dim)
         if self.k == self.dim:
             indices = jnp.arange(self.dim, dtype=jnp.int32)
             chosen = x
