@@ -39,13 +39,7 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
 
-    Utility: the estimate is the output's position, biased towards 0; with ``debias`` it is divided by the
-    contraction.
-
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid, in [2, 512].
-      debias: unbiased estimates, of larger variance.
+    Utility: the estimate is the output's position, biased towards 0; ``debias`` divides it by the contraction.
 
     Reference: Li et al., SIGMOD 2020.
 
@@ -70,11 +64,6 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
 
     Utility: unbiased up to 1e-6; the variance is at most that of :class:`GeneralPiecewise` at t = 2 / ((2r + 1) h),
     plus h^2 / 4 for the rounding.
-
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid, in [2, 512].
-      t: as in :class:`GeneralPiecewise`; by default :func:`OptimalPiecewise`'s.
 
     Reference: Wang et al., ICDE 2019; Zhao et al., IoT-J 2021.
 

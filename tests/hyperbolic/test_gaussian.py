@@ -187,7 +187,7 @@ def test_public_budgets_are_stacks(make):
         (lambda: RadialAngularGaussian(1.0, 1.0), "delta must be"),
         (lambda: RadialAngularGaussian(1.0, 0.1, 1.0, float("nan")), "radial_share must be"),
         (lambda: jax.vmap(lambda e: HyperbolicGaussian(e, 0.1).sigma)(jnp.ones(2)), "epsilon must be concrete"),
-        (lambda: HyperbolicGaussian(1.0, 0.1).privatize(jax.random.key(0), jnp.zeros(3)), "x must be one vector"),
+        (lambda: HyperbolicGaussian(1.0, 0.1).privatize(jax.random.key(0), jnp.zeros(3)), "x must be one record"),
         (lambda: HyperbolicGaussian(np.ones(2), 0.1).privatize(jax.random.key(0), jnp.zeros(2)), "holds a stack"),
         (lambda: jax.tree.map(lambda leaf: -leaf, HyperbolicGaussian(1.0, 0.1)).guarantee(), "epsilon must be"),
         (lambda: HyperbolicGaussian(1.0, 0.1).privatize(jax.random.PRNGKey(0), jnp.zeros(2)), "key must be"),
