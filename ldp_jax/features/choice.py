@@ -45,12 +45,11 @@ class Choice(NamedTuple):
 def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -> Choice:
     """The unbiased mechanism of least worst error E |estimate - x|^2; draws nothing, looks at no record.
 
-    The worst is taken over records of the domain whose coordinates other than 0 are equal; where the variance is
-    linear in squared coordinates that is the worst of all. A mechanism on vectors takes a class as its indicator.
+    The worst is taken over records of the domain whose coordinates other than 0 are equal.
 
     Args:
-      domain: ``"cube"``: ``dim`` numbers in [-1, 1], of length at most ``norm_bound``; ``"ball"``: ``dim`` numbers
-        of length at most ``norm_bound``; ``"classes"``: one of ``dim`` classes.
+      domain: ``"cube"``: ``dim`` numbers in [-1, 1]; ``"ball"``: ``dim`` numbers; ``"classes"``: one of ``dim``
+        classes.
       norm_bound: the largest Euclidean length of a record; None for classes, or where only the cube bounds it.
       dim: how many numbers or classes.
       epsilon: the budget of a record, in (0, 60].
@@ -62,8 +61,6 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     Hybrid(epsilon=1.0)
     >>> choose("ball", 1.0, 100, 4.0).mechanism
     PrivUnit(epsilon=4.0, dim=100, radius=1)
-    >>> choose("classes", None, 4, 2.0).mechanism
-    GeneralizedRR(epsilon=2, inputs=4, outputs=4)
     """
     validate.one_of(get_args(Domain), domain=domain)
     epsilon = validate.number(0.0, 60.0, open_lower=True, epsilon=epsilon)

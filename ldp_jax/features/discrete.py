@@ -63,11 +63,7 @@ class Discrete(Univariate):
 
     @classmethod
     def of(cls, *tables: Table) -> "Discrete":
-        """A mechanism from a table; from several, a public menu of levels (see :meth:`at`).
-
-        Raises:
-          ValueError: for no table, or tables of different inputs, encodings or shapes of estimates.
-        """
+        """A mechanism from a table; from several that fit, a public menu of levels (see :meth:`at`)."""
         if not tables:
             raise ValueError("tables must hold at least one table")
         kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
@@ -120,11 +116,7 @@ class Discrete(Univariate):
         return dataclasses.replace(self, level=level)
 
     def table(self, level: int | None = None) -> Table:
-        """The integer table of one level (by default, this one's).
-
-        Raises:
-          ValueError: where the level is traced, or several.
-        """
+        """The integer table of one concrete level (by default, this one's)."""
         if level is None:
             if not validate.concrete(self.level) or np.ndim(self.level):
                 raise ValueError("table() needs one concrete level: say which")
@@ -200,11 +192,7 @@ class Discrete(Univariate):
         return Finite(tuple(range(int(np.asarray(self.counts)[np.asarray(levels)].max()))))
 
     def guarantee(self) -> Guarantee:
-        """The exact loss of the table; the largest where levels differ.
-
-        Raises:
-          ValueError: for traced tables or levels.
-        """
+        """The exact loss of the table; the largest where levels differ."""
         if not all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
         losses = [self.table(level).epsilon for level in np.unique(np.asarray(self.level)).tolist()]
@@ -253,13 +241,10 @@ class Discrete(Univariate):
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:
     """One mechanism with a public menu of levels: personal budgets for table mechanisms, in one program.
 
-    Until :meth:`Discrete.at` chooses, the level is that of the largest loss.
-
-    Args:
-      mechanisms: of equal inputs, encoding and estimates; level i is the i-th one's.
+    Level i is the i-th mechanism's; until :meth:`Discrete.at` chooses, the level is that of the largest loss.
 
     Raises:
-      ValueError: for none, or mechanisms that do not fit.
+      ValueError: for no mechanism, or different inputs, encodings or shapes of estimates.
 
     >>> import jax, jax.numpy as jnp
     >>> from ldp_jax.features import GeneralizedRR

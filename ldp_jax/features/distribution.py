@@ -70,19 +70,17 @@ class Estimate(NamedTuple):
 def transition(mechanism: Any, inputs: int, outputs: int | None = None) -> Transition:
     r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
 
-    Bins are equal parts of domain and codomain. The density is integrated on the host in float64 by three-point
-    Gauss-Legendre rules on pieces between edges and breaks: exact for two-level densities whose breaks move
-    linearly (square wave, piecewise), else with an error of O(width^6).
+    The density is integrated on the host in float64 by three-point rules between edges and breaks: exact for the
+    square wave and the piecewise mechanisms, else with an error of O(width^6).
 
     Args:
       mechanism: on one number, with ``log_density`` and a concrete epsilon; its codomain a finite interval, or
         finite.
-      inputs: bins of records, >= 1.
-      outputs: bins of reports; ``inputs`` by default, the number of values for a finite codomain.
+      inputs: equal bins of records, >= 1.
+      outputs: equal bins of reports; ``inputs`` by default, the number of values for a finite codomain.
 
     Raises:
-      ValueError: for another kind of domain or codomain, a stack of mechanisms, a traced epsilon, or invalid
-        numbers of bins.
+      ValueError: for other mechanisms, a stack, a traced epsilon, or invalid numbers of bins.
 
     >>> from ldp_jax.features import Duchi
     >>> print(transition(Duchi(2.0), 2).matrix.round(2))
@@ -187,16 +185,9 @@ def _histogram(reports: Array, edges: Array) -> Array:
 
 
 def histogram(reports: Any, edges: Any) -> Array:
-    """Counts of reports by output bin: int32 [outputs] or [outputs, columns].
+    """Counts of reports by output bin, for reports [n] or [n, columns]: int32 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
-
-    Args:
-      reports: [n] or [n, columns].
-      edges: [outputs + 1], increasing.
-
-    Raises:
-      ValueError: for other shapes.
 
     >>> histogram(jnp.array([-9.0, 0.1, 0.2, 5.0, jnp.nan]), jnp.array([-1.0, 0.0, 1.0])).tolist()
     [1, 3]
@@ -219,9 +210,8 @@ def em(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: in
 
     Utility: the maximum fits the noise of the counts too; for smooth distributions :func:`ems` is better.
 
-    Numerics: the change of the log-likelihood is summed over bins, which float32 keeps. Columns stop one by one.
-    Counts that are not finite and positive, or of unreachable bins, are 0; a column without counts gives the
-    uniform law.
+    Numerics: the change of the log-likelihood is summed over bins, which float32 keeps. Invalid counts and those of
+    unreachable bins are 0; a column without counts gives the uniform law.
 
     Args:
       counts: [outputs] or [outputs, columns].
@@ -257,7 +247,7 @@ def ems(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: i
     return _checked(counts, matrix, tolerance, max_iterations, smooth=True)
 
 
-def _checked(counts: Any, matrix: Any, tolerance: Any, max_iterations: int, *, smooth: bool) -> Estimate:
+def _checked(counts: Any, matrix: Any, tolerance: Scalar, max_iterations: int, *, smooth: bool) -> Estimate:
     counts, matrix = jnp.asarray(counts), jnp.asarray(matrix)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
@@ -280,7 +270,7 @@ def _smoothed(theta: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames="smooth")
-def _iterate(counts: Array, matrix: Array, tolerance: Any, max_iterations: Any, smooth: bool) -> Estimate:
+def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Scalar, smooth: bool) -> Estimate:
     dtype = jnp.promote_types(matrix.dtype, jnp.float32)
     matrix, counts = matrix.astype(dtype), counts.astype(dtype)
     # Accelerators would multiply in fewer bits than float32 has by default.
@@ -322,13 +312,6 @@ def _iterate(counts: Array, matrix: Array, tolerance: Any, max_iterations: Any, 
 
 def moments(distribution: Any, centres: Any) -> tuple[Array, Array]:
     """Mean and variance of estimated distributions, each bin's mass at its centre: [] or [columns].
-
-    Args:
-      distribution: [inputs] or [inputs, columns], columns that sum to 1.
-      centres: [inputs].
-
-    Raises:
-      ValueError: for shapes that do not fit.
 
     >>> [float(v) for v in moments(jnp.array([0.5, 0.5]), jnp.array([-1.0, 1.0]))]
     [0.0, 1.0]

@@ -35,7 +35,7 @@ class Duchi(Worded):
 
     epsilon: Scalar
 
-    def _probability(self, sign: Any, x: Record) -> Array:
+    def _probability(self, sign: Array, x: Record) -> Array:
         agreement = sign * clip(x)
         return 0.5 * (1 + agreement) * jax.nn.sigmoid(self.epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(
             -jnp.asarray(self.epsilon)

@@ -205,7 +205,7 @@ def _convolved(towards: Array) -> Array:
     return jax.lax.scan(add, start, towards)[0]
 
 
-def _log_mixture(epsilon: Any, few: Array, most: Array) -> Array:
+def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
     """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient.
 
     The larger term is taken out as a constant: no logarithm of 0 is differentiated.

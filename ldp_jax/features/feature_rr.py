@@ -120,14 +120,10 @@ def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | Non
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
     Args:
-      epsilon: of a whole record; one concrete number.
+      epsilon: of a whole record; one concrete number, at most 20 a feature.
       bins: k, in [2, 512].
-      weights: theta [d], public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails); see
-        :func:`importance_weights`. Equal by default.
-      dim: d, where weights are left out.
-
-    Raises:
-      ValueError: for weights that are not finite and > 0, or budgets above 20 a feature.
+      weights: theta [d], public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails).
+      dim: d, for equal weights.
 
     >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
@@ -171,7 +167,7 @@ def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
     :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. The scores
-    must come from *public* data: no guarantee here covers scores of the private record.
+    must come from *public* data.
 
     Args:
       alpha: importance [d], such as absolute SHAP values (eq. 6); finite and >= 0.
@@ -179,7 +175,7 @@ def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
       gamma: in [0, 1], the weight of importance.
 
     Raises:
-      ValueError: for scores of different shapes, negative scores, or a feature without budget.
+      ValueError: for invalid scores, or a feature without budget.
 
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 

@@ -34,18 +34,13 @@ def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: floa
 def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
     """The square wave on a grid, exact in integers: the form for deployed clients.
 
-    Law: records are rounded at random to ``inputs`` points on [-1, 1] of spacing h; outputs reach round(b / h -
-    1/2) places beyond. Outputs within that reach of the record's point have e^epsilon times the mass of the others.
+    Law: records are rounded at random to ``inputs`` (2 to 512) points on [-1, 1] of spacing h; outputs reach
+    round(b / h - 1/2) places beyond. Outputs within that reach of the record's point have e^epsilon times the mass
+    of the others.
 
-    Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
+    Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
-    Utility: the estimate is the output's position, biased towards 0; with ``debias`` it is divided by the
-    contraction.
-
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid, in [2, 512].
-      debias: unbiased estimates, of larger variance.
+    Utility: the estimate is the output's position, biased towards 0; ``debias`` divides it by the contraction.
 
     Reference: Li et al., SIGMOD 2020.
 
@@ -66,15 +61,10 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
     Law: that of :func:`GridSquareWave` with a window of 2r + 1 places, r = round(1 / (t h) - 1/2); without t, the r
     of least worst-case variance next to :func:`OptimalPiecewise`'s.
 
-    Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
+    Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
     Utility: unbiased up to 1e-6; the variance is at most that of :class:`GeneralPiecewise` at t = 2 / ((2r + 1) h),
     plus h^2 / 4 for the rounding.
-
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid, in [2, 512].
-      t: as in :class:`GeneralPiecewise`; by default :func:`OptimalPiecewise`'s.
 
     Reference: Wang et al., ICDE 2019; Zhao et al., IoT-J 2021.
 

@@ -81,11 +81,7 @@ class PersonalAlphabets:
 
     @classmethod
     def of(cls, epsilon: Scalar, prior: Any) -> "PersonalAlphabets":
-        """The alphabets of users with public posteriors ``prior`` [n, C]; see :func:`~ldp_jax.features.alphabets`.
-
-        Raises:
-          ValueError: for an epsilon outside (0, 20], or rows that are no probabilities.
-        """
+        """The alphabets of users with public posteriors ``prior`` [n, C]: :func:`~ldp_jax.features.alphabets`."""
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
         # Of few classes there is a table of each size, so that programs are the same for all epsilons.
@@ -113,24 +109,17 @@ class PersonalAlphabets:
         return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
 
     def best(self, scores: Any) -> Array:
-        """The class of the best score within each alphabet, int32 [n].
+        """The class of the best score [n, C] within each alphabet, int32 [n].
 
         NaN is the worst score; the likelier class wins a tie.
-
-        Args:
-          scores: [n, C], numbers that rise with a class's probability.
         """
         return _best(self, as_records(scores))
 
     def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """One report a user: a place in the user's alphabet, int32 [n].
+        """One report a user: a place in the user's alphabet, int32 [n], for classes x [n].
 
         User i's randomness comes from ``jax.random.split(key, n)[i]``, as in ``PersonalAlphabet(epsilon,
         prior[i])``.
-
-        Args:
-          key: a typed threefry key.
-          x: classes [n]; others are clipped and rounded, NaN is the middle one.
 
         Raises:
           ValueError: for a key that is not threefry, invalid tables, or another number of users.

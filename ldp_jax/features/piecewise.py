@@ -123,7 +123,7 @@ class GeneralPiecewise(Numeric):
         return "two densities, in ratio e^eps, on one interval for all records"
 
 
-def _times(epsilon: Scalar, factor: float) -> Any:
+def _times(epsilon: Scalar, factor: float) -> Scalar:
     """epsilon times a number."""
     return (epsilon if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon)) * factor
 

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,9 @@ _STEPS = 12  # of Newton's method
 _NODES, _WEIGHTS = gauss_legendre(32)
 
 
+_Number: TypeAlias = float | np.ndarray
+
+
 class _Cap(NamedTuple):
     """A cap of the sphere or of the Gaussian, in float64; arrays for several caps.
 
@@ -38,26 +41,21 @@ class _Cap(NamedTuple):
       second: its second moment.
     """
 
-    cut: Any
-    log_whole: Any
-    anywhere: Any
-    gain: Any
-    second: Any
+    cut: _Number
+    log_whole: _Number
+    anywhere: _Number
+    gain: _Number
+    second: _Number
 
 
 class _Tail(NamedTuple):
-    """Caps of mass q under the base law.
+    """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
 
-    Attributes:
-      cut: gamma.
-      log_part: log E[component; component >= gamma].
-    """
-
-    cut: Any
-    log_part: Any
+    cut: _Number
+    log_part: _Number
 
 
-def _sphere_tail(dim: int, log_q: Any) -> _Tail:
+def _sphere_tail(dim: int, log_q: _Number) -> _Tail:
     a, double = (dim - 1) / 2, 2 * np.exp(log_q)
     rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))  # 1 - gamma^2, from the end where it is precise
     square = np.where(double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5)))
@@ -65,12 +63,12 @@ def _sphere_tail(dim: int, log_q: Any) -> _Tail:
     return _Tail(np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5))
 
 
-def _gaussian_tail(dim: int, log_q: Any) -> _Tail:
+def _gaussian_tail(dim: int, log_q: _Number) -> _Tail:
     z = -special.ndtri_exp(log_q)
     return _Tail(z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim)))
 
 
-def _cap(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: float, log_q: Any) -> _Cap:
+def _cap(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float, log_q: _Number) -> _Cap:
     """The moments of a cap; ``spread`` is (dim - 1) / dim on the sphere, and 1 for a Gaussian."""
     cut, log_part = tail(dim, log_q)
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)
@@ -79,14 +77,14 @@ def _cap(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: fl
     return _Cap(cut, log_whole, np.exp(-log_whole), gain, 1 / dim + spread * cut * gain)
 
 
-def _error(cap: _Cap, spread: float) -> Any:
+def _error(cap: _Cap, spread: float) -> _Number:
     """E |V|^2 / m^2: the error of an estimate, plus the squared length of the record."""
     length = 1.0 if spread < 1 else 1 + cap.cut * cap.gain
     return length / cap.gain**2
 
 
 @lru_cache(maxsize=4096)
-def _best(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: float) -> _Cap:
+def _best(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float) -> _Cap:
     """The cap of least error: a grid of log masses, then a bounded search."""
     from scipy import optimize  # where it is needed: importing it takes as long as a first report
 
@@ -136,7 +134,7 @@ class _OnCaps(abc.ABC):
             one = isinstance(value, np.ndarray) and not value.ndim
             object.__setattr__(self, name, float(value) if one else jnp.asarray(value, jnp.float32))
 
-    def _caps(self, epsilon: Any) -> list[np.ndarray]:
+    def _caps(self, epsilon: Scalar) -> list[np.ndarray]:
         """The best caps of concrete budgets, field by field, in float64."""
         each = np.asarray(epsilon, np.float64)
         if not ((each > 0) & (each <= _LARGEST)).all():
@@ -146,7 +144,7 @@ class _OnCaps(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def _tail() -> Callable[[int, Any], _Tail]:
+    def _tail() -> Callable[[int, _Number], _Tail]:
         """Caps of the base law by their mass."""
 
     @abc.abstractmethod
@@ -237,7 +235,7 @@ class _OnCaps(abc.ABC):
         across, more = self._seconds()
         return self.radius**2 * (across * jnp.eye(self.dim) + (more - length**2) * jnp.outer(u, u))
 
-    def _seconds(self) -> tuple[Any, Any]:
+    def _seconds(self) -> tuple[Array, Array]:
         """The second moment of an estimate across the record, and its excess along it, in squared radii."""
         across = 1 / self.dim if self._spread() == 1 else (1 - self.second) / (self.dim - 1)
         gain = jnp.asarray(self.gain) ** 2
@@ -257,7 +255,7 @@ class _OnCaps(abc.ABC):
         return f"{type(self).__name__}(epsilon={shown}, dim={self.dim}, radius={self.radius:g})"
 
 
-def _log_level(epsilon: Any, share: Array) -> Array:
+def _log_level(epsilon: Scalar, share: Array) -> Array:
     """log(1 + share (e^epsilon - 1)) of a share in [0, 1]."""
     inside = jnp.where((share > 0) & (share < 1), share, 0.5)
     mixed = jnp.logaddexp(jnp.log1p(-inside), jnp.log(inside) + epsilon)
@@ -268,20 +266,19 @@ def _log_level(epsilon: Any, share: Array) -> Array:
 class PrivUnit(_OnCaps):
     r"""Report a unit vector, e^epsilon times likelier in a cap around the record's direction than elsewhere.
 
-    Law: for :math:`|x| \le R` let u be the direction of x, or minus that with probability :math:`(1 - |x|/R) / 2`;
-    the direction of 0 is the first axis. V is on the unit sphere with density proportional to :math:`e^\epsilon`
-    where :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere. The published p is :math:`e^\epsilon q / (1 -
-    q + e^\epsilon q)`, q the mass of the cap under the uniform law.
+    Law: for :math:`|x| \le R` let u be the direction of x (of 0: the first axis), or minus that with probability
+    :math:`(1 - |x|/R) / 2`. V is on the unit sphere with density proportional to :math:`e^\epsilon` where
+    :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere; the published p is
+    :math:`e^\epsilon q / (1 - q + e^\epsilon q)`, q the uniform mass of the cap.
 
     Guarantee: epsilon per record, attained between opposite records of full length.
 
-    Utility: the estimate :math:`R V / m` is unbiased, where :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1)
-    q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2}, \frac12)}`; :math:`E |\hat x - x|^2 = R^2 / m^2 -
-    |x|^2`. The cap has the largest m: no unbiased mechanism has a smaller worst error on records of full length.
+    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`, with :math:`m =
+    \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2},
+    \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
 
-    Numerics: caps are chosen in float64 on the host; a traced epsilon asks it by a callback, for the same caps.
-    Events use 64-bit words. The component along u inverts the tail of the cap by Newton's method, to 1e-5 of the
-    tail. No cap is narrower than 6e-5. Ideal arithmetic.
+    Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use 64-bit words;
+    the component along u is good to 1e-5 of the cap's tail. No cap is narrower than 6e-5. Ideal arithmetic.
 
     Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).
 
@@ -299,7 +296,7 @@ class PrivUnit(_OnCaps):
     __repr__ = _OnCaps.__repr__
 
     @staticmethod
-    def _tail() -> Callable[[int, Any], _Tail]:
+    def _tail() -> Callable[[int, _Number], _Tail]:
         return _sphere_tail
 
     def _spread(self) -> float:
@@ -327,7 +324,7 @@ class PrivUnit(_OnCaps):
 
         start = tail(wide)
 
-        def step(_: Any, log_ratio: Array) -> Array:  # of the angle to t; the tail is concave in it
+        def step(_: Array, log_ratio: Array) -> Array:  # of the angle to t; the tail is concave in it
             angle = wide * jnp.exp(log_ratio)
             here = tail(angle)
             away = -wide * jnp.expm1(log_ratio)
@@ -359,24 +356,17 @@ def _log_sine(slope: Array, away: Array) -> Array:
 class PrivUnitG(_OnCaps):
     r"""Report a Gaussian vector, e^epsilon times likelier beyond a plane in the record's direction than before it.
 
-    Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere: V has density proportional to
-    :math:`e^{-d |V|^2 / 2}` times :math:`e^\epsilon` where :math:`\langle V, u \rangle \ge \gamma` and 1 elsewhere.
+    Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as there.
 
     Guarantee: epsilon per record, attained between opposite records of full length.
 
-    Utility: the estimate :math:`R V / m` is unbiased, where
-    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
-    :math:`q = \Phi(-\gamma \sqrt d)`; :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`. The cut has the
-    least error, that of :class:`PrivUnit` in high dimensions.
+    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`,
+    with :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
+    :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.
 
-    Numerics: as :class:`PrivUnit`, with the tail of a Gaussian. Ideal arithmetic.
+    Numerics: as :class:`PrivUnit`, with the tail of a Gaussian.
 
     Reference: Asi, Feldman & Talwar, ICML 2022, Section 4.
-
-    Args:
-      epsilon: in (0, 60]; may be traced or a stack [n] of personal budgets.
-      dim: d >= 2.
-      radius: R, the largest length of a record.
 
     >>> m = PrivUnitG(4.0, dim=32)
     >>> m.guarantee().epsilon, round(m.worst_error() / PrivUnit(4.0, dim=32).worst_error(), 2)
@@ -386,7 +376,7 @@ class PrivUnitG(_OnCaps):
     __repr__ = _OnCaps.__repr__
 
     @staticmethod
-    def _tail() -> Callable[[int, Any], _Tail]:
+    def _tail() -> Callable[[int, _Number], _Tail]:
         return _gaussian_tail
 
     def _spread(self) -> float:
@@ -400,12 +390,12 @@ class PrivUnitG(_OnCaps):
         return noise * np.float32(self.dim**-0.5)
 
     def _along(self, exponential: Array) -> Array:
-        """Where the Gaussian tail is e^-exponential of that beyond the cut."""
+        """The place with a Gaussian tail of e^-exponential times that beyond the cut."""
         least = jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5)
         log_tail = jax.scipy.special.log_ndtr
         target = log_tail(-least) - exponential
 
-        def step(_: Any, z: Array) -> Array:  # the tail is concave, and the start beyond the root
+        def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
             here = log_tail(-z)
             slope = jnp.exp(-0.5 * z**2 - np.float32(0.5 * math.log(2 * math.pi)) - here)
             return jnp.maximum(z + (here - target) / slope, least)

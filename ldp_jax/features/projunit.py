@@ -121,10 +121,7 @@ class ProjUnit:
 
 
 def random_projection(key: PRNGKey, dim: int, k: int) -> Array:
-    """A random matrix [k, dim] to be made public: orthogonal rows of length sqrt(dim / k), so that E[P^T P] = I.
-
-    Raises:
-      ValueError: for a key that is not threefry, or k outside [2, dim].
+    """A random matrix P [k, dim] to publish, k in [2, dim]: orthogonal rows of length sqrt(dim / k), E[P^T P] = I.
 
     >>> p = random_projection(jax.random.key(0), dim=12, k=3)
     >>> bool(jnp.allclose(p @ p.T, 4 * jnp.eye(3), atol=1e-4))

@@ -29,30 +29,23 @@ from ldp_jax.features.square_wave import SquareWave
 class Sampled:
     r"""Draw k of ``dim`` coordinates uniformly without replacement and report each through ``inner``.
 
-    Law: the set S is uniform among the :math:`\binom{d}{k}` subsets; the values are independent given S.
+    Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on [-1, 1], are
+    independent given S.
 
-    Guarantee: k times that of ``inner``, which is at epsilon / k already; tight over the cube.
+    Guarantee: k times that of ``inner``, which is at epsilon / k; tight over the cube.
 
-    Utility: the estimate of coordinate j is scale * inner.estimate(y_j) if j is in S, else 0. With m, v the mean
-    and variance of the inner estimate and s the scale, its mean is :math:`\frac{k}{d} s m(x_j)`, its variance
-    :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the squared mean. Scale d / k keeps an unbiased inner mechanism
-    unbiased (LDP-GE eq. 5, 8), scale 1 gives HDS (eq. 11).
+    Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the ``scale``. With m,
+    v the mean and variance of the inner estimate its mean is :math:`\frac{k}{d} s m(x_j)`, its variance
+    :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the squared mean. Scale d / k, the default, keeps an unbiased
+    inner mechanism unbiased (LDP-GE eq. 5, 8); scale 1 gives HDS (eq. 11).
 
-    Numerics: Floyd's algorithm draws the subset in O(k^2) operations and O(k) memory; k = d draws none.
+    Numerics: Floyd's algorithm draws the subset in O(k^2) operations and O(k) memory.
 
     Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
 
-    Args:
-      inner: a mechanism on one number, at epsilon / k.
-      dim: d, the length of a record.
-      k: the number of coordinates sent, in [1, dim].
-      scale: the factor of an inner estimate; d / k by default.
-
     >>> m = Sampled(Duchi(0.5), dim=10, k=2)
-    >>> m.guarantee().epsilon
-    1.0
-    >>> m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape
-    (2,)
+    >>> m.guarantee().epsilon, m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape
+    (1.0, (2,))
     """
 
     inner: Univariate
@@ -127,14 +120,8 @@ class Sampled:
         """[dim]: 0 where nothing was sent."""
         return self.estimate_columns(y, 0, self.dim)
 
-    def estimate_columns(self, y: SparseReport, start: Any, width: int) -> Array:
-        """Coordinates [start, start + width) of the estimate.
-
-        Args:
-          y: one user's report.
-          start: first column; may be traced.
-          width: static.
-        """
+    def estimate_columns(self, y: SparseReport, start: Scalar, width: int) -> Array:
+        """Coordinates [start, start + width) of one user's estimate; ``start`` may be traced."""
         if self.k == self.dim:
             columns = start + jnp.arange(width)
             values = self._gain * self.inner.estimate(y.values)
@@ -150,14 +137,14 @@ class Sampled:
     def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
         """The reports of n users, as :meth:`privatize` draws them, by one program for many k and budgets.
 
-        For :meth:`shares_programs` alone, and concrete arguments. Each report is drawn with room for a power of two
-        of coordinates, 64 at least: meant for some thousands of users.
+        For :meth:`shares_programs`, concrete arguments and some thousands of users: a report has room for 64
+        coordinates, or the next power of two.
         """
         keys, subset_keys = _split_each(keys)
         halves = _split_each(subset_keys)
         return _first(_privatized(keys, *halves, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
 
-    def column_blocks(self, y: SparseReport, width: int) -> Callable[[Any], Float[Array, "n width"]]:
+    def column_blocks(self, y: SparseReport, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
         """:meth:`estimate_columns` of n users, given ``start``; for :meth:`shares_programs` alone."""
         roomy = _padded(y, room=_room(self.k))
         return lambda start: _estimated(self.inner, np.float32(self._gain), roomy, start, width=width)
@@ -181,13 +168,13 @@ def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     return _subset_from_words(high, low, dim, k)
 
 
-def _subset_from_words(high: Array, low: Array, dim: int, k: Any) -> Array:
+def _subset_from_words(high: Array, low: Array, dim: int, k: Scalar) -> Array:
     """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` beyond place k."""
     places = len(high)
     tops = (dim - k + jnp.arange(places)).astype(jnp.int32)
     draws = random_words.below_from_words(high, low, tops + 1)
 
-    def insert(i: Any, chosen: Array) -> Array:
+    def insert(i: Array, chosen: Array) -> Array:
         new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
         below = jnp.concatenate([jnp.full(1, -1, jnp.int32), chosen[:-1]])
         return jnp.maximum(jnp.minimum(chosen, new), below)
@@ -197,11 +184,8 @@ def _subset_from_words(high: Array, low: Array, dim: int, k: Any) -> Array:
 
 # --- Programs of many users, which k is an argument of ------------------------------------------------------------
 
-_ROOM = 64
-"""Coordinates that a report has room for where it sends fewer."""
-
-_NOWHERE = np.int32(2**31 - 1)
-"""The coordinate of what is not sent."""
+_ROOM = 64  # the least number of coordinates that a report has room for
+_NOWHERE = np.int32(2**31 - 1)  # the coordinate of padding
 
 
 def _room(k: int) -> int:
@@ -217,7 +201,7 @@ def _split_each(keys: PRNGKeys) -> tuple[PRNGKeys, PRNGKeys]:
 
 @partial(jax.jit, static_argnames="room")
 def _privatized(
-    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Any, x: Array, k: Any, *, room: int
+    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Numeric | Worded, x: Array, k: Scalar, *, room: int
 ) -> SparseReport:
     """Reports in ``room`` places, of which the first k count; ``high`` and ``low`` are keys of the subset."""
     n, dim = x.shape
@@ -230,7 +214,9 @@ def _privatized(
         indices = _subset_from_words(high, low, dim, k)
         chosen = record[jnp.minimum(indices, dim - 1)]
         word = words[at]
-        values = inner.from_word64(word, chosen) if count == 2 else inner.from_word32(word[0], chosen)
+        values = (
+            inner.from_word64(word, chosen) if isinstance(inner, Worded) else inner.from_word32(word[0], chosen)
+        )
         return SparseReport(indices, values)
 
     return jax.vmap(one)(drawn[:n], drawn[n : 2 * n, :room], drawn[2 * n :, :room], x)
@@ -249,11 +235,11 @@ def _padded(reports: SparseReport, *, room: int) -> SparseReport:
 
 
 @partial(jax.jit, static_argnames="width")
-def _estimated(inner: Any, gain: Any, reports: SparseReport, start: Any, *, width: int) -> Array:
+def _estimated(inner: Univariate, gain: Array, reports: SparseReport, start: Array, *, width: int) -> Array:
     return jax.vmap(lambda y: _columns(gain * inner.estimate(y.values), y.indices, start, width))(reports)
 
 
-def _columns(values: Array, indices: Any, start: Any, width: int) -> Array:
+def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
     """Values at their coordinates among ``width`` from ``start`` on, 0 elsewhere."""
     place = indices - start
     place = jnp.where(place < 0, width, place)  # a negative index would wrap around
@@ -269,7 +255,7 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
     return max(1, min(dim, int(epsilon / per_coordinate)))
 
 
-def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
+def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
     """epsilon / k rounded down, at most ``most``."""
     validate.positive(epsilon=epsilon)
     validate.integer_in(1, dim=dim)
@@ -287,10 +273,7 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     """High-dimensional square wave: k sampled coordinates through :class:`SquareWave` at epsilon / k.
 
-    The estimate is the raw report, 0 where nothing was sent: biased, of mean C x (LDP-GE eq. 11). ``debias`` gives
-    the unbiased form, of larger variance.
-
-    Reference: LDP-GE Algorithm 2, Theorem 1, Lemma 1.
+    The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 11), unless ``debias``.
 
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0
@@ -301,11 +284,9 @@ def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The multi-bit mechanism: k sampled coordinates through :class:`Duchi` at epsilon / k.
+    """The multi-bit mechanism: k sampled coordinates through :class:`Duchi` at epsilon / k (LDP-GE eq. 6-8).
 
     k is floor(epsilon / 2.18) within [1, dim] by default (Sajadmanesh & Gatica-Perez, CCS 2021).
-
-    Reference: LDP-GE eq. 6-8.
 
     >>> MultiBit(5.0, dim=100).k
     2
@@ -316,11 +297,9 @@ def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
 
 
 def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The piecewise mechanism on vectors: k sampled coordinates through :func:`Piecewise` at epsilon / k.
+    """The piecewise mechanism on vectors (LDP-GE eq. 3-5): k coordinates through :func:`Piecewise` at epsilon / k.
 
     k is floor(epsilon / 2.5) within [1, dim] by default (Wang et al., ICDE 2019).
-
-    Reference: LDP-GE eq. 3-5.
 
     >>> MultiPiecewise(5.0, dim=100).k
     2

@@ -125,7 +125,7 @@ class ThreeOutputs(Worded):
 def _root(e: Array, most: Array) -> Array:
     """The best a in [0, most], of e = e^-epsilon; elementwise."""
 
-    def newton(_: Any, a: Array) -> Array:
+    def newton(_: Array, a: Array) -> Array:
         value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
         slope = (
             -2 * e * (1 - a * e) ** 2 - 4 * e * (2 * e - 1 - a * e) * (1 - a * e) + (1 + e) ** 2 * (1 + 2 * a * e)

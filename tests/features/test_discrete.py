@@ -120,8 +120,7 @@ def test_a_menu_there_and_back(encoding, size):
         assert m.table(level) == table
         assert m.at(level).table() == table
         assert m.at(level).codomain() == Finite(tuple(range(table.outputs)))
-    again = menu([Discrete.of(table) for table in tables])
-    assert again.at(0) == m
+    assert menu([Discrete.of(table) for table in tables]).at(0) == m
 
 
 @pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
@@ -219,7 +218,7 @@ def test_traced_tables_and_levels_have_no_guarantee():
 
 
 def test_all_levels_and_all_tables_of_a_shape_are_one_program():
-    """Tables are arguments: neither a level nor other masses, values or output counts trace anew."""
+    """Tables are arguments: neither a level nor other masses, values or output counts trace."""
     traced = []
 
     @jax.jit

@@ -126,9 +126,9 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
             tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cut))
             # What the tail changes by where the component moves by two float32 spacings.
             moved = np.log(mass_beyond(kind, dim, along * (1 - 2.0**-22))) - np.log(mass_beyond(kind, dim, along))
-        told = moved < 0.1
-        assert told[:3].all()
-        assert (np.abs(tail + exponential)[told] < 1e-4 + moved[told]).all()
+        precise = moved < 0.1
+        assert precise[:3].all()
+        assert (np.abs(tail + exponential)[precise] < 1e-4 + moved[precise]).all()
 
 
 @kinds
