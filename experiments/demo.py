@@ -43,10 +43,10 @@ JOBS = (
 
 _ABOUT = """\
 Made by `python -m experiments demo`. A tenth of each class of {dataset} is a public panel; the classes of the
-others are asked for: means over {draws} draws of panel, noise and training, with 95 % intervals (Student), paired by
-draw, bold where they leave 0 out. First the graph is public and the records of all others are private; *{chosen}* is what
-the panel would choose of structure alone. Then the records are public, every list is private, and *{alone}* is what
-records alone say. Lines without epsilon are public, or true data.
+others are asked for: means over {draws} draws of panel, noise and training, with 95 % intervals (Student), paired
+by draw, bold where they leave 0 out. First the graph is public and the records of all others are private;
+*{chosen}* is what the panel would choose of structure alone. Then the records are public, every list is private,
+and *{alone}* is what records alone say. Lines without epsilon are public, or true data.
 
 {table}"""
 

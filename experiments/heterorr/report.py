@@ -26,7 +26,7 @@ from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RE
 from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.published import CLAIMS
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
-from ldp_jax.learning.metrics import mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 SCORES = ("accuracy", "micro-F1")
 _KEY = ["mechanism", "epsilon", "rho", "edges"]
