@@ -93,7 +93,7 @@ def _prepare_device() -> None:
     """
     import jax
 
-    from ldp_jax.core import compilation_cache
+    from ldp_jax.core.compilation import compilation_cache
 
     compilation_cache()
     try:

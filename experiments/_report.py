@@ -66,7 +66,7 @@ def markdown(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A Markdown table of rows that name their columns; empty without a row."""
     rows = list(rows)
-    return markdown(list(rows[0]), [row.values() for row in rows]) if rows else ""
+    return markdown(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
 
 
 def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1) -> Table:
@@ -113,7 +113,7 @@ def panels(count: int, width: float = 3.6, height: float = 3.0, columns: int = 3
     return figure, flat[:count]
 
 
-def errorbars(axis: Any, shown: Mapping[float, ConfidenceInterval], **style: Any) -> None:
+def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) -> None:
     """Means and their intervals against the keys; nothing where there are none."""
     if shown:
         half = [one.half_width if one.n > 1 else 0.0 for one in shown.values()]

@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, panels, save, signed, significant
+from experiments._report import by_seed, counted, interval, one_scale, paired, panels, save, signed
+from experiments._report import table as as_table
 from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console, write_atomically
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
@@ -24,7 +25,7 @@ from experiments.frontier.features_methods import (
     Method,
 )
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuarantee
-from ldp_jax.learning.metrics import mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.self_training import FeaturesPosterior, features_posterior, folds
 
 NAME = "demo"
@@ -74,7 +75,7 @@ def main(config: Config) -> None:
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):
             console.print(f"{name}: {guarantee}", soft_wrap=True, highlight=False)
     for words, out in {"committed": REFERENCE, "yours": config.out}.items():
-        if len(frame := results_in(out).read()):
+        if (out is not REFERENCE or config.out.resolve() != out) and len(frame := results_in(out).read()):
             console.print(f"\n{words}:\n{table(frame)}", soft_wrap=True, highlight=False)
     _, figure = write_report(config.out)
     console.print(f"rows: {results.csv}\nfigure: {figure}", soft_wrap=True)
@@ -94,6 +95,7 @@ def _alone(dataset: str, labels: bytes, classes: int) -> FeaturesPosterior:
     known = np.frombuffer(labels, np.int32)
     fold = folds(jax.random.key(features.BASE_SEED), known, 10)
     rows = friendships.rows_of(dataset, False)
+    assert rows is not None
     return features_posterior(rows, known, fold, num_classes=classes, num_folds=10)
 
 
@@ -133,34 +135,37 @@ BOTH = COUNTED._replace(
 # --- Table and figure --------------------------------------------------------------------------------------------
 
 
-def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
-    """In %, a row a draw, a column a method and epsilon."""
-    at = frame[frame.metric == features.ACCURACY]
-    return 100 * at.pivot_table(index="seed", columns=["mechanism", "epsilon"], values="value", sort=False)
+def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
+    """In % by draw, of each method and epsilon."""
+    return by_seed(frame[frame.metric == features.ACCURACY], ["mechanism", "epsilon"])
 
 
-def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, Any]:
-    """Points over what is public alone, by epsilon: intervals paired by draw."""
-    wide = accuracies(frame)
-    less = wide[method].sub(wide[public, 0.0], axis=0)
-    return {float(epsilon): mean_interval(less[epsilon].dropna().to_numpy()) for epsilon in less}
+def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, ConfidenceInterval]:
+    """Points over what is public alone, by epsilon, paired by draw."""
+    known = accuracies(frame)
+    each = {
+        epsilon: paired(mine, known.get((public, 0.0))) for (name, epsilon), mine in known.items() if name == method
+    }
+    return {epsilon: gain for epsilon, gain in each.items() if gain is not None}
 
 
 def table(frame: pd.DataFrame) -> str:
     """A line a method and epsilon."""
-    wide, rows = accuracies(frame), []
     over = {
         (name, epsilon): gain
         for *_, method, public, true in JOBS
         for name in (method, true)
-        if name in wide and public in wide
         for epsilon, gain in gains(frame, name, public).items()
     }
-    for name, epsilon in wide:
-        shown = f"{epsilon:g}" if 0 < epsilon < np.inf else ""
-        value = mean_interval(wide[name, epsilon].dropna().to_numpy())
-        rows.append([name, shown, str(value), signed(over.get((name, epsilon)))])
-    return markdown(["method", "epsilon", "accuracy (%)", "points over what is public alone"], rows)
+    return as_table(
+        {
+            "method": name,
+            "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+            "accuracy (%)": interval(values),
+            "points over what is public alone": signed(over.get((name, epsilon))),
+        }
+        for (name, epsilon), values in accuracies(frame).items()
+    )
 
 
 def write_report(out: Path) -> list[Path]:
@@ -176,28 +181,21 @@ def write_report(out: Path) -> list[Path]:
     for axis, (title, unit, colour, method, public, true) in zip(axes, jobs, strict=True):
         found = gains(frame, method, public)
         plot_gains(axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0)
-        axis.axhline(0.0, color="black", linestyle="--", linewidth=1.0)
-        most = gains(frame, true, public)[np.inf].mean if true in set(frame.mechanism) else None
-        for height, words in (
-            (0.0, "the graph alone" if public == CHOSEN else "features alone"),
-            (most, "true data"),
-        ):
-            if height is not None:
-                axis.axhline(height, color="black", linestyle="-" if height else "--", linewidth=1.0)
-                axis.annotate(
-                    words,
-                    (0.02, height),
-                    (0, 3),
-                    xycoords=axis.get_yaxis_transform(),
-                    fontsize=8,
-                    textcoords="offset points",
-                )
-        above = sum(significant(one) and one.mean > 0 for one in found.values())
+        alone = "the graph alone" if public == CHOSEN else "features alone"
+        levels = [
+            (0.0, alone, "--"),
+            *((one.mean, "true data", "-") for one in gains(frame, true, public).values()),
+        ]
+        for height, words, style in levels:
+            axis.axhline(height, color="black", linestyle=style, linewidth=1.0)
+            axis.annotate(
+                words, (0.5, height), (0, 3), xycoords=axis.get_yaxis_transform(), textcoords="offset points",
+                ha="center", fontsize=8,
+            )  # fmt: skip
+        above, *_ = counted(found.values())
         axis.set_title(f"{title[0].upper()}{title[1:]}: {above} of {len(found)} above", fontsize=9)
         axis.set_xlabel(unit)
-    ends = np.array([axis.get_ylim() for axis in axes])
-    for axis in axes:
-        axis.set_ylim(ends.min(), ends.max())
+    one_scale(axes)
     axes[0].set_ylabel("points over what is public alone")
     figure.suptitle(f"{frame.dataset[0]}, a tenth of the users public: means over {draws} draws, 95 % intervals")
     figure.tight_layout()

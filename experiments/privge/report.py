@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -167,7 +167,7 @@ def _table(summary: Summary, configs: Mapping, committed: Reference | None = Non
     rows = []
     for line in summary.lines:
         private = line.twin is not None
-        ours = {"ours" if committed is None else "yours": line.value}
+        ours: dict[str, Any] = {"ours" if committed is None else "yours": line.value}
         if committed is not None:
             ours["committed"] = committed.get(identity(summary, line))
         rows.append(

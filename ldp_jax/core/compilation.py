@@ -26,7 +26,7 @@ def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     >>> jax.config.update("jax_compilation_cache_dir", before)
     """
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    path = Path(folder or jax.config.jax_compilation_cache_dir or Path(user, "ldp_jax"))
+    path = Path(folder or jax.config.values["jax_compilation_cache_dir"] or Path(user, "ldp_jax"))
     for option, value in (
         ("jax_compilation_cache_dir", str(path)),
         ("jax_persistent_cache_enable_xla_caches", "none"),  # of a GPU, whose path would name each program
