@@ -515,5 +515,5 @@ def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():
         entry = REGISTRY[name]
         mechanism = features.LaplaceVector(1.0, entry.features)
         edges = 2 * entry.edges
-        needed[task, name] = pipeline.embedding_memory(mechanism, entry.nodes, edges, dense=True)
+        needed[task, name] = pipeline.embedding.embedding_memory(mechanism, entry.nodes, edges, dense=True)
     assert 8e9 < max(needed.values()) < cells.MEMORY
