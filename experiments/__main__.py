@@ -41,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         if hasattr(config, "out"):
             check_out(config.out)  # before minutes of computing, not after them
-            _check_device()
+            _prepare_device()
         run(config)
     except UsageError as error:
         _end(str(error))
@@ -81,17 +81,21 @@ def _parsed(union: Any, words: Sequence[str]) -> Any:
 
 _ABOUT = """\
 The papers' experiments. Results go to results/ in the working directory, or where --out says; the committed ones,
-in experiments/results, are only read."""
+in experiments/results, are only read. Compiled programs are kept in ~/.cache/ldp_jax, or where
+JAX_COMPILATION_CACHE_DIR says; JAX_ENABLE_COMPILATION_CACHE=0 keeps none."""
 
 
-def _check_device() -> None:
-    """Find out whether there is the device that the environment asks for.
+def _prepare_device() -> None:
+    """Keep compiled programs on disk, and find out whether the device that the environment asks for is there.
 
     Raises:
       UsageError: where there is none.
     """
     import jax
 
+    from ldp_jax.core.compilation import compilation_cache
+
+    compilation_cache()
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # which of them depends on what JAX has been installed with

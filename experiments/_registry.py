@@ -7,7 +7,6 @@ are committed, by default the one without words) and ``write_report(out)`` (tabl
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,9 +70,7 @@ class Experiment(NamedTuple):
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "demo": Experiment(
-        demo, (partial(privge_accuracy.results_in, name=demo.NAME), demo.predictions_in, demo.counts_in)
-    ),
+    "demo": Experiment(demo, (demo.results_in,), ("demo.md",)),
     "privge": Experiment(privge, (privge_accuracy.results_in,), ("REPORT.md",)),
     "dprr": Experiment(
         dprr,

@@ -52,6 +52,9 @@ REFERENCE = Path(__file__).parent / "results"
 
 console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width: room for tables
 
+SECONDS_A_LINE = 10.0
+"""Between two lines of progress, where no terminal shows a bar."""
+
 Row = Mapping[Any, Any]
 
 
@@ -400,7 +403,8 @@ def run(
             "another --out computes all of them anew",
             soft_wrap=True,
         )
-    place = 0
+    place, begun = 0, time.monotonic()
+    said = begun
     with progress() as bar:
         line = bar.add_task(results.csv.stem, total=len(work))
         try:
@@ -419,6 +423,9 @@ def run(
                 if rows:
                     results.append(rows, [settings(cell)], notes(cell))
                 bar.advance(line)
+                if bar.disable and (now := time.monotonic()) - said > SECONDS_A_LINE:
+                    said = now
+                    console.print(f"{place + 1} of {len(work)} {called}, {now - begun:.0f} s", soft_wrap=True)
         except KeyboardInterrupt as stopped:
             kept = len(planned) - len(work) + place
             raise Interrupted(
@@ -460,7 +467,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def progress() -> Progress:
-    """A progress bar with the time left; plain lines where there is no terminal."""
+    """A progress bar with the time left; nothing where there is no terminal."""
     return Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(),

@@ -32,6 +32,8 @@ NAME = "audit"
 EPSILONS = (0.1, 1.0, 4.0, 16.0)
 ABOVE = (17.0, 30.0)
 """Budgets beyond what one float32 uniform can resolve: there the arithmetic is asked, not the law or draws."""
+QUICK = (1.0,)
+"""What ``--quick`` asks."""
 REPORTINGS = ("full", "half list", "half")
 SLACK = 1e-9  # float64 suprema of claims that are attained
 
@@ -88,7 +90,8 @@ class Config:
     mechanism: str | None = None
     """ask this one alone: module:Name, made at each budget, or a call with literals, module:Name(1.0, n=6)"""
     quick: bool = False
-    """epsilon 1 alone and fewer draws; into files named audit_quick"""
+    """epsilon 1 alone, fewer draws, and of draws only whether two records follow the density and what they show:
+    reports, windows, other records and float32 are not looked at; into files named audit_quick"""
     seed: int = 0
     """of the draws"""
     out: Path = DEFAULT_OUT
@@ -134,13 +137,14 @@ def main(config: Config) -> None:
         return
     name = f"{NAME}_quick" if config.quick else NAME
     results = results_in(config.out, name)
-    epsilons = (1.0,) if config.quick else EPSILONS
-    wide = table(_ask_all(config, results, (*epsilons, *ABOVE)))
+    epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
+    wide = table(_ask_all(config, results, epsilons))
     failures = verdicts(wide)
     _print(HEADER, _lines(wide), "epsilon lost, and (shown by draws), at each budget")
     text = as_markdown(wide)
     if CENTRAL:
-        curators = _central_audit.table(_ask_curators(config, results, epsilons), CENTRAL)
+        below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
+        curators = _central_audit.table(_ask_curators(config, results, below), CENTRAL)
         failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
         shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
         _print(*shown, "epsilon lost for a private edge, and (shown by draws), where a curator is trusted")
@@ -160,13 +164,14 @@ def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> p
     """The rows of :data:`SUBJECTS`, what is missing computed."""
     count = len(SUBJECTS) * len(epsilons)
     # The confidence is shared by the cells: with other cells all are asked again.
-    settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count, "rungs": 3}
+    settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
+    settings["rungs"] = 0 if config.quick else 3
     confidence = 1 - verification.statistics.SIGNIFICANCE / count
 
     def measure(subject: Subject, epsilon: float, key: Any) -> dict[str, float]:
         if epsilon in ABOVE:
             return above(subject, epsilon)
-        return examine(subject, epsilon, key, config, confidence)
+        return examine(subject, epsilon, key, config, confidence, whole=not config.quick)
 
     return _rows_of(SUBJECTS, epsilons, jax.random.key(config.seed), measure, results, settings, "mechanisms")
 
@@ -271,8 +276,13 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
     return made
 
 
-def examine(subject: Subject, epsilon: float, key: Any, config: Config, confidence: float) -> dict[str, float]:
-    """All that is asked of one mechanism at one budget; empty where the mechanism refuses the budget."""
+def examine(
+    subject: Subject, epsilon: float, key: Any, config: Config, confidence: float, *, whole: bool = True
+) -> dict[str, float]:
+    """What is asked of one mechanism at one budget; empty where the mechanism refuses the budget.
+
+    Unless ``whole``, draws are asked of two records alone, and float32 not at all.
+    """
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)
@@ -282,7 +292,6 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
     guarantee = made.guarantee()
     trials = config.trials(epsilon)
     fit = verification.matches_density(made, fit_key, trials=min(trials, 400_000))
-    many = verification.matches_everywhere(made, many_key, trials=min(trials, 400_000), significance=1 - confidence)
     bound = verification.epsilon_lower_bound(made, game_key, trials, confidence, delta=guarantee.delta)
     measured = {
         "claimed": guarantee.epsilon,
@@ -292,19 +301,24 @@ def examine(subject: Subject, epsilon: float, key: Any, config: Config, confiden
         "lower_bound": bound.epsilon,
         "lower_limit": bound.limit,
         "fit": _ratio(fit),
-        "records": _ratio(many),
-        "records asked": many.records,
-        "region": many.smallest_defect,
         "variance": _worst_variance(made),
     }
-    if isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
+    if whole:
+        measured |= _everywhere(made, many_key, min(trials, 400_000), 1 - confidence)
+    if whole and isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         low, _ = extreme_records(made)
         measured["impossible"] = verification.float_audit(made, float(low), float(typical_record(made))).impossible
     if made.domain().users:
         measured |= _relationships(made)
-    else:
+    elif whole:
         measured |= _rungs(made, rung_key, config, 1 - confidence)
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
+
+
+def _everywhere(made: Any, key: Any, trials: int, significance: float) -> dict[str, float]:
+    """Whether draws of many records follow the density, how many are asked, and what is found of a region."""
+    many = verification.matches_everywhere(made, key, trials=trials, significance=significance)
+    return {"records": _ratio(many), "records asked": many.records, "region": many.smallest_defect}
 
 
 def _ratio(fit: verification.Fit) -> float:
@@ -477,7 +491,9 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         exact = "exact" if one["exact"] else "ideal"
         named = str(label) if sound else f"*{label}*"
         words = [beyond.get(epsilon, "") for epsilon in ABOVE]
-        asked = f"{one['records asked']:.0f} ({100 * one['region']:.2g} %)"
+        asked = (
+            "" if np.isnan(one["records asked"]) else f"{one['records asked']:.0f} ({100 * one['region']:.2g} %)"
+        )
         lines.append([named, exact, *cells, *words, fits, asked, often, edge, given, variance])
     return lines
 

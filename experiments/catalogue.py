@@ -7,10 +7,8 @@ import tyro
 from rich import box
 from rich.table import Table
 
-from experiments import demo
 from experiments._registry import EXPERIMENTS, Experiment
 from experiments._runner import REFERENCE, UsageError, console
-from experiments.privge import accuracy, summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +60,4 @@ def show(config: Show) -> None:
     experiment = named(config.name)
     for name in experiment.tables:
         console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
-    if experiment.module is demo:
-        summary.show(summary.summarise(accuracy.results_in(REFERENCE, demo.NAME).read()), console, None)
     console.print(f"committed files: {REFERENCE}", soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments._report import markdown, significant
+from experiments._report import counted, markdown
 from experiments.frontier import features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
 from experiments.heterorr import report as heterorr_report
@@ -52,8 +52,7 @@ def table(out: Path) -> str:
 
 def _counted(private: str, beside: str, each: Iterable[ConfidenceInterval | None], page: str) -> list[Finding]:
     known = [one for one in each if one is not None and one.n > 1]
-    above = sum(significant(one) and one.mean > 0 for one in known)
-    below = sum(significant(one) and one.mean < 0 for one in known)
+    above, below, _ = counted(known)
     return [Finding(private, beside, len(known), above, below, page)] if known else []
 
 

@@ -1,19 +1,30 @@
 """What both reports of this folder do with points, a row a draw: intervals, and the files that hold them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from experiments._report import errorbars, interval
 from experiments._runner import REFERENCE, write_atomically
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
+
+
+def tidy(key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd.Series]]]) -> pd.DataFrame:
+    """One row a draw and metric, of rows that are named by their ``key`` and have series by seed."""
+    made = [
+        (*names, seed, metric, round(float(value), 4))
+        for names, found in rows
+        for metric, series in found.items()
+        for seed, value in series.items()
+    ]
+    return pd.DataFrame(made, columns=[*key, "seed", "metric", "value"])
 
 
 def interval_of(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
     """Of one metric over draws; None without any."""
-    values = part[part.metric == metric].value
-    return mean_interval(values.to_numpy()) if len(values) else None
+    return interval(part[part.metric == metric].value)
 
 
 def plot_gains(
@@ -22,11 +33,8 @@ def plot_gains(
     """A line of gains against epsilon with their intervals, on a logarithmic axis; nothing where there are none."""
     if not shown:
         return
-    axis.errorbar(
-        list(shown), [interval.mean for interval in shown.values()],
-        yerr=[interval.half_width if interval.n > 1 else 0 for interval in shown.values()],
-        label=label, color=colour, marker=marker, markersize=4, capsize=2, linewidth=width, zorder=1 + width,
-    )  # fmt: skip
+    style = {"marker": marker, "markersize": 4, "linewidth": width, "zorder": 1 + width}
+    errorbars(axis, shown, label=label, color=colour, **style)
     budgets = sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown)
     axis.set_xscale("log", base=2)
     axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])

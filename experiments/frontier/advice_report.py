@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, pyplot, signed, significant
+from experiments._report import errorbars, pyplot, signed, significant
+from experiments._report import table as as_table
 from experiments.frontier.features_methods import ADVICE, COLLECT, FORETOLD, NEEDED, T
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline.advice import LEAST_T
@@ -92,24 +93,19 @@ def words(found: list[Outcome]) -> str:
 
 def table(found: list[Outcome]) -> str:
     """A line a setting; what was missed says how."""
-    headers = [
-        "graph, panel (members)", "eps", "t", "advised (draws)", "epsilon that would do", "points foretold",
-        "gain over chosen", "missed",
-    ]  # fmt: skip
-    rows = [
-        [
-            one.name,
-            f"{one.epsilon:g}",
-            f"{one.t:.1f}",
-            f"{one.advised} of {one.gain.n}",
-            "none" if one.needed is None else f"{one.needed:g}",
-            f"{one.foretold:+.1f}",
-            signed(one.gain),
-            one.miss,
-        ]
+    return as_table(
+        {
+            "graph, panel (members)": one.name,
+            "eps": f"{one.epsilon:g}",
+            "t": f"{one.t:.1f}",
+            "advised (draws)": f"{one.advised} of {one.gain.n}",
+            "epsilon that would do": "none" if one.needed is None else f"{one.needed:g}",
+            "points foretold": f"{one.foretold:+.1f}",
+            "gain over chosen": signed(one.gain),
+            "missed": one.miss,
+        }
         for one in found
-    ]
-    return markdown(headers, rows)
+    )
 
 
 def apart(heights: list[float], least: float) -> list[float]:
@@ -159,12 +155,9 @@ def figure(found: list[Outcome]) -> Any:
     axis.set_xlim(right=right)
     for place, epsilon in enumerate(budgets):
         here = [one for one in found if one.epsilon == epsilon]
-        axis.errorbar(
-            [one.t for one in here], [one.gain.mean for one in here],
-            yerr=[one.gain.half_width if one.gain.n > 1 else 0 for one in here],
-            color=plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9), marker="o", linestyle="none",
-            markersize=5, capsize=2, linewidth=1.0, label=f"eps {epsilon:g}",
-        )  # fmt: skip
+        colour = plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9)
+        style = {"linestyle": "none", "markersize": 5, "linewidth": 1.0}
+        errorbars(axis, {one.t: one.gain for one in here}, color=colour, label=f"eps {epsilon:g}", **style)
     missed = [one for one in found if one.miss]
     axis.plot(
         [one.t for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none", markersize=10,

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, signed, significant
+from experiments._report import counted, interval, paired, signed
+from experiments._report import table as as_table
 from experiments._runner import write_atomically
 from experiments.frontier import beyond
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 _PLACE = ["task", "dataset", "labels"]
 
@@ -52,8 +53,7 @@ def public_gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInte
     means = part[part.epsilon == 0.0].groupby("mechanism").value.mean()
     if means.empty:
         return None
-    less = (_series(part, name, epsilon) - _series(part, str(means.idxmax()), 0.0)).dropna()
-    return mean_interval(less.to_numpy()) if len(less) else None
+    return paired(_series(part, name, epsilon), _series(part, str(means.idxmax()), 0.0))
 
 
 def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
@@ -62,8 +62,7 @@ def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | 
     if at.empty:
         return None
     best = str(at.groupby("mechanism").value.mean().idxmax())
-    less = (_series(part, name, epsilon) - _series(part, best, epsilon)).dropna()
-    return mean_interval(less.to_numpy()) if len(less) else None
+    return paired(_series(part, name, epsilon), _series(part, best, epsilon))
 
 
 def verdict(frame: pd.DataFrame) -> str:
@@ -76,19 +75,13 @@ def verdict(frame: pd.DataFrame) -> str:
             budgets = sorted(eps for eps in part.epsilon.unique() if 0 < eps < np.inf)
             found += [gain(part, name, epsilon) for name in names for epsilon in budgets]
             public += [public_gain(part, name, epsilon) for name in names for epsilon in budgets]
-        (up, down), (more, less) = _seen(found), _seen(public)
+        (up, down, _), (more, less, _) = counted(found), counted(public)
         if found:
             words.append(
                 f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} below; {more} are "
                 f"above the best of what is public, {less} below"
             )
     return "; ".join(words).capitalize() + "."
-
-
-def _seen(intervals: list[ConfidenceInterval | None]) -> tuple[int, int]:
-    """How many leave 0 out above it, and below it."""
-    seen = [one.mean for one in intervals if one is not None and significant(one)]
-    return sum(mean > 0 for mean in seen), sum(mean < 0 for mean in seen)
 
 
 def readme_words(out: Path) -> str:
@@ -106,19 +99,15 @@ def table(part: pd.DataFrame) -> str:
     """A line a row."""
     rows = []
     for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        private = 0 < epsilon < np.inf
-        row = (part, str(name), float(epsilon))
-        less = gain(*row) if private and str(name).startswith(COUNTS) else None
+        private, row = 0 < epsilon < np.inf, (part, str(name), float(epsilon))
         rows.append(
-            [
-                str(name),
-                f"{epsilon:g}" if private else "",
-                f"{one.seed.nunique()}",
-                str(mean_interval(100 * one.value.to_numpy())),
-                signed(less),
-                signed(public_gain(*row)) if private else "",
-            ]
+            {
+                "row": name,
+                "eps": f"{epsilon:g}" if private else "",
+                "draws": one.seed.nunique(),
+                "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": interval(100 * one.value),
+                "less released degrees": signed(gain(*row)) if private and str(name).startswith(COUNTS) else "",
+                "less best public": signed(public_gain(*row)) if private else "",
+            }
         )
-    metric = "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)"
-    headers = ["row", "eps", "draws", metric, "less released degrees", "less best public"]
-    return markdown(headers, rows)
+    return as_table(rows)

@@ -7,9 +7,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, pyplot, save, signed, significant
+from experiments._report import (
+    counted,
+    errorbars,
+    legend_below,
+    markdown,
+    paired,
+    panels,
+    pyplot,
+    save,
+    signed,
+    significant,
+)
+from experiments._report import table as as_table
 from experiments.frontier import advice_report, features
-from experiments.frontier._points import interval_of, write_with_points
+from experiments.frontier._points import interval_of, tidy, write_with_points
 from experiments.frontier.features import ACCURACY, NAME
 from experiments.frontier.features_methods import (
     CHOSEN,
@@ -52,7 +64,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     Args:
       frame: rows of :func:`~experiments.frontier.features.results_in`.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
     seen = frame[frame.mechanism == FIDELITY]
     frame = frame[frame.metric == ACCURACY]
@@ -70,16 +82,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
                 of_this = (seen.dataset == dataset) & (seen.panel == setting) & (seen.epsilon == epsilon)
                 for name, metric in ((SHOWN, CORRELATION), (SHOWN_ALONE, STRUCTURE_CORRELATION)):
                     found[name] = seen[of_this & (seen.metric == metric)].set_index("seed").value
-            rows += [
-                {
-                    "dataset": dataset, "panel": setting, "members": int(part.members.iloc[0]),
-                    "mechanism": mechanism, "epsilon": epsilon, "seed": seed, "metric": metric,
-                    "value": round(float(value), 4),
-                }
-                for metric, series in found.items()
-                for seed, value in series.items()
-            ]  # fmt: skip
-    return pd.DataFrame(rows, columns=[*_KEY, "seed", "metric", "value"])
+            rows.append(((dataset, setting, int(part.members.iloc[0]), mechanism, epsilon), found))
+    return tidy(_KEY, rows)
 
 
 def best_structure(values: dict[Any, pd.Series]) -> str | None:
@@ -165,32 +169,28 @@ def table(part: pd.DataFrame) -> str:
     rows = []
     for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
         strength, shown, alone = (interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
-        rows.append(
-            [
-                str(mechanism),
-                f"{epsilon:g}",
-                f"{one.seed.nunique()}",
-                str(interval_of(one, ACCURACY)),
-                signed(interval_of(one, OVER_BEST)),
-                signed(interval_of(one, OVER_CHOSEN)),
-                "" if strength is None else f"{strength.mean:.2f}",
-                "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})",
-            ]
-        )
-    headers = ["row", "eps", "draws", "accuracy (%)", "less best structure-only", "less chosen", "guard's s"]
-    if (part.metric == SHOWN).any():
-        return markdown([*headers, "fidelity"], rows)
-    return markdown(headers, [row[:-1] for row in rows])
+        row = {
+            "row": mechanism,
+            "eps": f"{epsilon:g}",
+            "draws": one.seed.nunique(),
+            "accuracy (%)": interval_of(one, ACCURACY),
+            "less best structure-only": signed(interval_of(one, OVER_BEST)),
+            "less chosen": signed(interval_of(one, OVER_CHOSEN)),
+            "guard's s": "" if strength is None else f"{strength.mean:.2f}",
+        }
+        if (part.metric == SHOWN).any():
+            row["fidelity"] = "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})"
+        rows.append(row)
+    return as_table(rows)
 
 
 def _public_table(part: pd.DataFrame) -> str:
     """What is said without private records, and with all of them; the best first."""
-    lines = []
-    for mechanism, one in part[~_is_private(part)].groupby("mechanism", sort=False):
-        interval = interval_of(one, ACCURACY)
-        assert interval is not None
-        lines.append((interval.mean, [str(mechanism), f"{one.seed.nunique()}", str(interval)]))
-    rows = [row for _, row in sorted(lines, key=lambda line: -line[0])]
+    rows = [
+        (str(mechanism), one.seed.nunique(), interval_of(one, ACCURACY))
+        for mechanism, one in part[~_is_private(part)].groupby("mechanism", sort=False)
+    ]
+    rows.sort(key=lambda row: -row[2].mean if row[2] else 0.0)
     return markdown(["row without reports, or without privacy", "draws", "accuracy (%)"], rows)
 
 
@@ -219,11 +219,11 @@ def _helps_from(part: pd.DataFrame, metric: str) -> str:
     return found
 
 
-def _true(part: pd.DataFrame) -> ConfidenceInterval | None:
+def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
     """The best non-private row."""
     rows = part[part.mechanism.str.startswith(TRUE)]
-    each = [interval for _, one in rows.groupby("mechanism") if (interval := interval_of(one, ACCURACY))]
-    return max(each, key=lambda interval: interval.mean, default=None)
+    each = [found for _, one in rows.groupby("mechanism") if (found := interval_of(one, metric))]
+    return max(each, key=lambda found: found.mean, default=None)
 
 
 def _worst(part: pd.DataFrame, mechanism: str) -> str:
@@ -240,26 +240,21 @@ def summary(found: pd.DataFrame, epsilons: Iterable[float] = ()) -> str:
     for (dataset, setting), part in found.groupby(SETTING, sort=False):
         best = best_name(part)
         rows.append(
-            [
-                f"{dataset}, {setting} ({part.members.iloc[0]})",
-                f"{part.seed.nunique()}",
-                "" if best is None else str(interval_of(part[part.mechanism == best], ACCURACY)),
-                str(interval_of(part[part.mechanism == CHOSEN], ACCURACY) or ""),
-                *(signed(_gain(part, LOCAL, epsilon, OVER_BEST)) for epsilon in budgets),
-                str(_true(part) or ""),
-                _helps_from(part, OVER_BEST),
-                _helps_from(part, OVER_CHOSEN),
-                _worst(part, LOCAL),
-                _worst(part, PLACEBO),
-                _worst(part, UNGUARDED_PLACEBO),
-            ]
+            {
+                "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
+                "draws": part.seed.nunique(),
+                "best structure-only (%)": interval_of(part[part.mechanism == best], ACCURACY),
+                "chosen (%)": interval_of(part[part.mechanism == CHOSEN], ACCURACY),
+                **{f"eps {eps:g}, less best": signed(_gain(part, LOCAL, eps, OVER_BEST)) for eps in budgets},
+                "best non-private (%)": _true(part, ACCURACY),
+                "above best from eps": _helps_from(part, OVER_BEST),
+                "above chosen from eps": _helps_from(part, OVER_CHOSEN),
+                "worst less chosen": _worst(part, LOCAL),
+                "worst placebo less chosen": _worst(part, PLACEBO),
+                "without the guard": _worst(part, UNGUARDED_PLACEBO),
+            }
         )
-    headers = [
-        "graph, panel (members)", "draws", "best structure-only (%)", "chosen (%)",
-        *(f"eps {epsilon:g}, less best" for epsilon in budgets), "best non-private (%)", "above best from eps",
-        "above chosen from eps", "worst less chosen", "worst placebo less chosen", "without the guard",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return as_table(rows)
 
 
 _OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECORD_ITSELF, "sampled": SAMPLED}
@@ -274,15 +269,13 @@ def messages(found: pd.DataFrame) -> str:
         at = part[part.metric == ACCURACY].set_index("seed")
         for epsilon in _budgets(part):
             here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
-            less = {name: (values - here[LOCAL]).dropna().to_numpy() for name, values in here.items()}
-            others = [
-                signed(mean_interval(less[name])) if len(less.get(name, ())) else "" for name in _OTHERS.values()
-            ]
-            best = signed(_gain(part, LOCAL, epsilon, OVER_BEST))
-            rows.append([f"{dataset}, {setting}", f"{epsilon:g}", best, *others])
-    headers = ["graph, panel", "eps", "class, less best structure-only"]
-    headers += [f"{name}, less class" for name in _OTHERS]
-    return markdown(headers, rows) if rows else ""
+            row = {"graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}"}
+            row["class, less best structure-only"] = signed(_gain(part, LOCAL, epsilon, OVER_BEST))
+            row |= {
+                f"{words}, less class": signed(paired(here.get(n), here[LOCAL])) for words, n in _OTHERS.items()
+            }
+            rows.append(row)
+    return as_table(rows)
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
@@ -293,22 +286,17 @@ def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, Confide
     }
 
 
-def _above_and_below(each: Iterable[ConfidenceInterval]) -> tuple[int, int]:
-    seen = [interval.mean > 0 for interval in each if significant(interval)]
-    return sum(seen), len(seen) - sum(seen)
-
-
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
     rows = found[(found.mechanism == LOCAL) & (found.metric == OVER_BEST)]
     each = gains(found, LOCAL, OVER_BEST)
-    up, down = _above_and_below(each.values())
+    up, down, _ = counted(each.values())
     strict = {
         key: mean_interval(one.value.to_numpy(), confidence=1 - 0.05 / len(each))
         for key, one in rows.groupby([*SETTING, "epsilon"], sort=False)
     }
-    up_all, _ = _above_and_below(strict.values())
-    chosen_up, chosen_down = _above_and_below(gains(found, LOCAL, OVER_CHOSEN).values())
+    up_all, *_ = counted(strict.values())
+    chosen_up, chosen_down, _ = counted(gains(found, LOCAL, OVER_CHOSEN).values())
     k = len(each)
     return (
         f"Of {k} gains of local prediction over the best structure-only row (graph, panel, epsilon) {up} have an "
@@ -334,7 +322,9 @@ def _figure(found: pd.DataFrame) -> Any:
         if any(each):
             words = setting_words(str(setting)).removeprefix("a panel of ").replace("of each class", "a class")
             fakes = [_gain(part, PLACEBO, epsilon, OVER_BEST) for epsilon in budgets]
-            rows.append((f"{dataset}, {words}", each, true_gain(part), next(filter(None, fakes[::-1]), None)))
+            rows.append(
+                (f"{dataset}, {words}", each, _true(part, OVER_BEST), next(filter(None, fakes[::-1]), None))
+            )
     rows.sort(key=lambda row: max(one.mean for one in row[1][-1:] + row[1] if one is not None))
     made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
     axis.axvline(
@@ -356,7 +346,7 @@ def _figure(found: pd.DataFrame) -> Any:
     axis.set_ylim(-0.8, len(rows) - 0.2)
     axis.set_xlabel("accuracy less that of the best row from the graph and the panel alone (points)")
     axis.legend(loc="lower right", fontsize=8, frameon=True)
-    up, down = _above_and_below(each := gains(found, LOCAL, OVER_BEST).values())
+    up, down, _ = counted(each := gains(found, LOCAL, OVER_BEST).values())
     title = (
         f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
     )
@@ -368,13 +358,6 @@ def _figure(found: pd.DataFrame) -> Any:
 def _shades(count: int) -> list[str]:
     """A colour for each budget, the largest budget's the darkest."""
     return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[-count:]]
-
-
-def true_gain(part: pd.DataFrame) -> ConfidenceInterval | None:
-    """Of the best non-private row, over the best structure-only row."""
-    rows = part[part.mechanism.str.startswith(TRUE)]
-    each = [interval for _, one in rows.groupby("mechanism") if (interval := interval_of(one, OVER_BEST))]
-    return max(each, key=lambda interval: interval.mean, default=None)
 
 
 def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -392,11 +375,7 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
                 for size, one in of_budget.groupby("members")
                 if (interval := interval_of(one, OVER_BEST))
             }
-            axis.errorbar(
-                list(shown), [interval.mean for interval in shown.values()],
-                yerr=[interval.half_width if interval.n > 1 else 0 for interval in shown.values()],
-                label=f"eps {epsilon:g}", marker="o", markersize=4, capsize=2, linewidth=1.4,
-            )  # fmt: skip
+            errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
         axis.set_xscale("log")
         sizes = sorted(part.members.unique())
@@ -438,14 +417,14 @@ def readme_sections(out: Path) -> dict[str, str]:
         return {}
     found = points(frame)
     each, fakes = gains(found, LOCAL, OVER_BEST), gains(found, PLACEBO, OVER_CHOSEN)
-    up, down = _above_and_below(each.values())
-    chosen_up, chosen_down = _above_and_below(gains(found, LOCAL, OVER_CHOSEN).values())
-    fake_up, fake_down = _above_and_below(fakes.values())
+    up, down, _ = counted(each.values())
+    chosen_up, chosen_down, _ = counted(gains(found, LOCAL, OVER_CHOSEN).values())
+    fake_up, fake_down, _ = counted(fakes.values())
     unguarded = gains(found, UNGUARDED_PLACEBO, OVER_CHOSEN).values()
     bare = f" (without the guard by up to {-min(i.mean for i in unguarded):.0f} points)" if unguarded else ""
     records, noisy = gains(found, PRIVGE, OVER_BEST).values(), ""
     if records:
-        better, worse = _above_and_below(records)
+        better, worse, _ = counted(records)
         noisy = f"\nRecords sent with noise (PrivGE) are above it in {better} of {len(records)}, below in {worse}."
     known = found[found.mechanism.str.startswith(STRUCTURE)].groupby(SETTING).mechanism.nunique()
     structure = f"{known.min()}" if known.nunique() == 1 else f"{known.min()} to {known.max()}"
@@ -466,15 +445,11 @@ def _short(found: pd.DataFrame) -> str:
     for (dataset, setting), part in list(found.groupby(SETTING))[::3]:
         best = best_name(part)
         rows.append(
-            [
-                f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
-                "" if best is None else str(interval_of(part[part.mechanism == best], ACCURACY)),
-                *(signed(_gain(part, LOCAL, epsilon, OVER_BEST)) for epsilon in budgets),
-                str(_true(part) or ""),
-            ]
+            {
+                "graph, panel": f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
+                "best structure-only (%)": interval_of(part[part.mechanism == best], ACCURACY),
+                **{f"gain at eps {eps:g}": signed(_gain(part, LOCAL, eps, OVER_BEST)) for eps in budgets},
+                "best non-private (%)": _true(part, ACCURACY),
+            }
         )
-    headers = [
-        "graph, panel", "best structure-only (%)", *(f"gain at eps {epsilon:g}" for epsilon in budgets),
-        "best non-private (%)",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return as_table(rows)

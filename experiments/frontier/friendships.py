@@ -70,9 +70,9 @@ class Settings:
     base_seed: int = 20260
 
 
-def results_in(out: Path, name: str = f"{NAME}_accuracy") -> Results:
-    """The rows of a folder; the demo has the same columns."""
-    return Results(out, name, Cell, FOUND)
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, f"{NAME}_accuracy", Cell, FOUND)
 
 
 @lru_cache(maxsize=2)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save, signed, significant
-from experiments._runner import REFERENCE, write_atomically
+from experiments._report import errorbars, interval, legend_below, paired, panels, save, signed, significant, table
 from experiments.frontier import joint
+from experiments.frontier._points import tidy, write_with_points
 from experiments.frontier.features import ACCURACY
 from experiments.frontier.features_report import SETTING, setting_words
 from experiments.frontier.joint import NAME
@@ -23,7 +23,7 @@ from experiments.frontier.joint_methods import (
     RECORDS,
     TRUE_ALL,
 )
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
@@ -42,7 +42,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     Args:
       frame: rows of :func:`~experiments.frontier.joint.results_in`.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     frame = frame[frame.metric == ACCURACY]
     frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
     for (dataset, setting), part in frame.groupby(SETTING, sort=False):
@@ -55,16 +55,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
             if 0 < epsilon < np.inf:
                 found[SHARE] = pd.to_numeric(parts[mechanism, epsilon].record).dropna() / epsilon
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
-            rows += [
-                {
-                    "dataset": dataset, "panel": setting, "members": int(part.members.iloc[0]),
-                    "mechanism": mechanism, "epsilon": epsilon, "seed": seed, "metric": metric,
-                    "value": round(float(value), 4),
-                }
-                for metric, series in found.items()
-                for seed, value in series.items()
-            ]  # fmt: skip
-    return pd.DataFrame(rows, columns=[*_KEY, "seed", "metric", "value"])
+            rows.append(((dataset, setting, int(part.members.iloc[0]), mechanism, epsilon), found))
+    return tidy(_KEY, rows)
 
 
 def write(out: Path) -> list[Path]:
@@ -73,19 +65,15 @@ def write(out: Path) -> list[Path]:
     if frame.empty:
         return []
     found = points(frame)
-    written = [out / f"{NAME}.md", out / f"{NAME}.png"]
-    if out.resolve() != REFERENCE.resolve():  # what follows from rows is not committed beside them
-        written.append(out / f"{NAME}.csv")
-        write_atomically(written[-1], found.to_csv(index=False, lineterminator="\n"))
-    save(_figure(found), written[1])
+    picture = out / f"{NAME}.png"
+    save(_figure(found), picture)
     sections = [
         "# Records, friendships and labels private at once: what one total buys", _PREFACE, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
     ]  # fmt: skip
     for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        sections += [f"## {dataset}, {setting_words(str(setting))}", table(part)]
-    write_atomically(written[0], "\n\n".join(sections) + "\n")
-    return written
+        sections += [f"## {dataset}, {setting_words(str(setting))}", _table(part)]
+    return [*write_with_points(out, NAME, found, sections), picture]
 
 
 _PREFACE = """\
@@ -112,19 +100,13 @@ by a broadcast class, and the two together (the record with one bit of the list)
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
-    rows = part[(part.mechanism == mechanism) & (part.epsilon == epsilon) & (part.metric == metric)]
-    return mean_interval(rows.value.to_numpy()) if len(rows) else None
+    return interval(part[(part.mechanism == mechanism) & (part.epsilon == epsilon) & (part.metric == metric)].value)
 
 
-def _less(part: pd.DataFrame, one: tuple[str, float], other: tuple[str, float]) -> ConfidenceInterval | None:
+def _less(part: pd.DataFrame, *rows: tuple[str, float]) -> ConfidenceInterval | None:
     """The difference of two rows in points, paired by draw."""
-    at = part[part.metric == ACCURACY]
-    mine, beside = (
-        at[(at.mechanism == mechanism) & (at.epsilon == epsilon)].set_index("seed").value
-        for mechanism, epsilon in (one, other)
-    )
-    gap = (mine - beside).dropna()
-    return mean_interval(gap.to_numpy()) if len(gap) else None
+    at = part[part.metric == ACCURACY].set_index("seed")
+    return paired(*(at[(at.mechanism == name) & (at.epsilon == epsilon)].value for name, epsilon in rows))
 
 
 def totals(part: pd.DataFrame) -> list[float]:
@@ -197,33 +179,27 @@ def summary(found: pd.DataFrame) -> str:
     rows = []
     for (dataset, setting), part in found.groupby(SETTING, sort=False):
         for total in totals(part):
-            foreseen = _interval(part, JOINT, total, FORESEEN)
+            foreseen, joint_row = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
             rows.append(
-                [
-                    f"{dataset}, {setting} ({part.members.iloc[0]})",
-                    f"{total:g}",
-                    str(_interval(part, NOTHING, 0.0, ACCURACY) or ""),
-                    str(_interval(part, JOINT, total, ACCURACY) or ""),
-                    "" if foreseen is None else f"{foreseen.mean:.1f}",
-                    signed(_interval(part, JOINT, total, OVER_NOTHING)),
-                    signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                    signed(_less(part, (JOINT, total), (LISTS, total))),
-                    _shares(part, JOINT, total),
-                    signed(_less(part, (LABELS_TOO, total), (JOINT, total))),
-                    signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
-                    signed(_less(part, (PUBLIC, total), (JOINT, total))),
-                    signed(_less(part, (PUBLIC_ALONE, 0.0), (JOINT, total))),
-                    str(_interval(part, TRUE_ALL, np.inf, ACCURACY) or ""),
-                    _percent(regained(part, JOINT, total)),
-                ]
+                {
+                    "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
+                    "total": f"{total:g}",
+                    "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
+                    "joint (%)": _interval(part, JOINT, total, ACCURACY),
+                    "foreseen (%)": "" if foreseen is None else f"{foreseen.mean:.1f}",
+                    "less nothing asked": signed(_interval(part, JOINT, total, OVER_NOTHING)),
+                    "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    "less list alone": signed(_less(part, joint_row, (LISTS, total))),
+                    "record's share (draws)": _shares(part, JOINT, total),
+                    "labels too, less joint": signed(_less(part, (LABELS_TOO, total), joint_row)),
+                    "placebo, less nothing asked": signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
+                    "public graph, less joint": signed(_less(part, (PUBLIC, total), joint_row)),
+                    "public graph without reports, less joint": signed(_less(part, (PUBLIC_ALONE, 0.0), joint_row)),
+                    "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
+                    "regained": _percent(regained(part, JOINT, total)),
+                }
             )
-    headers = [
-        "graph, panel (members)", "total", "nothing asked (%)", "joint (%)", "foreseen (%)", "less nothing asked",
-        "less record alone", "less list alone", "record's share (draws)", "labels too, less joint",
-        "placebo, less nothing asked", "public graph, less joint", "public graph without reports, less joint",
-        "non-private (%)", "regained",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return table(rows)
 
 
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
@@ -233,28 +209,24 @@ def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
     return ", ".join(f"{share:.0%} ({count})" for share, count in counts.items())
 
 
-def table(part: pd.DataFrame) -> str:
+def _table(part: pd.DataFrame) -> str:
     """All rows of one graph and panel, a line each."""
     rows = []
     for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
         row = (str(mechanism), float(epsilon))
         rows.append(
-            [
-                row[0],
-                f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-                f"{one.seed.nunique()}",
-                str(_interval(part, *row, ACCURACY)),
-                signed(_interval(part, *row, OVER_NOTHING)) if mechanism != NOTHING else "",
-                signed(_interval(part, *row, OVER_RECORDS)) if mechanism != RECORDS else "",
-                _shares(part, *row),
-                _percent(regained(part, *row)),
-            ]
+            {
+                "row": row[0],
+                "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+                "draws": one.seed.nunique(),
+                "accuracy (%)": _interval(part, *row, ACCURACY),
+                "less nothing asked": signed(_interval(part, *row, OVER_NOTHING)) if mechanism != NOTHING else "",
+                "less record alone": signed(_interval(part, *row, OVER_RECORDS)) if mechanism != RECORDS else "",
+                "record's share (draws)": _shares(part, *row),
+                "regained": _percent(regained(part, *row)),
+            }
         )
-    headers = [
-        "row", "total", "draws", "accuracy (%)", "less nothing asked", "less record alone",
-        "record's share (draws)", "regained",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return table(rows)
 
 
 _STYLES: dict[str, tuple[str, str, str, float, str]] = {
@@ -286,14 +258,11 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
         for total in budgets:
             at, gain = (_interval(part, name, total, metric) for metric in (ACCURACY, OVER_NOTHING))
             if at is not None and gain is not None:
-                shown[total] = (at, gain)
-        if shown:
-            axis.errorbar(
-                list(shown), [at.mean for at, _ in shown.values()],
-                yerr=[gain.half_width if gain.n > 1 else 0 for _, gain in shown.values()],
-                label=label, color=colour, marker=marker, markersize=4, capsize=2, linewidth=width, linestyle=line,
-                zorder=3 if name == JOINT else 2,
-            )  # fmt: skip
+                shown[total] = gain._replace(mean=at.mean)
+        errorbars(
+            axis, shown, label=label, color=colour, marker=marker, markersize=4, linewidth=width, linestyle=line,
+            zorder=3 if name == JOINT else 2,
+        )  # fmt: skip
     if nothing is not None:
         axis.axhline(nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked")
     if true is not None:
@@ -331,25 +300,20 @@ def readme_sections(out: Path) -> dict[str, str]:
     rows = []
     for (dataset, setting), part in found.groupby(SETTING, sort=False):
         for total in totals(part)[1::2] or totals(part):
-            at = {name: _interval(part, name, total, ACCURACY) for name in (JOINT, LABELS_TOO, PUBLIC)}
             rows.append(
-                [
-                    f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
-                    f"{total:g}",
-                    str(_interval(part, NOTHING, 0.0, ACCURACY) or ""),
-                    str(at[JOINT] or ""),
-                    signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                    signed(_less(part, (JOINT, total), (LISTS, total))),
-                    _shares(part, JOINT, total),
-                    str(at[LABELS_TOO] or ""),
-                    str(at[PUBLIC] or ""),
-                    str(_interval(part, TRUE_ALL, np.inf, ACCURACY) or ""),
-                    _percent(regained(part, JOINT, total)),
-                ]
+                {
+                    "graph, panel": f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
+                    "total": f"{total:g}",
+                    "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
+                    "joint (%)": _interval(part, JOINT, total, ACCURACY),
+                    "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    "less list alone": signed(_less(part, (JOINT, total), (LISTS, total))),
+                    "record's share (draws)": _shares(part, JOINT, total),
+                    "labels too (%)": _interval(part, LABELS_TOO, total, ACCURACY),
+                    "public graph (%)": _interval(part, PUBLIC, total, ACCURACY),
+                    "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
+                    "regained": _percent(regained(part, JOINT, total)),
+                }
             )
-    headers = [
-        "graph, panel", "total", "nothing asked (%)", "joint (%)", "less record alone", "less list alone",
-        "record's share (draws)", "labels too (%)", "public graph (%)", "non-private (%)", "regained",
-    ]  # fmt: skip
-    text = _README.format(figure=f"{NAME}.png", table=markdown(headers, rows), verdict=verdict(found))
+    text = _README.format(figure=f"{NAME}.png", table=table(rows), verdict=verdict(found))
     return {"joint-privacy": text}

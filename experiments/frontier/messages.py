@@ -104,7 +104,9 @@ def _vector_reports(
         reports = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
         own = np.full(len(labels), -1, np.int32)
         own[panel] = np.arange(len(panel))
-        return density_evidence(mechanism, reports, sent[panel], labels[panel], own, public.posterior, labels < 0)
+        return density_evidence(
+            mechanism, reports, sent[panel], labels[panel], own, jnp.asarray(public.posterior), labels < 0
+        )
 
     return collect
 

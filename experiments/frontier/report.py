@@ -1,15 +1,15 @@
 """Tables and figures of private friendships; nothing is computed but statistics."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, pyplot, save, signed, significant
+from experiments._report import by_seed, counted, legend_below, panels, pyplot, save, signed, significant
+from experiments._report import table as as_table
 from experiments.frontier import beyond_report, friendships
-from experiments.frontier._points import interval_of, plot_gains, write_with_points
+from experiments.frontier._points import interval_of, plot_gains, tidy, write_with_points
 from experiments.frontier.friendships import ACCURACY, NAME
 from experiments.frontier.methods import (
     CEILING,
@@ -48,12 +48,9 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     Args:
       frame: rows of :func:`~experiments.frontier.friendships.results_in`.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     for (dataset, labels), part in frame[frame.metric == ACCURACY].groupby(["dataset", "labels"], sort=False):
-        values = {
-            key: 100 * one.set_index("seed").value
-            for key, one in part.groupby(["unit", "mechanism", "epsilon"], sort=False)
-        }
+        values = by_seed(part, ["unit", "mechanism", "epsilon"])
         for (unit, mechanism, epsilon), mine in values.items():
             per_list = epsilon / 2 if unit == _PAIR else epsilon
             beside = {
@@ -64,15 +61,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
             found = {ACCURACY: mine}
             if 0 < epsilon < np.inf:
                 found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
-            rows += [
-                {
-                    "dataset": dataset, "labels": labels, "unit": unit, "mechanism": mechanism, "epsilon": epsilon,
-                    "seed": seed, "metric": metric, "value": round(float(value), 4),
-                }
-                for metric, series in found.items()
-                for seed, value in series.items()
-            ]  # fmt: skip
-    return pd.DataFrame(rows, columns=[*_KEY, "seed", "metric", "value"])
+            rows.append(((dataset, labels, unit, mechanism, epsilon), found))
+    return tidy(_KEY, rows)
 
 
 def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Index) -> pd.Series | None:
@@ -150,21 +140,19 @@ def table(part: pd.DataFrame) -> str:
     """Of one graph and setting, a line a row."""
     rows = []
     for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
-        gains = [interval_of(one, metric) for metric in METRICS[1:]]
-        own = mechanism in (FEATURES, PLAIN)
+        features, plain, published = (signed(interval_of(one, metric)) for metric in METRICS[1:])
         rows.append(
-            [
-                f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
-                f"{epsilon:g}",
-                f"{one.seed.nunique()}",
-                str(interval_of(one, ACCURACY)),
-                "" if mechanism == FEATURES else signed(gains[0]),
-                "" if own else signed(gains[1]),
-                signed(gains[2]) if mechanism.startswith(PILOTED) else "",
-            ]
+            {
+                "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
+                "eps": f"{epsilon:g}",
+                "draws": one.seed.nunique(),
+                "accuracy (%)": interval_of(one, ACCURACY),
+                "less features": "" if mechanism == FEATURES else features,
+                "less plain counts": "" if mechanism in (FEATURES, PLAIN) else plain,
+                "less best published": published if mechanism.startswith(PILOTED) else "",
+            }
         )
-    headers = ["row", "eps", "draws", "accuracy (%)", "less features", "less plain counts", "less best published"]
-    return markdown(headers, rows)
+    return as_table(rows)
 
 
 def shortfalls(found: pd.DataFrame) -> dict[tuple[str, str, float], ConfidenceInterval]:
@@ -259,26 +247,22 @@ def _summary(found: pd.DataFrame) -> str:
         setting = line.dataset, line.labels
         mine, bare = (parts[setting][parts[setting].mechanism == name] for name in (PILOTED, UNGUARDED_PLACEBO))
         rows.append(
-            [
-                ", ".join(setting),
-                f"{line.mine.n}",
-                str(line.features or ""),
-                str(interval_of(mine, ACCURACY)),
-                *(signed(one) for one in (line.mine, line.added, line.over)),
-                f"{line.among or ''}",
-                _with_draws(line),
-                _worst(short, setting),
-                _worst(fakes, setting),
-                signed(interval_of(bare, OVER_FEATURES)),
-            ]
+            {
+                "graph, labels": ", ".join(setting),
+                "draws": line.mine.n,
+                "features": line.features,
+                f"piloted, eps {shown_at(found):g}": interval_of(mine, ACCURACY),
+                "less features": signed(line.mine),
+                "less plain counts": signed(line.added),
+                "less best published": signed(line.over),
+                "published rows and features alone": line.among or "",
+                "without noise, less piloted": _with_draws(line),
+                "worst less better of features and plain counts": _worst(short, setting),
+                "worst placebo less features": _worst(fakes, setting),
+                "placebo without guard": signed(interval_of(bare, OVER_FEATURES)),
+            }
         )
-    headers = [
-        "graph, labels", "draws", "features", f"piloted, eps {shown_at(found):g}", "less features",
-        "less plain counts", "less best published", "published rows and features alone",
-        "without noise, less piloted", "worst less better of features and plain counts",
-        "worst placebo less features", "placebo without guard",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return as_table(rows)
 
 
 # --- Of all settings at one budget -------------------------------------------------------------------------------
@@ -505,35 +489,24 @@ def readme_sections(out: Path) -> dict[str, str]:
 def _sample(lines: list[Line]) -> str:
     """A table of every third setting in alphabetical order: a rule that knows no result."""
     rows = [
-        [
-            f"{line.dataset}, {_short_setting(line.labels)}",
-            str(line.features or ""),
-            signed(line.plain),
-            signed(line.mine),
-            signed(line.added),
-            signed(line.over) + (f" (of {line.among})" if line.among else ""),
-            _with_draws(line),
-        ]
+        {
+            "graph, labels": f"{line.dataset}, {_short_setting(line.labels)}",
+            "features alone (%)": line.features,
+            "plain counts": signed(line.plain),
+            "piloted counts": signed(line.mine),
+            "less plain counts": signed(line.added),
+            "less best published": signed(line.over) + (f" (of {line.among})" if line.among else ""),
+            "more without noise": _with_draws(line),
+        }
         for line in lines[::3]
     ]
-    headers = [
-        "graph, labels", "features alone (%)", "plain counts", "piloted counts", "less plain counts",
-        "less best published", "more without noise",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return as_table(rows)
 
 
 def _with_draws(line: Line) -> str:
     """What noise costs, and over how many draws where these are fewer."""
     fewer = line.cost is not None and line.cost.n < line.mine.n
     return signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
-
-
-def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
-    """How many intervals are above 0, below it, and hold it."""
-    known = [one for one in each if one is not None]
-    sure = [one.mean > 0 for one in known if significant(one)]
-    return sum(sure), len(sure) - sum(sure), len(known) - len(sure)
 
 
 def worth(lines: list[Line]) -> str:

@@ -7,7 +7,19 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments._report import legend_below, markdown, panels, save, signed
+from experiments._report import (
+    by_seed,
+    counted,
+    errorbars,
+    interval,
+    legend_below,
+    markdown,
+    paired,
+    panels,
+    save,
+    signed,
+    table,
+)
 from experiments._runner import write_atomically
 from experiments.heterorr import accuracy, attacks
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
@@ -76,14 +88,7 @@ def _scores(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
     """Scores in per cent by seed, of each row."""
-    return {key: 100 * part.set_index("seed").value for key, part in _scores(frame).groupby(_KEY, sort=False)}
-
-
-def _less(one: pd.Series, other: pd.Series | None) -> ConfidenceInterval | None:
-    if other is None:
-        return None
-    both = pd.concat([one, other], axis=1, join="inner").dropna()
-    return mean_interval(both.iloc[:, 0] - both.iloc[:, 1]) if len(both) else None
+    return by_seed(_scores(frame), _KEY)
 
 
 def _name(mechanism: str) -> str:
@@ -106,66 +111,58 @@ def _features(frame: pd.DataFrame) -> str:
     for (mechanism, epsilon, _, _), series in values.items():
         if mechanism.startswith((STRUCTURE, FEATURES)) and mechanism != FEATURES + NON_PRIVATE:
             continue
-        twin = values.get((STRUCTURE + mechanism, epsilon, 0.0, ""))
-        alone = values.get((FEATURES + mechanism, epsilon, 0.0, ""))
-        private = 0 < epsilon < np.inf
+        twin, alone = (values.get((prefix + mechanism, epsilon, 0.0, "")) for prefix in (STRUCTURE, FEATURES))
         rows.append(
-            [
-                _name(mechanism),
-                f"{epsilon:g}",
-                str(mean_interval(series)),
-                "" if twin is None else str(mean_interval(twin)),
-                "" if alone is None else str(mean_interval(alone)),
-                signed(_less(series, twin)),
-                signed(_less(series, public)) if private else "",
-            ]
+            {
+                "mechanism": _name(mechanism),
+                "eps": f"{epsilon:g}",
+                "accuracy (%)": interval(series),
+                "structure-only": interval(twin),
+                "features-only": interval(alone),
+                "gain": signed(paired(series, twin)),
+                "beyond public": signed(paired(series, public)) if 0 < epsilon < np.inf else "",
+            }
         )
-    headers = ["mechanism", "eps", "accuracy (%)", "structure-only", "features-only", "gain", "beyond public"]
-    return _seeds(frame) + markdown(headers, rows)
+    return _seeds(frame) + table(rows)
 
 
 def _edges(frame: pd.DataFrame) -> str:
     values = _values(frame)
     rows = []
     for (mechanism, epsilon, rho, _), series in values.items():
-        alone = values.get((PUBLIC_EDGES, 0.0, rho, ""))
-        guessed = values.get((LINK_PREDICTION, 0.0, rho, ""))
+        alone, guessed = (values.get((name, 0.0, rho, "")) for name in (PUBLIC_EDGES, LINK_PREDICTION))
         of_row = frame[(frame.mechanism == mechanism) & (frame.epsilon == epsilon) & (frame.rho == rho)]
-        counts = [of_row[of_row.metric == metric].value for metric in (RELEASED, TRUE)]
+        counts = of_row.groupby("metric").value.mean()
         rows.append(
-            [
-                _name(mechanism),
-                f"{rho:g}",
-                budget(str(mechanism), float(epsilon)),
-                str(mean_interval(series)),
-                *(f"{count.mean():.0f}" if len(count) else "" for count in counts),
-                signed(_less(series, alone)) if mechanism != PUBLIC_EDGES else "",
-                signed(_less(series, guessed)) if mechanism != LINK_PREDICTION else "",
-            ]
+            {
+                "mechanism": _name(mechanism),
+                "rho": f"{rho:g}",
+                "eps": budget(str(mechanism), float(epsilon)),
+                "accuracy (%)": interval(series),
+                "released": f"{counts[RELEASED]:.0f}" if RELEASED in counts else "",
+                "true": f"{counts[TRUE]:.0f}" if TRUE in counts else "",
+                "less public edges alone": signed(paired(series, alone)) if mechanism != PUBLIC_EDGES else "",
+                "less public link prediction": ""
+                if mechanism == LINK_PREDICTION
+                else signed(paired(series, guessed)),
+            }
         )
-    headers = ["mechanism", "rho", "eps", "accuracy (%)", "released", "true", "less public edges alone"]
-    return _seeds(frame) + markdown([*headers, "less public link prediction"], rows)
+    return _seeds(frame) + table(rows)
 
 
 def _both(frame: pd.DataFrame) -> str:
     values = _values(frame)
     public = values.get((PUBLIC_RECORDS, 0.0, frame.rho.max(), PUBLIC_EDGES))
     rows = [
-        [
-            f"{_name(mechanism)} + {_name(edges)}",
-            f"{epsilon:g}, {budget(edges, float(epsilon))}",
-            str(mean_interval(series)),
-            signed(_less(series, public)) if mechanism != PUBLIC_RECORDS else "",
-        ]
+        {
+            "mechanisms": f"{_name(mechanism)} + {_name(edges)}",
+            "eps of a record, and of a private edge": f"{epsilon:g}, {budget(edges, float(epsilon))}",
+            "accuracy (%)": interval(series),
+            "less public knowledge alone": signed(paired(series, public)) if mechanism != PUBLIC_RECORDS else "",
+        }
         for (mechanism, epsilon, _, edges), series in values.items()
     ]
-    headers = [
-        "mechanisms",
-        "eps of a record, and of a private edge",
-        "accuracy (%)",
-        "less public knowledge alone",
-    ]
-    return _seeds(frame) + markdown(headers, rows)
+    return _seeds(frame) + table(rows)
 
 
 def _seeds(frame: pd.DataFrame) -> str:
@@ -186,18 +183,16 @@ def _claims(frame: pd.DataFrame) -> str:
             mine, theirs = (means[[name]].mean(axis=1) for name in (claim.mechanism, claim.other))
             tested = stats.ttest_rel(mine, theirs) if len(mine) > 1 else None
             rows.append(
-                [
-                    claim.text,
-                    str(dataset),
-                    f"{_name(claim.mechanism)} less {_name(claim.other)}",
-                    signed(mean_interval(mine - theirs)),
-                    "" if tested is None else f"{tested.pvalue:.2g}",
-                ]
+                {
+                    "the paper": claim.text,
+                    "data set": dataset,
+                    "here": f"{_name(claim.mechanism)} less {_name(claim.other)}",
+                    "points": signed(mean_interval(mine - theirs)),
+                    "p": "" if tested is None else f"{tested.pvalue:.2g}",
+                }
             )
-    if not rows:
-        return ""
     lead = "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test over seeds."
-    return f"## The paper's claims\n\n{lead}\n\n" + markdown(["the paper", "data set", "here", "points", "p"], rows)
+    return f"## The paper's claims\n\n{lead}\n\n{table(rows)}" if rows else ""
 
 
 # --- Figures ---------------------------------------------------------------------------------------------------
@@ -208,17 +203,12 @@ def _lines(
 ) -> None:
     """Every mechanism against epsilon."""
     for name, colour in COLOURS.items():
-        points = sorted(
-            (epsilon, mean_interval(series))
-            for (mechanism, epsilon, of, other), series in values.items()
+        shown = {
+            epsilon: mean_interval(series)
+            for (mechanism, epsilon, of, other), series in sorted(values.items(), key=lambda item: item[0][1])
             if mechanism == prefix + name and of == rho and other == edges and 0 < epsilon < np.inf
-        )
-        if points:
-            axis.errorbar(
-                [epsilon for epsilon, _ in points], [i.mean for _, i in points],
-                yerr=[i.half_width for _, i in points], label=LABELS[name], color=colour, marker="o", markersize=3,
-                capsize=2, linewidth=1.2,
-            )  # fmt: skip
+        }
+        errorbars(axis, shown, label=LABELS[name], color=colour, markersize=3, linewidth=1.2)
 
 
 def _level_lines(axis: Any, values: dict[tuple[Any, ...], pd.Series], names: dict[str, Any], rho: float) -> None:
@@ -255,8 +245,8 @@ def _without(axis: Any, series: Any, label: str) -> None:
 
 def _share_above(pairs: Any) -> str:
     """How many of some rows have an interval above what stands beside them."""
-    gains = [_less(series, other) for series, other in pairs if other is not None]
-    return f"{_above(gains)} of {len(gains)}"
+    gains = [paired(series, other) for series, other in pairs if other is not None]
+    return f"{counted(gains)[0]} of {len(gains)}"
 
 
 def _budgets(frame: pd.DataFrame) -> list[float]:
@@ -296,12 +286,8 @@ def _figure_7(frame: pd.DataFrame) -> Any:
     _axis(axes[0], f"rho {rho:g}", _budgets(frame[frame.rho == rho]))
     rhos = sorted(frame.rho.unique())
     for name, colour in COLOURS.items():
-        points = [(r, mean_interval(values[name, 1.0, r, ""])) for r in rhos if (name, 1.0, r, "") in values]
-        if points:
-            axes[1].errorbar(
-                [r for r, _ in points], [i.mean for _, i in points], yerr=[i.half_width for _, i in points],
-                color=colour, marker="o", markersize=3, capsize=2, linewidth=1.2,
-            )  # fmt: skip
+        shown = {r: mean_interval(values[name, 1.0, r, ""]) for r in rhos if (name, 1.0, r, "") in values}
+        errorbars(axes[1], shown, color=colour, markersize=3, linewidth=1.2)
     for name, style in known.items():
         points = [(r, s.mean()) for (m, _, r, _), s in values.items() if m == name]
         axes[1].plot(*zip(*points, strict=True), linestyle=style, color="black", linewidth=0.9)
@@ -323,11 +309,9 @@ def _figure_10(frame: pd.DataFrame) -> Any:
     values, budgets = _values(frame), _budgets(frame)
     figure, axes = panels(1, width=5.6, height=3.6)
     for name, edges in dict.fromkeys((m, e) for m, eps, _, e in values if 0 < eps < np.inf):
-        points = [(eps, mean_interval(s)) for (m, eps, _, e), s in values.items() if (m, e) == (name, edges)]
-        axes[0].errorbar(
-            [eps for eps, _ in points], [i.mean for _, i in points], yerr=[i.half_width for _, i in points],
-            color=COLOURS[name], label=f"{LABELS[name]} + {LABELS[edges]}", marker="o", markersize=3, capsize=2,
-        )  # fmt: skip
+        shown = {eps: mean_interval(s) for (m, eps, _, e), s in values.items() if (m, e) == (name, edges)}
+        label = f"{LABELS[name]} + {LABELS[edges]}"
+        errorbars(axes[0], shown, color=COLOURS[name], label=label, markersize=3)
     for (mechanism, epsilon, _, edges), series in values.items():
         if not 0 < epsilon < np.inf:
             style = "-" if mechanism == NON_PRIVATE else "--"
@@ -356,19 +340,20 @@ def readme_sections(out: Path) -> dict[str, str]:
     rho = frame.rho.max()
     public = best_public(features)
     alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
-    rows = []
-    beyond, gains, of_twins = [], [], []
+    beyond, gains, of_twins, of_edges, rows = [], [], [], [], []
+    columns = (
+        "epsilon 1", "accuracy (%)", "less structure-only twin", "less public knowledge", "less public edges alone",
+        "true of released private edges", "AUC of LinkTeller",
+    )  # fmt: skip
     for (name, epsilon, _, _), series in features.items():
         if not 0 < epsilon < np.inf or name.startswith((STRUCTURE, FEATURES)):
             continue
         twin = features[STRUCTURE + name, epsilon, 0.0, ""]
-        beyond.append(_less(series, public))
-        gains.append(_less(series, twin))
-        of_twins.append(_less(twin, public))
+        beyond.append(paired(series, public))
+        gains.append(paired(series, twin))
+        of_twins.append(paired(twin, public))
         if epsilon == 1.0:
-            shown = signed(gains[-1]), signed(beyond[-1])
-            rows.append([_name(name), str(mean_interval(series)), *shown, "", "", ""])
-    of_edges = []
+            rows.append([_name(name), interval(series), signed(gains[-1]), signed(beyond[-1]), "", "", ""])
     auc = told[told.metric == attacks.METRICS[-1]].groupby(["mechanism", "epsilon", "attack"]).value.mean()
     counts = frame[(frame.level == "edges") & (frame.rho == rho)].pivot_table(
         index=["mechanism", "epsilon"], columns="metric", values="value"
@@ -376,50 +361,29 @@ def readme_sections(out: Path) -> dict[str, str]:
     for (name, epsilon, of, _), series in edges.items():
         if of != rho or not 0 < epsilon < np.inf:
             continue
-        of_edges.append(_less(series, alone))
+        of_edges.append(paired(series, alone))
         if epsilon == 1.0:
-            found = counts.loc[(name, 1.0)]
-            shown = f"{found[TRUE]:.0f} of {found[RELEASED]:.0f}"
-            leak = auc.get((name, 1.0, attacks.LINKTELLER))
-            cells = ["", signed(of_edges[-1]), shown, "" if leak is None else f"{leak:.2f}"]
-            rows.append([_name(name), str(mean_interval(series)), "", *cells])
-    headers = [
-        "epsilon 1", "accuracy (%)", "less structure-only twin", "less public knowledge", "less public edges alone",
-        "true of released private edges", "AUC of LinkTeller",
-    ]  # fmt: skip
+            found, leak = counts.loc[(name, 1.0)], auc.get((name, 1.0, attacks.LINKTELLER))
+            shown = f"{found[TRUE]:.0f} of {found[RELEASED]:.0f}", "" if leak is None else f"{leak:.2f}"
+            rows.append([_name(name), interval(series), "", "", signed(of_edges[-1]), *shown])
     known = {
-        name: mean_interval(features[name, epsilon, 0.0, ""])
-        for name, epsilon in (
-            (RECORDS, np.inf),
-            (NON_PRIVATE, np.inf),
-            (PUBLIC_RECORDS, 0.0),
-            (LABEL_PROPAGATION, 0.0),
+        word: mean_interval(features[name, epsilon, 0.0, ""])
+        for word, name, epsilon in (
+            ("whole", RECORDS, np.inf), ("embedded", NON_PRIVATE, np.inf), ("public", PUBLIC_RECORDS, 0.0),
+            ("labels", LABEL_PROPAGATION, 0.0),
         )
-    }
-    guess = mean_interval(edges[LINK_PREDICTION, 0.0, rho, ""])
+    }  # fmt: skip
+    of_gains = counted(gains)
     section = _README.format(
-        dataset=dataset,
-        rho=rho,
-        seeds=frame.seed.nunique(),
-        above=_above(beyond),
-        features=len(beyond),
-        twins_above=_above(of_twins),
-        gains_above=_above(gains),
-        gains_below=sum(gain is not None and -gain.mean > gain.half_width for gain in gains),
-        edges_above=_above(of_edges),
-        edges=len(of_edges),
-        whole=known[RECORDS],
-        embedded=known[NON_PRIVATE],
-        public=known[PUBLIC_RECORDS],
-        labels=known[LABEL_PROPAGATION],
+        **known, dataset=dataset, rho=rho, seeds=frame.seed.nunique(), above=counted(beyond)[0],
+        features=len(beyond), twins_above=counted(of_twins)[0], gains_above=of_gains[0], gains_below=of_gains[1],
+        edges_above=counted(of_edges)[0], edges=len(of_edges), alone=mean_interval(alone),
         all_edges=mean_interval(edges[NON_PRIVATE, np.inf, rho, ""]),
-        alone=mean_interval(alone),
-        guess=guess,
-        true=auc[NON_PRIVATE, np.inf, attacks.LINKTELLER],
-        model=auc[PUBLIC_EDGES, 0.0, attacks.LINKTELLER],
+        guess=mean_interval(edges[LINK_PREDICTION, 0.0, rho, ""]),
+        true=auc[NON_PRIVATE, np.inf, attacks.LINKTELLER], model=auc[PUBLIC_EDGES, 0.0, attacks.LINKTELLER],
         nobody=auc["public knowledge", 0.0, attacks.BESIDE],
-        table=markdown(headers, rows),
-    )
+        table=markdown(columns, rows),
+    )  # fmt: skip
     return {"heterorr": section}
 
 
@@ -438,17 +402,13 @@ def gains(out: Path) -> Gains:
     features, edges = (_values(frame[frame.level == level]) for level in ("features", "edges"))
     rho = frame.rho.max()
     records = [
-        _less(series, features[STRUCTURE + name, epsilon, 0.0, ""])
+        paired(series, features[STRUCTURE + name, epsilon, 0.0, ""])
         for (name, epsilon, _, _), series in features.items()
         if 0 < epsilon < np.inf and not name.startswith((STRUCTURE, FEATURES))
     ]
     alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
-    released = [_less(series, alone) for (_, e, of, _), series in edges.items() if of == rho and 0 < e < np.inf]
+    released = [paired(series, alone) for (_, e, of, _), series in edges.items() if of == rho and 0 < e < np.inf]
     return Gains(records, released)
-
-
-def _above(gains: list[ConfidenceInterval | None]) -> int:
-    return sum(gain is not None and gain.mean > gain.half_width for gain in gains)
 
 
 _README = """\

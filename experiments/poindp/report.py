@@ -8,7 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save, signed, significant
+from experiments._report import (
+    by_seed,
+    counted,
+    errorbars,
+    interval,
+    legend_below,
+    markdown,
+    one_scale,
+    paired,
+    panels,
+    save,
+    signed,
+    table,
+)
 from experiments._runner import write_atomically
 from experiments.poindp import accuracy, attack_report, gap_report, noise_report
 from experiments.poindp.cells import METRICS
@@ -85,24 +98,18 @@ take these as they are, some 15 long).
 
 
 def _values(frame: pd.DataFrame) -> Values:
-    grouped = frame.groupby(["mechanism", "epsilon", "metric"], sort=False)
-    return {key: 100 * part.set_index("seed").value for key, part in grouped}
+    return by_seed(frame, ["mechanism", "epsilon", "metric"])
 
 
-def _interval(values: Values, name: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
-    series = values.get((name, epsilon, metric))
-    return None if series is None else mean_interval(series)
+def _interval(values: Values, name: str, epsilon: float, metric: str = WEIGHTED) -> ConfidenceInterval | None:
+    return interval(values.get((name, epsilon, metric)))
 
 
 def _less(
     values: Values, name: str, other: str, epsilon: float, of_other: float | None = None
 ) -> ConfidenceInterval | None:
-    one = values.get((name, epsilon, WEIGHTED))
-    two = values.get((other, epsilon if of_other is None else of_other, WEIGHTED))
-    if one is None or two is None:
-        return None
-    both = pd.concat([one, two], axis=1, join="inner").dropna()
-    return mean_interval(both.iloc[:, 0] - both.iloc[:, 1]) if len(both) else None
+    beside = values.get((other, epsilon if of_other is None else of_other, WEIGHTED))
+    return paired(values.get((name, epsilon, WEIGHTED)), beside)
 
 
 def _proved(frame: pd.DataFrame, name: str, epsilon: float) -> str:
@@ -166,23 +173,23 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> str:
             if (name, eps, MICRO) not in values:
                 continue
             printed = TABLE_1.get((dataset, name), ("", ""))
-            twin = _interval(values, STRUCTURE + name, eps, WEIGHTED)
             rows.append(
-                [
-                    label(name),
-                    privacy,
-                    _proved(frame, name, eps),
-                    *(str(number) for number in printed),
-                    *(shown(_interval(values, name, eps, metric)) for metric in (WEIGHTED, MACRO, MICRO)),
-                    shown(twin),
-                    shown(_interval(values, FEATURES + name, eps, WEIGHTED)),
-                    signed(_less(values, name, STRUCTURE + name, eps)),
-                    "" if name == PUBLIC else signed(_less(values, name, PUBLIC, eps, 0.0)),
-                ]
+                {
+                    "row": label(name),
+                    "privacy": privacy,
+                    "proved eps, delta": _proved(frame, name, eps),
+                    "paper W-F1": printed[0],
+                    "paper M-F1": printed[1],
+                    "W-F1": shown(_interval(values, name, eps)),
+                    "macro-F1": shown(_interval(values, name, eps, MACRO)),
+                    "micro-F1": shown(_interval(values, name, eps, MICRO)),
+                    "structure-only W-F1": shown(_interval(values, STRUCTURE + name, eps)),
+                    "features-only W-F1": shown(_interval(values, FEATURES + name, eps)),
+                    "gain": signed(_less(values, name, STRUCTURE + name, eps)),
+                    "over public": "" if name == PUBLIC else signed(_less(values, name, PUBLIC, eps, 0.0)),
+                }
             )
-    headers = ["row", "privacy", "proved eps, delta", "paper W-F1", "paper M-F1", "W-F1", "macro-F1", "micro-F1"]
-    headers += ["structure-only W-F1", "features-only W-F1", "gain", "over public"]
-    return _seeds(frame) + markdown(headers, rows) if rows else ""
+    return _seeds(frame) + table(rows) if rows else ""
 
 
 def _seeds(frame: pd.DataFrame) -> str:
@@ -195,21 +202,19 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> str:
     for name, of in whole.items():
         if (name, epsilon, WEIGHTED) not in values:
             continue
-        printed = TABLE_2.get((dataset, name), "")
         rows.append(
-            [
-                label(name),
-                _proved(frame, name, epsilon),
-                str(printed),
-                shown(_interval(values, name, epsilon, WEIGHTED)),
-                signed(_less(values, name, of, epsilon)) if name != of else "",
-                shown(_interval(values, STRUCTURE + name, epsilon, WEIGHTED)),
-                signed(_less(values, name, STRUCTURE + name, epsilon)),
-            ]
+            {
+                "row": label(name),
+                "proved eps, delta": _proved(frame, name, epsilon),
+                "paper W-F1": TABLE_2.get((dataset, name), ""),
+                "W-F1": shown(_interval(values, name, epsilon)),
+                "less the whole": signed(_less(values, name, of, epsilon)) if name != of else "",
+                "structure-only W-F1": shown(_interval(values, STRUCTURE + name, epsilon)),
+                "gain": signed(_less(values, name, STRUCTURE + name, epsilon)),
+            }
         )
-    headers = ["row", "proved eps, delta", "paper W-F1", "W-F1", "less the whole", "structure-only W-F1", "gain"]
     complete = any(name in ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
-    return _seeds(frame) + markdown(headers, rows) if complete else ""
+    return _seeds(frame) + table(rows) if complete else ""
 
 
 _FIGURE_3 = """\
@@ -227,23 +232,17 @@ def _figure_3(frame: pd.DataFrame) -> Any:
     for axis, split in zip(axes, _READINGS, strict=True):
         values = _values(frame[frame.split == split])
         for turn, name in enumerate(names):
-            points = sorted(
-                (eps * 1.04 ** (turn - 1.5), mean_interval(s))  # side by side
-                for (m, eps, k), s in values.items()
+            at = {
+                eps * 1.04 ** (turn - 1.5): mean_interval(s)  # side by side
+                for (m, eps, k), s in sorted(values.items(), key=lambda item: item[0][1])
                 if (m, k) == (name, WEIGHTED)
-            )
-            if points:
-                axis.errorbar(
-                    [eps for eps, _ in points], [i.mean for _, i in points], yerr=[i.half_width for _, i in points],
-                    label=label(name), color=COLOURS[name], marker="o", markersize=3, capsize=2,
-                )  # fmt: skip
+            }
+            errorbars(axis, at, label=label(name), color=COLOURS[name], markersize=3)
         axis.set_xscale("log")
         axis.set_xlabel("nominal epsilon")
         axis.set_ylabel("weighted F1 (%)")
         axis.set_title(f"training nodes: {_READINGS[split]}", fontsize=9)
-    low, high = min(a.get_ylim()[0] for a in axes), max(a.get_ylim()[1] for a in axes)
-    for axis in axes:
-        axis.set_ylim(low, high)
+    one_scale(axes)
     legend_below(figure, axes[0], 4)
     return figure
 
@@ -255,12 +254,15 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
         for name in (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial"):
             for eps in sorted(e for m, e, k in values if (m, k) == (name, WEIGHTED)):
                 rows.append(
-                    [
-                        split, label(name), f"{eps:g}", shown(_interval(values, name, eps, WEIGHTED)),
-                        shown(_interval(values, STRUCTURE + name, eps, WEIGHTED)),
-                    ]
-                )  # fmt: skip
-    return markdown(["training nodes", "row", "eps", "W-F1", "structure-only W-F1"], rows)
+                    {
+                        "training nodes": split,
+                        "row": label(name),
+                        "eps": f"{eps:g}",
+                        "W-F1": shown(_interval(values, name, eps)),
+                        "structure-only W-F1": shown(_interval(values, STRUCTURE + name, eps)),
+                    }
+                )
+    return table(rows)
 
 
 # --- README ------------------------------------------------------------------------------------------------------
@@ -308,37 +310,30 @@ def readme_sections(out: Path) -> dict[str, str]:
         if (SOUND[0], epsilon, WEIGHTED) not in values:
             continue
         line = [str(dataset), str(part.seed.nunique())]
-        line += [shown(_interval(values, name, np.inf, WEIGHTED)) for name in ("poindp", "mlp")]
-        line.append(shown(_interval(values, PUBLIC, 0.0, WEIGHTED)))
-        line.append(shown(_interval(values, f"{PUBLISHED}poindp", epsilon, WEIGHTED)))
+        known = (("poindp", np.inf), ("mlp", np.inf), (PUBLIC, 0.0), (f"{PUBLISHED}poindp", epsilon))
+        line += [shown(_interval(values, *row)) for row in known]
         for name in _README_SOUND:
-            line.append(shown(_interval(values, name, epsilon, WEIGHTED)))
+            line.append(shown(_interval(values, name, epsilon)))
             line.append(signed(_less(values, name, STRUCTURE + name, epsilon)))
         lines.append(line)
     if not lines:
         return {}
     gains = list(filter(None, gains_of_sound_rows(frame)))
+    up, down, _ = counted(gains)
     headers = [
-        "data set",
-        "splits",
-        "PoinDP, no noise",
-        "MLP, no edges, no noise",
-        label(PUBLIC),
-        "PoinDP as published",
-    ]
+        "data set", "splits", "PoinDP, no noise", "MLP, no edges, no noise", label(PUBLIC), "PoinDP as published",
+    ]  # fmt: skip
     headers += [word for name in _README_SOUND for word in (label(name), "gain")]
     seeds = sorted({line[1] for line in lines})
     text = _README.format(
         epsilon=epsilon, seeds=" to ".join(dict.fromkeys((seeds[0], seeds[-1]))), table=markdown(headers, lines),
-        rows=len(gains), up=sum(significant(gain) and gain.mean > 0 for gain in gains),
-        down=sum(significant(gain) and gain.mean < 0 for gain in gains),
+        rows=len(gains), up=up, down=down,
         figure="" if _levels(frame).empty else _README_FIGURE_3.format(name=_FIGURE_3_NAME),
     )  # fmt: skip
     attacked = attack_report.read(out)
-    table = attack_report.summary(attacked)
-    if table:
+    if summary := attack_report.summary(attacked):
         text += _README_ATTACKS.format(
-            table=table, epsilon=min(attacked.epsilon), targets=attacked.seed.nunique(),
+            table=summary, epsilon=min(attacked.epsilon), targets=attacked.seed.nunique(),
             protocol=attack_report.protocol_of_the_paper(attacked),
         )  # fmt: skip
     return {"poindp": text}

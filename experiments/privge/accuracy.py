@@ -15,12 +15,12 @@ from ldp_jax.accounting.guarantee import RECORD
 NAME = "privge"
 
 
-def results_in(out: Path, name: str = NAME) -> Results:
-    """The rows of a folder; the demo has the same columns."""
-    return Results(out, name, Cell, cells.FOUND)
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, NAME, Cell, cells.FOUND)
 
 
-def load(dataset: str, features: int = 0, option: str = "--datasets") -> datasets.Dataset:
+def load(dataset: str, option: str = "--datasets") -> datasets.Dataset:
     """A data set, or why there is none, in words of the command line.
 
     Raises:
@@ -28,7 +28,7 @@ def load(dataset: str, features: int = 0, option: str = "--datasets") -> dataset
         graphs, or a graph without features.
     """
     try:
-        data = cells.load(dataset, features)
+        data = cells.load(dataset)
     except (ValueError, OSError, datasets.DataUnavailableError) as error:
         hint = "; on the command line: --bounds LOWER UPPER" if "must be declared" in str(error) else ""
         raise UsageError(f"{option} {dataset}: {error}{hint}") from error
@@ -41,16 +41,16 @@ def load(dataset: str, features: int = 0, option: str = "--datasets") -> dataset
     return data
 
 
-def plan_task(config: Config, task: Task, dataset: str, todo: Plan, features: int = 0) -> dict[Cell, Settings]:
+def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
     """The cells of one task and data set, in the order of their computation.
 
     Baselines first, then every mechanism and budget, each followed by its structure-only twin.
     """
-    data = load(dataset, features)
+    data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
         return {}
-    resolved, dim = settings(config, task, dataset, todo, features), data.num_features
+    resolved, dim = settings(config, task, dataset, todo), data.num_features
     own_k = min(dim, cells.published_k(dataset, task))
     sweep: list[tuple[str, float, int]] = []
     if not config.ks:
@@ -105,7 +105,7 @@ def compute_plan(planned: Mapping[Cell, Settings], results: Results) -> None:
 
 def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
     """For the manifest: what the mechanism promises, in words, and where the data are from."""
-    data = load(resolved.dataset, resolved.features)
+    data = load(resolved.dataset)
     notes: dict[str, dict] = {
         "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
     }

@@ -150,16 +150,15 @@ def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
 
 
 @lru_cache(maxsize=4)
-def load(name: str, features_kept: int = 0) -> datasets.Dataset:
-    """A data set, with its most frequent features only where a number is given."""
-    data = datasets.load(name, bounds=_BOUNDS.get(name))
-    return data.top_features(features_kept) if features_kept else data
+def load(name: str) -> datasets.Dataset:
+    """A data set."""
+    return datasets.load(name, bounds=_BOUNDS.get(name))
 
 
 @lru_cache(maxsize=1)
-def _dense(name: str, features_kept: int) -> Any:
+def _dense(name: str) -> Any:
     """The scaled features on the device, once for all seeds."""
-    data = load(name, features_kept)
+    data = load(name)
     return jnp.asarray(data.scaled_rows(0, data.num_nodes))
 
 
@@ -175,7 +174,7 @@ def prepare(settings: Settings, seed: int) -> Bench:
     One seed at a time, so that a row does not depend on which rows are computed beside it: a loop over two seeds in
     one compiled program rounds differently from a loop over one.
     """
-    data = load(settings.dataset, settings.features)
+    data = load(settings.dataset)
     split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
         op = _operator(settings.dataset)
@@ -196,7 +195,7 @@ def prepare(settings: Settings, seed: int) -> Bench:
         model = models.linear(outputs)
     else:
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
-    x = _dense(settings.dataset, settings.features)
+    x = _dense(settings.dataset)
     return Bench(settings, data, seed, x, op, train, validation, test, noise_key, fit_key, model)
 
 

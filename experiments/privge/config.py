@@ -105,13 +105,13 @@ def plan(config: Config, task: Task, dataset: str) -> Plan:
     )
 
 
-def settings(config: Config, task: Task, dataset: str, todo: Plan, features: int = 0) -> Settings:
+def settings(config: Config, task: Task, dataset: str, todo: Plan) -> Settings:
     """The resolved configuration of one task and data set."""
     published = HYPERPARAMETERS.get(dataset, DEFAULT)
     node = task == "node"
     return Settings(
         dataset=dataset,
-        data=fingerprint(cells.load(dataset, features)),
+        data=fingerprint(cells.load(dataset)),
         task=task,
         alpha=published.alpha if node else published.link_alpha,
         r=published.r if node else published.link_r,
@@ -124,5 +124,4 @@ def settings(config: Config, task: Task, dataset: str, todo: Plan, features: int
         weight_decay=published.weight_decay if node else 0.0,
         batch_size=published.batch_size if node else LINK_BATCH,
         epochs=todo.epochs,
-        features=features,
     )

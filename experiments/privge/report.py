@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _readme
-from experiments._report import legend_below, markdown, panels, save, signed
+from experiments._report import errorbars, legend_below, markdown, panels, save, signed, table
 from experiments._runner import REFERENCE, write_atomically
 from experiments.privge import accuracy, cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
@@ -167,30 +167,31 @@ def _table(summary: Summary, configs: Mapping, committed: Reference | None = Non
     rows = []
     for line in summary.lines:
         private = line.twin is not None
+        ours: dict[str, Any] = {"ours" if committed is None else "yours": line.value}
+        if committed is not None:
+            ours["committed"] = committed.get(identity(summary, line))
         rows.append(
-            [
-                LABELS.get(line.mechanism, line.mechanism),
-                f"{line.epsilon:g}" if line.mechanism not in GRAPH_ALONE.values() else "",
-                f"{line.k}" if private else "",
-                _percent(summary, line.mechanism, line.epsilon),
-                str(line.value),
-                *([] if committed is None else [str(committed.get(identity(summary, line), ""))]),
-                str(line.twin) if private else "",
-                signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
-                signed(line.over_best),
-                ", ".join(filter(None, (line.embedding, line.twin_embedding))).replace("standardized", "std."),
-            ]
+            {
+                "mechanism": LABELS.get(line.mechanism, line.mechanism),
+                "eps": f"{line.epsilon:g}" if line.mechanism not in GRAPH_ALONE.values() else "",
+                "k": line.k if private else "",
+                "paper": _percent(summary, line.mechanism, line.epsilon),
+                **ours,
+                "structure-only": line.twin,
+                "gain": signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
+                "over best": signed(line.over_best),
+                "embedding": ", ".join(filter(None, (line.embedding, line.twin_embedding))).replace(
+                    "standardized", "std."
+                ),
+            }
         )
-    ours = ["ours"] if committed is None else ["yours", "committed"]
-    headers = ["mechanism", "eps", "k", "paper", *ours, "structure-only", "gain", "over best", "embedding"]
     what = _described(configs[summary.config])
     best = ""
     if summary.best is not None:
         best = f" Best structure-only row: {name_of(summary.best)}, {summary.best_value}."
     return (
         f"### {summary.dataset}, {summary.task} task\n\n"
-        f"{summary.metric} in %, {summary.seeds} seeds; {what}; config `{summary.config}`.{best}\n\n"
-        + markdown(headers, rows)
+        f"{summary.metric} in %, {summary.seeds} seeds; {what}; config `{summary.config}`.{best}\n\n" + table(rows)
     )
 
 
@@ -205,22 +206,18 @@ def _verdict(summaries: list[Summary], configs: dict) -> str:
         up, down, over = tally(counted)
         most, largest = max(gains, key=lambda pair: pair[1].mean)
         rows.append(
-            [
-                f"{summary.dataset}, {summary.task}{_unlike_the_rest(configs[summary.config])}",
-                f"{len(counted)}",
-                f"{len(counted) - up - down}",
-                f"{up}",
-                f"{down}",
-                signed(summary.mean_gain, 2),
-                f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(largest)}",
-                f"{over}",
-            ]
+            {
+                "data set, task": f"{summary.dataset}, {summary.task}{_unlike_the_rest(configs[summary.config])}",
+                "private rows": len(counted),
+                "not told apart": len(counted) - up - down,
+                "above": up,
+                "below": down,
+                "mean gain": signed(summary.mean_gain, 2),
+                "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(largest)}",
+                "above the best structure-only row": over,
+            }
         )
-    headers = [
-        "data set, task", "private rows", "not told apart", "above", "below", "mean gain", "largest gain",
-        "above the best structure-only row",
-    ]  # fmt: skip
-    return markdown(headers, rows)
+    return table(rows)
 
 
 _VERDICT = """\
@@ -271,25 +268,21 @@ def _above(summaries: list[Summary], raw: list[Summary]) -> str:
     for chosen, ours in (("by validation", summaries), ("raw, as the paper's", raw)):
         for one in _claimed_above(ours):
             non_private = one.summary.find(NON_PRIVATE, math.inf)
-            numbers = [one.line.value, one.line.twin, non_private.value if non_private else ""]
             rows.append(
-                [
-                    f"{one.summary.dataset}, {one.summary.task}",
-                    f"{one.line.epsilon:g}",
-                    chosen,
-                    f"{one.paper:+.1f}",
-                    signed(one.line.over_non_private),
-                    signed(one.line.gain),
-                    *map(str, numbers),
-                ]
+                {
+                    "data set, task": f"{one.summary.dataset}, {one.summary.task}",
+                    "eps": f"{one.line.epsilon:g}",
+                    "embedding": chosen,
+                    "paper: HDS less non-private": f"{one.paper:+.1f}",
+                    "ours": signed(one.line.over_non_private),
+                    "HDS less structure-only": signed(one.line.gain),
+                    "HDS": one.line.value,
+                    "structure-only": one.line.twin,
+                    "non-private": non_private.value if non_private else "",
+                }
             )
-    if not rows:
-        return ""
-    headers = [
-        "data set, task", "eps", "embedding", "paper: HDS less non-private", "ours", "HDS less structure-only",
-        "HDS", "structure-only", "non-private",
-    ]  # fmt: skip
-    return "### Where the paper has HDS above its non-private row\n\n" + markdown(headers, sorted(rows))
+    rows.sort(key=lambda row: [str(cell) for cell in row.values()])
+    return f"### Where the paper has HDS above its non-private row\n\n{table(rows)}" if rows else ""
 
 
 def _above_in_words(summaries: list[Summary], raw: list[Summary]) -> str:
@@ -444,13 +437,11 @@ def figure_k(frame: pd.DataFrame, configs: dict, task: str, path: Path) -> bool:
             lines = sorted((x for x in summary.lines if x.epsilon == epsilon and x.twin), key=lambda x: x.k)
             if len(lines) < 2:
                 continue
-            ks = [x.k for x in lines]
-            half = [np.nan_to_num(x.value.half_width) for x in lines]
-            axis.errorbar(
-                ks, [x.value.mean for x in lines], half, color=colour, marker="o", ms=4, capsize=2,
-                label=f"HDS, eps {epsilon:g}",
-            )  # fmt: skip
-            axis.plot(ks, [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4)
+            label = f"HDS, eps {epsilon:g}"
+            errorbars(axis, {x.k: x.value for x in lines}, color=colour, ms=4, label=label)
+            axis.plot(
+                [x.k for x in lines], [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4
+            )
         axis.set(xscale="log", xlabel="k", ylabel=f"{summary.metric} (%)")
         axis.set_title(f"{summary.dataset}, {task} task{note}\n{_by_k(summary)}", fontsize=9)
         axis.set_xticks(KS, [str(k) for k in KS])

@@ -33,7 +33,7 @@ class Settings:
       patience: training stops after as many epochs without a better validation score.
       label_alphas: decay factors that label propagation chooses from by validation.
       label_rs: convolution coefficients that it chooses from.
-      features: how many of the most frequent features are used; 0 for all.
+      features: 0: all are used. A part of the committed hashes.
       base_seed: seed s of a run is folded into this one.
     """
 

@@ -7,6 +7,8 @@
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
   draw.
 
+* :func:`compilation_cache` - compiled programs kept on disk for later processes.
+
 Modules are imported on first use.
 """
 
@@ -14,7 +16,7 @@ from ldp_jax.core import lazy
 
 __getattr__, __dir__ = lazy.attach(
     __name__,
-    {},
+    {"compilation": "compilation_cache"},
     "checksum compiling float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets pytree"
     " quadrature random_words rounding spaces types validate whole_noise",
 )

@@ -115,10 +115,10 @@ class Evidence(NamedTuple):
       marginal: float32 [S], the mean log marginal likelihood of a report under each dispersion.
     """
 
-    log_likelihood: Float[Array | np.ndarray, "n classes"]
-    weights: Float[Array | np.ndarray, " rates"]
-    dispersion: Int[Array | np.ndarray, ""]
-    marginal: Float[Array | np.ndarray, " dispersions"]
+    log_likelihood: Float[Array, "n classes"]
+    weights: Float[Array, " rates"]
+    dispersion: Int[Array, ""]
+    marginal: Float[Array, " dispersions"]
 
 
 def rate_weights(

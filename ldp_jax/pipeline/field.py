@@ -134,7 +134,7 @@ class Observations(NamedTuple):
 @jax.jit
 def observations(
     labels: Int[Array | np.ndarray, " n"],
-    prior: Float[Array | np.ndarray, " classes"],
+    prior: Float[Array, " classes"],
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[Array | np.ndarray, " n"],
 ) -> Observations:

@@ -39,8 +39,8 @@ class Guarded(NamedTuple):
       by_labels: bool, whether labels had to tell, since the public posteriors could not.
     """
 
-    log_likelihood: Float[Array | np.ndarray, "n classes"]
-    strength: Float[Array | np.ndarray, ""]
+    log_likelihood: Float[Array, "n classes"]
+    strength: Float[Array, ""]
     by_labels: Array
 
 

@@ -67,7 +67,7 @@ class PanelFacts(NamedTuple):
     labels: Int[np.ndarray, " n"]
     structure: StructurePosterior
     classifier: DeviceClassifier
-    fold: Int[Array | np.ndarray, " n"]
+    fold: Int[Array, " n"]
     num_folds: int
     op: Operator
     keep: float = 1.0
@@ -101,7 +101,7 @@ class ClassReports(NamedTuple):
       alphabets: bool [n, C], the classes that it chose among.
     """
 
-    log_likelihood: Float[Array | np.ndarray, "n classes"]
+    log_likelihood: Float[Array, "n classes"]
     alphabets: Bool[Array | np.ndarray, "n classes"]
 
 
@@ -114,7 +114,7 @@ class ReadReports(NamedTuple):
       smoothing: counts that what is known of classes was smoothed by.
     """
 
-    evidence: Float[Array | np.ndarray, "n classes"]
+    evidence: Float[Array, "n classes"]
     smoothing: float
 
 
@@ -137,8 +137,8 @@ class LocalPrediction(NamedTuple):
       facts: what was known before.
     """
 
-    log_posterior: Float[Array | np.ndarray, "n classes"]
-    log_likelihood: Float[Array | np.ndarray, "n classes"]
+    log_posterior: Float[Array, "n classes"]
+    log_likelihood: Float[Array, "n classes"]
     strength: float
     used: str
     reason: str

@@ -113,7 +113,7 @@ def confusions(
     alphabets: Bool[Array | np.ndarray, "n classes"],
     smoothing: Scalar = 1.0,
     keep: float = 1.0,
-) -> tuple[Float[Array, "sets classes classes"], Int[Array, " n"]]:
+) -> tuple[Float[Array, "sets classes classes"], Int[np.ndarray, " n"]]:
     """:func:`restricted_confusion` of the different ones among alphabets, and which of them each user has.
 
     Args:

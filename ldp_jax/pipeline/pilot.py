@@ -76,9 +76,9 @@ class GroupShares(NamedTuple):
       homophily: float32, the share h of neighbours that are of a user's own class.
     """
 
-    shares: Float[Array | np.ndarray, "classes groups"]
-    degree: Float[Array | np.ndarray, " classes"]
-    homophily: Float[Array | np.ndarray, ""]
+    shares: Float[Array, "classes groups"]
+    degree: Float[Array, " classes"]
+    homophily: Float[Array, ""]
 
 
 def expected_counts(model: GroupShares) -> Float[Array, "classes rates groups"]:

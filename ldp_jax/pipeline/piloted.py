@@ -148,15 +148,15 @@ class PilotedCounts(NamedTuple):
       scaling: of the features, by held-out labels; None where one was given.
     """
 
-    log_posterior: Float[Array | np.ndarray, "n classes"]
-    log_q: Float[Array | np.ndarray, "n classes"]
-    log_f: Float[Array | np.ndarray, "n classes"]
-    log_likelihood: Float[Array | np.ndarray, "n classes"]
-    log_regression: Float[Array | np.ndarray, "n classes"]
+    log_posterior: Float[Array, "n classes"]
+    log_q: Float[Array, "n classes"]
+    log_f: Float[Array, "n classes"]
+    log_likelihood: Float[Array, "n classes"]
+    log_regression: Float[Array, "n classes"]
     design: Design
     strength: float
     by_labels: bool
-    weights: Float[Array | np.ndarray, " four"]
+    weights: Float[Array, " four"]
     model: GroupShares
     dispersion: float
     pilot: Bool[np.ndarray, " n"]
@@ -290,10 +290,10 @@ def piloted_counts(
     log_posterior, weights = weigh(scores, held_out, towards)
     return PilotedCounts(
         log_posterior=log_posterior,
-        log_q=log_q,
-        log_f=log_f,
-        log_likelihood=evident,
-        log_regression=regression,
+        log_q=jax.device_put(log_q),
+        log_f=jax.device_put(log_f),
+        log_likelihood=jax.device_put(evident),
+        log_regression=jax.device_put(regression),
         design=plan,
         strength=float(trusted.strength) if guarded else 1.0,
         by_labels=bool(trusted.by_labels),

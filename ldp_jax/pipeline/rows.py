@@ -51,7 +51,7 @@ class Rows:
     value: Any
     shape: tuple[int, int] = static()
 
-    def times(self, weights: Float[Array | np.ndarray, "d k"]) -> Float[Array, "n k"]:
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix: O(entries k)."""
         part = weights[self.column] * self.value[:, None]
         return jax.ops.segment_sum(part, self.row, num_segments=self.shape[0], indices_are_sorted=True)
@@ -86,11 +86,11 @@ class DenseRows:
         """(n, d)."""
         return self.values.shape
 
-    def times(self, weights: Float[Array | np.ndarray, "d k"]) -> Float[Array, "n k"]:
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix."""
         return self.values @ weights
 
-    def transposed(self, cotangent: Float[Array | np.ndarray, "n k"]) -> Float[Array, "d k"]:
+    def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
         """The product of the transpose."""
         return self.values.T @ cotangent
 
@@ -119,11 +119,11 @@ class RowTables:
     lines: Any
     shape: tuple[int, int] = static()
 
-    def times(self, weights: Float[Array | np.ndarray, "d k"]) -> Float[Array, "n k"]:
+    def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix: O(entries k). Entries are constants to a derivative."""
         return _times(self, weights)
 
-    def transposed(self, cotangent: Float[Array | np.ndarray, "n k"]) -> Float[Array, "d k"]:
+    def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
         """The product of the transpose."""
         n, d = self.shape
         return _sum_lines(self.by_column, self.lines[1], cotangent, d, part_size(n))
@@ -165,7 +165,9 @@ def laid_out(
         return DenseRows(np.pad(values, ((0, wanted - n), (0, 0))))
     row, column, value = (np.asarray(part) for part in (rows.row, rows.column, rows.value))
     order = np.argsort(column, kind="stable")
-    rooms = (None, None) if like is None else [lines[2].shape[0] for lines in (like.by_row, like.by_column)]
+    rooms = (None, None)
+    if isinstance(like, RowTables):
+        rooms = (like.by_row[2].shape[0], like.by_column[2].shape[0])
     by_row = _lines(row, column, value, n, wanted, rooms[0])
     by_column = _lines(column[order], row[order], value[order], d, wanted, rooms[1])
     return RowTables(by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.int32), (wanted, d))

@@ -62,8 +62,8 @@ class Classifier(NamedTuple):
       bias: float32 [F C].
     """
 
-    weights: Float[Array, "d outputs"]
-    bias: Float[Array, " outputs"]
+    weights: Float[Array | np.ndarray, "d outputs"]
+    bias: Float[Array | np.ndarray, " outputs"]
 
 
 class FeaturesPosterior(NamedTuple):
@@ -80,8 +80,8 @@ class FeaturesPosterior(NamedTuple):
     log_q: Float[Array, "n classes"]
     ridge: float
     classifier: Classifier
-    fold: Int[Array, " n"]
-    labels: Int[Array, " n"]
+    fold: Int[Array | np.ndarray, " n"]
+    labels: Int[np.ndarray, " n"]
 
     @property
     def num_folds(self) -> int:
@@ -148,9 +148,9 @@ def blank(rows: Rows | DenseRows, num_classes: int, num_folds: int) -> Classifie
 class _Known(NamedTuple):
     """What is known of the rows that teach: of the first ``count`` of them, the others are padding."""
 
-    evidence: Float[Array, "n classes"]
-    fold: Int[Array, " n"]
-    count: Int[Array, ""]
+    evidence: Any
+    fold: Any
+    count: Any
 
 
 def _part(tree: Any, at: Any, size: int) -> Any:
@@ -256,7 +256,7 @@ def _fit(start: Array, loss: Any, steps: Array, tolerance: Array) -> Array:
 class _Ridges(NamedTuple):
     """Ridges to choose from, in falling order: the first ``count``."""
 
-    ridges: Float[Array, " room"]
+    ridges: Any
     count: Any
     steps: Any
     tolerance: Any

@@ -40,8 +40,8 @@ class _Labelled(NamedTuple):
         def padded(values: np.ndarray) -> np.ndarray:
             return np.pad(values[panel], ((0, lacking), *((0, 0),) * (values.ndim - 1)))
 
-        arrays = (padded(values) for values in (np.asarray(log_scores), labels.astype(np.int32), fold))
-        return cls(*arrays, np.int32(len(panel)))
+        scores = padded(np.asarray(log_scores))
+        return cls(scores, padded(labels.astype(np.int32)), padded(fold), np.int32(len(panel)))
 
     def summed(self, function: Any, start: Any) -> Any:
         """The sum of ``function(scores, labels, fold, known)`` over the rows in use, a part of them at a time."""

@@ -68,12 +68,12 @@ class StructurePosterior(NamedTuple):
       weights: float32 [j], the stack's.
     """
 
-    log_q: Float[Array | np.ndarray, "n classes"]
+    log_q: Float[Array, "n classes"]
     chosen: str
     log_loss: dict[str, float]
-    sources: Float[Array | np.ndarray, "n classes j"]
+    sources: Float[Array, "n classes j"]
     names: tuple[str, ...]
-    weights: Float[Array | np.ndarray, " j"]
+    weights: Float[Array, " j"]
 
 
 def label_log_loss(
@@ -211,6 +211,7 @@ def best_field(
       Log-scores [n, C], of the panel out of fold; their log-loss as a posterior of their own, to a power that is
       found out of fold; kappa and c.
     """
+    prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
     seen = label_observations(labels, prior, log_likelihood, reported, keep)
     best = None
     for kappa, c in FIELDS:
@@ -222,7 +223,9 @@ def best_field(
     return best
 
 
-def _calibrated(scores: Array, labels: np.ndarray, fold: Array, num_folds: int, keep: float) -> Array:
+def _calibrated(
+    scores: Array | np.ndarray, labels: np.ndarray, fold: Array | np.ndarray, num_folds: int, keep: float
+) -> Array:
     """Log posteriors of log-scores to a power."""
     return stack_out_of_fold(
         np.asarray(scores)[..., None], labels, fold, (1.0,), num_folds=num_folds, ridge=1.0, keep=keep
@@ -314,4 +317,4 @@ def structure_posterior(
     }
     losses = {name: label_log_loss(log_p, labels, keep) for name, log_p in candidates.items()}
     chosen = min(losses, key=lambda name: losses[name])
-    return StructurePosterior(candidates[chosen], chosen, losses, scores, tuple(sources), weights)
+    return StructurePosterior(candidates[chosen], chosen, losses, jax.device_put(scores), tuple(sources), weights)

@@ -70,11 +70,13 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
         },
     )
     config = audit.Config(quick=True, out=tmp_path)
+    monkeypatch.setattr(audit, "QUICK", (1.0, *audit.ABOVE))
     audit.main(config)
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows.mechanism) == set(audit.SUBJECTS)
     assert {"claimed", "supremum", "lower_bound", "fit", "variance"} <= set(rows.metric)
-    assert {"distinct", "windows", "drawn_loss", "arithmetic", "refused"} <= set(rows.metric)
+    assert {"arithmetic", "refused"} <= set(rows.metric)
+    assert not {"distinct", "windows", "drawn_loss", "records", "impossible"} & set(rows.metric)
     assert set(rows[rows.metric == "arithmetic"].epsilon) == set(audit.ABOVE)
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| *Duchi, d = 4, ties twice* | ideal |  | **1.313** (> " in text
@@ -82,6 +84,18 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
     # A second run computes nothing.
     monkeypatch.setattr(audit, "examine", None)
     audit.main(config)
+    asked = []  # unless it is quick, all is asked
+    monkeypatch.setattr(audit, "examine", lambda *_, whole: asked.append(whole) or {"seconds": 0.0})
+    results = audit.results_in(tmp_path / "whole")
+    audit._ask_all(audit.Config(), results, (1.0,))
+    assert asked == [True] * len(audit.SUBJECTS)
+
+
+def test_a_whole_examination_has_every_rung():
+    measured = audit.examine(audit.SUBJECTS["Duchi"], 1.0, jax.random.key(0), CONFIG, CONFIDENCE)
+    assert {"distinct", "windows", "drawn_loss", "records", "records asked", "region", "impossible"} <= set(
+        measured
+    )
 
 
 def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys):
@@ -90,6 +104,7 @@ def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys):
     A claim that fails ends the audit with 1.
     """
     only(monkeypatch, **{"float32": audit.Subject("Duchi", broken.FloatDuchi)})
+    monkeypatch.setattr(audit, "QUICK", (1.0, *audit.ABOVE))
     with pytest.raises(SystemExit) as stopped:
         audit.main(audit.Config(quick=True, out=tmp_path))
     assert stopped.value.code == 1

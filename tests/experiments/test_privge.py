@@ -14,7 +14,7 @@ from experiments import _readme, _report, _runner, demo, privge, report
 from experiments.privge import accuracy, cells, summary
 from experiments.privge import report as privge_report
 from experiments.privge.config import plan, settings
-from experiments.privge.settings import COMMITTED, HYPERPARAMETERS, Plan
+from experiments.privge.settings import COMMITTED, HYPERPARAMETERS
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.datasets._registry import REGISTRY
 from ldp_jax.graph import propagation
@@ -306,26 +306,24 @@ def test_published_hyper_parameters_are_those_of_the_paper():
 
 
 @pytest.mark.slow
-def test_demo_runs_small(graph_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "GRAPH", str(graph_file))
-    monkeypatch.setattr(demo, "PLAN", Plan(epsilons=(1.0,), seeds=2, epochs=2))
-    monkeypatch.setattr(demo, "FEATURES", 8)
-    monkeypatch.setattr(demo, "ASKED", privge.Config(mechanisms=("hds",)))
-    few = dataclasses.replace(
-        demo.FRIENDSHIPS, datasets=(str(graph_file),), draws=1, epsilons=(2.0,), methods=("piloted", "plain counts")
-    )
-    monkeypatch.setattr(demo, "FRIENDSHIPS", few)
-    few = dataclasses.replace(
-        demo.PREDICTIONS, datasets=(str(graph_file),), panel=("0.3",), draws=1, epsilons=(2.0,),
-        methods=("local prediction",),
-    )  # fmt: skip
-    monkeypatch.setattr(demo, "PREDICTIONS", few)
+def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
+    """All rows are of one draw of a panel; a gain is over what is public alone, paired."""
+    few = dataclasses.replace(demo.PLAN, datasets=(str(graph_file),), panel=("0.3",), draws=1, epsilons=(2.0,))
+    monkeypatch.setattr(demo, "PLAN", few)
     demo.main(demo.Config(out=tmp_path))
+    assert "yours:" in capsys.readouterr().out
     assert (tmp_path / "demo.png").stat().st_size > 10_000
-    assert set(pd.read_csv(tmp_path / "demo.csv").task) == {"node"}
-    assert set(pd.read_csv(tmp_path / "demo_friendships.csv").mechanism) == {"features", "piloted", "plain counts"}
-    predicted = pd.read_csv(tmp_path / "demo_predictions.csv")
-    assert set(predicted.mechanism) == {"local prediction", "structure, chosen"}
+    frame = pd.read_csv(tmp_path / "demo.csv")
+    assert set(frame.mechanism) == {*few.methods, demo.CHOSEN, demo.ALONE}
+    private = frame[frame.epsilon == 2.0].groupby("mechanism").unit.first().to_dict()
+    assert private == {demo.PRIVGE: "record", demo.LOCAL: "record", demo.COUNTS: "neighbour-list"}
+    accuracy = frame[frame.metric == "accuracy"].set_index(["mechanism", "epsilon"]).value
+    (gain,) = demo.gains(frame, demo.COUNTS, demo.ALONE).values()
+    assert gain.mean == pytest.approx(100 * (accuracy[demo.COUNTS, 2.0] - accuracy[demo.ALONE, 0.0]))
+    assert (
+        f"| {demo.COUNTS} | 2 | {100 * accuracy[demo.COUNTS, 2.0]:.1f} | {gain.mean:+.1f} |"
+        in (tmp_path / "demo.md").read_text()
+    )
 
 
 # --- What validation chooses, and what a row may depend on -----------------------------------------------------

@@ -75,6 +75,6 @@ def test_no_program_of_a_panel_holds_a_matrix_of_nodes_and_members(data):
     assert width in sizes
     assert max(sizes) == width
     values = np.random.default_rng(0).normal(size=(250, 3)).astype(np.float32)
-    whole = np.asarray(ppr(op, np.eye(300, dtype=np.float32)[:, panel], 0.1, 0.0, 1e-3))
+    whole = np.array(ppr(op, np.eye(300, dtype=np.float32)[:, panel], 0.1, 0.0, 1e-3))
     whole[panel, panel] = 0.0
     np.testing.assert_allclose(panel_sums(op, panel, values, 0.1), whole @ values, atol=1e-5)

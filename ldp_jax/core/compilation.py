@@ -1,0 +1,37 @@
+"""Compiled programs kept on disk, so that a later process reads what an earlier one compiled."""
+
+import os
+from pathlib import Path
+
+import jax
+
+
+def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Turn JAX's persistent compilation cache on, for the whole process, before its first program is compiled.
+
+    Results do not change. ``JAX_ENABLE_COMPILATION_CACHE=0`` in the environment turns it off.
+
+    Args:
+      folder: where programs are kept. By default where JAX keeps them already (``JAX_COMPILATION_CACHE_DIR``), else
+        ``ldp_jax`` in the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``).
+
+    Returns:
+      The folder. One that cannot be written to costs a warning of JAX, and no result.
+
+    >>> import tempfile
+    >>> before = jax.config.jax_compilation_cache_dir
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     compilation_cache(folder) == compilation_cache() == Path(folder)
+    True
+    >>> jax.config.update("jax_compilation_cache_dir", before)
+    """
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    path = Path(folder or jax.config.values["jax_compilation_cache_dir"] or Path(user, "ldp_jax"))
+    for option, value in (
+        ("jax_compilation_cache_dir", str(path)),
+        ("jax_persistent_cache_enable_xla_caches", "none"),  # of a GPU, whose path would name each program
+        ("jax_persistent_cache_min_compile_time_secs", 0.0),
+        ("jax_persistent_cache_min_entry_size_bytes", -1),
+    ):
+        jax.config.update(option, value)
+    return path
