@@ -117,6 +117,11 @@ def benchmarks(table: Path, rows: pd.DataFrame) -> str:
     )
 
 
+def beside_the_rows(text: str) -> str:
+    """A passage whose links start at the folder of the rows."""
+    return text.replace("](experiments/results/", "](")
+
+
 def check(path: Path) -> str:
     """The text of a file that sections are to be written to.
 

@@ -16,7 +16,6 @@ import jax
 import jax.monitoring
 import jaxlib.version
 import pytest
-from jax._src import pjit
 from jaxtyping import config as jaxtyping_config
 
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
@@ -71,30 +70,6 @@ jax.config.update("jax_compilation_cache_dir", str(_PROGRAMS.mine))
 jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # a GPU's, whose path would name each program
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def _check_keys_where_there_are_keys() -> None:
-    """What JAX says of its checker: it looks at each call of a compiled function with keys in or out.
-
-    JAX 0.10 calls every function from Python while the checker is on, a quarter of the time of a test of a law. A
-    function without a key, taken, captured or returned, has none to use twice; what happens inside it is looked at
-    when it is traced.
-    """
-    call = pjit._run_python_pjit
-
-    def run(p: Any, *given: Any) -> Any:
-        jaxpr = p.params["jaxpr"].jaxpr
-        held = (v.aval for v in (*jaxpr.invars, *jaxpr.constvars, *jaxpr.outvars))
-        if any(jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key) for aval in held):
-            return call(p, *given)
-        with jax.debug_key_reuse(False):
-            return call(p, *given)
-
-    pjit._run_python_pjit = run
-
-
-if jax.__version_info__[:2] == (0, 10):  # of another version the checker is as it is
-    _check_keys_where_there_are_keys()
 # Each collection walks every program that was traced, and calls XLA; a file's garbage goes when it ends.
 gc.set_threshold(20_000, 10, 10)
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)

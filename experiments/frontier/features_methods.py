@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.frontier import messages
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._features import parts, standardised
 from experiments.frontier.baselines._links import sparse
@@ -19,11 +20,10 @@ from experiments.privge import config as privge_config
 from experiments.privge.settings import Plan
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
-from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning import metrics, models
 from ldp_jax.learning.training import Examples
 from ldp_jax.pipeline import advise, predict_from_reports
-from ldp_jax.pipeline.local_prediction import Broadcast, ClassReports, PanelFacts, local_prediction
+from ldp_jax.pipeline.local_prediction import Broadcast, ClassReports, LocalPrediction, PanelFacts, local_prediction
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import label_evidence
 from ldp_jax.pipeline.stack import combine
@@ -108,20 +108,43 @@ SHOWN = PipelineGuarantee.of((Guarantee(math.inf, unit=RECORD),), protected=(), 
 # --- Local prediction ------------------------------------------------------------------------------------------
 
 
-def _local(
-    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False, **given: Any
-) -> Answer:
+def _local(key: Any, asked: Asked, epsilon: float, *, placebo: bool = False) -> Answer:
     """Local prediction; of a placebo every private user classifies the record of another one at random."""
-    rows = asked.rows
-    if placebo:
-        key, shuffle_key = jax.random.split(key)
-        rows = shuffled(shuffle_key, rows, asked.private)
+    key, rows = _rows(key, asked, placebo)
     found = predict_from_reports(
         key, asked.data.graph, rows, asked.members, asked.labels[asked.members], epsilon,
-        num_classes=asked.classes, tested=asked.private, facts=asked.facts, guarded=guarded, **given,
+        num_classes=asked.classes, facts=asked.facts,
     )  # fmt: skip
-    told = {"strength": round(found.strength, 4), "used": found.used}
-    return Answer(found.log_posterior, found.guarantee, told)
+    return Answer(found.log_posterior, found.guarantee, _believed(found.found))
+
+
+def _by_steps(
+    key: Any,
+    asked: Asked,
+    epsilon: float,
+    *,
+    message: Callable[[float, PanelFacts, Rows], messages.Message] = messages.best_class,
+    guarded: bool = True,
+    placebo: bool = False,
+) -> Answer:
+    """The same steps and keys with another message, or without the guard."""
+    key, rows = _rows(key, asked, placebo)
+    _, key = jax.random.split(key)  # of the other half, facts are found
+    sent = message(epsilon, asked.facts, rows)
+    found = local_prediction(key, sent.collect, asked.facts, guarded=guarded)
+    guarantee = PipelineGuarantee.of([sent.guarantee], protected=(PROTECTED,), unprotected=PANEL)
+    return Answer(found.log_posterior, guarantee, _believed(found))
+
+
+def _rows(key: Any, asked: Asked, placebo: bool) -> tuple[Any, Rows]:
+    if not placebo:
+        return key, asked.rows
+    key, shuffle_key = jax.random.split(key)
+    return key, shuffled(shuffle_key, asked.rows, asked.private)
+
+
+def _believed(found: LocalPrediction) -> dict[str, Any]:
+    return {"strength": round(found.strength, 4), "used": found.used}
 
 
 def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
@@ -134,12 +157,6 @@ def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
     return Rows(*(jnp.asarray(array[order]) for array in arrays), shape=rows.shape)
 
 
-def _plain(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """All classes are everybody's alphabet: generalised randomised response as it is."""
-    even = np.full((len(asked.labels), asked.classes), 1.0 / asked.classes)
-    return _local(key, asked, epsilon, alphabets=PersonalAlphabets.of(epsilon, even))
-
-
 def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
     """Local prediction whose devices report what they find as it is: the best class, or all scores."""
 
@@ -149,7 +166,7 @@ def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
         return ClassReports(sent, np.ones(scores.shape, bool))
 
     found = local_prediction(key, collect, asked.facts)
-    return Answer(found.log_posterior, SHOWN, {"strength": round(found.strength, 4), "used": found.used})
+    return Answer(found.log_posterior, SHOWN, _believed(found))
 
 
 # --- Structure alone, and the whole truth ----------------------------------------------------------------------
@@ -318,14 +335,14 @@ METHODS: dict[str, Method] = {
     f"{TRUE}, ppr": Method(21, partial(_true_records, "non-private, ppr")),
     f"{TRUE}, gcn": Method(22, partial(_true_records, "non-private, gcn")),
     LOCAL: Method(0, _local),
-    UNGUARDED: Method(0, partial(_local, guarded=False)),
-    PLAIN: Method(0, _plain),
+    UNGUARDED: Method(0, partial(_by_steps, guarded=False)),
+    PLAIN: Method(0, partial(_by_steps, message=messages.any_class)),
     PLACEBO: Method(1, partial(_local, placebo=True)),
-    UNGUARDED_PLACEBO: Method(1, partial(_local, placebo=True, guarded=False)),
+    UNGUARDED_PLACEBO: Method(1, partial(_by_steps, placebo=True, guarded=False)),
     PRIVGE: Method(13, _privge),
-    SCORES: Method(0, partial(_local, message="scores")),
-    RECORD_ITSELF: Method(0, partial(_local, message="record")),
-    SAMPLED: Method(0, partial(_local, message="sampled")),
+    SCORES: Method(0, partial(_by_steps, message=messages.class_scores)),
+    RECORD_ITSELF: Method(0, partial(_by_steps, message=messages.projected_record)),
+    SAMPLED: Method(0, partial(_by_steps, message=messages.sampled_numbers)),
     ADVICE: Method(30, _advice),
     FIDELITY: Method(13, _fidelity),
 }

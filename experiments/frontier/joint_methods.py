@@ -33,8 +33,7 @@ def _joint(
     given = {} if shares is None else {"shares": shares}
     budget = JointPrivacy(total, LABEL_SHARE * total if labels else None, **given)
     found = predict_jointly(
-        key, graph, rows, asked.members, asked.labels[asked.members], budget,
-        num_classes=asked.classes, tested=asked.private,
+        key, graph, rows, asked.members, asked.labels[asked.members], budget, num_classes=asked.classes
     )  # fmt: skip
     told = {
         "record": found.split.record,

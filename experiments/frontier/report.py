@@ -489,7 +489,8 @@ def readme_sections(out: Path) -> dict[str, str]:
     at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
     noisy: dict[str, Any] = {"at": shown_at(found)}
     for name in ("gcn", "ppr"):
-        noisy[name], noisy[f"{name}_up"] = _above(found, name)
+        each = gains_of_lists(found, name)
+        noisy[name], noisy[f"{name}_up"] = len(each), counted(each)[0]
     names = {"1": [line.mine for line in lines], "best_": [line.over for line in lines if line.over is not None]}
     (up1, down1, same1), (best_up, best_down, best_same) = (counted(each) for each in names.values())
     text = _README.format(
@@ -571,12 +572,11 @@ def _among(lines: list[Line]) -> str:
     return f"{min(each)}" if min(each) == max(each) else f"{min(each)} to {max(each)}"
 
 
-def _above(found: pd.DataFrame, ending: str) -> tuple[int, int]:
-    """At the budget shown, how many rows of noisy lists have names that end so, and how many beat the features."""
+def gains_of_lists(found: pd.DataFrame, ending: str) -> list[ConfidenceInterval]:
+    """At the budget shown, gains over the features of rows of noisy lists whose names end so."""
     at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
     rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
-    each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
-    return len(each), counted(each)[0]
+    return [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
 
 
 def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
 """Tables and figures of HeteroRR's accuracy rows; nothing is computed but statistics."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -421,6 +421,30 @@ def readme_sections(out: Path) -> dict[str, str]:
         table=markdown(headers, rows),
     )
     return {"heterorr": section}
+
+
+class Gains(NamedTuple):
+    """Of all private rows: records over the row's own twin, private edges over the public edges alone."""
+
+    records: list[ConfidenceInterval | None]
+    edges: list[ConfidenceInterval | None]
+
+
+def gains(out: Path) -> Gains:
+    """The gains of the rows in a folder; empty where it has none of the committed plan."""
+    frame = accuracy.results_in(out).read().fillna({"edges": ""})
+    if frame.empty or set(frame.level) != set(accuracy.LEVELS):
+        return Gains([], [])
+    features, edges = (_values(frame[frame.level == level]) for level in ("features", "edges"))
+    rho = frame.rho.max()
+    records = [
+        _less(series, features[STRUCTURE + name, epsilon, 0.0, ""])
+        for (name, epsilon, _, _), series in features.items()
+        if 0 < epsilon < np.inf and not name.startswith((STRUCTURE, FEATURES))
+    ]
+    alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
+    released = [_less(series, alone) for (_, e, of, _), series in edges.items() if of == rho and 0 < e < np.inf]
+    return Gains(records, released)
 
 
 def _above(gains: list[ConfidenceInterval | None]) -> int:

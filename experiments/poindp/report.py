@@ -317,7 +317,7 @@ def readme_sections(out: Path) -> dict[str, str]:
         lines.append(line)
     if not lines:
         return {}
-    gains = list(filter(None, _gains(frame)))
+    gains = list(filter(None, gains_of_sound_rows(frame)))
     headers = [
         "data set",
         "splits",
@@ -347,7 +347,7 @@ def readme_sections(out: Path) -> dict[str, str]:
 _README_SOUND = ("hyperbolic", "radial", "laplace")
 
 
-def _gains(frame: pd.DataFrame) -> Iterator[ConfidenceInterval | None]:
+def gains_of_sound_rows(frame: pd.DataFrame) -> Iterator[ConfidenceInterval | None]:
     """Of every sound row over its twin."""
     for _, part in frame.groupby(["dataset", "split"], sort=False):
         values = _values(part)

@@ -9,7 +9,6 @@ the same words into the same reports.
 """
 
 import dataclasses
-import hashlib
 import math
 import operator
 from fractions import Fraction
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ldp_jax.core.checksum import opened, sealed, written
+from ldp_jax.core.checksum import Public
 from ldp_jax.core.rounding import digits_up, exponential, log_up
 from ldp_jax.core.validate import concrete, number
 
@@ -39,11 +38,9 @@ Encoding = Literal["grid", "bins", "category"]
 in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is.
 """
 
-_VERSION = 2  # of the bytes
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Table:
+class Table(Public):
     """A finite mechanism, as it is sampled.
 
     Attributes:
@@ -57,6 +54,8 @@ class Table:
     masses: np.ndarray
     values: np.ndarray
     encoding: Encoding
+
+    KIND, VERSION = "table", 2
 
     def __post_init__(self) -> None:
         masses, values = self.masses, self.values
@@ -129,28 +128,14 @@ class Table:
         row = row + rounds_up(rounding, part)
         return np.asarray(outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs))
 
-    def to_bytes(self) -> bytes:
-        """The table as bytes that :meth:`from_bytes` reads on any machine; they end with a checksum."""
-        return sealed(self._written(_VERSION))
-
-    def _written(self, version: int) -> bytes:
+    def _parts(self) -> tuple[dict[str, Any], bytes]:
         header = {
             "name": self.name,
             "encoding": self.encoding,
             "masses": self.masses.shape,
             "values": self.values.shape,
         }
-        body = self.masses.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
-        return written("table", version, header, body)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "Table":
-        """Read and check what :meth:`to_bytes` wrote, and nothing else: a table has one spelling, so one digest.
-
-        Raises:
-          ValueError: for anything else; sizes are compared with the bytes that are there before they are used.
-        """
-        return opened("table", _VERSION, data, cls._made)
+        return header, self.masses.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
 
     @classmethod
     def _made(cls, header: dict[str, Any], body: bytes) -> "Table":
@@ -166,17 +151,6 @@ class Table:
         if not isinstance(header["name"], str):
             raise ValueError("a name is text")
         return cls(header["name"], masses, values, header["encoding"])
-
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of the bytes of version 1, so that words and memories stay; equal for equal tables."""
-        return hashlib.sha256(self._written(1)).digest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

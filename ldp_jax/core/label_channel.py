@@ -1,22 +1,45 @@
-"""A posterior of classes through randomised response: what forward correction compares with reported labels."""
+"""A class through randomised response: how likely a report is, and what it says of the true class."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
 
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Scalar
+
+
+def other_share(keep: Scalar, num_classes: int) -> Scalar:
+    """P(report of one given class | another class): ``keep`` in (1 / C, 1] is P(report of a class | that class)."""
+    return (1.0 - keep) / (num_classes - 1)
 
 
 def log_reported(log_p: Array, keep: Array) -> Array:
-    """log P(report) of each class from log P(class), [..., C].
+    """log P(report) of each class from log P(class), [..., C]; what forward correction compares with reports.
 
     Args:
       log_p: of the true class.
-      keep: [...], the probability in (1 / C, 1] that the report is the true class; each other class is reported
-        with probability (1 - keep) / (C - 1).
+      keep: [...], see :func:`other_share`.
 
     >>> p = jnp.array([[0.75, 0.25]])
     >>> [round(float(share), 4) for share in jnp.exp(log_reported(jnp.log(p), jnp.array([0.8])))[0]]
     [0.65, 0.35]
     """
-    other = ((1.0 - keep) / (log_p.shape[-1] - 1))[..., None]
+    other = jnp.asarray(other_share(keep, log_p.shape[-1]))[..., None]
     # log 0 of a channel without noise is no trouble: logaddexp passes the other term, and its gradient, on.
     return jnp.logaddexp(jnp.log(other), jnp.log(keep[..., None] - other) + log_p)
+
+
+@partial(jax.jit, static_argnames="num_classes")
+def reported_evidence(
+    labels: Int[Array | np.ndarray, " n"], num_classes: int, keep: Scalar
+) -> Float[Array, "n classes"]:
+    """log P(report | class) of each class; all 0 where there is no report (-1).
+
+    >>> jnp.exp(reported_evidence(jnp.array([1, -1]), 3, 0.5)).tolist()
+    [[0.25, 0.5, 0.25], [1.0, 1.0, 1.0]]
+    """
+    labels = jnp.asarray(labels)[:, None]
+    law = jnp.where(labels == jnp.arange(num_classes), keep, other_share(keep, num_classes))
+    return jnp.where(labels < 0, 0.0, jnp.log(law))

@@ -1,8 +1,8 @@
 """The protocol of a local mechanism: one user, one key, one report.
 
-A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.mechanism`), so that its epsilon
-may be a number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API
-for n users; :func:`privatize` is the same, compiled and checked.
+A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.mechanism`): its epsilon may be a
+number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API for n users;
+:func:`privatize` is the same, compiled and checked.
 
 A key is for one report of one record. One key with two epsilons reveals the record: both reports hold one draw.
 
@@ -11,10 +11,9 @@ A key is for one report of one record. One key with two epsilons reveals the rec
 >>> round(float(2 * twice - once), 7)
 0.3700004
 
-One key gives one report, however it is asked for: alone or under ``vmap``, eagerly or compiled. Reports that are
-whole numbers, signs or outputs of a table are then the same bits (but for a word that falls on a threshold itself,
-which formulas round to 1e-7 of a mass: :class:`Worded`). Reports that are float32 numbers are the same draw up to
-2e-5 of their size: a compiler may fuse a product and a sum into one rounding, and does.
+One key gives one report, alone or under ``vmap``, eagerly or compiled. Whole numbers, signs and outputs of a table
+are then the same bits (but for a word on a threshold, which formulas round to 1e-7 of a mass: :class:`Worded`).
+Float32 numbers are the same up to 2e-5 of their size: a compiler may fuse a product and a sum into one rounding.
 """
 
 import abc
@@ -37,28 +36,19 @@ from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixt
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
 __all__ = [
-    "MAX_EPSILON",
     "Analytic",
     "CriticalPoints",
     "HasCoordinates",
     "HasCriticalPoints",
     "HasDensity",
-    "HasInverse",
-    "HasLevels",
     "HasMoments",
     "HasTable",
     "HasWordRuns",
-    "HasWords",
     "Mechanism",
     "Numeric",
-    "Univariate",
     "WordRuns",
-    "Worded",
-    "check_budget",
     "check_epsilon",
     "check_single",
-    "compiled_privatize",
-    "exp",
     "largest",
     "mechanism",
     "mse",
@@ -66,7 +56,6 @@ __all__ = [
     "privatize",
     "static",
     "uniform",
-    "unstacked",
 ]
 
 
@@ -76,17 +65,14 @@ def __dir__() -> list[str]:
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """What every mechanism can do. Abilities that some lack are protocols of their own, below."""
+    """The abilities of every mechanism; those that some lack are protocols of their own."""
 
     def privatize(self, key: PRNGKey, x: Any) -> Report:
-        """The report of one user: all that leaves the device. Total on data: never raises on ``x``.
-
-        Numbers of the host may be of any size and kind (:func:`as_records`).
-        """
+        """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
         ...
 
     def guarantee(self) -> Guarantee:
-        """What the report promises."""
+        """The promise of the report."""
         ...
 
     def domain(self) -> Records:
@@ -104,7 +90,7 @@ class Mechanism(Protocol):
 
 @runtime_checkable
 class HasDensity(Protocol):
-    """A mechanism whose report has a density (or mass, where the codomain is finite) in closed form."""
+    """A density of the report (a mass, where the codomain is finite) in closed form."""
 
     def log_density(self, y: Report, x: Any) -> Array:
         """log p(y | x); ``-inf`` off the support."""
@@ -113,7 +99,7 @@ class HasDensity(Protocol):
 
 @runtime_checkable
 class HasMoments(Protocol):
-    """A mechanism whose estimate has its mean and variance in closed form."""
+    """Mean and variance of the estimate in closed form."""
 
     def domain(self) -> Records:
         """The records."""
@@ -130,11 +116,7 @@ class HasMoments(Protocol):
 
 @runtime_checkable
 class HasInverse(Protocol):
-    """A mechanism on numbers whose ``privatize`` draws one uniform: continuous laws.
-
-    What is drawn is one of 2^23 uniforms (j + 1/2) / 2^23, but for the first and the last of them, 2^-22 of the
-    mass together, which are cut 512 times finer (:class:`Numeric`).
-    """
+    """A continuous law on numbers, drawn from one uniform; see :class:`Numeric` for its 2^23 values."""
 
     def from_uniform(self, u: Any, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
@@ -143,10 +125,9 @@ class HasInverse(Protocol):
 
 @runtime_checkable
 class HasWords(Protocol):
-    """A mechanism of finitely many reports whose ``privatize`` draws one 64-bit number: its law is whole numbers.
+    """A law of finitely many reports, drawn from one 64-bit number.
 
-    The report does not fall as the number rises, so the exact mass of each report over 2^64, of the arithmetic that
-    runs, is found by bisection.
+    The report does not fall as the number rises: bisection finds the exact mass of each over 2^64.
     """
 
     def from_word64(self, word: Any, x: Record) -> Array:
@@ -155,10 +136,10 @@ class HasWords(Protocol):
 
 
 class WordRuns(NamedTuple):
-    """All random words of one number, cut into runs of which each has one report, whatever the record is.
+    """All random words of one number, in runs that each have one report, whatever the record is.
 
     Attributes:
-      first: the first words of each run, one above the other.
+      first: the first words of each run.
       last: the last.
       share: of all words, by run; the sum is 1.
       pairs: adjacent records, among which the largest loss is.
@@ -172,10 +153,10 @@ class WordRuns(NamedTuple):
 
 @runtime_checkable
 class HasWordRuns(Protocol):
-    """A mechanism that adds noise from a table of more words than can be bisected, and knows the runs of it."""
+    """Noise from a table of more words than can be bisected, in known runs."""
 
     def word_runs(self) -> WordRuns:
-        """The runs, of which verification asks both ends."""
+        """The runs."""
         ...
 
     def from_words(self, word: Any, x: Any) -> Array:
@@ -189,7 +170,7 @@ class HasWordRuns(Protocol):
 
 @runtime_checkable
 class HasTable(Protocol):
-    """A mechanism whose reports are drawn from a table of whole numbers: its loss is a ratio of two of them."""
+    """Reports drawn from a table of whole numbers: the loss is a ratio of two of them."""
 
     def table(self) -> Table:
         """The table that is sampled."""
@@ -198,10 +179,10 @@ class HasTable(Protocol):
 
 @runtime_checkable
 class HasCoordinates(Protocol):
-    """A mechanism on vectors that reports coordinates by laws of their own, independently given the record.
+    """A law on vectors that reports coordinates independently, given the record.
 
-    All coordinates, or a set that is uniform among those of one size and independent of the record: which, and with
-    what values, the codomain reads from a report.
+    All coordinates, or a set that is uniform among those of one size and independent of the record; the codomain
+    reads them from a report.
     """
 
     def codomain(self) -> ByCoordinate:
@@ -214,8 +195,17 @@ class HasCoordinates(Protocol):
 
 
 @runtime_checkable
+class HasStack(Protocol):
+    """A node of a tree that knows whether it holds several mechanisms."""
+
+    def stack_shape(self) -> tuple[int, ...]:
+        """The shape of the stack, () for a single mechanism."""
+        ...
+
+
+@runtime_checkable
 class HasLevels(Protocol):
-    """A public menu of laws, of which ``level`` says which is used."""
+    """A public menu of laws; ``level`` names the one in use."""
 
     level: Any
 
@@ -233,18 +223,15 @@ class CriticalPoints(NamedTuple):
 
 @runtime_checkable
 class HasCriticalPoints(Protocol):
-    """A mechanism whose largest loss is known to be among fewer points than those that its spaces name."""
+    """A largest loss that is known to be among fewer points than those that the spaces name."""
 
     def critical_points(self) -> CriticalPoints:
-        """The points; why these are enough is said where they are listed."""
+        """The points."""
         ...
 
 
 class Univariate(abc.ABC):
-    """A mechanism on one number; abstract. ``draw`` and what follows it are elementwise in x and y.
-
-    A subclass is a pytree; it gives the law, the moments of its estimate and its guarantee.
-    """
+    """A mechanism on one number; abstract. Methods are elementwise in x and y, but for ``privatize``."""
 
     def privatize(self, key: PRNGKey, x: Record) -> Any:
         """The report of one record.
@@ -292,10 +279,7 @@ class Univariate(abc.ABC):
 
 @mechanism
 class Analytic(Univariate):
-    """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
-
-    A subclass gives the law, the moments of its estimate and, where there is a proof, a sentence that says it.
-    """
+    """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract."""
 
     epsilon: Scalar
 
@@ -320,7 +304,7 @@ class Analytic(Univariate):
         )
 
     def proof(self) -> str:
-        """One sentence that says why the guarantee holds; empty where nobody has shown it."""
+        """One sentence that proves the guarantee; empty where nobody has shown it."""
         return ""
 
 
@@ -337,11 +321,10 @@ class Numeric(Analytic):
         return self.from_word32(random_words.words(key, report_shape(self, x), 1)[0], x)
 
     def from_word32(self, word: Any, x: Record) -> Array:
-        """The report under a uniform 32-bit word; elementwise: what is drawn.
+        """The report under a uniform 32-bit word; elementwise.
 
-        The 23 high bits are the uniform (j + 1/2) / 2^23. In the first and the last of these cells the 9 low bits
-        cut on, to 2^-32, so that what is rare is not impossible; the last one by symmetry, where float32 is
-        precise.
+        The 23 high bits are the uniform (j + 1/2) / 2^23. The first and the last of these cells are cut to 2^-32 by
+        the 9 low bits, so that rare reports are possible; the last one by symmetry, where float32 is precise.
         """
         word = jnp.asarray(word, jnp.uint32)
         cell, low = word >> 9, word & 511
@@ -360,8 +343,7 @@ class Numeric(Analytic):
 class Worded(Analytic):
     """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
 
-    Masses are float32 formulas, good to a few 1e-7 of each; from there on all is done in whole numbers, and what is
-    rare has at least one word of the 2^64, so no report is ever impossible that should not be.
+    Masses are float32 formulas, good to a few 1e-7 of each, then whole numbers: every possible report has a word.
     """
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
@@ -380,10 +362,7 @@ def report_shape(mechanism: Any, x: Any) -> tuple[int, ...]:
 
 
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
-    """Uniform float32 draws in the open interval (0, 1), symmetric around 1/2.
-
-    ``jax.random.uniform`` takes the values j / 2^23; half a step is added (exactly, in float32), so that an
-    inverse distribution function never sees 0.
+    """Uniform float32 draws (j + 1/2) / 2^23: in the open interval (0, 1), symmetric around 1/2.
 
     Raises:
       ValueError: for a key that is not a typed threefry key.
@@ -414,13 +393,15 @@ def check_epsilon(epsilon: Scalar, most: float = MAX_EPSILON) -> None:
     validate.in_range(0.0, most, open_lower=True, epsilon=epsilon)
 
 
-def check_single(mechanism: Any) -> None:
-    """Refuse a stack of mechanisms where one is meant: its reports would share their randomness.
+def _stacks(mechanism: Any) -> tuple[list[Any], list[tuple[int, ...]], Any]:
+    """The nodes that may hold a stack, their shapes, and the tree around them."""
+    nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: isinstance(node, HasStack))
+    return nodes, [n.stack_shape() if isinstance(n, HasStack) else jnp.shape(n) for n in nodes], structure
 
-    A static check of shapes, which sees no data; under ``vmap`` each mechanism is single.
-    """
-    for leaf in jax.tree.leaves(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape")):
-        shape = leaf.stack_shape() if hasattr(leaf, "stack_shape") else jnp.shape(leaf)
+
+def check_single(mechanism: Any) -> None:
+    """Refuse a stack of mechanisms: its reports would share their randomness. It sees shapes, and no data."""
+    for shape in _stacks(mechanism)[1]:
         if shape:
             raise ValueError(
                 f"{type(mechanism).__name__} holds a stack of shape {shape}: reports of one key would "
@@ -428,16 +409,23 @@ def check_single(mechanism: Any) -> None:
             )
 
 
+def one_record(x: Any, dim: int, name: str = "x") -> Array:
+    """One record [dim]; another shape is a ``ValueError`` (shapes are no data)."""
+    x = as_records(x)
+    if x.shape != (dim,):
+        raise ValueError(f"{name} must be one record of shape ({dim},), got {x.shape}: use jax.vmap for several")
+    return x
+
+
 def unstacked(mechanism: Any) -> list[Any]:
-    """The different mechanisms of a stack, one level each; a mechanism that is no stack alone.
+    """The different mechanisms of a stack; a mechanism that is no stack alone.
 
     >>> from ldp_jax.features import Laplace
     >>> import numpy as np
     >>> unstacked(Laplace(np.array([1.0, 2.0, 1.0])))
     [Laplace(epsilon=1.0), Laplace(epsilon=2.0)]
     """
-    nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: hasattr(node, "stack_shape"))
-    shapes = [node.stack_shape() if hasattr(node, "stack_shape") else jnp.shape(node) for node in nodes]
+    nodes, shapes, structure = _stacks(mechanism)
     if not any(shapes):
         return [mechanism]
 
@@ -459,16 +447,14 @@ def unstacked(mechanism: Any) -> list[Any]:
 
 
 def check_budget(mechanism: Any) -> None:
-    """Check a single mechanism's concrete parameters, also where ``vmap`` or ``tree.map`` built it."""
+    """Check a single mechanism's concrete parameters, where ``vmap`` or ``tree.map`` built it too."""
     check_single(mechanism)
     if all(validate.concrete(leaf) for leaf in jax.tree.leaves(mechanism)):
         mechanism.guarantee()
 
 
 def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Array:
-    """log p(y | x) - log p(y | x_other): what one report tells about which record it came from.
-
-    Outputs that are impossible under both records have loss 0.
+    """log p(y | x) - log p(y | x_other); 0 for an output that is impossible under both records.
 
     >>> from ldp_jax.features import Duchi
     >>> round(float(privacy_loss(Duchi(1.0), 1.0, 1.0, -1.0)), 4)
@@ -498,13 +484,9 @@ def mse(mechanism: HasMoments, x: Any) -> Array:
 
 @partial(jax.jit, static_argnames="block")
 def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None) -> Any:
-    def one(key_and_x: Any) -> Any:
-        key, record = key_and_x
-        return mechanism.privatize(key, record)
-
     if block is None:
-        return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
-    return jax.lax.map(one, (keys, x), batch_size=block)
+        return jax.vmap(mechanism.privatize)(keys, x)
+    return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
 
 
 def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None) -> Report:

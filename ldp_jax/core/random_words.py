@@ -12,9 +12,11 @@ noise, which is the last bit of a word of its own, the first.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
+import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 
@@ -38,6 +40,32 @@ def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
     """
     validate.threefry(key)
     return jax.random.bits(key, (count, *shape), jnp.uint32)
+
+
+def words_at(key: PRNGKey, place: Any) -> Array:
+    """The words at some places below 2^32 of all that ``jax.random.bits`` draws from a key; uint32, elementwise.
+
+    Word i is then the same, however many are drawn (:func:`words_by_place` says whether).
+
+    >>> key, same = jax.random.key(0), jax.random.key(0)
+    >>> bool((words_at(key, jnp.arange(3)) == jax.random.bits(same, (7,), jnp.uint32)[:3]).all())
+    True
+    """
+    place = jnp.asarray(place, jnp.uint32)
+    pairs = jnp.stack([jnp.zeros_like(place), place])
+    high, low = jax.extend.random.threefry_2x32(jax.random.key_data(key), pairs)
+    return high ^ low
+
+
+def words_by_place() -> bool:
+    """Whether JAX draws word i of a key alike, however many it draws."""
+    return bool(getattr(jax.config, "jax_threefry_partitionable"))  # noqa: B009 - no type checker knows it
+
+
+@partial(jax.jit, static_argnames="num")
+def split(key: PRNGKey, num: int = 2) -> tuple[PRNGKey, ...]:
+    """``jax.random.split``, as a tuple and one program."""
+    return tuple(jax.random.split(key, num))
 
 
 def threshold(p: Any, count: int = 2) -> Array:

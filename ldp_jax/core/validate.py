@@ -153,6 +153,23 @@ def first_fraction(values: "np.ndarray", of: str) -> str:
     return f": {values[found[0]]} for {of} {found[0]}" if len(found) else ""
 
 
+def known(labels: Any, mask: Any = None) -> None:
+    """Refuse -1, an unknown label, among concrete labels (where ``mask`` is not 0).
+
+    >>> import numpy as np
+    >>> known(np.array([0, -1]), np.array([1, 0]))
+    >>> known(np.array([0, -1]))
+    Traceback (most recent call last):
+    ValueError: labels must be known, and some are -1: leave those out
+    """
+    import numpy as np
+
+    if concrete(labels) and concrete(mask):
+        counted = np.asarray(labels) if mask is None else np.asarray(labels)[np.asarray(mask) != 0]
+        if (counted < 0).any():
+            raise ValueError("labels must be known, and some are -1: leave those out")
+
+
 def one_of(choices: tuple[str, ...], **kwargs: Any) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float32, Int32
+from jaxtyping import Bool, Float32, Int32
 
 from ldp_jax.core.validate import integer_in
 
@@ -19,16 +19,15 @@ Bounds: TypeAlias = tuple[float | int, float | int]
 class Dataset:
     """A graph, the records of its users, and the public metadata that a mechanism may rely on.
 
-    The graph is public to the server; ``x`` and ``y`` are what the users hold. ``lower`` and ``upper`` are
-    declared with the data set and never computed from its values: a bound that is fitted to the records says
-    something about them.
+    The graph is public to the server; users hold ``x`` and ``y``. ``lower`` and ``upper`` are declared,
+    and never computed from the records, about which they would say something.
 
     Attributes:
       name: what tables call it.
       graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
       x: raw feature values of the source, float32 [n, d]; [n, 0] where there are none.
-      y: one class a node, int32 [n]; several labels a node, int8 [n, k] of 0/1; for a set of graphs one class
-        a graph, int32 [graphs].
+      y: one class a node, int32 [n], -1 where it is unknown; several labels a node, int8 [n, k] of 0/1; or, for a
+        set of graphs, one class a graph, int32 [graphs], all known.
       lower: public lower bound of every feature value.
       upper: public upper bound of every feature value.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
@@ -119,10 +118,15 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes, or how many labels where a node may carry several."""
+        """How many classes, from the largest; or how many labels where a node may carry several."""
         if self.y.ndim == 2:
             return self.y.shape[1]
         return int(self.y.max()) + 1
+
+    @property
+    def known(self) -> Bool[np.ndarray, " rows"]:
+        """Which nodes (or graphs) have a label: all but those whose ``y`` is -1."""
+        return np.ones(len(self.y), bool) if self.y.ndim == 2 else self.y >= 0
 
     @cached_property
     def _columns(self) -> scipy.sparse.csc_array:
@@ -130,10 +134,6 @@ class Dataset:
 
     def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
         """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds.
-
-        Args:
-          start: first row.
-          stop: one past the last row.
 
         Returns:
           ``2 (x - lower) / (upper - lower) - 1``, dense float32 [stop - start, d].
@@ -146,10 +146,6 @@ class Dataset:
 
     def scaled_columns(self, start: int, stop: int) -> Float32[np.ndarray, "n columns"]:
         """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds.
-
-        Args:
-          start: first column.
-          stop: one past the last column.
 
         Returns:
           ``2 (x - lower) / (upper - lower) - 1``, dense float32 [n, stop - start].
@@ -168,25 +164,13 @@ class Dataset:
         return np.clip(block, -1, 1, out=block)  # the last bit of float32; values were checked when loaded
 
     def default_record(self) -> float:
-        """The one public default value, scaled, that every coordinate holds in a structure-only run.
-
-        It is the lower bound of the domain (-1) where that is 0, an absent word or an empty count, and the
-        centre (0) where the domain has no such value.
-        """
+        """The public value, scaled, of every coordinate in a structure-only run: -1 if ``lower`` is 0, else 0."""
         return -1.0 if self.lower == 0 else 0.0
 
     def top_features(self, k: int) -> "Dataset":
         """The same data with only the ``k`` features that the most nodes have; ties go to the lower column.
 
-        Which features are frequent is computed from the records here. In a deployment that choice has to be
-        public already (a vocabulary known beforehand); it is a modelling choice of demos, and a privacy loss
-        wherever the frequencies are not public.
-
-        Args:
-          k: how many features to keep, in their old order.
-
-        Returns:
-          A new data set; ``notes`` says what was kept, and ``public_choices`` that the choice is not protected.
+        The choice comes from the records, and no mechanism protects it: ``notes`` and ``public_choices`` say so.
 
         Raises:
           ValueError: for k outside [1, num_features].
@@ -207,9 +191,8 @@ class Dataset:
 def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:
     """Refuse records that are not numbers within their declared bounds.
 
-    This is the place for such a refusal: a mechanism never raises on data, because an exception that depends
-    on a record is an output outside the privacy analysis. For the same reason the message says which bound does
-    not hold, and neither by how much, nor for whom, nor how often.
+    A mechanism never raises on data, because an exception that depends on a record is an output outside the privacy
+    analysis. So the message says which bound does not hold, and neither by how much, nor for whom, nor how often.
 
     Args:
       x: records [n, d], dense or sparse.
@@ -308,5 +291,8 @@ def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: st
         if not np.isin(y, (0, 1)).all():
             raise ValueError(f"y of {name} must be 0 or 1 in two axes")
         return
-    if y.min() < 0 or int(y.max()) >= len(y) or not np.bincount(y).all():
-        raise ValueError(f"y of {name} must be classes 0..c-1, each with a member")
+    least = -1 if lengths[len(y)] == "node" else 0
+    known = y[y >= 0]
+    if not len(known) or y.min() < least or int(y.max()) >= len(y) or not np.bincount(known).all():
+        unknown = ", or -1 where the class of a node is unknown" if least else ""
+        raise ValueError(f"y of {name} must be classes 0..c-1, each with a member{unknown}")

@@ -1,21 +1,17 @@
 """Numbers of a record as the device takes them: of any size, and nothing of them is seen in an error. No JAX."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 _FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
-def as_numbers(x: Any) -> np.ndarray:
-    """Numbers as float32 within [-1e9, 1e9] or NaN; no error and no warning depends on how large they are.
-
-    They are clipped as float64, before the cast: whatever a caller has NumPy do about overflow or underflow
-    (``np.seterr``), nothing of a record shows.
+def as_numbers(x: object) -> np.ndarray:
+    """Numbers as float32 within [-1e9, 1e9] or NaN; they are clipped in float64, before the cast.
 
     Raises:
-      TypeError: for what are no real numbers.
+      TypeError: for anything but real numbers.
       ValueError: for sequences of different lengths, as NumPy has them.
     """
     with np.errstate(all="ignore"):
@@ -27,7 +23,7 @@ def as_numbers(x: Any) -> np.ndarray:
         return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
 
 
-def _float(number: Any) -> float:
+def _float(number: object) -> float:
     if not isinstance(number, (int, float, np.integer, np.floating)):
         raise TypeError(f"records must be real numbers, got {type(number).__name__}")
     try:

@@ -1,17 +1,13 @@
 r"""A device reports its own class: a broadcast classifier, a personal alphabet, and the table of its size.
 
-The server fits a classifier on public data and broadcasts it (:class:`Classifier`), and sends each device the
-classes that public facts make likeliest for its user, with the table to report with (:class:`Alphabet`). The device
-classifies its own record, takes the best class within its alphabet, and reports the place of that class in it
-(:func:`report_class`). Neither scores nor record leave it, and all that is spent is the table's epsilon.
-
-Both are sent as bytes: a line that says what follows, a line of ASCII JSON, and little-endian arrays::
+The server broadcasts a classifier of public data (:class:`Classifier`), and sends each device the classes that
+public facts make likeliest for its user, with the table to report with (:class:`Alphabet`). The device takes the
+best class within its alphabet and reports the place of that class in it (:func:`report_class`). Neither scores nor
+record leave it, and it spends the table's epsilon. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ..., "unit_length": ...,
                          |  "weights": [d, C]} "\n" | weights and bias, then those of each layer, float32
     "ldp-alphabet 2\n"   | {"epsilon": ..., "members": [...]} "\n" | the table (Table.to_bytes)
-
-and a checksum of 8 bytes, as tables and questions have one: BLAKE2b of "ldp_jax 1 public" and all before it.
 
 Seven classes of 1 433 features are 40 KB.
 """
@@ -24,24 +20,16 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from ldp_jax.core import personal_alphabets
-from ldp_jax.core.checksum import opened, sealed, written
+from ldp_jax.core.checksum import Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon
 from ldp_jax.deployment._numbers import as_numbers
-from ldp_jax.deployment.device import Session
+from ldp_jax.deployment.session import Session
 
-__all__ = ["Alphabet", "Classifier", "alphabet_table", "report_class"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-_CLASSIFIER, _ALPHABET = 3, 2  # versions of the bytes
 _LOOSE = 0.99  # a table of this budget loses at least so much of it: whole numbers round down
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Classifier:
+class Classifier(Public):
     """Scores of classes that are linear in a record's features, or a small network: public, of every device alike.
 
     Attributes:
@@ -64,6 +52,8 @@ class Classifier:
     log_counts: bool = False
     unit_length: bool = True
     layers: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+
+    KIND, VERSION = "classifier", 3
 
     def __post_init__(self) -> None:
         for name in ("weights", "bias"):
@@ -122,8 +112,7 @@ class Classifier:
                 made = np.maximum(made, np.float32(0.0)) @ weights + bias
             return np.asarray(made)
 
-    def to_bytes(self) -> bytes:
-        """What is broadcast."""
+    def _parts(self) -> tuple[dict[str, Any], bytes]:
         header: dict[str, Any] = {
             "bias": self.bias.shape,
             "layers": [weights.shape for weights, _ in self.layers],
@@ -132,17 +121,7 @@ class Classifier:
             "weights": self.weights.shape,
         }
         arrays = [array for layer in ((self.weights, self.bias), *self.layers) for array in layer]
-        body = b"".join(array.astype("<f4").tobytes() for array in arrays)
-        return sealed(written("classifier", _CLASSIFIER, header, body))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "Classifier":
-        """Read what :meth:`to_bytes` wrote, and nothing else.
-
-        Raises:
-          ValueError: for anything else.
-        """
-        return opened("classifier", _CLASSIFIER, data, cls._made)
+        return header, b"".join(array.astype("<f4").tobytes() for array in arrays)
 
     @classmethod
     def _made(cls, header: dict[str, Any], body: bytes) -> "Classifier":
@@ -162,7 +141,7 @@ class Classifier:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Alphabet:
+class Alphabet(Public):
     """The classes that one device may report, and the table that it reports with: public, the user's own.
 
     Attributes:
@@ -184,6 +163,8 @@ class Alphabet:
     members: Sequence[int] | np.ndarray
     epsilon: float
     table: Table
+
+    KIND, VERSION = "alphabet", 2
 
     def __post_init__(self) -> None:
         members = tuple(operator.index(member) for member in self.members)
@@ -215,19 +196,8 @@ class Alphabet:
         held = np.asarray(scores)[list(self.members)]
         return int(np.argmax(np.where(np.isnan(held), -np.inf, held)))
 
-    def to_bytes(self) -> bytes:
-        """What one device is sent."""
-        header = {"epsilon": self.epsilon, "members": self.members}
-        return sealed(written("alphabet", _ALPHABET, header, self.table.to_bytes()))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "Alphabet":
-        """Read what :meth:`to_bytes` wrote, and nothing else.
-
-        Raises:
-          ValueError: for anything else.
-        """
-        return opened("alphabet", _ALPHABET, data, cls._made)
+    def _parts(self) -> tuple[dict[str, Any], bytes]:
+        return {"epsilon": self.epsilon, "members": self.members}, self.table.to_bytes()
 
     @classmethod
     def _made(cls, header: dict[str, Any], body: bytes) -> "Alphabet":

@@ -8,16 +8,11 @@ import numpy as np
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
-
-__all__ = ["TRIPLE", "Decoded", "Rejected", "Vectors", "decode", "vectors"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+from ldp_jax.deployment.codecs import codec_of
+from ldp_jax.deployment.question import Question
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
-"""What :func:`decode` remembers of a report, for one table."""
+"""What :func:`decode` remembers of a report, for one table or question; the field of counts is 0."""
 
 
 class Rejected(NamedTuple):
@@ -25,25 +20,21 @@ class Rejected(NamedTuple):
 
     Attributes:
       damaged: no whole report with a right checksum: flipped, cut, joined, forged, sealed with another key or none,
-        or of a version that is unknown here. Each stretch of such bytes counts once for every 36 bytes that were
-        begun.
+        or of an unknown version. Each stretch of such bytes counts once for every report that was begun.
       version: of version 1, 28 bytes without a checksum.
-      table: of another table.
-      output: of this table, with an output that it has not.
+      foreign: about another table or question.
+      impossible: an output that the table does not have; counts by no node of the question's graph, of another
+        round, or that its noise cannot give.
       replayed: of a (user, round, field) that was reported before.
 
-    >>> print(Rejected(damaged=2, version=0, table=0, output=0, replayed=1))
+    >>> print(Rejected(damaged=2, version=0, foreign=0, impossible=0, replayed=1))
     3 reports refused: 2 damaged, forged or under another key; 1 replayed
-    >>> print(Rejected(0, 10, 0, 0, 0))
-    10 reports refused: 10 of version 1, which has no checksum (this reads version 2: update the devices)
-    >>> Rejected(0, 10, 0, 0, 0).total
-    10
     """
 
     damaged: int
     version: int
-    table: int
-    output: int
+    foreign: int
+    impossible: int
     replayed: int
 
     @property
@@ -52,14 +43,15 @@ class Rejected(NamedTuple):
         return sum(self)
 
     def __str__(self) -> str:
-        said = (
+        reasons = (
             "damaged, forged or under another key",
-            f"of version 1, which has no checksum (this reads version {wire.VERSION}: update the devices)",
-            "of another table",
-            "with an output that the table has not",
+            "of version 1, which has no checksum (this reads version 2: update the devices)",
+            "about another table or question",
+            "that no device sends",
             "replayed",
         )
-        return wire.refused(self, said)
+        found = "; ".join(f"{count} {why}" for count, why in zip(self, reasons, strict=True) if count)
+        return f"{self.total} reports refused" + (f": {found}" if found else "")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,9 +61,9 @@ class Decoded:
     Attributes:
       user: uint64 [n], of each report.
       round: uint32 [n].
-      field: uint32 [n].
-      output: int32 [n], below ``table.outputs``.
-      estimate: float32 [n] or [n, size]: ``table.values`` of the outputs.
+      field: uint32 [n]; 0 for counts.
+      output: int32 [n], below ``table.outputs``; for a question the noisy counts, int32 [n, K].
+      estimate: float32 [n] or [n, size], unbiased: ``table.values`` of the outputs, or the counts.
       rejected: how many were not.
       seen: :data:`TRIPLE` [m], ascending and distinct: for the next call.
     """
@@ -84,26 +76,35 @@ class Decoded:
     rejected: Rejected
     seen: np.ndarray
 
+    def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Counts of a question by node, int32 [n, K], and who reported, bool [n].
 
-def decode(data: bytes, table: Table, *, key: bytes | None = None, seen: np.ndarray | None = None) -> Decoded:
+        :func:`ldp_jax.pipeline.piloted.piloted_counts` takes them of every round.
+
+        Raises:
+          ValueError: if n is not above every user.
+        """
+        n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
+        counts, reported = np.zeros((n, *self.output.shape[1:]), np.int32), np.zeros(n, bool)
+        counts[self.user], reported[self.user] = self.output, True
+        return counts, reported
+
+
+def decode(
+    data: bytes, asked: Table | Question, *, key: bytes | None = None, seen: np.ndarray | None = None
+) -> Decoded:
     """Read reports on the server. Pure, and total: whatever the bytes, what is refused is counted, never raised.
 
-    Damaged reports, reports of another version or table and outputs that the table has not are left out; so is
-    every report of a (user, round, field) but the first, within the data and after earlier calls. Averaging replays
-    would cost nobody privacy, but would let one user count more than once.
-
-    After damage, or where bytes are missing, reading goes on at the next whole report
-    (:mod:`ldp_jax.deployment.wire`), so uploads may be joined before they are read, and a cut upload costs the
-    reports that it cuts alone.
+    Of each (user, round, field) the first report counts, within the data and after earlier calls. After damage, or
+    where bytes are missing, reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads may
+    be joined before they are read.
 
     Args:
       data: reports, one after the other.
-      table: the mechanism they should come from.
-      key: the 32 bytes that the sender shares with the server, where there are any; one device's upload at a time
-        where every device has its own. A key shows that its holder sent a report, not that ``user`` is hers:
-        compare :attr:`Decoded.user` with whom the key was given to. Without one the checksum protects from accident
-        alone.
-      seen: what the last call on reports *of this table* returned, or None.
+      asked: the table that they should come from, or the question that they answer.
+      key: the 32 bytes that the sender shares with the server, where there are any; one device's upload at a time.
+        A key shows that its holder sent a report, not who ``user`` is: compare :attr:`Decoded.user`.
+      seen: what the last call *about the same table or question* returned, or None.
 
     Raises:
       ValueError: if key is not 32 bytes of entropy, or seen is not an array of :data:`TRIPLE`.
@@ -113,16 +114,17 @@ def decode(data: bytes, table: Table, *, key: bytes | None = None, seen: np.ndar
     seen = np.zeros(0, TRIPLE) if seen is None else seen
     if seen.dtype != TRIPLE or seen.ndim != 1:
         raise ValueError(f"seen must be TRIPLE [m], got {seen.dtype} {seen.shape}")
-    reports, damaged, old = wire.read(data, key)
-    known = reports["table"] == wire.prefix(table)
-    good = known & (reports["output"] < table.outputs)
+    codec = codec_of(asked)
+    reports, damaged, old, foreign = wire.read(data, codec, key)
+    known = codec.known(reports)
+    good = known & codec.possible(reports)
+    foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())
     reports = reports[good]
+    field = reports["field"] if "field" in (reports.dtype.names or ()) else np.zeros(len(reports), np.uint32)
 
     # One stable sort of the old and the new: the first of equal triples comes first.
     user = np.concatenate([seen["user"], reports["user"]]).astype(np.uint64)
-    place = _place(
-        np.concatenate([seen["round"], reports["round"]]), np.concatenate([seen["field"], reports["field"]])
-    )
+    place = _place(np.concatenate([seen["round"], reports["round"]]), np.concatenate([seen["field"], field]))
     order = np.lexsort((place, user))
     new = _changes(user[order], place[order])
     first = np.zeros(len(order), bool)
@@ -132,21 +134,15 @@ def decode(data: bytes, table: Table, *, key: bytes | None = None, seen: np.ndar
     triples["round"] = place[order][new] >> np.uint64(32)
     triples["field"] = place[order][new] & np.uint64(WORDS - 1)
 
-    kept = reports[first[len(seen) :]]
-    output = kept["output"].astype(np.int32)
+    mine = first[len(seen) :]
+    kept, output = reports[mine], codec.output(reports[mine])
     return Decoded(
         user=kept["user"].astype(np.uint64),
         round=kept["round"].astype(np.uint32),
-        field=kept["field"].astype(np.uint32),
+        field=field[mine].astype(np.uint32),
         output=output,
-        estimate=table.values[output],
-        rejected=Rejected(
-            damaged=damaged,
-            version=old,
-            table=int((~known).sum()),
-            output=int((known & ~good).sum()),
-            replayed=len(reports) - len(kept),
-        ),
+        estimate=codec.estimate(output),
+        rejected=Rejected(damaged, old, foreign, impossible, len(reports) - len(kept)),
         seen=triples,
     )
 

@@ -1,47 +1,41 @@
-"""What a server asks of users who hold neighbour lists: how many neighbours have you in each public group?"""
+"""A server's question to users who hold neighbour lists: how many neighbours have you in each public group?
+
+The question goes to everybody: one file, the same for all, with the group of *every* node, so that to fetch it says
+nothing of a list. Requests for the groups of one's own neighbours, or for a part of the file, would tell the server
+the list, whatever epsilon is. A report shows its length, which K fixes, and that the device reported: nothing else.
+How long a report takes depends a little on the list: send it at a time of its own.
+"""
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee
-from ldp_jax.core.checksum import opened, sealed, written
+from ldp_jax.core.checksum import Public
 from ldp_jax.core.integer_tables import WORDS
 from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.validate import whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
 
-__all__ = ["MAX_GROUPS", "Question"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 MAX_GROUPS = 2**15 - 1
 """The most groups: the last of them fits in int16."""
 
-_VERSION = 2  # of the bytes
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Question:
+class Question(Public):
     """One round of counts by group; public, and the same for everybody.
 
     Its digest names it in words and reports: another round, epsilon or group of a single node is another question.
-    It must depend on public facts alone, as the digest does, which every report shows.
+    It must depend on public facts alone.
 
     Attributes:
       round: which round, an integer in [0, 2^32).
-      groups: the group of every node, [n] in [-1, K); -1 for one that counts nowhere. Kept as int8, or int16 from
-        K = 129 on, whatever whole numbers are given; read-only.
+      groups: the group of every node, [n] in [-1, K); -1 counts nowhere. Kept as int8, or int16 from K = 129 on;
+        read-only.
       num_groups: K, 1 to 32 767.
-      epsilon: of each count, in [0.001, 40]. What a report loses is found from the noise's own integers
-        (:attr:`noise`), not from this number.
+      epsilon: of each count, in [0.001, 40]. A report's loss is found from the noise's integers (:attr:`noise`).
       most: the largest count; a larger one is taken for it.
 
     Raises:
@@ -52,8 +46,6 @@ class Question:
     Question(round 0: 4 nodes in 2 groups, epsilon 1 a report)
     >>> print(asked.guarantee())  # doctest: +ELLIPSIS
     epsilon 1 per neighbour-list (two neighbour lists of one user that differ in one bit; exact arithmetic; ...
-    >>> Question.from_bytes(asked.to_bytes()) == asked, asked.groups.dtype.name
-    (True, 'int8')
     """
 
     round: int
@@ -61,6 +53,8 @@ class Question:
     num_groups: int
     epsilon: float
     most: int = 65_535
+
+    KIND, VERSION = "question", 2
 
     def __post_init__(self) -> None:
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
@@ -74,11 +68,9 @@ class Question:
                 f"groups must be in [-1, {count}), got {groups.min()} to {groups.max()}: -1 is a node that counts "
                 "nowhere"
             )
-        # A copy over bytes, which nothing can be made to write to.
-        kept = np.frombuffer(groups.astype(_kind(count)).tobytes(), _kind(count))
         checked = {
             "round": whole(0, WORDS - 1, round=self.round),
-            "groups": kept,
+            "groups": np.frombuffer(groups.astype(_kind(count)).tobytes(), _kind(count)),  # never writeable
             "num_groups": count,
             "epsilon": checked_epsilon(self.epsilon),
             "most": checked_most(self.most),
@@ -97,15 +89,11 @@ class Question:
 
     @property
     def noise(self) -> WholeNoise:
-        """The noise of each count.
-
-        Raises:
-          ValueError: where it would reach beyond 2^20.
-        """
+        """The noise of each count; ValueError where it would reach beyond 2^20."""
         return whole_noise(self.epsilon, self.most)
 
     def guarantee(self) -> Guarantee:
-        """What one report loses, all K counts together: the loss of the noise's integers, per bit of a list."""
+        """The loss of one report, all K counts together, per bit of a list: that of the noise's integers."""
         return Guarantee(
             self.noise.loss,
             unit=NEIGHBOUR_LIST,
@@ -114,28 +102,9 @@ class Question:
             reason="a bit moves one count by one; each has whole noise of its own",
         )
 
-    def to_bytes(self) -> bytes:
-        """Bytes that :meth:`from_bytes` reads on any machine: n (2 n of int16), two lines, and a checksum."""
-        return sealed(self._written(_VERSION))
-
-    def _written(self, version: int) -> bytes:
-        header = {
-            "epsilon": self.epsilon,
-            "most": self.most,
-            "num_groups": self.num_groups,
-            "num_nodes": self.num_nodes,
-            "round": self.round,
-        }
-        return written("question", version, header, np.asarray(self.groups).tobytes())
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "Question":
-        """Read and check what :meth:`to_bytes` wrote, and nothing else: a question has one spelling, so one digest.
-
-        Raises:
-          ValueError: for anything else.
-        """
-        return opened("question", _VERSION, data, cls._made)
+    def _parts(self) -> tuple[dict[str, Any], bytes]:
+        fields = ("epsilon", "most", "num_groups", "num_nodes", "round")
+        return {name: getattr(self, name) for name in fields}, np.asarray(self.groups).tobytes()
 
     @classmethod
     def _made(cls, header: dict[str, Any], body: bytes) -> "Question":
@@ -145,18 +114,7 @@ class Question:
         groups = np.frombuffer(body, kind)
         return cls(header["round"], groups, header["num_groups"], header["epsilon"], header["most"])
 
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of the bytes of version 1, so that words stay as they were; equal for equal questions."""
-        return hashlib.sha256(self._written(1)).digest()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Question) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-
-def _kind(num_groups: int) -> Any:
+def _kind(num_groups: int) -> np.dtype:
     """How groups are kept: the smallest whole numbers that hold them."""
     return np.dtype(np.int8) if num_groups <= 2**7 else np.dtype("<i2")

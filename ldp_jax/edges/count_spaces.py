@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_jax.core.spaces import NotApplicable, Reports
+from ldp_jax.core.spaces import NotApplicable, ReportLaw
 from ldp_jax.core.spaces.space import Log
 from ldp_jax.edges.lists import NeighbourList, nodes_of
 
@@ -16,7 +16,7 @@ _FAR = 1e3
 
 
 @dataclasses.dataclass(frozen=True)
-class CountReports(Reports):
+class CountReports(ReportLaw):
     """``size`` noisy counts.
 
     Attributes:

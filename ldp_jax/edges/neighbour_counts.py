@@ -94,7 +94,7 @@ class NeighbourCounts:
                 raise ValueError("n must be given with groups: how many nodes the graph has")
             object.__setattr__(self, "groups", jnp.asarray(checked_groups(self.groups, self.n, self.num_groups)))
         if self.noise == "geometric":
-            object.__setattr__(self, "thresholds", jnp.asarray(self._noise.thresholds))
+            object.__setattr__(self, "thresholds", jax.device_put(self._noise.thresholds))
 
     @property
     def _noise(self) -> whole_noise.WholeNoise:
@@ -161,17 +161,9 @@ class NeighbourCounts:
 
     def from_words(self, word: Any, counts: Any) -> Array:
         """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
-        word = jnp.asarray(word, jnp.uint32)
-        size = self.thresholds.shape[1]
-        place = jnp.zeros(word.shape[1:], jnp.int32)
-        step = (size + 1) // 2
-        while step:  # bisection: how many thresholds are at or below the number
-            probe = self.thresholds[:, place + step - 1]
-            place = place + jnp.where(random_words.less(word[1:], probe), 0, step)
-            step //= 2
-        place = jnp.minimum(place, self._noise.reach)
-        low, high = self.span()
-        return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), low, high)
+        return with_noise(
+            jnp.asarray(self.thresholds), jnp.asarray(word, jnp.uint32), counts, self._noise.reach, self.span()
+        )
 
     def word_runs(self) -> WordRuns:
         """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one.
@@ -272,6 +264,20 @@ class NeighbourCounts:
         one = self.guarantee().epsilon
         made = per_edge((one, one) if reporting == "full" else (one,), reporting)
         return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
+
+
+def with_noise(thresholds: Any, word: Array, counts: Any, reach: Any, span: tuple[Any, Any]) -> Array:
+    """Counts with whole noise under words uint32 [4, ...], by a table of cumulative masses; all may be traced."""
+    bits = (thresholds.shape[1] + 1).bit_length() - 1
+
+    def halve(at: Any, place: Array) -> Array:  # bisection: how many thresholds are at or below the number
+        step = (1 << (bits - 1)) >> at
+        probe = thresholds[:, place + step - 1]
+        return place + jnp.where(random_words.less(word[1:], probe), 0, step)
+
+    place = jax.lax.fori_loop(0, bits, halve, jnp.zeros(word.shape[1:], jnp.int32))
+    place = jnp.minimum(place, reach)
+    return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), *span)
 
 
 def checked_groups(groups: Any, n: int, num_groups: int) -> Int[np.ndarray, " n"]:

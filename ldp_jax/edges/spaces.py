@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, Reports
+from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw
+from ldp_jax.core.spaces.line import line, spacings
 from ldp_jax.core.spaces.space import Log
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
 
@@ -163,7 +164,7 @@ class Lists(Records):
 
 
 @dataclasses.dataclass(frozen=True)
-class ListReports(Reports):
+class ListReports(ReportLaw):
     """The reports about a list that are a noisy degree and a list.
 
     Attributes:
@@ -277,7 +278,7 @@ class ListReports(Reports):
         degree = np.asarray(ListReport(*y).degree)
         if self._most is None:
             return super().volume(y)
-        spacing, _ = Interval(-math.inf, math.inf).volume(degree)
+        spacing = spacings(degree)
         atom = (degree <= 0) | (degree >= self._most)
         return np.where(atom, 1.0, spacing), atom
 
@@ -298,7 +299,7 @@ class ListReports(Reports):
 
 
 @dataclasses.dataclass(frozen=True)
-class LapReports(Reports):
+class LapReports(ReportLaw):
     """The reports about a list that are a noisy degree and noisy bits: real numbers.
 
     Attributes:
@@ -390,7 +391,7 @@ class LapReports(Reports):
                 rows[:, number] = values
                 return logs(rows) - peak * (1 - 1 / len(centre))
 
-            cdf, _, edges = Interval(-math.inf, math.inf).line(middle, slice_of)
+            cdf, _, edges = line(Interval(-math.inf, math.inf), middle, slice_of)
             grid, total = cdf.keywords["xp"], cdf(edges[-1])
             cuts.append(np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid))
             quarters = np.diff(np.concatenate([[0.0], cdf(cuts[-1]), [total]]))
@@ -408,7 +409,7 @@ class LapReports(Reports):
         """Four float32 spacings of each number."""
         y = LapReport(*y)
         numbers = np.column_stack([y.degree, np.asarray(y.values)[:, list(self.owned)]])
-        return Interval(-math.inf, math.inf).volume(numbers)[0].prod(1), np.zeros(len(numbers), bool)
+        return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
 
     def scores(self, reports: list[Any], x: NeighbourList, x_other: NeighbourList) -> dict[str, Any]:
         """The noisy degree, the noisy bit that differs, and their sum."""

@@ -5,22 +5,27 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
-from ldp_jax.core import validate
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.whole_noise import WORDS
 from ldp_jax.edges import _sparse
-from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups
+from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups, with_noise
 from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
 from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 
 _BLOCK = 2**22
 """Edges that are counted at once."""
+
+_TOGETHER = 2**14
+"""Numbers that one call of a program gives noise."""
 
 _DRAWN = 2**19
 """Numbers that are given noise at once: drawing one takes a hundred times its own memory."""
@@ -236,14 +241,34 @@ def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
     """Counts with noise; of many users by blocks of one size, each with its own key."""
     users = max(_DRAWN // counts.shape[1], 1)
     if len(counts) <= users:
-        return np.asarray(_add_noise(m, key, counts))
+        return _drawn(m, key, counts)
     out = np.empty(counts.shape, np.float32 if m.noise == "laplace" else np.int32)
     starts = range(0, len(counts), users)
     for at, one in zip(starts, jax.random.split(key, len(starts)), strict=True):
         block = counts[at : at + users]
         padded = np.pad(block, ((0, users - len(block)), (0, 0)))
-        out[at : at + users] = np.asarray(_add_noise(m, one, padded))[: len(block)]
+        out[at : at + users] = _drawn(m, one, padded)[: len(block)]
     return out
+
+
+def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
+    """What ``add_noise`` draws; by one program for all budgets, users and groups, where words allow it."""
+    if m.noise == "laplace" or not random_words.words_by_place():
+        return np.asarray(_add_noise(m, key, counts))
+    true = np.clip(counts, 0, m.most).astype(np.int32).ravel()
+    size, (low, high) = len(true), m.span()
+    numbers = np.array([size, low, high, high], np.int32)  # a magnitude reaches as far as a report
+    padded = np.pad(true, (0, -size % _TOGETHER))
+    starts = range(0, len(padded), _TOGETHER)
+    parts = [_whole(m.thresholds, key, padded[at : at + _TOGETHER], np.int32(at), numbers) for at in starts]
+    return np.concatenate([np.zeros(0, np.int32), *map(np.asarray, parts)])[:size].reshape(counts.shape)
+
+
+@jax.jit
+def _whole(thresholds: Array, key: PRNGKey, counts: Array, start: Array, numbers: Array) -> Array:
+    size, low, high, reach = numbers
+    place = start + jnp.arange(len(counts)) + size * jnp.arange(1 + WORDS)[:, None]
+    return with_noise(thresholds, random_words.words_at(key, place), counts, reach, (low, high))
 
 
 @jax.jit

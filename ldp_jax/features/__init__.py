@@ -1,4 +1,4 @@
-"""What one user does to a number or a vector; one file a published mechanism."""
+"""Mechanisms on numbers, vectors and categories: one file for each published one."""
 
 from ldp_jax.core.personal_alphabets import Alphabets, alphabets
 from ldp_jax.features import distribution

@@ -1,4 +1,4 @@
-"""Which mechanism has the least error, from public facts alone."""
+"""The mechanism of least error, from public facts alone."""
 
 import math
 from collections.abc import Callable
@@ -20,21 +20,19 @@ from ldp_jax.features.square_wave import SquareWave
 from ldp_jax.features.three_outputs import ThreeOutputs
 
 Domain = Literal["cube", "ball", "classes"]
-"""What a record is: numbers in [-1, 1], a vector of bounded length, or one of some classes."""
 
 _SIZES = np.array([1.0, 0.75, 0.5, 0.35, 0.25, 0.125, 0.0625])
 
 
 class Choice(NamedTuple):
-    """A mechanism, and how far its estimates are.
+    """A mechanism and its error.
 
     Attributes:
       mechanism: the one of least error.
-      scale: what records are divided by before it, and its estimates multiplied with after it; a class becomes a
-        vector of zeros and a one where the mechanism is one on vectors.
-      error: its largest E |estimate - x|^2 over the records that may be.
-      errors: of every mechanism that was compared, by name, the least first.
-      refused: why others were not, by name.
+      scale: records are divided by it, estimates multiplied.
+      error: the largest E |estimate - x|^2.
+      errors: of every mechanism compared, by name, the least first.
+      refused: why others were not compared, by name.
     """
 
     mechanism: Any
@@ -45,31 +43,24 @@ class Choice(NamedTuple):
 
 
 def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -> Choice:
-    """The unbiased mechanism whose worst error is least, for records of which only this is known.
+    """The unbiased mechanism of least worst error E |estimate - x|^2; draws nothing, looks at no record.
 
-    The error is E |estimate - x|^2, the largest over the records of the domain whose coordinates other than 0 are
-    equal; for mechanisms whose variance is linear in the squared coordinate that is the largest of all. Nothing is
-    drawn, no record is looked at, and nothing is spent.
+    The worst is taken over records of the domain whose coordinates other than 0 are equal.
 
     Args:
-      domain: ``"cube"``: ``dim`` numbers in [-1, 1], of a length of at most ``norm_bound``; ``"ball"``: ``dim``
-        numbers of a length of at most ``norm_bound``; ``"classes"``: one of ``dim`` classes, whose indicator is
-        estimated.
-      norm_bound: the largest Euclidean length of a record; None where only the cube bounds it, or for classes.
+      domain: ``"cube"``: ``dim`` numbers in [-1, 1]; ``"ball"``: ``dim`` numbers; ``"classes"``: one of ``dim``
+        classes.
+      norm_bound: the largest Euclidean length of a record; None for classes, or where only the cube bounds it.
       dim: how many numbers or classes.
       epsilon: the budget of a record, in (0, 60].
 
     Raises:
-      ValueError: for a domain of no such name, a bound that is missing or superfluous, or numbers out of range.
+      ValueError: for an unknown domain, a bound that is missing or superfluous, or numbers out of range.
 
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)
     >>> choose("ball", 1.0, 100, 4.0).mechanism
     PrivUnit(epsilon=4.0, dim=100, radius=1)
-    >>> choose("classes", None, 4, 2.0).mechanism
-    GeneralizedRR(epsilon=2, inputs=4, outputs=4)
-    >>> choose("classes", None, 400, 1.0).mechanism
-    PrivUnit(epsilon=1.0, dim=400, radius=1)
     """
     validate.one_of(get_args(Domain), domain=domain)
     epsilon = validate.number(0.0, 60.0, open_lower=True, epsilon=epsilon)

@@ -24,38 +24,33 @@ _STEP = 2.0**-23
 class Discrete(Univariate):
     r"""A finite mechanism given by whole numbers over 2^32; build one with :meth:`of`.
 
-    Law: the record becomes a row of the table (``grid``: rounded at random to one of two neighbouring points of
-    [-1, 1] so that its mean is kept; ``bins``: the bin of [0, 1] it lies in; ``category``: itself), and
-    :math:`P(y \mid \text{row}) = m_{row, y} / 2^{32}`. The report is the index y of an output.
+    Law: the record becomes a row (``grid``: rounded at random to a neighbouring point of [-1, 1], its mean kept;
+    ``bins``: its bin of [0, 1]; ``category``: itself), and :math:`P(y \mid \text{row}) = m_{row, y} / 2^{32}`. The
+    report is the index y of an output.
 
-    Guarantee: the logarithm of the largest ratio of two masses of one column, an exact number (rounding to a
-    grid mixes rows, which loses no more). It holds for the words that are drawn, floating point and all:
-    ``arithmetic`` is ``exact``.
+    Guarantee: the logarithm of the largest ratio of two masses of one column, exact for the words that are drawn.
 
-    Utility: the estimate is the output's value; mean and variance are computed from the table, between two
-    grid points by :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
+    Utility: the estimate is the output's value; mean and variance are those of the table, between two grid points
+    :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
 
-    Numerics: a report is one uniform 32-bit word compared with cumulative integers (b steps of bisection for
-    2^b outputs), and another word for the rounding. Records are rounded to multiples of 2^-22 first.
+    Numerics: one 32-bit word is compared with cumulative masses, another rounds. Records are first rounded to
+    multiples of 2^-22.
 
-    Reference: no paper; see Mironov, CCS 2012, for what floating-point noise gives away.
+    Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.
 
     Attributes:
       thresholds: uint32 [levels * inputs, 2^b - 1], cumulative masses.
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
-      level: int32, which table; an array where users or coordinates have different ones.
+      level: int32, which table; an array where users or coordinates differ.
       inputs: rows a level.
       encoding: how a record becomes a row.
       names: of the levels.
 
-    >>> import jax
     >>> from ldp_jax.features import GeneralizedRR
     >>> m = GeneralizedRR(1.0, categories=3)
     >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0
     ('exact', True)
-    >>> int(m.privatize(jax.random.key(0), 2)) in (0, 1, 2)
-    True
     """
 
     thresholds: Any
@@ -68,11 +63,7 @@ class Discrete(Univariate):
 
     @classmethod
     def of(cls, *tables: Table) -> "Discrete":
-        """A mechanism from a table; from several, a public menu of levels (see :meth:`at`).
-
-        Raises:
-          ValueError: for no table, or tables of different inputs, encodings or shapes of estimates.
-        """
+        """A mechanism from a table; from several that fit, a public menu of levels (see :meth:`at`)."""
         if not tables:
             raise ValueError("tables must hold at least one table")
         kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
@@ -87,19 +78,19 @@ class Discrete(Univariate):
             )
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         return cls(
-            thresholds=jnp.asarray(np.concatenate([integer_tables.padded(t.thresholds, size) for t in tables])),
-            values=jnp.asarray(
+            # jnp.asarray would compile a program for each shape that is brought to the device.
+            thresholds=jax.device_put(np.concatenate([integer_tables.padded(t.thresholds, size) for t in tables])),
+            values=jax.device_put(
                 np.concatenate([np.pad(t.values, [(0, size + 1 - t.outputs), *rest]) for t in tables])
             ),
-            counts=jnp.asarray([table.outputs for table in tables], jnp.int32),
+            counts=jax.device_put(np.array([table.outputs for table in tables], np.int32)),
             inputs=tables[0].inputs,
             encoding=tables[0].encoding,
             names=tuple(table.name for table in tables),
-            level=jnp.int32(0),
+            level=jax.device_put(np.int32(0)),
         )
 
     def __repr__(self) -> str:
-        """One line: whose table, what it loses, its sizes; of a menu the names of its levels are counted."""
         concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
         if not (
             concrete and len(jax.tree.leaves(self)) == 4 and all(map(validate.concrete, jax.tree.leaves(self)))
@@ -116,24 +107,22 @@ class Discrete(Univariate):
     def at(self, level: Any) -> "Discrete":
         """The same menu at another level: a number, or an array of public levels (one a user, through ``vmap``).
 
-        A level beyond the menu is the nearest one. A user's level must not depend on her record.
+        A level beyond the menu is the nearest one. A level must not depend on a record.
         """
-        clip: Any = jnp.clip if isinstance(level, jax.Array) else np.clip
-        level = jnp.asarray(clip(level, 0, len(self.names) - 1), jnp.int32)
+        if isinstance(level, jax.Array):
+            level = jnp.clip(level, 0, len(self.names) - 1).astype(jnp.int32)
+        else:
+            level = jax.device_put(np.clip(level, 0, len(self.names) - 1).astype(np.int32))
         return dataclasses.replace(self, level=level)
 
     def table(self, level: int | None = None) -> Table:
-        """The integer table of one level (by default, this one's), for :mod:`ldp_jax.deployment` and for audits.
-
-        Raises:
-          ValueError: where the level is traced, or several.
-        """
+        """The integer table of one concrete level (by default, this one's)."""
         if level is None:
             if not validate.concrete(self.level) or np.ndim(self.level):
                 raise ValueError("table() needs one concrete level: say which")
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
-        outputs, size = int(self.counts[level]), self._size
+        outputs, size = int(np.asarray(self.counts)[level]), self._size
         rows = np.asarray(self.thresholds)[level * self.inputs : (level + 1) * self.inputs, : outputs - 1]
         edges = np.pad(rows.astype(np.int64), ((0, 0), (1, 0)))
         masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)
@@ -146,18 +135,18 @@ class Discrete(Univariate):
         return self.thresholds.shape[-1]
 
     def stack_shape(self) -> tuple[int, ...]:
-        """() for one mechanism: its arrays are a table, not a stack."""
+        """The shape of the level: tables are no stack."""
         return jnp.shape(self.level)
 
     def from_words(self, word: Any, rounding: Any, x: Record) -> Array:
-        """Reports of records ``x`` under uniform uint32 words, the same as the client's table's; elementwise."""
+        """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
         row = row + integer_tables.rounds_up(rounding, part)
         return integer_tables.outcome(jnp, self.thresholds.ravel(), row, word, self._size, self.counts[self.level])
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
-        """Independent reports of all of one user's numbers: two words each from one key (one without a grid)."""
+        """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         validate.threefry(key)
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
         words = jax.random.bits(key, (2 if self.encoding == "grid" else 1, *shape), jnp.uint32)
@@ -168,7 +157,7 @@ class Discrete(Univariate):
         return row + self.level * self.inputs, part
 
     def _masses(self) -> Array:
-        """uint32 [levels * inputs, 2^b]; 0 for what pads a level."""
+        """uint32 [levels * inputs, 2^b]; 0 for padding."""
         edges = jnp.pad(self.thresholds, ((0, 0), (1, 0)))
         masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # modulo 2^32
         last = jnp.repeat(self.counts, self.inputs, total_repeat_length=len(edges))[:, None] - 1
@@ -177,7 +166,7 @@ class Discrete(Univariate):
         return jnp.where(place < last, masses, jnp.where(place == last, top, 0))
 
     def log_density(self, y: Any, x: Record) -> Array:
-        """log P(y | x): the masses of two neighbouring rows, mixed as the rounding mixes them."""
+        """log P(y | x): two neighbouring rows, mixed as the rounding mixes them."""
         y = jnp.asarray(y)
         index = jnp.clip(y, 0, self._size).astype(jnp.int32)
         possible = (index == y) & (index < self.counts[self.level])
@@ -187,7 +176,7 @@ class Discrete(Univariate):
         return jnp.where(possible, jnp.log(jnp.where(possible, mass, 1.0)), -jnp.inf)
 
     def _mixed(self, x: Record) -> tuple[Array, Array, Array]:
-        """A row, the weight of the next one, and the next one (itself at the top, with weight 0)."""
+        """A row, the weight of the next, and the next (itself at the top, with weight 0)."""
         row, part = self._rows(x)
         return row, part.astype(jnp.result_type(float)) * _STEP, row + (part > 0)
 
@@ -198,16 +187,12 @@ class Discrete(Univariate):
         return Interval(-1.0 if self.encoding == "grid" else 0.0, 1.0)
 
     def codomain(self) -> Finite:
-        """The indices of the outputs: of the widest level that :attr:`level` may be."""
+        """The outputs of the widest level that :attr:`level` may be."""
         levels = self.level if validate.concrete(self.level) else np.arange(len(self.names))
         return Finite(tuple(range(int(np.asarray(self.counts)[np.asarray(levels)].max()))))
 
     def guarantee(self) -> Guarantee:
-        """The exact loss of the table; the largest one where levels differ.
-
-        Raises:
-          ValueError: for traced tables or levels.
-        """
+        """The exact loss of the table; the largest where levels differ."""
         if not all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
         losses = [self.table(level).epsilon for level in np.unique(np.asarray(self.level)).tolist()]
@@ -224,7 +209,7 @@ class Discrete(Univariate):
         return self.values[self.level * (self._size + 1) + jnp.asarray(y).astype(jnp.int32)]
 
     def _row_moments(self) -> tuple[Array, Array]:
-        """Mean and variance of the estimate, row by row, centred before squaring."""
+        """Mean and variance of the estimate, row by row."""
         shape = (len(self.names), self._size + 1, *self.values.shape[1:])
         values = self.values.reshape(shape).astype(jnp.result_type(float))
         share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
@@ -239,14 +224,14 @@ class Discrete(Univariate):
         return mean, variance
 
     def mean(self, x: Record) -> Array:
-        """Mean of the estimate, of the table: linear between grid points."""
+        """Mean of the estimate: linear between grid points."""
         row, f, above = self._mixed(x)
         mean, _ = self._row_moments()
         f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
         return (1 - f) * mean[row] + f * mean[above]
 
     def variance(self, x: Record) -> Array:
-        """Variance of the estimate, of the table, the rounding to the grid included."""
+        """Variance of the estimate, the rounding to the grid included."""
         row, f, above = self._mixed(x)
         mean, variance = self._row_moments()
         f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
@@ -254,16 +239,12 @@ class Discrete(Univariate):
 
 
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:
-    """One mechanism with a public menu of levels: personal budgets for table mechanisms.
+    """One mechanism with a public menu of levels: personal budgets for table mechanisms, in one program.
 
-    Tables are stacked and a user's report is read from hers, in one program for all. Until :meth:`Discrete.at` says
-    which, the level is the one of largest loss.
-
-    Args:
-      mechanisms: of equal inputs, encoding and estimates; level i is the i-th one's.
+    Level i is the i-th mechanism's; until :meth:`Discrete.at` chooses, the level is that of the largest loss.
 
     Raises:
-      ValueError: for none, or ones that do not fit.
+      ValueError: for no mechanism, or different inputs, encodings or shapes of estimates.
 
     >>> import jax, jax.numpy as jnp
     >>> from ldp_jax.features import GeneralizedRR

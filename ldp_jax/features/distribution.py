@@ -1,15 +1,9 @@
-r"""The distribution of the users' values from their reports: expectation maximisation, with and without smoothing.
+"""The distribution of the users' values from their reports: expectation maximisation, with and without smoothing.
 
-n users report a number each through a mechanism with a density, such as
-:class:`~ldp_jax.features.SquareWave`. The server cuts records and reports into bins; :func:`transition` says
-with what probability a record of input bin i is reported in output bin o, :func:`histogram` counts the reports,
-and :func:`em` or :func:`ems` finds the distribution of records under which the counts are likely.
+:func:`transition` gives the law of a report's bin for a record's bin, :func:`histogram` counts reports, and
+:func:`em` or :func:`ems` finds the distribution of records. All of it is post-processing and costs no privacy.
 
-Guarantee: everything here happens after the reports have left their users. It is post-processing, touches no
-record and costs no privacy, whatever is done with the counts and however often.
-
-Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, "Estimating Numerical Distributions under Local
-Differential Privacy", SIGMOD 2020, section 5 (Algorithm 1: EM and EMS).
+Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, SIGMOD 2020, section 5 (Algorithm 1: EM and EMS).
 
 >>> from ldp_jax.features import SquareWave
 >>> from ldp_jax.core.mechanism import privatize
@@ -30,6 +24,7 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
+from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Finite, Interval
 from ldp_jax.core.types import Array, Scalar
 
@@ -40,20 +35,17 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
-_EVALUATIONS = 1_000_000
-"""How many values of a density are held at a time."""
+_NODES, _WEIGHTS = gauss_legendre(3)
+_EVALUATIONS = 1_000_000  # values of a density in memory at once
 
 
 class Transition(NamedTuple):
-    """How records in bins become reports in bins.
+    """The law of binned reports of binned records.
 
     Attributes:
-      matrix: [outputs, inputs]; a column is the law of the report of a record uniform in its input bin, and
-        sums to 1.
-      edges: [outputs + 1], where the reports are cut. For a finite codomain the cuts lie half-way between its
-        sorted values.
-      centres: [inputs], the middles of the input bins.
+      matrix: [outputs, inputs]; a column, for a record uniform in its bin, sums to 1.
+      edges: [outputs + 1] of the reports' bins; for a finite codomain half-way between its sorted values.
+      centres: [inputs], the middles of the records' bins.
     """
 
     matrix: Array
@@ -62,13 +54,12 @@ class Transition(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What :func:`em` and :func:`ems` find; the last axis is there if the counts have it.
+    """The result of :func:`em` and :func:`ems`; the last axis is there if the counts have it.
 
     Attributes:
       distribution: [inputs] or [inputs, columns]; a column sums to 1.
-      iterations: int32, [] or [columns]; ``max_iterations`` where a column did not converge.
-      log_likelihood: [] or [columns], sum over output bins of count * log(probability), without the
-        multinomial coefficient; 0 for a column without reports.
+      iterations: int32; ``max_iterations`` where a column did not converge.
+      log_likelihood: the sum of count * log(probability) over output bins.
     """
 
     distribution: Array
@@ -79,23 +70,17 @@ class Estimate(NamedTuple):
 def transition(mechanism: Any, inputs: int, outputs: int | None = None) -> Transition:
     r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
 
-    The bins are equal parts of the domain and of the codomain. The density is integrated by Gauss-Legendre rules
-    over pieces on which it is smooth: reports are cut at the edges and at the breaks that the codomain declares,
-    records where a break crosses an edge. For densities of two levels whose breaks move linearly with the record
-    (square wave, piecewise) the pieces are overlaps of intervals and the result is exact; for others it has the
-    error of a three-point rule on each piece, O(width^6).
-
-    It is computed once, on the host, in float64, from a concrete epsilon; the result has the default dtype.
+    The density is integrated on the host in float64 by three-point rules between edges and breaks: exact for the
+    square wave and the piecewise mechanisms, else with an error of O(width^6).
 
     Args:
-      mechanism: on one number, with ``log_density``; its codomain an interval with finite ends, or finite.
-      inputs: how many bins records are cut into, >= 1.
-      outputs: how many bins reports are cut into; ``inputs`` by default, as in Li et al. For a finite codomain
-        it is the number of values and may be left out.
+      mechanism: on one number, with ``log_density`` and a concrete epsilon; its codomain a finite interval, or
+        finite.
+      inputs: equal bins of records, >= 1.
+      outputs: equal bins of reports; ``inputs`` by default, the number of values for a finite codomain.
 
     Raises:
-      ValueError: for another kind of domain or codomain, a stack of mechanisms, a traced epsilon, or numbers of
-        bins that are not whole numbers >= 1.
+      ValueError: for other mechanisms, a stack, a traced epsilon, or invalid numbers of bins.
 
     >>> from ldp_jax.features import Duchi
     >>> print(transition(Duchi(2.0), 2).matrix.round(2))
@@ -177,7 +162,7 @@ def _interval_mass(mechanism: Any, codomain: Interval, edges: np.ndarray, record
 
 
 def _crossings(breaks: Any, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
-    """The records at which a break of the density lies on an edge; found by bisection inside each input bin."""
+    """The records at which a break of the density lies on an edge, by bisection inside each input bin."""
     at = np.asarray(breaks(records))  # [inputs + 1, breaks]
     above = at[..., None] > edges
     i, which, edge = np.nonzero(above[1:] != above[:-1])
@@ -200,20 +185,9 @@ def _histogram(reports: Array, edges: Array) -> Array:
 
 
 def histogram(reports: Any, edges: Any) -> Array:
-    """How many reports fall into each output bin.
+    """Counts of reports by output bin, for reports [n] or [n, columns]: int32 [outputs] or [outputs, columns].
 
-    A bin holds its left edge; reports beyond the ends, as rounding may put them, go to the end bins. NaN stands
-    for a report that was not sent and is not counted.
-
-    Args:
-      reports: [n] or [n, columns].
-      edges: [outputs + 1], increasing, as :func:`transition` gives them.
-
-    Returns:
-      int32 counts, [outputs] or [outputs, columns].
-
-    Raises:
-      ValueError: for other shapes.
+    A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
 
     >>> histogram(jnp.array([-9.0, 0.1, 0.2, 5.0, jnp.nan]), jnp.array([-1.0, 0.0, 1.0])).tolist()
     [1, 3]
@@ -229,29 +203,24 @@ def histogram(reports: Any, edges: Any) -> Array:
 
 
 def em(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000) -> Estimate:
-    r"""The distribution of records by expectation maximisation: the maximum of the likelihood, which is concave.
+    r"""The distribution of records of maximum likelihood, by expectation maximisation.
 
     Law: from the uniform distribution, :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`,
-    normalised. It stops when the log-likelihood has changed by less than ``tolerance``.
+    normalised, until the log-likelihood changes by less than ``tolerance``.
 
-    Utility: the maximum fits the noise of the counts as well, as a few sharp peaks; with many bins or a small
-    epsilon :func:`ems` is the better estimate of a smooth distribution.
+    Utility: the maximum fits the noise of the counts too; for smooth distributions :func:`ems` is better.
 
-    Numerics: the change of the log-likelihood is summed from the changes of the bins' probabilities, not taken
-    as the difference of two sums of size n log n, in which float32 would lose it from 10^4 reports on. Columns
-    are independent: one that has converged is left alone while the others go on. Counts that are not finite and
-    positive, and those of an output bin that no record can reach, count as 0; a column without counts gives the
-    uniform distribution.
+    Numerics: the change of the log-likelihood is summed over bins, which float32 keeps. Invalid counts and those of
+    unreachable bins are 0; a column without counts gives the uniform law.
 
     Args:
-      counts: [outputs] or [outputs, columns], whole numbers or not.
-      matrix: [outputs, inputs], as :func:`transition` gives it.
-      tolerance: of the log-likelihood of a column, in nats, >= 0. Li et al. stop EM at ``1e-3 * exp(epsilon)``
-        and EMS at 1e-3, which is the default of both here.
-      max_iterations: when to stop at the latest, >= 0. Both limits are traced: all their values are one program.
+      counts: [outputs] or [outputs, columns].
+      matrix: [outputs, inputs], of :func:`transition`.
+      tolerance: in nats, >= 0 (Li et al.: ``1e-3 * exp(epsilon)`` for EM, 1e-3 for EMS); may be traced.
+      max_iterations: >= 0; may be traced.
 
     Raises:
-      ValueError: for shapes that do not fit each other, or limits that are not such numbers.
+      ValueError: for shapes that do not fit, or limits out of range.
 
     Reference: Li et al., SIGMOD 2020, Algorithm 1 without its S-step.
 
@@ -262,18 +231,13 @@ def em(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: in
 
 
 def ems(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000) -> Estimate:
-    r"""The distribution of records by expectation maximisation with smoothing: :func:`em` for smooth distributions.
+    """The distribution of records by expectation maximisation with smoothing; otherwise as :func:`em`.
 
-    Law: each step of :func:`em` is followed by a mean over neighbours with weights (1, 2, 1)/4; at the two ends,
-    where a neighbour is missing, with weights (2, 1)/3; then normalised. It stops when the log-likelihood has
-    changed by less than ``tolerance`` either way: smoothing may lower it, and its limit is not the maximum.
+    Law: each step is followed by a mean over neighbours with weights (1, 2, 1)/4, at the ends (2, 1)/3.
 
-    Utility: the kernel is three bins wide whatever the bins are, so it smooths the less the finer they are. Take
-    256 bins or more (Li et al. take up to 1024). Two bumps of widths 0.2 and 0.25, 10^5 reports, epsilon 1: the L1
-    distance to the truth is 0.11 to 0.16 at 256 bins (EM: 0.35 to 0.67), but at 64 bins EMS smooths too much (0.3;
-    EM: 0.2 to 0.3).
-
-    Arguments, result and errors are those of :func:`em`.
+    Utility: the kernel is three bins wide: take 256 bins or more. For two bumps of widths 0.2 and 0.25, 10^5
+    reports and epsilon 1, the L1 distance to the truth is 0.11 to 0.16 at 256 bins (EM: 0.35 to 0.67), 0.3 at 64
+    bins.
 
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 
@@ -283,7 +247,7 @@ def ems(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: i
     return _checked(counts, matrix, tolerance, max_iterations, smooth=True)
 
 
-def _checked(counts: Any, matrix: Any, tolerance: Any, max_iterations: int, *, smooth: bool) -> Estimate:
+def _checked(counts: Any, matrix: Any, tolerance: Scalar, max_iterations: int, *, smooth: bool) -> Estimate:
     counts, matrix = jnp.asarray(counts), jnp.asarray(matrix)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
@@ -300,13 +264,13 @@ def _checked(counts: Any, matrix: Any, tolerance: Any, max_iterations: int, *, s
 
 
 def _smoothed(theta: Array) -> Array:
-    """The mean over neighbours, [inputs, columns]; the weights that fall off the ends are left out."""
+    """The mean over neighbours, [inputs, columns]."""
     kernel = lambda a: 2 * a + jnp.pad(a, ((1, 1), (0, 0)))[2:] + jnp.pad(a, ((1, 1), (0, 0)))[:-2]
     return kernel(theta) / kernel(jnp.ones_like(theta))
 
 
 @partial(jax.jit, static_argnames="smooth")
-def _iterate(counts: Array, matrix: Array, tolerance: Any, max_iterations: Any, smooth: bool) -> Estimate:
+def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Scalar, smooth: bool) -> Estimate:
     dtype = jnp.promote_types(matrix.dtype, jnp.float32)
     matrix, counts = matrix.astype(dtype), counts.astype(dtype)
     # Accelerators would multiply in fewer bits than float32 has by default.
@@ -347,18 +311,7 @@ def _iterate(counts: Array, matrix: Array, tolerance: Any, max_iterations: Any, 
 
 
 def moments(distribution: Any, centres: Any) -> tuple[Array, Array]:
-    """Mean and variance of estimated distributions, each bin's mass at its centre.
-
-    Args:
-      distribution: [inputs] or [inputs, columns], columns that sum to 1.
-      centres: [inputs].
-
-    Returns:
-      Mean and variance, [] or [columns], in the records' unit and its square. The spread inside a bin, width^2 / 12
-      for a uniform one, is not in the variance.
-
-    Raises:
-      ValueError: for shapes that do not fit each other.
+    """Mean and variance of estimated distributions, each bin's mass at its centre: [] or [columns].
 
     >>> [float(v) for v in moments(jnp.array([0.5, 0.5]), jnp.array([-1.0, 1.0]))]
     [0.0, 1.0]

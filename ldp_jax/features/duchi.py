@@ -17,30 +17,25 @@ from ldp_jax.core.types import Array, Record, Scalar
 class Duchi(Worded):
     r"""Report one sign whose mean is proportional to the record.
 
-    Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}. LDP-GE
-    eq. 6 prints :math:`(e^\epsilon - 1)/(e^\epsilon + 1)` where :math:`e^\epsilon/(e^\epsilon + 1)` belongs;
-    this is the law of LPGNN's multi-bit mechanism, which is Duchi's.
+    Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}. (LDP-GE eq. 6
+    misprints the factor.)
 
     Guarantee: epsilon per record, attained between -1 and 1.
 
-    Utility: the estimate :math:`y / \tanh(\epsilon/2)` is unbiased; variance
-    :math:`\coth^2(\epsilon/2) - x^2`, the worst at x = 0.
+    Utility: the estimate :math:`y / \tanh(\epsilon/2)` is unbiased; variance :math:`\coth^2(\epsilon/2) - x^2`.
 
-    Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up to a multiple of
-    2^-64: nothing is impossible up to epsilon 100, and the loss that runs is epsilon to 1e-6 of it until the rare
-    sign is rarer than 2^-50 or so (epsilon 35); from there on it is less, and never above 44.4.
+    Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up. The loss is
+    epsilon to 1e-6 of it up to epsilon 35, and less beyond; no sign is impossible up to epsilon 100.
 
     Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1.
 
-    >>> Duchi(1.0).codomain().values
-    (-1.0, 1.0)
     >>> round(Duchi(1.0).variance(0.0).item(), 2)
     4.68
     """
 
     epsilon: Scalar
 
-    def _probability(self, sign: Any, x: Record) -> Array:
+    def _probability(self, sign: Array, x: Record) -> Array:
         agreement = sign * clip(x)
         return 0.5 * (1 + agreement) * jax.nn.sigmoid(self.epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(
             -jnp.asarray(self.epsilon)
@@ -84,8 +79,7 @@ class Duchi(Worded):
 def against_threshold(size: Array, epsilon: Scalar) -> Array:
     """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, over 2^64, rounded up; uint32 [2, ...].
 
-    Near 1/2 it is the distance from it that is rounded, so that the loss is precise at small epsilon; else the mass
-    itself, a mixture of sigmoid(-epsilon) and sigmoid(epsilon) without cancellation.
+    Near 1/2 its distance from it is rounded, else the mass, a mixture of sigmoid(-epsilon) and sigmoid(epsilon).
     """
     size, epsilon = jnp.asarray(size, jnp.float32), jnp.asarray(epsilon, jnp.float32)
     lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))

@@ -1,4 +1,4 @@
-"""Duchi, Jordan and Wainwright's mechanism on the hypercube: one sign per coordinate, one budget for all."""
+"""Duchi, Jordan and Wainwright's mechanism on the hypercube: one sign a coordinate under one budget."""
 
 import functools
 import math
@@ -10,9 +10,9 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest
+from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Box, Finite, Product, as_records, clip
+from ldp_jax.core.spaces import Box, Finite, Product, clip
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 
 # A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's
@@ -20,18 +20,16 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 _SCALE = 2.0**64
 _LOG_SCALE = 64 * math.log(2.0)
 
-
-_TIED = 1e-12
-"""How likely it may be that all candidates of a draw are ties."""
+_TIED = 1e-12  # the probability that all candidates of a draw are ties
 
 
 class _Constants(NamedTuple):
-    """What depends on d alone, from exact integers on the host.
+    """Constants of d, from exact integers on the host.
 
     Attributes:
       share: C_d / 2^d, the part of the cube in the open half-space of v.
       gain: 2^d / binom(d - 1, floor(d / 2)).
-      candidates: how many uniform sign vectors a draw takes, so that one of them is no tie.
+      candidates: uniform sign vectors a draw takes, so that one of them is no tie.
     """
 
     share: float
@@ -61,45 +59,31 @@ def _packed(bits: Array) -> Array:
 class DuchiVector:
     r"""Report one of the 2^d sign vectors, e^epsilon times likelier on the record's side of the cube.
 
-    Law: each coordinate is rounded to a sign, :math:`P(v_j = 1) = (1 + x_j)/2`; the report is
-    :math:`s \in \{-1, 1\}^d` with probability :math:`e^\epsilon / Z` if :math:`s \cdot v > 0` and
-    :math:`1/Z` if :math:`s \cdot v \le 0`, where :math:`Z = (e^\epsilon - 1) C_d + 2^d` and
-    :math:`C_d = 2^{d-1}` for odd d, :math:`2^{d-1} - \frac{1}{2}\binom{d}{d/2}` for even d. Hence
-    :math:`P(s \mid x) = (1 + (e^\epsilon - 1) P(A > d/2)) / Z`, A the number of agreements of s and v, which
-    is Poisson-binomial with :math:`p_j = (1 + s_j x_j)/2`. With d = 1 this is
-    :class:`~ldp_jax.features.Duchi`.
+    Law: each coordinate is rounded to a sign, :math:`P(v_j = 1) = (1 + x_j)/2`; the report s has probability
+    :math:`e^\epsilon / Z` if :math:`s \cdot v > 0`, else :math:`1/Z`, with :math:`Z = (e^\epsilon - 1) C_d + 2^d`
+    and :math:`C_d = 2^{d-1}` for odd d, :math:`2^{d-1} - \frac{1}{2}\binom{d}{d/2}` for even d. So :math:`P(s \mid
+    x) = (1 + (e^\epsilon - 1) P(A > d/2)) / Z`, A the Poisson-binomial number of agreements of s and v.
 
-    Guarantee: epsilon per record, attained between any corner of the cube and the opposite one. The form first
-    published puts the ties s.v = 0 into both half-spaces: for even d a tie is then reported with more than
-    either branch's probability, and the loss is :math:`\log(1 + e^\epsilon)`, more than epsilon.
+    Guarantee: epsilon per record, attained between opposite corners. The form first published puts ties into both
+    half-spaces and loses :math:`\log(1 + e^\epsilon)` for even d.
 
     Utility: the estimate :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is
-    unbiased; variance :math:`B^2 - x_j^2`, the worst at x_j = 0. For large d,
-    :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)`. Coordinates of one report are correlated.
+    unbiased; variance :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d.
+    Coordinates of one report are correlated.
 
-    Numerics: the law is a mixture of two uniform ones. With probability :math:`2^d / Z`, by a 64-bit number, the
-    report is any vector of the cube; else one of the half-space s.v > 0, where a uniform vector is as good as its
-    opposite, and ties are drawn anew (all of several candidates are ties with probability 1e-12; then one sign is
-    turned). So signs are random bits themselves, and the loss that runs is epsilon to 1e-6 of it up to epsilon 35
-    or so, where 2^d / Z is 2^-50, and less from there on; no report is ever impossible. The density takes O(d^2)
-    operations and keeps both tails as sums of positive terms; in float32 it is a number near -d log 2, rounded as
-    such (3e-5 at d = 500).
+    Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
+    half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The
+    density takes O(d^2) operations; in float32 it is good to 3e-5 at d = 500.
 
-    Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019,
-    Algorithm 3.
+    Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019, Algorithm 3.
 
     Args:
-      epsilon: the budget of a record; may be traced or a stack.
-      dim: d, the length of a record.
-
-    Raises:
-      ValueError: for an epsilon outside (0, 100] or a dim that is not a whole number >= 1.
+      epsilon: in (0, 100]; may be traced or a stack.
+      dim: d >= 1.
 
     >>> m = DuchiVector(1.0, dim=4)
-    >>> m.privatize(jax.random.key(0), jnp.zeros(4)).shape
-    (4,)
-    >>> round(m.variance(jnp.zeros(4))[0].item(), 1)
-    22.8
+    >>> m.privatize(jax.random.key(0), jnp.zeros(4)).shape, round(m.variance(jnp.zeros(4))[0].item(), 1)
+    ((4,), 22.8)
     """
 
     epsilon: Scalar
@@ -109,15 +93,9 @@ class DuchiVector:
         check_epsilon(self.epsilon)
         validate.integer_in(1, dim=self.dim)
 
-    def _one(self, name: str, value: Any) -> Array:
-        value = as_records(value)
-        if value.shape != (self.dim,):
-            raise ValueError(f"{name} must be one record of shape ({self.dim},), got {value.shape}")
-        return value
-
     @property
     def _gain(self) -> Array:
-        """B, from 1 / (e^eps - 1) in a form that neither cancels nor overflows."""
+        """B, without cancellation or overflow."""
         epsilon, constants = jnp.asarray(self.epsilon), _constants(self.dim)
         return constants.gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + constants.share)
 
@@ -125,11 +103,11 @@ class DuchiVector:
         """The signs [dim], float32, of one record [dim].
 
         Raises:
-          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
         """
         validate.threefry(key)
         check_single(self)
-        x = clip(self._one("x", x))
+        x = clip(one_record(x, self.dim))
         v_key, side_key, sign_key = jax.random.split(key, 3)
         v = _packed(jax.random.bernoulli(v_key, (1 + x) / 2))
         whole, rest = self._whole_cube()
@@ -147,25 +125,21 @@ class DuchiVector:
         return jnp.where(up == 1, 1.0, -1.0).astype(jnp.float32)
 
     def _whole_cube(self) -> tuple[Array, Array]:
-        """2^d / Z and the rest to 1: whether the report is any vector of the cube."""
+        """2^d / Z and the rest to 1."""
         epsilon, share = jnp.asarray(self.epsilon, jnp.float32), _constants(self.dim).share
         few = jnp.exp(-epsilon)
         more = -jnp.expm1(-epsilon) * share
         return jnp.maximum(few, jnp.finfo(jnp.float32).tiny) / (more + few), more / (more + few)
 
     def _count(self, words: Array) -> Array:
-        """How many of the first ``dim`` bits are set, along the last axis."""
+        """The number of set bits among the first ``dim``, along the last axis."""
         place = 32 * jnp.arange(words.shape[-1])
         unused = jnp.clip(place + 32 - self.dim, 0, 31).astype(jnp.uint32)
         return jax.lax.population_count(words << unused).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
 
     def log_density(self, y: Any, x: Any) -> Array:
-        """log P(y | x); ``-inf`` for a y that is not a vector of signs.
-
-        Raises:
-          ValueError: for y or x that is not one vector [dim].
-        """
-        x, y = clip(self._one("x", x)), self._one("y", y)
+        """log P(y | x); ``-inf`` for a y that is no vector of signs."""
+        x, y = clip(one_record(x, self.dim)), one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
         towards = jnp.where(possible, y, 1.0).astype(x.dtype) * x
         few, most = _agreements(towards)
@@ -175,17 +149,13 @@ class DuchiVector:
         return jnp.where(possible, log_mass, -jnp.inf)
 
     def critical_points(self) -> CriticalPoints:
-        """A corner for each number of signs that agree with a report, and that report.
-
-        The mass of a report is linear in each coordinate of the record, so that corners decide; and of a corner's
-        signs it matters alone how many agree with the report's.
-        """
+        """A corner for each number of signs that agree with a report: masses are linear in x."""
         place = np.arange(self.dim)
         corners = np.where(place < np.arange(self.dim + 1)[:, None], 1.0, -1.0)
         return CriticalPoints(corners, np.ones((1, self.dim)))
 
     def domain(self) -> Box:
-        """[-1, 1]^dim; other records are clipped, NaN goes to 0, coordinate by coordinate."""
+        """[-1, 1]^dim; coordinates are clipped, NaN goes to 0."""
         return Box(self.dim)
 
     def codomain(self) -> Product:
@@ -193,7 +163,7 @@ class DuchiVector:
         return Product(self.dim, Finite((-1.0, 1.0)))
 
     def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
+        """epsilon per record; the largest of a stack."""
         if validate.concrete(self.epsilon):
             self._check()
         return Guarantee(
@@ -223,7 +193,7 @@ def _agreements(towards: Array) -> tuple[Array, Array]:
     return mass[: dim // 2 + 1].sum() / _SCALE, mass[dim // 2 + 1 :].sum()
 
 
-@jax.jit  # an eager loop would be compiled anew at each call
+@jax.jit  # an eager loop is compiled at each call
 def _convolved(towards: Array) -> Array:
     """The law of the number of agreements times _SCALE, [d + 1]."""
 
@@ -235,10 +205,10 @@ def _convolved(towards: Array) -> Array:
     return jax.lax.scan(add, start, towards)[0]
 
 
-def _log_mixture(epsilon: Any, few: Array, most: Array) -> Array:
-    """log(few + e^eps most / _SCALE), where either may be 0; its gradient is finite wherever that is.
+def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
+    """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient.
 
-    The larger term is taken out as a constant, so that no logarithm of 0 is differentiated.
+    The larger term is taken out as a constant: no logarithm of 0 is differentiated.
     """
     epsilon = jnp.asarray(epsilon, few.dtype)
     level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))

@@ -1,4 +1,4 @@
-"""HeteroRR's randomised response on features: near bins likelier than far ones, budgets that differ by feature."""
+"""HeteroRR's randomised response on features: near bins likelier than far ones, a budget a feature."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, validate
-from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.spaces import Box, Finite, Product, as_records
@@ -17,25 +17,22 @@ from ldp_jax.features.discrete import Discrete
 
 @pytree
 class RandomizedFeatures:
-    r"""Every feature in [0, 1] falls into one of k bins, and a near bin is reported with more mass than a far one.
+    r"""Report a bin for each feature in [0, 1], near bins with more mass than far ones; made by :func:`FeatureRR`.
 
     Law: feature i in bin t, (t - 1)/k < x <= t/k, is reported as bin u with mass proportional to
-    :math:`e^{-\epsilon_i |u - t| / (k - 1)}`, independently of the others. The paper's noise scale
-    :math:`\sigma_i = (k-1) / (k \epsilon_i)` is the exact bound: the mass of bin 1 under bins 1 and k is in ratio
-    :math:`e^{\epsilon_i}`. :math:`\epsilon_i = \epsilon \theta_i` with :math:`\theta` normalised to sum to 1.
+    :math:`e^{-\epsilon_i |u - t| / (k - 1)}`, independently of the others, at :math:`\epsilon_i = \epsilon
+    \theta_i`. The paper's scale :math:`\sigma_i = (k-1) / (k \epsilon_i)` is the exact bound.
 
-    Guarantee: the sum of the features' exact losses, at most epsilon a record: integer tables, one a distinct
-    budget (:class:`Discrete`).
+    Guarantee: the sum of the features' exact losses, at most epsilon a record.
 
-    Utility: the estimate of feature i is u / k, as in the paper. It is *biased* towards the middle, and at the
-    budgets of a long record (epsilon / d a feature) nearly independent of it; mean and variance are the table's.
+    Utility: the estimate u / k is *biased* towards the middle; mean and variance are those of the table.
 
     Numerics: exact in integers; one 32-bit word a feature.
 
     Reference: HeteroRR eq. 7-9, 16-17 and Algorithm 1.
 
     Attributes:
-      inner: the tables, one level a distinct budget; its level [dim] says which feature has which.
+      inner: the tables, one level a distinct budget; its level [dim] has one for each feature.
       dim: d.
 
     >>> m = FeatureRR(4.0, bins=10, dim=3)
@@ -63,21 +60,18 @@ class RandomizedFeatures:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest.
 
         Raises:
-          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
         """
         self._check_levels()
         check_single(self)
-        x = as_records(x)
-        if x.shape != (self.dim,):
-            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
-        return self.inner.draw(key, x)
+        return self.inner.draw(key, one_record(x, self.dim))
 
     def stack_shape(self) -> tuple[int, ...]:
-        """() for one mechanism: the level of its tables has one entry a feature."""
+        """() for one mechanism: its level has one entry a feature."""
         return jnp.shape(self.inner.level)[:-1]
 
     def coordinate(self, j: int) -> Discrete:
-        """Feature j alone: features are independent given the record."""
+        """Feature j alone."""
         return self.inner.at(self.inner.level[j])
 
     def log_density(self, y: Any, x: Any) -> Array:
@@ -85,7 +79,7 @@ class RandomizedFeatures:
         return self.inner.log_density(y, as_records(x)).sum(-1)
 
     def domain(self) -> Box:
-        """[0, 1]^dim; other records are clipped, NaN goes to 1/2, coordinate by coordinate."""
+        """[0, 1]^dim; coordinates are clipped, NaN goes to 1/2."""
         return Box(self.dim, 0.0, 1.0)
 
     def codomain(self) -> Product:
@@ -95,11 +89,7 @@ class RandomizedFeatures:
         return Product(self.dim, inner)
 
     def guarantee(self) -> Guarantee:
-        """The sum of the features' losses; the largest one where users have levels of their own.
-
-        Raises:
-          ValueError: for traced tables.
-        """
+        """The sum of the features' losses; the largest where users have different levels."""
         worst = self.inner.guarantee()  # also refuses what is traced
         levels, place = np.unique(np.asarray(self.inner.level), return_inverse=True)
         losses = np.array([self.inner.table(level).epsilon for level in levels.tolist()])
@@ -114,7 +104,7 @@ class RandomizedFeatures:
         )
 
     def estimate(self, y: Any) -> Array:
-        """u / k, feature by feature: the upper end of the bin, as in the paper."""
+        """u / k, the upper end of the bin, as in the paper."""
         return self.inner.estimate(y)
 
     def mean(self, x: Any) -> Array:
@@ -130,14 +120,10 @@ def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | Non
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
     Args:
-      epsilon: of a whole record; one concrete number.
+      epsilon: of a whole record; one concrete number, at most 20 a feature.
       bins: k, in [2, 512].
-      weights: theta [d], public numbers > 0, normalised here to sum to 1 (without which Theorem 3 fails); see
-        :func:`importance_weights`. Left out, all features have the same budget.
-      dim: d, where weights are left out.
-
-    Raises:
-      ValueError: for weights that are not finite and > 0, or budgets above 20 a feature.
+      weights: theta [d], public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails).
+      dim: d, for equal weights.
 
     >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
@@ -178,22 +164,18 @@ def _table(epsilon: float, bins: int) -> integer_tables.Table:
 
 
 def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
-    r"""HeteroRR's score of a feature's share of the budget.
+    r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
-    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised: more
-    important and less sensitive features get more. The scores must come from *public* data or a public model:
-    computed on the private record they are a release of their own, which no guarantee here covers.
+    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. The scores
+    must come from *public* data.
 
     Args:
-      alpha: importance [d], for instance normalised absolute SHAP values (eq. 6); finite and >= 0.
+      alpha: importance [d], such as absolute SHAP values (eq. 6); finite and >= 0.
       beta: sensitivity [d] (eq. 5); finite and >= 0.
       gamma: in [0, 1], the weight of importance.
 
-    Returns:
-      theta [d], float64, summing to 1.
-
     Raises:
-      ValueError: for scores of different shapes, negative ones, or where a feature would be left without budget.
+      ValueError: for invalid scores, or a feature without budget.
 
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 

@@ -15,10 +15,10 @@ INPUTS = 129
 
 
 def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: float, unbiased: bool) -> Discrete:
-    r"""Outputs within ``reach`` places of the record's own have e^epsilon times the mass of the others.
+    r"""Outputs within ``reach`` places of the record's place have e^epsilon times the mass of the others.
 
-    Row i of ``inputs`` has its window at outputs i, ..., i + 2 reach of inputs + 2 reach, so all rows have the same
-    two masses, and as mean position :math:`\frac{(2r+1)(E-1)}{(2r+1)E + n - 1}` times its centre: exactly linear.
+    Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach: all rows have the same two masses, and
+    the mean position is :math:`\frac{(2r+1)(E-1)}{(2r+1)E + n - 1}` times the window's centre, exactly linear.
     """
     outputs, window = inputs + 2 * reach, 2 * reach + 1
     offset = np.arange(outputs) - np.arange(inputs)[:, None]
@@ -32,21 +32,15 @@ def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: floa
 
 
 def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
-    """The square wave on a grid, exact in integers: what a deployed client runs.
+    """The square wave on a grid, exact in integers: the form for deployed clients.
 
-    Law: records are rounded at random to ``inputs`` points on [-1, 1]; outputs have the same spacing h and reach
-    round(b / h - 1/2) places beyond; those within that reach of the record's point have e^epsilon times the mass of
-    the others. It is a two-level law of its own, not an integral of the density of :class:`SquareWave`.
+    Law: records are rounded at random to ``inputs`` (2 to 512) points on [-1, 1] of spacing h; outputs reach
+    round(b / h - 1/2) places beyond. Outputs within that reach of the record's point have e^epsilon times the mass
+    of the others.
 
-    Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
+    Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
-    Utility: the estimate is the output's position, biased towards 0 as the square wave's; with ``debias`` it is
-    divided by the contraction.
-
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid, in [2, 512].
-      debias: unbiased estimates, of larger variance.
+    Utility: the estimate is the output's position, biased towards 0; ``debias`` divides it by the contraction.
 
     Reference: Li et al., SIGMOD 2020.
 
@@ -62,21 +56,15 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
 
 
 def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = None) -> Discrete:
-    """The piecewise mechanism on a grid, exact in integers and unbiased: what a deployed client runs.
+    """The piecewise mechanism on a grid, exact in integers: the form for deployed clients.
 
-    Law: that of :func:`GridSquareWave` with a window of 2r + 1 places, which stands for t = 2 / ((2r + 1) h) in
-    :class:`GeneralPiecewise`: r = round(1 / (t h) - 1/2), and where t is left out the r of least worst-case
-    variance next to :func:`OptimalPiecewise`'s.
+    Law: that of :func:`GridSquareWave` with a window of 2r + 1 places, r = round(1 / (t h) - 1/2); without t, the r
+    of least worst-case variance next to :func:`OptimalPiecewise`'s.
 
-    Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
+    Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
-    Utility: unbiased up to 1e-6; the variance is at most that of :class:`GeneralPiecewise` at the t that the window
-    stands for, plus h^2 / 4 for the rounding.
-
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid, in [2, 512].
-      t: as in :class:`GeneralPiecewise`; by default :func:`OptimalPiecewise`'s.
+    Utility: unbiased up to 1e-6; the variance is at most that of :class:`GeneralPiecewise` at t = 2 / ((2r + 1) h),
+    plus h^2 / 4 for the rounding.
 
     Reference: Wang et al., ICDE 2019; Zhao et al., IoT-J 2021.
 
@@ -94,7 +82,7 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
 
 
 def _worst_variance(epsilon: float, inputs: int, reach: int) -> float:
-    """Of the unbiased estimate over records on and between grid points, the rounding included."""
+    """The worst variance of the unbiased estimate over records on and between grid points."""
     window, h, low = 2 * reach + 1, 2 / (inputs - 1), math.exp(-epsilon)
     mass = window + (inputs - 1) * low
     gain = mass / (window * (1 - low))  # one over the contraction

@@ -1,4 +1,4 @@
-"""The hybrid mechanism on one number: Piecewise or Duchi, by a public coin."""
+"""The hybrid mechanism: Piecewise or Duchi, by a public coin."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,11 +13,11 @@ from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
 
 THRESHOLD = 0.61
-"""Budgets up to this one use Duchi's mechanism alone (Wang et al., ICDE 2019, eq. 7, eps*)."""
+"""The largest epsilon of Duchi's mechanism alone (Wang et al., ICDE 2019, eq. 7, eps*)."""
 
 
 class BranchReport(NamedTuple):
-    """What a user of :class:`Hybrid` sends.
+    """A report of :class:`Hybrid`.
 
     Attributes:
       branch: int32; 0 for Duchi's mechanism, 1 for the piecewise one.
@@ -30,20 +30,17 @@ class BranchReport(NamedTuple):
 
 @mechanism
 class Hybrid(Analytic):
-    r"""Toss a coin that knows nothing of the record, and report through Piecewise or through Duchi.
+    r"""Toss a coin that ignores the record, and report through Piecewise or through Duchi.
 
-    Law: branch 1 (:func:`Piecewise`) with probability :math:`\beta = 1 - e^{-\epsilon/2}` for epsilon > 0.61,
-    else 0; branch 0 is :class:`Duchi`. The branch is part of the report, so that the codomain is a mixture and the
-    density exact.
+    Law: branch 1 (:func:`Piecewise`) with probability :math:`\beta = 1 - e^{-\epsilon/2}` for epsilon > 0.61, else
+    0; branch 0 is :class:`Duchi`. The branch is part of the report.
 
-    Guarantee: epsilon per record: each branch keeps it, and the coin is independent of the record.
+    Guarantee: epsilon per record.
 
-    Utility: unbiased; the variance is :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, for epsilon > 0.61 the
-    same for every x: :math:`\beta` is the weight that cancels :math:`x^2`. It is never above that of either
-    mechanism in the worst case.
+    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, for epsilon > 0.61 the same for
+    every x.
 
-    Numerics: those of the two mechanisms; the coin is a 64-bit number, so that neither branch is lost, the value
-    another.
+    Numerics: those of the two mechanisms; the coin is a 64-bit number.
 
     Reference: Wang et al., ICDE 2019, section III-C.
 
@@ -73,12 +70,12 @@ class Hybrid(Analytic):
 
     @property
     def _rest(self) -> Array:
-        """The probability of branch 0, e^(-epsilon/2) above the threshold."""
+        """The probability of branch 0."""
         epsilon = jnp.asarray(self.epsilon)
         return jnp.where(epsilon > THRESHOLD, jnp.exp(-epsilon / 2), 1.0)
 
     def draw(self, key: PRNGKey, x: Record) -> BranchReport:
-        """Independent reports of all of one user's numbers, or of a stack's: a coin and a value for each."""
+        """A coin and a value for each number."""
         x = as_records(x)
         word = random_words.words(key, report_shape(self, x), 4)
         branch = random_words.bernoulli_from_words(word[:2], self.beta, self._rest).astype(jnp.int32)
@@ -109,7 +106,7 @@ class Hybrid(Analytic):
         return clip(x)
 
     def variance(self, x: Record) -> Array:
-        """The mixture of two unbiased estimates: the mean of their variances."""
+        """The mixture of the branches' variances."""
         return self.beta * self.piecewise.variance(x) + self._rest * self.duchi.variance(x)
 
     def proof(self) -> str:

@@ -19,13 +19,11 @@ class Laplace(Numeric):
 
     Guarantee: epsilon per record: two records differ by at most 2.
 
-    Utility: unbiased; variance :math:`8 / \epsilon^2` for every x.
+    Utility: unbiased; variance :math:`8 / \epsilon^2`.
 
-    Numerics: the report is one word through the inverse distribution function. No draw is farther than 22.2 scales
-    from x, so that up to epsilon 22, the largest that is accepted, every record reaches the others' reports. They
-    lie on a grid that depends on x: in float32 the guarantee is that of ideal arithmetic.
+    Numerics: no draw is farther than 22.2 scales from x, hence epsilon <= 22. Ideal arithmetic.
 
-    Reference: Dwork et al., TCC 2006; scale as in LDP-GE, section III-A.
+    Reference: Dwork et al., TCC 2006; LDP-GE, section III-A.
 
     >>> Laplace(1.0).variance(0.3).item()
     8.0

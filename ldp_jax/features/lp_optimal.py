@@ -14,7 +14,7 @@ from ldp_jax.features.piecewise import OptimalPiecewise
 
 INPUTS, OUTPUTS = 11, 101
 SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
-"""Budgets whose laws at the default sizes come with the package."""
+"""Budgets whose laws at the default sizes are shipped."""
 
 
 def LPOptimal(
@@ -28,29 +28,24 @@ def LPOptimal(
 
     Law: records are rounded at random to ``inputs`` points x_i on [-1, 1]; :math:`P[y \mid x_i]` on ``outputs``
     points on :math:`\pm 1.5\,(e^\epsilon + 1)/(e^\epsilon - 1)` solves the linear program: rows sum to 1,
-    :math:`\sum_y y P[y \mid x_i] = x_i`, every entry of column y lies in :math:`[q_y, e^\epsilon q_y]`, and the
-    largest :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points (the
-    rounding included). It is imposed at the grid points and at seven points of each segment. With ``prior`` the
-    mean of :math:`M(x_i) - x_i^2` under these weights is minimised instead.
+    :math:`\sum_y y P[y \mid x_i] = x_i`, column y lies in :math:`[q_y, e^\epsilon q_y]`, and the largest
+    :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points. ``prior``
+    asks for the least mean of :math:`M(x_i) - x_i^2` instead.
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
 
-    Utility: unbiased to 1e-6; the worst-case variance is 3.995 at epsilon 1 (the hybrid mechanism's is 4.289),
-    0.873 at 2 (1.042), 0.312 at 3 (0.432), 0.0655 at 5 (0.121), and below every other mechanism here up to epsilon
-    5. Rounding to the grid alone costs up to h^2 / 4 = 1 / (inputs - 1)^2, so that larger budgets need more inputs.
+    Utility: unbiased to 1e-6; the worst-case variance is 3.995 at epsilon 1 (hybrid: 4.289), 0.873 at 2 (1.042),
+    0.312 at 3 (0.432), 0.0655 at 5 (0.121). Rounding to the grid alone costs up to 1 / (inputs - 1)^2.
 
-    Numerics: solved in float64 by HiGHS (the default sizes in a tenth of a second; at common budgets their tables
-    are shipped, so that they are the same on every machine), columns of less than 1e-9 dropped, then rounded to
-    integers within their boxes.
+    Numerics: solved in float64 by HiGHS, then rounded to integers; tables for common budgets are shipped.
 
-    Reference: the program is ours; its continuous relatives are Geng et al., IEEE JSTSP 2015, and Kairouz, Oh &
-    Viswanath, JMLR 2016.
+    Reference: Geng et al., IEEE JSTSP 2015, and Kairouz, Oh & Viswanath, JMLR 2016 (continuous relatives).
 
     Args:
       epsilon: one concrete number in (0, 20].
       inputs: points of the grid of records, in [2, 512].
       outputs: points of the grid of reports before empty ones are dropped, at least 41.
-      prior: weights of the grid points, [inputs], for the mean instead of the worst case.
+      prior: weights of the grid points, [inputs].
 
     Raises:
       ValueError: where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
@@ -118,10 +113,7 @@ def ship(path: str) -> None:
 def solve(
     epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Solve the linear program.
-
-    Returns:
-      The law [inputs, outputs] and the output points [outputs], float64; some columns may be empty.
+    """Solve the linear program: the law [inputs, outputs] and the output points [outputs], float64.
 
     Raises:
       RuntimeError: where HiGHS finds no optimum.
@@ -173,7 +165,7 @@ def solve(
 
 
 def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray, symmetric: bool = True) -> integer_tables.Table:
-    """Make a solver's law exact: in its boxes, and in integers; symmetric where the program is."""
+    """The law exact in its boxes and in integers; symmetric where the program is."""
     if symmetric:  # then so is the mean of an optimum and its mirror image
         law = (law + law[::-1, ::-1]) / 2
     law = np.maximum(law, 0.0)

@@ -1,4 +1,4 @@
-"""Generalised randomised response over a public alphabet of classes that is the user's own."""
+"""Generalised randomised response over a public alphabet of classes for each user."""
 
 import dataclasses
 from typing import Any
@@ -14,35 +14,32 @@ from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.features.discrete import Discrete
 
+_FEW = 16
+"""Classes of which alphabets of every size have a table."""
+
 
 def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
-    r"""Report a class within one user's alphabet: the classes that public facts make likeliest for her.
+    """Report a class within one user's alphabet: the k classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
-    :func:`~ldp_jax.features.alphabets`. The record is a class, the report a place in S. A class of S is reported as
-    its own place with probability e^epsilon / (e^epsilon + k - 1), as any other place with 1 / (e^epsilon + k - 1)
-    each; of a class outside S each place is reported with 1/k. A device that has scores of classes rather than one
-    class reports the best within S (:meth:`PersonalAlphabets.best`), which is never outside.
+    :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
+    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); a class outside S as each
+    place with 1/k.
 
-    Guarantee: at most epsilon per record, any two classes, exact in integers (:class:`Discrete`). The alphabet must
-    come from public facts alone; then it costs nothing.
+    Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
 
-    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table. Of an
-    alphabet of two the true class is reported e^epsilon times as often as the other, of however many classes.
+    Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table.
 
     Args:
       epsilon: one concrete number in (0, 20].
       prior: [C] public probabilities of the user's class, 2 to 512 of them.
-
-    Raises:
-      ValueError: for such an epsilon, or a prior that is no vector of probabilities.
 
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms 1 and 2.
 
     >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
     >>> m
     PersonalAlphabet(epsilon=2, inputs=4, outputs=2)
-    >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first of mine", which is class 1
+    >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first place", which is class 1
     [0.05, 0.82, 0.05, 0.09]
     """
     epsilon = integer_tables.checked_epsilon(epsilon)
@@ -59,16 +56,16 @@ def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
 
 @pytree
 class PersonalAlphabets:
-    """The personal alphabets of n users, and their reports: :func:`PersonalAlphabet` for each, in one program.
+    """The personal alphabets of n users, and their reports, in one program; build one with :meth:`of`.
 
-    Users with alphabets of one size share a table, so there are as many tables as sizes. Build one with :meth:`of`.
+    Users with alphabets of one size share a table.
 
     Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
 
     Attributes:
-      inner: the tables on places, one level a size; its level [n] says who has which.
+      inner: the tables on places, one level a size; its level [n] has one for each user.
       order: int32 [n, C], each user's classes, the likeliest first.
-      prior: float32 [n, C], the public probabilities that they were chosen by.
+      prior: float32 [n, C], the public probabilities.
 
     >>> m = PersonalAlphabets.of(1.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
     >>> m.sizes.tolist(), m.mask.tolist()
@@ -84,30 +81,27 @@ class PersonalAlphabets:
 
     @classmethod
     def of(cls, epsilon: Scalar, prior: Any) -> "PersonalAlphabets":
-        """The alphabets of users with public posteriors ``prior`` [n, C]; see :func:`~ldp_jax.features.alphabets`.
-
-        Raises:
-          ValueError: for an epsilon outside (0, 20], or rows that are no probabilities.
-        """
+        """The alphabets of users with public posteriors ``prior`` [n, C]: :func:`~ldp_jax.features.alphabets`."""
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
-        sizes, level = np.unique(found.sizes, return_inverse=True)
+        # Of few classes there is a table of each size, so that programs are the same for all epsilons.
+        sizes = np.arange(2, classes + 1) if classes <= _FEW else np.unique(found.sizes)
         tables = [personal_alphabets.table(epsilon, size, classes) for size in sizes.tolist()]
         return cls(
-            inner=Discrete.of(*tables).at(level.astype(np.int32)),
-            order=jnp.asarray(found.order),
-            prior=jnp.asarray(personal_alphabets.checked_prior(prior), jnp.float32),
+            inner=Discrete.of(*tables).at(np.searchsorted(sizes, found.sizes).astype(np.int32)),
+            order=jax.device_put(found.order),
+            prior=jax.device_put(personal_alphabets.checked_prior(prior).astype(np.float32)),
         )
 
     @property
     def sizes(self) -> Array:
-        """How many classes each alphabet has, int32 [n]."""
+        """The size of each alphabet, int32 [n]."""
         return self.inner.counts[self.inner.level]
 
     @property
     def mask(self) -> Array:
         """Which classes are in whose alphabet, bool [n, C]."""
-        return self._by_class(jnp.arange(self.order.shape[1]) < self.sizes[:, None])
+        return _mask(self)
 
     def _by_class(self, by_place: Array) -> Array:
         """Columns of places as columns of classes."""
@@ -115,31 +109,20 @@ class PersonalAlphabets:
         return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
 
     def best(self, scores: Any) -> Array:
-        """The class of the best score within each alphabet, int32 [n]: what a device reports that has a classifier.
+        """The class of the best score [n, C] within each alphabet, int32 [n].
 
-        Total on data: NaN is the worst score, and of equal ones the class that is likelier by public facts wins.
-
-        Args:
-          scores: [n, C], of each user's classes: any numbers that rise with the class's probability.
+        NaN is the worst score; the likelier class wins a tie.
         """
-        by_place = jnp.take_along_axis(as_records(scores).astype(jnp.float32), self.order, 1)
-        inside = (jnp.arange(self.order.shape[1]) < self.sizes[:, None]) & ~jnp.isnan(by_place)
-        place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
-        return jnp.take_along_axis(self.order, place[:, None], 1)[:, 0]
+        return _best(self, as_records(scores))
 
     def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """One report a user: a place in her alphabet, int32 [n].
+        """One report a user: a place in the user's alphabet, int32 [n], for classes x [n].
 
-        User i's randomness comes from ``jax.random.split(key, n)[i]``, and her report is that of
-        ``PersonalAlphabet(epsilon, prior[i])``.
-
-        Args:
-          key: a typed threefry key.
-          x: classes [n]; others are clipped and rounded, NaN is the middle one. Outside her alphabet every place is
-            as likely.
+        User i's randomness comes from ``jax.random.split(key, n)[i]``, as in ``PersonalAlphabet(epsilon,
+        prior[i])``.
 
         Raises:
-          ValueError: for a key that is not threefry, tables that are none, or another number of users.
+          ValueError: for a key that is not threefry, invalid tables, or another number of users.
         """
         validate.threefry(key)
         if validate.concrete(self.inner.thresholds):
@@ -147,27 +130,23 @@ class PersonalAlphabets:
         x = as_records(x)
         if x.shape != self.order.shape[:1]:
             raise ValueError(f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}")
-        return _privatize(jax.random.split(key, len(x)), self, x)
+        return _privatize(key, self, x)
 
     def classes(self, y: Any) -> Array:
-        """The classes that reports name, int32 [n]."""
+        """The reported classes, int32 [n]."""
         return jnp.take_along_axis(self.order, jnp.asarray(y)[:, None], 1)[:, 0]
 
     def log_likelihoods(self, y: Any) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
-        return _log_likelihoods(self, jnp.asarray(y))
+        return _log_likelihoods(self, y)
 
     def estimate(self, y: Any) -> Array:
-        """The posterior of each user's class given her report and the prior, [n, C]."""
+        """The posterior of each user's class, [n, C]."""
         joint = self.prior * jnp.exp(self.log_likelihoods(y))
         return joint / joint.sum(1, keepdims=True)
 
     def guarantee(self) -> Guarantee:
-        """The largest of the users'.
-
-        Raises:
-          ValueError: for traced tables.
-        """
+        """The largest of the users'."""
         found = self.inner.guarantee()
         return dataclasses.replace(
             found,
@@ -177,7 +156,21 @@ class PersonalAlphabets:
 
 
 @jax.jit
-def _privatize(keys: Array, m: PersonalAlphabets, x: Array) -> Array:
+def _mask(m: PersonalAlphabets) -> Array:
+    return m._by_class(jnp.arange(m.order.shape[1]) < m.sizes[:, None])
+
+
+@jax.jit
+def _best(m: PersonalAlphabets, scores: Array) -> Array:
+    by_place = jnp.take_along_axis(scores.astype(jnp.float32), m.order, 1)
+    inside = (jnp.arange(m.order.shape[1]) < m.sizes[:, None]) & ~jnp.isnan(by_place)
+    place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
+    return jnp.take_along_axis(m.order, place[:, None], 1)[:, 0]
+
+
+@jax.jit
+def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
+    keys = jax.random.split(key, len(m.order))
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
     return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)

@@ -12,34 +12,29 @@ from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Interval, clip
 from ldp_jax.core.types import Array, Record, Scalar
 
-_RAREST = 2.0**-30
-"""The least mass that may lie outside the high piece: words of 32 bits still cut reports from it."""
+_RAREST = 2.0**-30  # the least mass outside the high piece that words of 32 bits still draw
 
 LARGEST_PIECEWISE = 40.0
 """The largest epsilon of :func:`Piecewise`."""
 
-_LARGEST_OPTIMAL = 30.0
-"""The largest epsilon of :func:`SuboptimalPiecewise` and :func:`OptimalPiecewise`."""
+_LARGEST_OPTIMAL = 30.0  # epsilon of SuboptimalPiecewise and OptimalPiecewise
 
 
 @mechanism
 class GeneralPiecewise(Numeric):
     r"""Report a number near the record with high density, and any other in [-A, A] with e^-epsilon of it.
 
-    Law: with :math:`g = (e^\epsilon + t) / (t (e^\epsilon - 1))`, density c on [L, R] and
-    :math:`c e^{-\epsilon}` on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`, :math:`A = g(t + 1)` and
-    :math:`c = e^\epsilon / (2 g (t + e^\epsilon))`.
+    Law: with :math:`g = (e^\epsilon + t) / (t (e^\epsilon - 1))`, density c on [L, R] and :math:`c e^{-\epsilon}`
+    on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`, :math:`A = g(t + 1)` and :math:`c = e^\epsilon / (2 g
+    (t + e^\epsilon))`.
 
     Guarantee: epsilon per record for every t > 0.
 
-    Utility: the report is unbiased; variance :math:`\frac{t+1}{e^\epsilon-1} x^2 +
-    \frac{(t+e^\epsilon)((t+1)^3+e^\epsilon-1)}{3t^2(e^\epsilon-1)^2}`, the worst at \|x\| = 1.
+    Utility: unbiased; variance :math:`\frac{t+1}{e^\epsilon-1} x^2 +
+    \frac{(t+e^\epsilon)((t+1)^3+e^\epsilon-1)}{3t^2(e^\epsilon-1)^2}`.
 
-    Numerics: everything is written in :math:`\tau = t e^{-\epsilon}` and expm1, so that neither small nor
-    large epsilon cancels. The three pieces are cut from one 32-bit word: reports lie on a grid that depends on x,
-    and the guarantee is that of ideal arithmetic. The mass outside [L, R], about :math:`\tau`, is at least 2^-30,
-    so that it is drawn: larger epsilon are refused, those above 20.8 + log t (:func:`Piecewise`: 40, the others:
-    30).
+    Numerics: formulas in :math:`\tau = t e^{-\epsilon}` and expm1, which do not cancel. The mass outside [L, R] is
+    at least 2^-30: epsilon <= 20.8 + log t (:func:`Piecewise`: 40, the others: 30). Ideal arithmetic.
 
     Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other t).
 
@@ -71,7 +66,7 @@ class GeneralPiecewise(Numeric):
 
     @property
     def bound(self) -> Array:
-        """A: no report is farther than this from 0."""
+        """A."""
         t, _, g = self._parts()
         return g * (t + 1)
 
@@ -116,7 +111,7 @@ class GeneralPiecewise(Numeric):
         return clip(x)
 
     def variance(self, x: Record) -> Array:
-        """The closed form of the class docstring, scaled by e^-eps: it neither overflows nor cancels."""
+        """The closed form, scaled by e^-eps: it neither overflows nor cancels."""
         t, tau, _ = self._parts()
         small, rest = jnp.exp(-jnp.asarray(self.epsilon)), -jnp.expm1(-jnp.asarray(self.epsilon))
         slope = (tau + small) / rest
@@ -128,8 +123,8 @@ class GeneralPiecewise(Numeric):
         return "two densities, in ratio e^eps, on one interval for all records"
 
 
-def _times(epsilon: Scalar, factor: float) -> Any:
-    """epsilon times a number, whatever epsilon is."""
+def _times(epsilon: Scalar, factor: float) -> Scalar:
+    """epsilon times a number."""
     return (epsilon if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon)) * factor
 
 
@@ -158,12 +153,10 @@ def SuboptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
 
 
 def OptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
-    r"""PM-OPT: :class:`GeneralPiecewise` at the t of least worst-case variance.
+    """PM-OPT: :class:`GeneralPiecewise` at the t of least worst-case variance; epsilon may be traced.
 
-    With E = e^epsilon, the variance at \|x\| = 1 is stationary where :math:`t^4 + 2Et^3 - 2Et - E^2 = 0`. In
-    :math:`s = t E^{-1/3}` and :math:`a = E^{-2/3}` this is :math:`as^4 + 2s^3 - 2as - 1 = 0`: convex and
-    increasing on [0.79, 1], where its root lies, so that six Newton steps from s = 1 (PM-SUB) reach float64, for
-    every epsilon and without overflow. epsilon may be traced.
+    t solves :math:`t^4 + 2Et^3 - 2Et - E^2 = 0`, E = e^epsilon. In :math:`s = t E^{-1/3}` and :math:`a = E^{-2/3}`
+    that is :math:`as^4 + 2s^3 - 2as - 1 = 0`, convex on [0.79, 1]: six Newton steps from s = 1 reach float64.
 
     Reference: Zhao et al., IoT-J 2021, section IV.
 

@@ -1,11 +1,11 @@
-"""One vector of bounded Euclidean length under one budget: a cap of the sphere in which reports are likelier."""
+"""PrivUnit: vectors of bounded length, reported by a cap of the sphere in which reports are likelier."""
 
 import abc
 import dataclasses
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,49 +14,48 @@ from scipy import special
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.mechanism import check_epsilon, check_single, largest
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Ball, Sphere, Turned, as_records
+from ldp_jax.core.quadrature import gauss_legendre
+from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.core.spaces.spheres import polar
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 
-_LARGEST = 60.0  # of a budget: beyond, a record in the ball's middle is told from one at its end no better
-_NARROWEST = 1 - 2.0**-14  # a cap that is narrower is a point to float32
-_STEPS = 12  # of Newton's method, from either end
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_LARGEST = 60.0  # budget
+_NARROWEST = 1 - 2.0**-14  # largest cut: float32 takes a smaller cap for a point
+_STEPS = 12  # of Newton's method
+_NODES, _WEIGHTS = gauss_legendre(32)
+
+
+_Number: TypeAlias = float | np.ndarray
 
 
 class _Cap(NamedTuple):
-    """What a budget and a dimension fix, in float64; of several caps, arrays.
+    """A cap of the sphere or of the Gaussian, in float64; arrays for several caps.
 
     Attributes:
-      cut: gamma, of a report's component along the record.
-      log_whole: log(1 + (e^epsilon - 1) q), q the mass of the cap under the uniform law.
-      anywhere: 1 / (1 + (e^epsilon - 1) q), how likely a report is of the uniform law.
+      cut: gamma, the least component along the record.
+      log_whole: log(1 + (e^epsilon - 1) q), q the mass of the cap under the base law.
+      anywhere: 1 / (1 + (e^epsilon - 1) q), the probability of a draw from the base law.
       gain: m, the mean of the component along the record.
       second: its second moment.
     """
 
-    cut: Any
-    log_whole: Any
-    anywhere: Any
-    gain: Any
-    second: Any
+    cut: _Number
+    log_whole: _Number
+    anywhere: _Number
+    gain: _Number
+    second: _Number
 
 
 class _Tail(NamedTuple):
-    """A cap whose mass under the uniform law is q, for logarithms of q.
+    """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
 
-    Attributes:
-      cut: gamma.
-      log_part: log E[component; component >= gamma], of the uniform law.
-    """
-
-    cut: Any
-    log_part: Any
+    cut: _Number
+    log_part: _Number
 
 
-def _sphere_tail(dim: int, log_q: Any) -> _Tail:
+def _sphere_tail(dim: int, log_q: _Number) -> _Tail:
     a, double = (dim - 1) / 2, 2 * np.exp(log_q)
     rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))  # 1 - gamma^2, from the end where it is precise
     square = np.where(double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5)))
@@ -64,13 +63,13 @@ def _sphere_tail(dim: int, log_q: Any) -> _Tail:
     return _Tail(np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5))
 
 
-def _gaussian_tail(dim: int, log_q: Any) -> _Tail:
+def _gaussian_tail(dim: int, log_q: _Number) -> _Tail:
     z = -special.ndtri_exp(log_q)
     return _Tail(z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim)))
 
 
-def _cap(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: float, log_q: Any) -> _Cap:
-    """The moments of a cap; ``spread`` is 1 where lengths are free and (dim - 1) / dim on the sphere."""
+def _cap(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float, log_q: _Number) -> _Cap:
+    """The moments of a cap; ``spread`` is (dim - 1) / dim on the sphere, and 1 for a Gaussian."""
     cut, log_part = tail(dim, log_q)
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)
     log_whole = np.logaddexp(0.0, log_more + log_q)
@@ -78,15 +77,15 @@ def _cap(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: fl
     return _Cap(cut, log_whole, np.exp(-log_whole), gain, 1 / dim + spread * cut * gain)
 
 
-def _error(cap: _Cap, spread: float) -> Any:
-    """E |V|^2 / m^2, of which a record's own length is taken off: how far an estimate is."""
+def _error(cap: _Cap, spread: float) -> _Number:
+    """E |V|^2 / m^2: the error of an estimate, plus the squared length of the record."""
     length = 1.0 if spread < 1 else 1 + cap.cut * cap.gain
     return length / cap.gain**2
 
 
 @lru_cache(maxsize=4096)
-def _best(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: float) -> _Cap:
-    """The cap of least error, by its mass on a grid of logarithms and then to float64's precision."""
+def _best(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float) -> _Cap:
+    """The cap of least error: a grid of log masses, then a bounded search."""
     from scipy import optimize  # where it is needed: importing it takes as long as a first report
 
     made = lambda log_q: _cap(tail, spread, dim, epsilon, log_q)
@@ -110,10 +109,7 @@ def _best(tail: Callable[[int, Any], _Tail], spread: float, dim: int, epsilon: f
 
 @mechanism
 class _OnCaps(abc.ABC):
-    """A mechanism on the ball whose reports have two levels of density about a direction; abstract.
-
-    What a :class:`_Cap` holds is made from epsilon and dim.
-    """
+    """A mechanism on the ball whose reports have two levels of density about a direction; abstract."""
 
     epsilon: Scalar
     dim: int = static()
@@ -125,29 +121,39 @@ class _OnCaps(abc.ABC):
     second: Any = dataclasses.field(init=False, default=None)
 
     def _check(self) -> None:
-        if not validate.concrete(self.epsilon):
-            raise ValueError("epsilon must be a concrete number or stack: the cap is chosen on the host")
         check_epsilon(self.epsilon, _LARGEST)
         validate.integer_in(2, dim=self.dim)
         object.__setattr__(self, "radius", validate.number(0.0, 1e9, open_lower=True, radius=self.radius))
-        each = np.asarray(self.epsilon, np.float64)
-        caps = np.array([_best(self._tail(), self._spread(), self.dim, float(one)) for one in each.ravel()])
-        for place, name in enumerate(_Cap._fields):
-            value = caps[:, place].reshape(each.shape)
-            object.__setattr__(self, name, jnp.asarray(value, jnp.float32) if each.ndim else float(value))
+        if validate.concrete(self.epsilon):
+            caps = self._caps(self.epsilon)
+        else:  # the host is asked for the same caps when the program runs
+            shape = jax.ShapeDtypeStruct(jnp.shape(self.epsilon), np.float32)
+            found = lambda epsilon: tuple(np.float32(value) for value in self._caps(epsilon))
+            caps = jax.pure_callback(found, (shape,) * len(_Cap._fields), self.epsilon, vmap_method="expand_dims")
+        for name, value in zip(_Cap._fields, caps, strict=True):
+            one = isinstance(value, np.ndarray) and not value.ndim
+            object.__setattr__(self, name, float(value) if one else jnp.asarray(value, jnp.float32))
+
+    def _caps(self, epsilon: Scalar) -> list[np.ndarray]:
+        """The best caps of concrete budgets, field by field, in float64."""
+        each = np.asarray(epsilon, np.float64)
+        if not ((each > 0) & (each <= _LARGEST)).all():
+            raise ValueError(f"epsilon must be in (0, {_LARGEST}], got {each}")
+        caps = np.array([_best(self._tail(), self._spread(), self.dim, one) for one in each.ravel().tolist()])
+        return [column.reshape(each.shape) for column in caps.reshape(-1, len(_Cap._fields)).T]
 
     @staticmethod
     @abc.abstractmethod
-    def _tail() -> Callable[[int, Any], _Tail]:
-        """Caps of the uniform law by their mass."""
+    def _tail() -> Callable[[int, _Number], _Tail]:
+        """Caps of the base law by their mass."""
 
     @abc.abstractmethod
     def _spread(self) -> float:
-        """1 where lengths are free, (dim - 1) / dim on the sphere."""
+        """(dim - 1) / dim on the sphere, 1 for a Gaussian."""
 
     @abc.abstractmethod
     def _base(self, noise: Array) -> Array:
-        """A report of the uniform law from dim normal numbers."""
+        """A report of the base law from dim normal numbers."""
 
     @abc.abstractmethod
     def _along(self, exponential: Array) -> Array:
@@ -155,27 +161,21 @@ class _OnCaps(abc.ABC):
 
     @abc.abstractmethod
     def _across(self, along: Array, rest: Array) -> Array:
-        """What goes with it across the record, from normal numbers there."""
+        """The part across the record, from normal numbers."""
 
     @abc.abstractmethod
     def _log_base(self, y: Array) -> Array:
-        """The log density of the uniform law."""
-
-    def _one(self, name: str, value: Any) -> Array:
-        value = as_records(value)
-        if value.shape != (self.dim,):
-            raise ValueError(f"{name} must be one record of shape ({self.dim},), got {value.shape}: use jax.vmap")
-        return value
+        """The log density of the base law."""
 
     def privatize(self, key: PRNGKey, x: Any) -> Array:
         """The report [dim] of one record [dim]; float32.
 
         Raises:
-          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
         """
         validate.threefry(key)
         check_single(self)
-        length, u = polar(self._one("x", x), self.radius)
+        length, u = polar(one_record(x, self.dim), self.radius)
         side_key, law_key, cap_key, noise_key = jax.random.split(key, 4)
         against = random_words.bernoulli_from_words(random_words.words(side_key), (1 - length) / 2)
         u = jnp.where(against, -u, u)
@@ -190,8 +190,8 @@ class _OnCaps(abc.ABC):
         return jnp.where(free, self._base(noise), in_cap)
 
     def log_density(self, y: Any, x: Any) -> Array:
-        """log p(y | x), of the record's two directions."""
-        x, y = self._one("x", x), self._one("y", y)
+        """log p(y | x)."""
+        x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
         length, u = polar(x.astype(jnp.result_type(x, y)), self.radius)  # a level in the precision of the report
         along, cut = y @ u.astype(y.dtype), jnp.asarray(self.cut, y.dtype)
         towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
@@ -199,11 +199,11 @@ class _OnCaps(abc.ABC):
         return self._log_base(y) - self.log_whole + (towards + against)
 
     def domain(self) -> Ball:
-        """Vectors of length at most ``radius``; longer ones are shortened, a coordinate that is NaN is 0."""
+        """Vectors of length at most ``radius``; longer ones are shortened, NaN coordinates are 0."""
         return Ball(self.dim, self.radius)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where epsilon is a stack of personal budgets, one a user."""
+        """epsilon per record; the largest of a stack."""
         epsilon = largest(self.epsilon)
         check_epsilon(epsilon, _LARGEST)
         return Guarantee(
@@ -215,7 +215,7 @@ class _OnCaps(abc.ABC):
         )
 
     def estimate(self, y: Any) -> Array:
-        """The report over the mean of its component along the record, in units of the radius: unbiased."""
+        """R V / m: unbiased."""
         return self.radius / jnp.asarray(self.gain) * jnp.asarray(y)
 
     def mean(self, x: Any) -> Array:
@@ -224,33 +224,30 @@ class _OnCaps(abc.ABC):
         return self.radius * length[..., None] * u
 
     def variance(self, x: Any) -> Array:
-        """By coordinate: more along the record than across it."""
+        """By coordinate."""
         length, u = polar(x, self.radius)
         across, more = self._seconds()
         return self.radius**2 * (across + more * u**2 - (length[..., None] * u) ** 2)
 
     def covariance(self, x: Any) -> Array:
         """[dim, dim] of the estimate of one record."""
-        length, u = polar(self._one("x", x), self.radius)
+        length, u = polar(one_record(x, self.dim), self.radius)
         across, more = self._seconds()
         return self.radius**2 * (across * jnp.eye(self.dim) + (more - length**2) * jnp.outer(u, u))
 
-    def _seconds(self) -> tuple[Any, Any]:
-        """The second moment of an estimate across the record, and how much more it is along, in squared radii."""
+    def _seconds(self) -> tuple[Array, Array]:
+        """The second moment of an estimate across the record, and its excess along it, in squared radii."""
         across = 1 / self.dim if self._spread() == 1 else (1 - self.second) / (self.dim - 1)
         gain = jnp.asarray(self.gain) ** 2
         return across / gain, (self.second - across) / gain
 
     def worst_error(self) -> float:
-        """The largest E |estimate - x|^2, which is of the record 0; of one epsilon.
-
-        A record of full length has ``radius**2`` less.
-        """
+        """The largest E |estimate - x|^2, attained at x = 0; it falls by |x|^2."""
         cap = _best(self._tail(), self._spread(), self.dim, float(largest(self.epsilon)))
         return float(self.radius**2 * _error(cap, self._spread()))
 
     def stack_shape(self) -> tuple[int, ...]:
-        """() for one mechanism, the shape of epsilon for personal budgets."""
+        """The shape of epsilon."""
         return jnp.shape(self.epsilon)
 
     def __repr__(self) -> str:
@@ -258,8 +255,8 @@ class _OnCaps(abc.ABC):
         return f"{type(self).__name__}(epsilon={shown}, dim={self.dim}, radius={self.radius:g})"
 
 
-def _log_level(epsilon: Any, share: Array) -> Array:
-    """log(1 + share (e^epsilon - 1)), of a share that may be 0 or 1."""
+def _log_level(epsilon: Scalar, share: Array) -> Array:
+    """log(1 + share (e^epsilon - 1)) of a share in [0, 1]."""
     inside = jnp.where((share > 0) & (share < 1), share, 0.5)
     mixed = jnp.logaddexp(jnp.log1p(-inside), jnp.log(inside) + epsilon)
     return jnp.where(share <= 0, 0.0, jnp.where(share >= 1, epsilon, mixed)).astype(share.dtype)
@@ -269,31 +266,24 @@ def _log_level(epsilon: Any, share: Array) -> Array:
 class PrivUnit(_OnCaps):
     r"""Report a unit vector, e^epsilon times likelier in a cap around the record's direction than elsewhere.
 
-    Law: with :math:`|x| \le R` (``radius``) and u its direction, or minus that with probability
-    :math:`(1 - |x|/R) / 2`, the report V is on the unit sphere with density proportional to :math:`e^\epsilon`
-    where :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere. The direction of the record 0 is the first
-    axis. With q the mass of the cap under the uniform law this is the published form with
-    :math:`p = e^\epsilon q / (1 - q + e^\epsilon q)`.
+    Law: for :math:`|x| \le R` let u be the direction of x (of 0: the first axis), or minus that with probability
+    :math:`(1 - |x|/R) / 2`. V is on the unit sphere with density proportional to :math:`e^\epsilon` where
+    :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere; the published p is
+    :math:`e^\epsilon q / (1 - q + e^\epsilon q)`, q the uniform mass of the cap.
 
-    Guarantee: epsilon per record, attained between two opposite records of full length.
+    Guarantee: epsilon per record, attained between opposite records of full length.
 
-    Utility: the estimate :math:`R V / m` is unbiased for all records of the ball, where
-    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot
-    \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2}, \frac12)}`;
-    :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`. The cap is the one of largest m, found in float64 with tails in
-    logarithms. For records of full length no unbiased mechanism of this budget has a smaller worst error.
+    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`, with :math:`m =
+    \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2},
+    \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
 
-    Numerics: with probability :math:`1 / (1 + (e^\epsilon - 1) q)`, of 64-bit words, the report is uniform on the
-    sphere: a normal vector over its length. Else its component along u is the inverse tail function of the cap at
-    an exponential number (Newton's method on a quadrature of the tail, good to 1e-5 of the tail), and what is
-    across is a normal vector without its component along u. A cap is no narrower than 6e-5, which few dimensions
-    and large budgets alone would want. Ideal arithmetic.
+    Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use 64-bit words;
+    the component along u is good to 1e-5 of the cap's tail. No cap is narrower than 6e-5. Ideal arithmetic.
 
-    Reference: Bhowmick, Duchi, Freudiger, Kapoor & Rogers, arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar,
-    ICML 2022, who show that it is optimal.
+    Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).
 
     Args:
-      epsilon: in (0, 60]; an array [n] for personal budgets, concrete.
+      epsilon: in (0, 60]; may be traced or a stack [n] of personal budgets.
       dim: d >= 2.
       radius: R, the largest length of a record.
 
@@ -306,7 +296,7 @@ class PrivUnit(_OnCaps):
     __repr__ = _OnCaps.__repr__
 
     @staticmethod
-    def _tail() -> Callable[[int, Any], _Tail]:
+    def _tail() -> Callable[[int, _Number], _Tail]:
         return _sphere_tail
 
     def _spread(self) -> float:
@@ -334,7 +324,7 @@ class PrivUnit(_OnCaps):
 
         start = tail(wide)
 
-        def step(_: Any, log_ratio: Array) -> Array:  # of the angle to t; the tail is concave in it
+        def step(_: Array, log_ratio: Array) -> Array:  # of the angle to t; the tail is concave in it
             angle = wide * jnp.exp(log_ratio)
             here = tail(angle)
             away = -wide * jnp.expm1(log_ratio)
@@ -357,7 +347,7 @@ class PrivUnit(_OnCaps):
 
 
 def _log_sine(slope: Array, away: Array) -> Array:
-    """log(sin(t - away) / sin t) of the cotangent of t, precise where it is small."""
+    """log(sin(t - away) / sin t) from the cotangent of t, precise where it is small."""
     ratio = 2 * jnp.sin(away / 2) ** 2 + slope * jnp.sin(away)
     return jnp.log1p(-jnp.minimum(ratio, 1 - 2.0**-23))
 
@@ -366,29 +356,17 @@ def _log_sine(slope: Array, away: Array) -> Array:
 class PrivUnitG(_OnCaps):
     r"""Report a Gaussian vector, e^epsilon times likelier beyond a plane in the record's direction than before it.
 
-    Law: as :class:`PrivUnit` with the uniform law of the sphere replaced by :math:`N(0, I/d)`: V has density
-    proportional to :math:`e^{-d |V|^2 / 2}` times :math:`e^\epsilon` where :math:`\langle V, u \rangle \ge \gamma`
-    and 1 elsewhere.
+    Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as there.
 
-    Guarantee: epsilon per record, attained between two opposite records of full length.
+    Guarantee: epsilon per record, attained between opposite records of full length.
 
-    Utility: the estimate :math:`R V / m` is unbiased for all records of the ball, where
-    :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
-    :math:`q = \Phi(-\gamma \sqrt d)`; :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`. The cut is the
-    one of least error, in float64 with tails in logarithms: in high dimensions the error is that of
-    :class:`PrivUnit`.
+    Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`,
+    with :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
+    :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.
 
-    Numerics: with probability :math:`1 / (1 + (e^\epsilon - 1) q)`, of 64-bit words, the report is N(0, I/d)
-    itself. Else its component along u is the inverse tail function of a Gaussian at an exponential number (Newton's
-    method on the logarithm of the tail, good to 1e-5 of it), and what is across is Gaussian. Ideal arithmetic.
+    Numerics: as :class:`PrivUnit`, with the tail of a Gaussian.
 
-    Reference: Asi, Feldman & Talwar, Optimal algorithms for mean estimation under local differential privacy, ICML
-    2022, Section 4.
-
-    Args:
-      epsilon: in (0, 60]; an array [n] for personal budgets, concrete.
-      dim: d >= 2.
-      radius: R, the largest length of a record.
+    Reference: Asi, Feldman & Talwar, ICML 2022, Section 4.
 
     >>> m = PrivUnitG(4.0, dim=32)
     >>> m.guarantee().epsilon, round(m.worst_error() / PrivUnit(4.0, dim=32).worst_error(), 2)
@@ -398,7 +376,7 @@ class PrivUnitG(_OnCaps):
     __repr__ = _OnCaps.__repr__
 
     @staticmethod
-    def _tail() -> Callable[[int, Any], _Tail]:
+    def _tail() -> Callable[[int, _Number], _Tail]:
         return _gaussian_tail
 
     def _spread(self) -> float:
@@ -412,12 +390,12 @@ class PrivUnitG(_OnCaps):
         return noise * np.float32(self.dim**-0.5)
 
     def _along(self, exponential: Array) -> Array:
-        """Where the Gaussian tail is e^-exponential of that beyond the cut."""
+        """The place with a Gaussian tail of e^-exponential times that beyond the cut."""
         least = jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5)
         log_tail = jax.scipy.special.log_ndtr
         target = log_tail(-least) - exponential
 
-        def step(_: Any, z: Array) -> Array:  # the tail is concave, and the start beyond the root
+        def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
             here = log_tail(-z)
             slope = jnp.exp(-0.5 * z**2 - np.float32(0.5 * math.log(2 * math.pi)) - here)
             return jnp.maximum(z + (here - target) / slope, least)

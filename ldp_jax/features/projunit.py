@@ -1,4 +1,4 @@
-"""A vector's public projection to few dimensions under one budget."""
+"""ProjUnit: a public projection to few dimensions, reported under one budget."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Ball, Turned, as_records
 from ldp_jax.core.spaces.spheres import polar
@@ -21,25 +21,24 @@ from ldp_jax.features.privunit import PrivUnitG
 class ProjUnit:
     r"""Project the record to k dimensions by a public matrix, and report that through :class:`PrivUnitG`.
 
-    Law: with P = ``projection`` [k, d] the report is that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`,
-    which is shortened to length ``radius``.
+    Law: with P = ``projection`` [k, d], that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, shortened to
+    length ``radius``.
 
     Guarantee: epsilon per record: the projection is public and the same for all users.
 
-    Utility: the estimate is :math:`P^\top \hat z` of the estimate :math:`\hat z` of :math:`P x`: its mean is
-    :math:`P^\top P x` where P x is not shortened. With principal axes of public data as rows that is the record's
-    part in their span; with :func:`random_projection` it is x on average over projections. The error is that of k
-    dimensions instead of d, and what the projection leaves out; a report is k numbers.
+    Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`; its mean is
+    :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`. Its error is
+    that of k dimensions and of the part that P leaves out.
 
-    Numerics: as :class:`PrivUnitG`; the product P x in float32.
+    Numerics: as :class:`PrivUnitG`; P x in float32.
 
-    Reference: Asi, Feldman, Nelson, Nguyen & Talwar, Fast optimal locally private mean estimation via random
-    projections, NeurIPS 2023 (ProjUnit, with one projection for all users).
+    Reference: Asi et al., Fast optimal locally private mean estimation via random projections, NeurIPS 2023 (with
+    one projection for all users).
 
     Args:
-      epsilon: in (0, 60]; one concrete number.
+      epsilon: in (0, 60]; one number.
       projection: [k, d], public, k >= 2.
-      radius: R, the largest length of a record, and of what it is projected to.
+      radius: R, the largest length of a record and of its projection.
 
     >>> m = ProjUnit(2.0, random_projection(jax.random.key(0), dim=100, k=8))
     >>> m.privatize(jax.random.key(1), jnp.ones(100)).shape, m.guarantee().epsilon
@@ -67,7 +66,7 @@ class ProjUnit:
         return self.projection.shape[-1]
 
     def _projected(self, x: Any) -> Array:
-        """P x of a record that is shortened to the radius first, in the precision of the record."""
+        """P x of the record shortened to the radius."""
         length, u = polar(x, self.radius)
         return self.radius * length * (jnp.asarray(self.projection, u.dtype) @ u)
 
@@ -75,13 +74,10 @@ class ProjUnit:
         """The report [k] of one record [d].
 
         Raises:
-          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
         """
         check_single(self)
-        x = as_records(x)
-        if x.shape != (self.dim,):
-            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}: use jax.vmap")
-        return self.inner.privatize(key, self._projected(x))
+        return self.inner.privatize(key, self._projected(one_record(x, self.dim)))
 
     def log_density(self, y: Any, x: Any) -> Array:
         """log p(y | x)."""
@@ -89,7 +85,7 @@ class ProjUnit:
         return self.inner.log_density(y, self._projected(x.astype(jnp.result_type(x, y))))
 
     def domain(self) -> Ball:
-        """Vectors of length at most ``radius``; longer ones are shortened, a coordinate that is NaN is 0."""
+        """Vectors of length at most ``radius``; longer ones are shortened, NaN coordinates are 0."""
         return Ball(self.dim, self.radius)
 
     def codomain(self) -> Turned:
@@ -106,37 +102,26 @@ class ProjUnit:
         return jnp.asarray(self.projection).T @ self.inner.estimate(y)
 
     def mean(self, x: Any) -> Array:
-        """P^T P x, of a P x that is shortened to the radius."""
+        """P^T P x, with P x shortened to the radius."""
         z = self.inner.mean(self._projected(x))
         return jnp.asarray(self.projection, z.dtype).T @ z
 
     def variance(self, x: Any) -> Array:
-        """By coordinate of the record: the diagonal of P^T Cov P."""
+        """By coordinate of the record."""
         projected = self._projected(x)
         p = jnp.asarray(self.projection, projected.dtype)
         return jnp.einsum("kd,kl,ld->d", p, self.inner.covariance(projected), p)
 
     def stack_shape(self) -> tuple[int, ...]:
-        """() for one mechanism: its projection is a matrix, not a stack."""
+        """The shape of epsilon: the projection is a matrix, not a stack."""
         return jnp.shape(self.epsilon)
 
     def __repr__(self) -> str:
-        """One line: the budget and the sizes."""
         return f"ProjUnit(epsilon={self.epsilon}, projection={list(np.shape(self.projection))})"
 
 
 def random_projection(key: PRNGKey, dim: int, k: int) -> Array:
-    """A random matrix [k, dim], to be made public: orthogonal rows of length sqrt(dim / k).
-
-    On average over keys it keeps the squared length of a vector, and P^T P is the identity.
-
-    Args:
-      key: a typed threefry key.
-      dim: d.
-      k: in [2, dim].
-
-    Raises:
-      ValueError: for a key that is not threefry, or sizes out of range.
+    """A random matrix P [k, dim] to publish, k in [2, dim]: orthogonal rows of length sqrt(dim / k), E[P^T P] = I.
 
     >>> p = random_projection(jax.random.key(0), dim=12, k=3)
     >>> bool(jnp.allclose(p @ p.T, 4 * jnp.eye(3), atol=1e-4))

@@ -1,4 +1,4 @@
-"""k of d coordinates, each through a mechanism on one number: the vectors of the papers."""
+"""k of d coordinates, each through a mechanism on one number."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import compiling, random_words, validate
-from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
 from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
@@ -29,34 +29,23 @@ from ldp_jax.features.square_wave import SquareWave
 class Sampled:
     r"""Draw k of ``dim`` coordinates uniformly without replacement and report each through ``inner``.
 
-    Law: the set S is uniform among the :math:`\binom{d}{k}` subsets, independent of the record; the values
-    are independent given S.
+    Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on [-1, 1], are
+    independent given S.
 
-    Guarantee: k times that of ``inner``, which is already at epsilon / k. It is tight over the cube: whatever
-    S is, all of its coordinates may differ.
+    Guarantee: k times that of ``inner``, which is at epsilon / k; tight over the cube.
 
-    Utility: the estimate of coordinate j is scale * inner.estimate(y_j) if j is in S, else 0. With
-    :math:`m, v` the mean and variance of the inner estimate and :math:`s` the scale, its mean is
-    :math:`\frac{k}{d} s m(x_j)` and its variance :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the
-    squared mean; scale d / k keeps an unbiased inner mechanism unbiased (LDP-GE eq. 5, 8), scale 1 gives HDS
-    (eq. 11).
+    Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the ``scale``. With m,
+    v the mean and variance of the inner estimate its mean is :math:`\frac{k}{d} s m(x_j)`, its variance
+    :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the squared mean. Scale d / k, the default, keeps an unbiased
+    inner mechanism unbiased (LDP-GE eq. 5, 8); scale 1 gives HDS (eq. 11).
 
-    Numerics: the subset is drawn by Floyd's algorithm in O(k^2) operations and O(k) memory, with no pass over
-    the d coordinates; k = d draws no subset. One block of words gives the values.
+    Numerics: Floyd's algorithm draws the subset in O(k^2) operations and O(k) memory.
 
     Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
 
-    Args:
-      inner: a mechanism on one number, at epsilon / k.
-      dim: d, the length of a record.
-      k: how many coordinates are sent, in [1, dim].
-      scale: what the server multiplies an inner estimate with; d / k by default.
-
     >>> m = Sampled(Duchi(0.5), dim=10, k=2)
-    >>> m.guarantee().epsilon
-    1.0
-    >>> m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape
-    (2,)
+    >>> m.guarantee().epsilon, m.privatize(jax.random.key(0), jnp.zeros(10)).values.shape
+    (1.0, (2,))
     """
 
     inner: Univariate
@@ -81,13 +70,11 @@ class Sampled:
         """The sparse report of one record [dim].
 
         Raises:
-          ValueError: for another shape, or a stack of mechanisms: ``vmap`` over users. (Shapes are no data.)
+          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
         """
         validate.threefry(key)
         check_single(self)
-        x = as_records(x)
-        if x.shape != (self.dim,):
-            raise ValueError(f"x must be one record of shape ({self.dim},), got {x.shape}")
+        x = one_record(x, self.dim)
         if self.k == self.dim:
             indices = jnp.arange(self.dim, dtype=jnp.int32)
             chosen = x
@@ -98,11 +85,11 @@ class Sampled:
         return SparseReport(indices, self.inner.draw(key, chosen))
 
     def coordinate(self, j: int) -> Univariate:
-        """``inner``, whichever coordinate it is: values are independent given the record and the set."""
+        """``inner``, for every coordinate."""
         return self.inner
 
     def log_density(self, y: SparseReport, x: Any) -> Array:
-        """log p(y | x) of the set of coordinates and its values; ``-inf`` for an impossible set."""
+        """log p(y | x) of the set and its values; ``-inf`` for an impossible set."""
         indices = jnp.asarray(y.indices)
         x = as_records(x)
         d, k = float(self.dim), float(self.k)
@@ -112,7 +99,7 @@ class Sampled:
         return jnp.where(valid, inner - sets, -jnp.inf)
 
     def domain(self) -> Box:
-        """[-1, 1]^dim; other records are clipped, NaN goes to 0, coordinate by coordinate."""
+        """[-1, 1]^dim; coordinates are clipped, NaN goes to 0."""
         return Box(self.dim)
 
     def codomain(self) -> Subset:
@@ -130,17 +117,11 @@ class Sampled:
         )
 
     def estimate(self, y: SparseReport) -> Array:
-        """The server's estimate [dim]: 0 where nothing was sent."""
+        """[dim]: 0 where nothing was sent."""
         return self.estimate_columns(y, 0, self.dim)
 
-    def estimate_columns(self, y: SparseReport, start: Any, width: int) -> Array:
-        """The estimate of coordinates [start, start + width) alone, to work by blocks of columns.
-
-        Args:
-          y: one user's report; ``vmap`` for many.
-          start: first column; may be traced.
-          width: how many columns; static.
-        """
+    def estimate_columns(self, y: SparseReport, start: Scalar, width: int) -> Array:
+        """Coordinates [start, start + width) of one user's estimate; ``start`` may be traced."""
         if self.k == self.dim:
             columns = start + jnp.arange(width)
             values = self._gain * self.inner.estimate(y.values)
@@ -148,31 +129,23 @@ class Sampled:
         return _columns(self._gain * self.inner.estimate(y.values), y.indices, start, width)
 
     def shares_programs(self) -> bool:
-        """Whether :meth:`privatize_many` serves: one budget for all, a proper subset, and draws of plain words."""
-        plain = any(
-            isinstance(self.inner, kind) and type(self.inner).draw is kind.draw for kind in (Numeric, Worded)
-        )
-        own = type(self).privatize is Sampled.privatize and type(self).estimate_columns is Sampled.estimate_columns
+        """Whether :meth:`privatize_many` serves: one budget, a proper subset, values drawn from words."""
         single = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(self))
-        # Where words depend on how many there are, no other number gives the same ones.
-        alike = getattr(jax.config, "jax_threefry_partitionable")  # noqa: B009 - no type checker knows it
-        return bool(plain and own and single and self.k < self.dim and alike)
+        words = type(self) is Sampled and type(self.inner).draw in (Numeric.draw, Worded.draw)
+        return words and single and self.k < self.dim
 
     def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
-        """The reports of n users, as :meth:`privatize` draws them, by a program that serves many k and budgets.
+        """The reports of n users, as :meth:`privatize` draws them, by one program for many k and budgets.
 
-        For :meth:`shares_programs` alone; all arguments are concrete. A report is drawn with room for
-        :data:`_ROOM` coordinates or a power of two, which costs time where users are many: for some thousands.
+        For :meth:`shares_programs`, concrete arguments and some thousands of users: a report has room for 64
+        coordinates, or the next power of two.
         """
         keys, subset_keys = _split_each(keys)
         halves = _split_each(subset_keys)
         return _first(_privatized(keys, *halves, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
 
-    def column_blocks(self, y: SparseReport, width: int) -> Callable[[Any], Float[Array, "n width"]]:
-        """:meth:`estimate_columns` of n users, given ``start``, by a program that serves many k and budgets.
-
-        For :meth:`shares_programs` alone; all arguments are concrete.
-        """
+    def column_blocks(self, y: SparseReport, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
+        """:meth:`estimate_columns` of n users, given ``start``; for :meth:`shares_programs` alone."""
         roomy = _padded(y, room=_room(self.k))
         return lambda start: _estimated(self.inner, np.float32(self._gain), roomy, start, width=width)
 
@@ -187,7 +160,7 @@ class Sampled:
         return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
 
 
-@partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop would be compiled anew at each call
+@partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop is compiled at each call
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     """A uniform sorted k-subset of range(dim)."""
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
@@ -195,13 +168,13 @@ def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     return _subset_from_words(high, low, dim, k)
 
 
-def _subset_from_words(high: Array, low: Array, dim: int, k: Any) -> Array:
-    """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` in places beyond k, traced or not."""
+def _subset_from_words(high: Array, low: Array, dim: int, k: Scalar) -> Array:
+    """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` beyond place k."""
     places = len(high)
     tops = (dim - k + jnp.arange(places)).astype(jnp.int32)
     draws = random_words.below_from_words(high, low, tops + 1)
 
-    def insert(i: Any, chosen: Array) -> Array:
+    def insert(i: Array, chosen: Array) -> Array:
         new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
         below = jnp.concatenate([jnp.full(1, -1, jnp.int32), chosen[:-1]])
         return jnp.maximum(jnp.minimum(chosen, new), below)
@@ -211,27 +184,24 @@ def _subset_from_words(high: Array, low: Array, dim: int, k: Any) -> Array:
 
 # --- Programs of many users, which k is an argument of ------------------------------------------------------------
 
-_ROOM = 64
-"""Coordinates that a report has room for where it sends fewer."""
-
-_NOWHERE = np.int32(2**31 - 1)
-"""The coordinate of what is not sent."""
+_ROOM = 64  # the least number of coordinates that a report has room for
+_NOWHERE = np.int32(2**31 - 1)  # the coordinate of padding
 
 
 def _room(k: int) -> int:
     return max(_ROOM, 1 << (k - 1).bit_length())
 
 
-@partial(compiling.jit, options=compiling.WORDS)
+@jax.jit
 def _split_each(keys: PRNGKeys) -> tuple[PRNGKeys, PRNGKeys]:
-    """``jax.random.split`` of each key; one program, whatever the halves are for."""
+    """``jax.random.split`` of each key."""
     halves = jax.vmap(jax.random.split)(keys)
     return halves[:, 0], halves[:, 1]
 
 
-@partial(compiling.jit, options=compiling.WORDS, static_argnames="room")
+@partial(jax.jit, static_argnames="room")
 def _privatized(
-    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Any, x: Array, k: Any, *, room: int
+    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Numeric | Worded, x: Array, k: Scalar, *, room: int
 ) -> SparseReport:
     """Reports in ``room`` places, of which the first k count; ``high`` and ``low`` are keys of the subset."""
     n, dim = x.shape
@@ -244,30 +214,32 @@ def _privatized(
         indices = _subset_from_words(high, low, dim, k)
         chosen = record[jnp.minimum(indices, dim - 1)]
         word = words[at]
-        values = inner.from_word64(word, chosen) if count == 2 else inner.from_word32(word[0], chosen)
+        values = (
+            inner.from_word64(word, chosen) if isinstance(inner, Worded) else inner.from_word32(word[0], chosen)
+        )
         return SparseReport(indices, values)
 
     return jax.vmap(one)(drawn[:n], drawn[n : 2 * n, :room], drawn[2 * n :, :room], x)
 
 
 def _first(reports: SparseReport, *, k: int) -> SparseReport:
-    """The first k places, cut on the host, where another k compiles nothing."""
+    """The first k places, cut on the host: another k compiles nothing."""
     return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[:, :k]), reports)
 
 
 def _padded(reports: SparseReport, *, room: int) -> SparseReport:
-    """Places for ``room``, likewise."""
+    """Reports padded to ``room`` places, on the host."""
     padding = (0, 0), (0, room - reports.indices.shape[1])
     indices, values = map(np.asarray, reports)
     return SparseReport(np.pad(indices, padding, constant_values=_NOWHERE), np.pad(values, padding))
 
 
 @partial(jax.jit, static_argnames="width")
-def _estimated(inner: Any, gain: Any, reports: SparseReport, start: Any, *, width: int) -> Array:
+def _estimated(inner: Univariate, gain: Array, reports: SparseReport, start: Array, *, width: int) -> Array:
     return jax.vmap(lambda y: _columns(gain * inner.estimate(y.values), y.indices, start, width))(reports)
 
 
-def _columns(values: Array, indices: Any, start: Any, width: int) -> Array:
+def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
     """Values at their coordinates among ``width`` from ``start`` on, 0 elsewhere."""
     place = indices - start
     place = jnp.where(place < 0, width, place)  # a negative index would wrap around
@@ -275,7 +247,7 @@ def _columns(values: Array, indices: Any, start: Any, width: int) -> Array:
 
 
 def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) -> int:
-    """The papers' k = floor(epsilon / per_coordinate) within [1, dim], or the caller's."""
+    """k, or the papers' floor(epsilon / per_coordinate) within [1, dim]."""
     if k is not None:
         return k
     if not isinstance(epsilon, (int, float)):
@@ -283,8 +255,8 @@ def _sampled_k(epsilon: Scalar, dim: int, k: int | None, per_coordinate: float) 
     return max(1, min(dim, int(epsilon / per_coordinate)))
 
 
-def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
-    """epsilon / k rounded down, at most ``most``, after the checks that would otherwise come too late."""
+def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
+    """epsilon / k rounded down, at most ``most``."""
     validate.positive(epsilon=epsilon)
     validate.integer_in(1, dim=dim)
     validate.integer_in(1, dim, k=k)
@@ -301,10 +273,7 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Any:
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     """High-dimensional square wave: k sampled coordinates through :class:`SquareWave` at epsilon / k.
 
-    The estimate is the raw report with 0 for what was not sent, as in the paper: biased, its mean is C x with
-    the C of LDP-GE eq. 11. ``debias`` gives the unbiased form, whose variance is larger.
-
-    Reference: LDP-GE Algorithm 2, Theorem 1, Lemma 1.
+    The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 11), unless ``debias``.
 
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0
@@ -315,14 +284,9 @@ def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
 
 
 def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The multi-bit mechanism: k sampled coordinates through :class:`Duchi` at epsilon / k.
+    """The multi-bit mechanism: k sampled coordinates through :class:`Duchi` at epsilon / k (LDP-GE eq. 6-8).
 
-    Args:
-      epsilon: the budget of a record.
-      dim: d.
-      k: floor(epsilon / 2.18) within [1, dim] by default (Sajadmanesh & Gatica-Perez, CCS 2021).
-
-    Reference: LDP-GE eq. 6-8.
+    k is floor(epsilon / 2.18) within [1, dim] by default (Sajadmanesh & Gatica-Perez, CCS 2021).
 
     >>> MultiBit(5.0, dim=100).k
     2
@@ -333,14 +297,9 @@ def MultiBit(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
 
 
 def MultiPiecewise(epsilon: Scalar, dim: int, k: int | None = None) -> Sampled:
-    """The piecewise mechanism on vectors: k sampled coordinates through :func:`Piecewise` at epsilon / k.
+    """The piecewise mechanism on vectors (LDP-GE eq. 3-5): k coordinates through :func:`Piecewise` at epsilon / k.
 
-    Args:
-      epsilon: the budget of a record.
-      dim: d.
-      k: floor(epsilon / 2.5) within [1, dim] by default (Wang et al., ICDE 2019).
-
-    Reference: LDP-GE eq. 3-5.
+    k is floor(epsilon / 2.5) within [1, dim] by default (Wang et al., ICDE 2019).
 
     >>> MultiPiecewise(5.0, dim=100).k
     2

@@ -20,19 +20,17 @@ _NUMERATOR = [(j - 1) / _FACTORIAL[j - 1] for j in range(2, 12)]
 class SquareWave(Numeric):
     r"""Report a number within b of the record with e^epsilon times the density of the rest of [-1-b, 1+b].
 
-    Law: density :math:`p = e^\epsilon / (2 b e^\epsilon + 2)` on [x - b, x + b] and
-    :math:`q = p e^{-\epsilon}` on the rest of [-1-b, 1+b], with
-    :math:`b = \frac{\epsilon e^\epsilon - e^\epsilon + 1}{e^\epsilon (e^\epsilon - \epsilon - 1)}`.
+    Law: density :math:`p = e^\epsilon / (2 b e^\epsilon + 2)` on [x - b, x + b], :math:`p e^{-\epsilon}` on the
+    rest, with :math:`b = \frac{\epsilon e^\epsilon - e^\epsilon + 1}{e^\epsilon (e^\epsilon - \epsilon - 1)}`.
 
     Guarantee: epsilon per record.
 
-    Utility: the report is *biased*: its mean is :math:`Cx`, :math:`C = b(e^\epsilon-1)/(b e^\epsilon+1)`; its
-    variance is :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`. With ``debias`` the
-    estimate is divided by C, which makes it unbiased and multiplies its variance by :math:`C^{-2}`.
+    Utility: the report is *biased*: its mean is :math:`Cx`, :math:`C = b(e^\epsilon-1)/(b e^\epsilon+1)`, its
+    variance :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`. ``debias`` divides the
+    estimate by C.
 
-    Numerics: :math:`B = b e^\epsilon` is bounded by about epsilon and is computed instead of b, by a power
-    series below epsilon = 1/2, where b is 0/0 (b -> 1 as epsilon -> 0). From epsilon = 12 on the high piece
-    is narrower than 1e-4 and float32 rounds reports inside it. The guarantee is that of ideal arithmetic.
+    Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon = 12 on the high
+    piece is narrower than 1e-4, and float32 rounds reports in it. Ideal arithmetic.
 
     Reference: Li et al., SIGMOD 2020; LDP-GE Algorithm 1, eq. 9, 13, 16.
 
@@ -45,7 +43,7 @@ class SquareWave(Numeric):
 
     @property
     def _be(self) -> Array:
-        """B = b e^eps, by whichever form does not cancel."""
+        """b e^eps, by the form that does not cancel."""
         epsilon = jnp.asarray(self.epsilon, jnp.result_type(float))
         small = epsilon < 0.5
         safe = jnp.where(small, epsilon, 0.0)
@@ -63,7 +61,7 @@ class SquareWave(Numeric):
 
     @property
     def contraction(self) -> Array:
-        """C: the mean of the report is C x."""
+        """C."""
         return self._be * -jnp.expm1(-jnp.asarray(self.epsilon)) / (self._be + 1)
 
     def from_uniform(self, u: Any, x: Record) -> Array:
@@ -96,7 +94,7 @@ class SquareWave(Numeric):
         return Interval(-1 - b, 1 + b, lambda x: clip(x) + b * jnp.array([-1.0, 1.0]))
 
     def estimate(self, y: Record) -> Array:
-        """The report itself, or the report over C with ``debias``."""
+        """The report, over C with ``debias``."""
         return jnp.asarray(y) / self.contraction if self.debias else jnp.asarray(y)
 
     def mean(self, x: Record) -> Array:
@@ -104,7 +102,7 @@ class SquareWave(Numeric):
         return clip(x) if self.debias else self.contraction * clip(x)
 
     def variance(self, x: Record) -> Array:
-        """LDP-GE eq. 16 less the squared mean; divided by C^2 with ``debias``."""
+        """LDP-GE eq. 16 less the squared mean; over C^2 with ``debias``."""
         be, b, c = self._be, self.b, self.contraction
         raw = (b**2 * be + 3 * b**2 + 3 * b + 1) / (3 * (be + 1)) + (c - c**2) * clip(x) ** 2
         return raw / c**2 if self.debias else raw

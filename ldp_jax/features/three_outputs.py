@@ -13,8 +13,7 @@ from ldp_jax.core.spaces import Finite, clip
 from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.features.duchi import against_threshold
 
-_CAPPED = 1.72
-"""From ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)."""
+_CAPPED = 1.72  # from ln((3 + sqrt(65)) / 2) = 1.7106 on, a is E/(E+2)
 
 
 @mechanism
@@ -22,28 +21,23 @@ class ThreeOutputs(Worded):
     r"""Report a sign or nothing: -1, 0 or 1, with a mean proportional to the record.
 
     Law: with :math:`E = e^\epsilon`, :math:`P(0 \mid x) = a (1 - (1 - e^{-\epsilon}) |x|)`; the sign of x has
-    :math:`(1 - |x|) \frac{1-a}{2} + |x| \frac{E-a}{E+1}`, the other sign
-    :math:`(1 - |x|) \frac{1-a}{2} + |x| \frac{E-a}{E(E+1)}`. The chance a of reporting nothing at x = 0 is the
-    one of least worst-case variance in [0, E/(E+2)], beyond which epsilon would not hold: 0 for E <= 2, the root
-    of :math:`2(2-E-a)(E-a)^2 + (E+1)^2 a(E+a) = 0` above, and E/(E+2) from
-    :math:`\epsilon = \ln\frac{3+\sqrt{65}}{2}` on.
+    :math:`(1 - |x|) \frac{1-a}{2} + |x| \frac{E-a}{E+1}`, the other sign :math:`(1 - |x|) \frac{1-a}{2} + |x|
+    \frac{E-a}{E(E+1)}`. The a of least worst-case variance is 0 for E <= 2, then the root of :math:`2(2-E-a)(E-a)^2
+    + (E+1)^2 a(E+a) = 0`, and E/(E+2), the largest that keeps epsilon, from :math:`\epsilon =
+    \ln\frac{3+\sqrt{65}}{2}` on.
 
     Guarantee: epsilon per record, attained by each sign between -1 and 1.
 
     Utility: the estimate :math:`Cy`, :math:`C = \frac{E(E+1)}{(E-1)(E-a)}`, is unbiased; variance
     :math:`C^2 (1 - a + a (1 - e^{-\epsilon}) |x|) - x^2`.
 
-    Numerics: the root is found by twenty Newton steps in :math:`e^{-\epsilon}`, which neither overflow nor stop
-    gradients; 1 - a is taken without cancellation. A 64-bit number is compared with the masses of the rare reports,
-    rounded up to multiples of 2^-64: nothing is impossible up to epsilon 100, and the loss that runs is epsilon to
-    1e-6 of it until a report is rarer than 2^-50 or so (epsilon 35), and less from there on.
+    Numerics: twenty Newton steps in :math:`e^{-\epsilon}` find the root. A 64-bit number is compared with the
+    masses of the rare reports, rounded up: the loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond.
 
     Reference: Zhao et al., IoT-J 2021, section IV-A.
 
-    >>> round(ThreeOutputs(1.3).a.item(), 4)
-    0.4828
-    >>> round(ThreeOutputs(2.0).variance(1.0).item(), 3)
-    0.93
+    >>> round(ThreeOutputs(1.3).a.item(), 4), round(ThreeOutputs(2.0).variance(1.0).item(), 3)
+    (0.4828, 0.93)
     """
 
     epsilon: Scalar
@@ -63,7 +57,7 @@ class ThreeOutputs(Worded):
 
     @property
     def gain(self) -> Array:
-        """C: what the server multiplies a report with."""
+        """C."""
         e = jnp.exp(-jnp.asarray(self.epsilon))
         return (1 + e) / (-jnp.expm1(-jnp.asarray(self.epsilon)) * (1 - self.a * e))
 
@@ -127,11 +121,11 @@ class ThreeOutputs(Worded):
         return "linear in |x|, with extremes in ratio at most e^eps as long as a <= e^eps/(e^eps + 2)"
 
 
-@jax.jit  # a loop that is not compiled by itself is traced and compiled anew at every eager call
+@jax.jit  # an eager loop is compiled at each call
 def _root(e: Array, most: Array) -> Array:
     """The best a in [0, most], of e = e^-epsilon; elementwise."""
 
-    def newton(_: Any, a: Array) -> Array:
+    def newton(_: Array, a: Array) -> Array:
         value = 2 * (2 * e - 1 - a * e) * (1 - a * e) ** 2 + (1 + e) ** 2 * a * (1 + a * e)
         slope = (
             -2 * e * (1 - a * e) ** 2 - 4 * e * (2 * e - 1 - a * e) * (1 - a * e) + (1 + e) ** 2 * (1 + 2 * a * e)
@@ -142,6 +136,6 @@ def _root(e: Array, most: Array) -> Array:
 
 
 def _sum(a: Array, b: Array) -> Array:
-    """a + b, of numbers of two words each whose sum is one too."""
+    """a + b of two-word numbers whose sum is one too."""
     low = a[1] + b[1]
     return jnp.stack([a[0] + b[0] + (low < a[1]), low])

@@ -1,10 +1,8 @@
-"""Hyperbolic geometry: two charts of one space, distributions on it, embeddings of hierarchies in it.
+"""Hyperbolic geometry: two charts of one space, distributions on it, embeddings of hierarchies, and mechanisms.
 
-``poincare`` and ``lorentz`` are the charts, as functions of points; ``wrapped_normal`` the distribution; ``embed``
-and ``reconstruction`` turn a relation into points and back; ``gromov_delta`` says how much of a tree a metric is.
-:class:`HyperbolicGaussian` and :class:`RadialAngularGaussian` are local mechanisms on hyperbolic vectors,
-:class:`HyperbolicExponential` one on points of the plane, without a delta; :class:`PaperHyperbolicGaussian` is a
-published one that has no guarantee.
+``poincare`` and ``lorentz`` are the charts, ``wrapped_normal`` the distribution. :class:`HyperbolicGaussian` and
+:class:`RadialAngularGaussian` are local mechanisms on hyperbolic vectors, :class:`HyperbolicExponential` on points
+of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, and has no guarantee.
 
 >>> import jax.numpy as jnp
 >>> from ldp_jax.hyperbolic import poincare
@@ -13,35 +11,19 @@ published one that has no guarantee.
 """
 
 from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
-from ldp_jax.hyperbolic.embedding import (
-    PoincareEmbedding,
-    ReconstructionQuality,
-    angle,
-    closure,
-    embed,
-    radius,
-    reconstruction,
-)
+from ldp_jax.hyperbolic.embedding import angle, closure, embed, radius, reconstruction
 from ldp_jax.hyperbolic.exponential import HyperbolicExponential
 from ldp_jax.hyperbolic.gaussian import HyperbolicGaussian, RadialAngularGaussian
-from ldp_jax.hyperbolic.hyperbolicity import Delta, graph_delta, graph_distances, gromov_delta
-from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_gradient, riemannian_sgd
+from ldp_jax.hyperbolic.hyperbolicity import graph_delta, graph_distances, gromov_delta
+from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_sgd
 from ldp_jax.hyperbolic.published import PaperHyperbolicGaussian
-from ldp_jax.hyperbolic.sensitivity import (
-    inter_hierarchy,
-    inter_hierarchy_of_nodes,
-    intra_hierarchy,
-    intra_hierarchy_of_nodes,
-)
+from ldp_jax.hyperbolic.sensitivity import inter_hierarchy_of_nodes, intra_hierarchy_of_nodes
 
 __all__ = [
-    "Delta",
-    "PoincareEmbedding",
     "HyperbolicExponential",
     "HyperbolicGaussian",
     "PaperHyperbolicGaussian",
     "RadialAngularGaussian",
-    "ReconstructionQuality",
     "angle",
     "apply_updates",
     "closure",
@@ -49,16 +31,13 @@ __all__ = [
     "graph_delta",
     "graph_distances",
     "gromov_delta",
-    "inter_hierarchy",
     "inter_hierarchy_of_nodes",
-    "intra_hierarchy",
     "intra_hierarchy_of_nodes",
     "lorentz",
     "poincare",
     "radius",
     "reconstruction",
     "riemannian_adam",
-    "riemannian_gradient",
     "riemannian_sgd",
     "wrapped_normal",
 ]

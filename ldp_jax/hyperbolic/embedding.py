@@ -1,12 +1,10 @@
 r"""Poincaré embeddings: a hierarchy's nodes as points of the ball, and how well they reconstruct it.
 
-A relation is a set D of ordered pairs (u, v), such as "u is a v". Its pairs are drawn together and others apart, by
+For a relation D of ordered pairs (u, v), such as "u is a v", the loss at curvature -1 is
 
 .. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)} e^{-d(u, s)}}
 
-at curvature -1, with N(u) random nodes that u is in no pair with. What is near the centre stands above much.
-
-Nothing of this is private: an embedding of a private relation is a function of it all.
+with N(u) random nodes that u is in no pair with. Nothing of this is private.
 
 Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS 2017), eq. 1-6.
 
@@ -34,35 +32,18 @@ from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
 from ldp_jax.hyperbolic.optimizers import LearningRate, apply_updates, riemannian_sgd
 
-__all__ = [
-    "PoincareEmbedding",
-    "Optimizer",
-    "ReconstructionQuality",
-    "angle",
-    "closure",
-    "embed",
-    "radius",
-    "reconstruction",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 Optimizer: TypeAlias = Callable[[LearningRate], optax.GradientTransformation]
-"""What makes an optimiser of a learning rate: ``riemannian_sgd``, ``riemannian_adam``, or one's own function."""
+"""A maker of optimisers from learning rates, such as ``riemannian_sgd``."""
 
-_SLOTS = 16
-"""Slots of the table of pairs for each pair: of nodes in no pair, a share of at most 1/16 is passed over too."""
+_SLOTS = 16  # of the table, for each pair: at most 1/16 of the nodes in no pair is passed over too
 
 
 class PoincareEmbedding(NamedTuple):
-    """What a training gives.
+    """A trained embedding.
 
     Attributes:
       points: float32 [n, dim], in the ball of radius 1.
-      losses: float32 [burn_in + epochs], the mean loss of a pair in each epoch.
+      losses: float32 [burn_in + epochs], the mean loss of a pair.
     """
 
     points: Float[Array, "n dim"]
@@ -70,11 +51,12 @@ class PoincareEmbedding(NamedTuple):
 
 
 class ReconstructionQuality(NamedTuple):
-    """How well distances reconstruct a relation.
+    """The quality of a reconstruction by distances.
 
     Attributes:
-      mean_rank: over pairs (u, v): 1 + how many nodes in no pair with u are nearer to u than v is. 1 is best.
-      mean_average_precision: over nodes u that have pairs: the average precision of all others ranked by nearness.
+      mean_rank: over pairs (u, v): 1 + the number of nodes in no pair with u that are nearer to u than v. 1 is
+        best.
+      mean_average_precision: over nodes with pairs: the average precision of all others ranked by nearness.
     """
 
     mean_rank: float
@@ -96,13 +78,10 @@ def _relation(relation: Any, num_nodes: int) -> np.ndarray:
 
 
 def closure(parent: Any) -> np.ndarray:
-    """All pairs (node, one above it) of a forest.
+    """All pairs (node, ancestor) of a forest: int32 [m, 2], by node and then upwards.
 
     Args:
       parent: integers [n], the node above each; a root is its own.
-
-    Returns:
-      int32 [m, 2], by node and then upwards.
 
     Raises:
       ValueError: for other shapes, nodes outside [0, n), or a cycle.
@@ -128,14 +107,14 @@ def closure(parent: Any) -> np.ndarray:
 
 
 def _slot(u: Any, v: Any, bits: int) -> Any:
-    """A place of a pair in the table; uint32 words, of NumPy or JAX alike."""
+    """The place of a pair in the table; uint32 words, of NumPy or JAX."""
     mixed = u * np.uint32(0x9E3779B1) + v * np.uint32(0x85EBCA77)
     mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0xC2B2AE3D)
     return mixed >> np.uint32(32 - bits)
 
 
 def _table(pairs: np.ndarray) -> np.ndarray:
-    """Whether a slot has a pair; 2^bits bools, of which the shape alone fixes a program."""
+    """Whether a slot has a pair; 2^bits bools."""
     bits = min(max(10, math.ceil(math.log2(_SLOTS * len(pairs)))), 30)
     table = np.zeros(2**bits, bool)
     u, v = pairs.astype(np.uint32).T
@@ -147,7 +126,7 @@ def _squared(x: Array, y: Array) -> Array:
     """Squared Euclidean distances [b, k] of rows, by differences: products would lose close points."""
     y = jax.lax.optimization_barrier(y.T)  # contiguous, for vector instructions
     columns = [(x[:, k, None] - y[k]) ** 2 for k in range(x.shape[1])]
-    return jax.lax.optimization_barrier(sum(columns[1:], columns[0]))  # once, not again in each use
+    return jax.lax.optimization_barrier(sum(columns[1:], columns[0]))  # once for all uses
 
 
 def _gradient(
@@ -155,8 +134,8 @@ def _gradient(
 ) -> tuple[Array, Array]:
     """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s.
 
-    With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, so that no logarithm is taken of a matrix, and
-    d' = 2 / (r sqrt(1 + r^2)) times half the change of r^2 = |u - s|^2 / (gap(u) gap(s)).
+    With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, and d' = 2 / (r sqrt(1 + r^2)) times half the change of
+    r^2 = |u - s|^2 / (gap(u) gap(s)).
 
     Args:
       parts: u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share.
@@ -189,7 +168,16 @@ def _gradient(
     return jnp.log(total / mass_v)[:, 0], jnp.concatenate([grad_u, grad_v, grad_s])
 
 
-@partial(jax.jit, static_argnames=("optimizer", "burn_in", "epochs", "batch_size", "negatives"))
+class _Plan(NamedTuple):
+    """Epochs before and after the rate rises, pairs a step, and the random nodes that they share."""
+
+    burn_in: int
+    epochs: int
+    batch_size: int
+    negatives: int
+
+
+@partial(jax.jit, static_argnames=("optimizer", "plan"))
 def _train(
     key: PRNGKey,
     points: Array,
@@ -198,11 +186,9 @@ def _train(
     learning_rate: Array,
     *,
     optimizer: Optimizer,
-    burn_in: int,
-    epochs: int,
-    batch_size: int,
-    negatives: int,
+    plan: _Plan,
 ) -> PoincareEmbedding:
+    burn_in, epochs, batch_size, negatives = plan
     n, m = len(points), len(pairs)
     steps = -(-m // batch_size)
     bits = int(math.log2(len(table)))
@@ -262,26 +248,23 @@ def embed(
 ) -> PoincareEmbedding:
     """Train a Poincaré embedding of a relation, in one compiled program.
 
-    Each batch of pairs shares its random nodes, which makes distances to them one matrix; a step computes with the
-    rows of its batch alone, and nothing that it moves is as long as there are nodes. These are drawn uniformly;
-    those in a pair with u count for nothing in u's sum, nor do at most a sixteenth of the others, the same
-    throughout (pairs are looked up by a hash).
+    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most a
+    sixteenth of the others, count for nothing in u's sum.
 
     Args:
       key: a typed threefry key.
-      relation: integers [m, 2], ordered pairs (u, v), each once; both directions of a symmetric one.
-      num_nodes: how many nodes there are.
+      relation: integers [m, 2], ordered pairs (u, v), each once; both directions of a symmetric relation.
+      num_nodes: the number of nodes.
       dim: of the ball.
-      optimizer: makes an optimiser of a learning rate; each is a compiled program, make it once. Moments are those
-        of the rows that are touched.
+      optimizer: makes an optimiser of a learning rate; each is a compiled program.
       learning_rate: after burn-in; a tenth of it before.
       epochs: passes over the pairs after burn-in.
-      burn_in: passes before, which find a good arrangement near the origin.
-      batch_size: pairs a step. Gradients of a batch are summed for each node.
+      burn_in: passes before.
+      batch_size: pairs a step; their gradients are summed for each node.
       negatives: random nodes that a batch shares.
 
     Raises:
-      ValueError: for pairs that are no relation on the nodes, or parameters out of range.
+      ValueError: for an invalid relation, or parameters out of range.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
@@ -293,16 +276,14 @@ def embed(
     pairs = _relation(relation, num_nodes)
     init_key, train_key = jax.random.split(key)
     points = jax.random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
-    return _train(
-        train_key, points, jnp.asarray(pairs), jnp.asarray(_table(pairs)), jnp.float32(learning_rate),
-        optimizer=optimizer, burn_in=burn_in, epochs=epochs, batch_size=min(batch_size, len(pairs)),
-        negatives=negatives,
-    )  # fmt: skip
+    table, rate = jnp.asarray(_table(pairs)), jnp.float32(learning_rate)
+    plan = _Plan(burn_in, epochs, min(batch_size, len(pairs)), negatives)
+    return _train(train_key, points, jnp.asarray(pairs), table, rate, optimizer=optimizer, plan=plan)
 
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """Of each pair (u, v) of a chunk: how many nodes are nearer to u than v, and how near v is.
+    """For each pair (u, v) of a chunk: the number of nodes nearer to u than v, and how near v is.
 
     At one u distances are as |x - u|^2 / gap(x): ``scaled`` is 1 / gap.
     """
@@ -317,20 +298,18 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
 
 
 def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int = 256) -> ReconstructionQuality:
-    """How well the distances of an embedding reconstruct a relation.
-
-    Ties count for the pair: only strictly nearer nodes are before it. Memory is ``chunk`` times the nodes.
+    """The quality of the reconstruction of a relation by distances; ties count for the pair.
 
     Args:
       points: [n, dim], in the ball.
       relation: integers [m, 2], ordered pairs (u, v).
       c: magnitude of the curvature.
-      chunk: pairs at once.
+      chunk: pairs at once; memory is ``chunk`` times the nodes.
 
     Raises:
-      ValueError: for points outside the ball, or pairs that are no relation on them.
+      ValueError: for points outside the ball, or an invalid relation.
 
-    Reference: Nickel & Kiela 2017, section 4.1 (reconstruction).
+    Reference: Nickel & Kiela 2017, section 4.1.
     """
     validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)
@@ -342,7 +321,7 @@ def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int
     padded = np.concatenate([pairs, np.repeat(pairs[-1:], -len(pairs) % chunk, 0)])
     parts = [_nearer(x, scaled, part) for part in padded.reshape(-1, chunk, 2)]
     closer, own = (np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2))
-    # Of the nodes before v those that are themselves in a pair with u, by sorting each u's pairs by distance.
+    # Nodes before v that are in a pair with u themselves: each u's pairs are sorted by distance.
     order = np.lexsort((own, pairs[:, 0]))
     u, own, closer = pairs[order, 0], own[order], closer[order].astype(np.int64)
     place = np.arange(len(u))
@@ -356,13 +335,7 @@ def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int
 
 
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
-    """Distance of each point to the origin, the hierarchy's level: the smaller, the higher.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
-
-    Reference: PoinDP eq. 6.
-    """
+    """Distance of each point to the origin, the hierarchy's level: the smaller, the higher (PoinDP eq. 6)."""
     return poincare.norm(points, c)
 
 

@@ -1,4 +1,4 @@
-"""Noise in the hyperbolic metric without a delta: the exponential mechanism on a disc of the plane."""
+"""The exponential mechanism in the hyperbolic metric, on a disc of the plane; no delta."""
 
 import dataclasses
 import math
@@ -13,37 +13,28 @@ from numpy.polynomial import legendre
 
 from ldp_jax.accounting.guarantee import Guarantee, metric
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.mechanism import check_epsilon, check_single, largest
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.rounding import rounded_up
-from ldp_jax.core.spaces import Ball, Disc, as_records
+from ldp_jax.core.spaces import Ball, Disc
 from ldp_jax.core.spaces.balls import shortened
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic._parameters import one, spread
+from ldp_jax.hyperbolic._tangent import one, spread
 from ldp_jax.hyperbolic.numerics import gap, length
 
-__all__ = ["HyperbolicExponential"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-MAX_EPSILON = 22.0
-"""Beyond, 46 bits of a uniform are few for the far side of the disc."""
-MAX_RADIUS = 8.0
-"""At c = 1; float32 coordinates of the ball are good to 1e-4 of a distance there."""
+MAX_EPSILON = 22.0  # beyond, 46 bits of a uniform are few for the far side of the disc
+MAX_RADIUS = 8.0  # at c = 1; float32 coordinates are good to 1e-4 of a distance there
 
 _NEAR, _FAR, _ORDER = 16, 32, 10
-"""Panels of the distances at which a whole circle is in the disc, of those at which an arc is; points of one."""
-_NODES, _WEIGHTS = (half / 2 for half in legendre.leggauss(_ORDER))
-_NODES = _NODES + 0.5  # on [0, 1]
+"""Panels of distances with a whole circle in the disc, panels of those with an arc, points of a panel."""
+_NODES, _WEIGHTS = unit_rule(_ORDER)
 _STEPS = 26  # halvings of a panel
 
 
 def _mass_beyond() -> np.ndarray:
-    """From densities at the nodes of a panel to the mass beyond a place: coefficients of Legendre's polynomials."""
+    """Coefficients of Legendre's polynomials: from densities at the nodes of a panel to the mass beyond a place."""
     values = legendre.legvander(2 * _NODES - 1, _ORDER - 1)
     density = (values * _WEIGHTS[:, None]).T * (2 * np.arange(_ORDER) + 1)[:, None]  # of the interpolant
     return -legendre.legint(density, lbnd=1).T / 2
@@ -52,13 +43,12 @@ def _mass_beyond() -> np.ndarray:
 _BEYOND = _mass_beyond()
 
 
-# A disc, in units of 1 / sqrt(c), in which the curvature is -1: its radius R, the rate of the exponential, and the
-# record's distance r from the origin.
+# A disc in units of 1 / sqrt(c): its radius R, the rate of the exponential, and the record's distance r from 0.
 _Place: TypeAlias = tuple[Array, Array, Array]
 
 
 def _near(disc: _Place, place: Any) -> tuple[Array, Array]:
-    """Where s is in [0, R - r], its circle in the disc: s at panels and parts of one from 0, and its density."""
+    """Distances s in [0, R - r], whose circles are in the disc, at panels and parts from 0; and their density."""
     radius, rate, r = disc
     width = (radius - r) / _NEAR
     s = width * place
@@ -66,11 +56,10 @@ def _near(disc: _Place, place: Any) -> tuple[Array, Array]:
 
 
 def _far(disc: _Place, place: Any) -> tuple[Array, Array, Array]:
-    """Where an arc of the circle is: s at panels and parts of one from R - r, the arc's half-angle, the density.
+    """Distances s whose circles leave the disc, at panels and parts from R - r; the arc's half-angle; the density.
 
-    s = R - r + 2 r (3 w^2 - 2 w^3) for w in [0, 1]: the square roots of both ends are smooth in it. The arc shrinks
-    from the whole circle within sqrt((R - r) / r) of w, however small that is: panels are of equal length in the
-    inverse hyperbolic sine. Within 1e-3 of w lies less than 1e-9 of the mass.
+    s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it. Panels are equal
+    in the inverse hyperbolic sine, as the arc shrinks within sqrt((R - r) / r) of w.
     """
     radius, rate, r = disc
     r = jnp.maximum(r, 1e-12)  # at the origin no circle is cut; slopes stay finite
@@ -113,7 +102,7 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
     part = left - jnp.append(beyond, 0.0)[panel + 1]  # of this panel's mass, from its far end
     coefficients = (densities @ jnp.asarray(_BEYOND, kind))[panel]
 
-    def halve(step: Any, place: Array) -> Array:
+    def halve(step: Array, place: Array) -> Array:
         middle = place + (0.5 ** (step + 1.0)).astype(kind)
         return jnp.where(_series(coefficients, 2 * middle - 1) >= part, middle, place)
 
@@ -124,7 +113,7 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
 
 
 def _series(coefficients: Array, t: Array) -> Array:
-    """A sum of Legendre's polynomials at t in [-1, 1], by their recurrence."""
+    """A sum of Legendre's polynomials at t in [-1, 1]."""
     before, now = jnp.ones_like(t), t
     found = coefficients[0] + coefficients[1] * t
     for k in range(1, _ORDER):
@@ -135,41 +124,33 @@ def _series(coefficients: Array, t: Array) -> Array:
 
 @mechanism
 class HyperbolicExponential:
-    r"""Report a point of a hyperbolic disc; the farther from the record, the rarer, by the hyperbolic distance.
+    r"""Report a point of a hyperbolic disc, the rarer the farther it is from the record.
 
-    Law: records and reports are points of the Poincaré disc within distance R of the origin; others are brought to
-    the rim. With :math:`a = \epsilon / (2R)` the density of y *with respect to the hyperbolic area* is
+    Law: records and reports are points of the Poincaré disc within distance R of the origin. With
+    :math:`a = \epsilon / (2R)` the density of y *with respect to the hyperbolic area* is
     :math:`e^{-a \, d(x, y)} / Z(|x|)`; :meth:`log_density` is with respect to the coordinates.
 
-    Guarantee: epsilon per record, for any two points of the disc, and no less. Z depends on |x| alone, and by the
-    triangle inequality its logarithm changes by at most a times the change of the distance r from the origin, so
-    that the loss of x against x' is at most :math:`a (d(x, x') + |r - r'|) \le 2 a \max(r, r')`; of two opposite
-    points of the rim it is :math:`2 a R = \epsilon`. As :math:`|r - r'| \le d(x, x')` the loss is also at most 2 a
-    times the distance: :meth:`metric_guarantee`, in a unit of its own.
+    Guarantee: epsilon per record, attained at opposite points of the rim: :math:`\log Z` changes by at most a times
+    the change of the radius r, so the loss is at most :math:`a (d(x, x') + |r - r'|) \le 2 a \max(r, r')`. It is
+    also at most :math:`2 a \, d(x, x')`: :meth:`metric_guarantee`.
 
-    Utility: meant for two dimensions, and written for two: area grows as :math:`\sinh`, volume in n dimensions as
-    :math:`\sinh^{n-1}`, which outgrows :math:`e^{-a d}` unless epsilon is above about 2 R (n - 1). Below that most
-    reports lie near the rim. The report is its own estimate; its moments have no closed form.
+    Utility: for two dimensions. Below epsilon of about 2 R most reports lie near the rim. The report is its own
+    estimate, without moments in closed form.
 
-    Numerics: drawn in polar coordinates about the record. At distance s an arc of half-angle A(s) about the
-    direction of the origin lies in the disc, known in closed form; the distribution function of s, of density
-    :math:`e^{-a s} \sinh(s) A(s)`, is integrated by Gauss and Legendre on 48 panels and, as the series of
-    Legendre's polynomials through the nodes of one, inverted by 26 halvings of it. In float32 it is the law to 2e-6
-    of its mass (1e-7 in float64), but for the grid of float32 numbers: the guarantee is that of ideal arithmetic.
+    Numerics: the distance from the record is drawn by its distribution function, integrated by Gauss and Legendre
+    on 48 panels, to 2e-6 of its mass in float32 (1e-7 in float64). Ideal arithmetic.
 
-    Reference: the exponential mechanism (McSherry & Talwar, FOCS 2007) in the metric of PoinDP's definition 4;
-    metric privacy: Chatzikokolakis et al., PETS 2013.
+    Reference: McSherry & Talwar, FOCS 2007, in the metric of PoinDP's definition 4; metric privacy: Chatzikokolakis
+    et al., PETS 2013.
 
     Args:
-      epsilon: in (0, 22]; a tracer or a stack too.
+      epsilon: in (0, 22]; may be traced or a stack.
       radius: R > 0, in units of distance; at most 8 / sqrt(c).
       c: the magnitude of the curvature.
 
     >>> m = HyperbolicExponential(4.0, radius=2.0)
     >>> print(m.metric_guarantee())  # doctest: +ELLIPSIS
     epsilon 2 per metric(2) (two records at distance 1; ideal arithmetic; proved: ...)
-    >>> m.privatize(jax.random.key(0), jnp.array([0.5, 0.0])).shape
-    (2,)
     """
 
     epsilon: Scalar
@@ -197,20 +178,13 @@ class HyperbolicExponential:
         return radius, rate, jnp.minimum(2 * jnp.arcsinh(half), radius)
 
     def privatize(self, key: PRNGKey, x: Record) -> Float[Array, "2"]:
-        """The report of one user.
-
-        Args:
-          key: a typed threefry key.
-          x: her point [2] of the ball; one that is farther out is brought to the rim, NaN is 0.
+        """The report of one point [2]; one that is farther out is brought to the rim, NaN is 0.
 
         Raises:
           ValueError: for a stack of budgets, or another shape: use ``vmap``.
         """
         check_single(self)
-        x = as_records(x)
-        if x.shape != (2,):
-            raise ValueError(f"x must be one point [2], got shape {x.shape}: use jax.vmap for several")
-        return _report(self, random_words.words(key, (), 3), x)
+        return _report(self, random_words.words(key, (), 3), one_record(x, 2))
 
     def log_density(self, y: Any, x: Record) -> Float[Array, ""]:
         """log p(y | x) with respect to the ball's coordinates; ``-inf`` outside the disc."""
@@ -245,7 +219,7 @@ class HyperbolicExponential:
         return jnp.asarray(y)
 
     def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where epsilon is a stack of public budgets."""
+        """epsilon per record; the largest of a stack."""
         if all(validate.concrete(leaf) for leaf in jax.tree.leaves(self)):
             self._check()
         return Guarantee(
@@ -256,7 +230,7 @@ class HyperbolicExponential:
         )
 
     def metric_guarantee(self) -> Guarantee:
-        """2 a = epsilon / R for each unit of hyperbolic distance between two records of the disc."""
+        """2 a = epsilon / R for each unit of distance between two records."""
         rate = rounded_up(Fraction(self.guarantee().epsilon) / Fraction(one(radius=self.radius)))
         return Guarantee(
             rate,
@@ -266,7 +240,7 @@ class HyperbolicExponential:
         )
 
 
-@jax.jit  # so that plain calls, too, run one program
+@jax.jit  # eager calls run one program too
 def _report(m: HyperbolicExponential, words: Array, x: Array) -> Array:
     """The report under three uniform words."""
     x = m.domain().clip(x)

@@ -1,9 +1,9 @@
-"""Gaussian noise for hyperbolic vectors, stated where it is drawn: in the tangent space at the origin."""
+"""Gaussian noise for hyperbolic vectors, in the tangent space at the origin."""
 
 import abc
 import dataclasses
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,63 +13,43 @@ from jaxtyping import Float
 from ldp_jax.accounting.gaussian import GaussianCurve, gaussian_mu
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import check_epsilon, check_single
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Ball, Vectors, as_records
+from ldp_jax.core.spaces import Vectors
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic._parameters import one, spread
+from ldp_jax.hyperbolic._tangent import Tangent, one, spread
 
-__all__ = ["HyperbolicGaussian", "RadialAngularGaussian"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
+_T = TypeVar("_T")
 _mu = lru_cache(maxsize=4096)(gaussian_mu)
 
 
 def _up(value: float) -> float:
-    """The least float32 that is not below: a device must not clip wider, or draw less noise, than is claimed."""
+    """The least float32 that is not below: devices neither clip wider nor draw less noise than is claimed."""
     near = np.float32(value)
     return float(near) if float(near) >= value else float(np.nextafter(near, np.float32(np.inf)))
 
 
 @mechanism
-class _Tangent(abc.ABC):
-    """A mechanism on tangent vectors of length at most ``clip``, whose report is Gaussian; abstract."""
+class _Gaussian(Tangent):
+    """A mechanism on tangent vectors whose report is Gaussian; abstract."""
 
-    epsilon: Scalar
     delta: float = static()
     clip: Scalar = 1.0
 
     @property
-    @abc.abstractmethod
-    def dim(self) -> int:
-        """Of the vectors."""
-
-    @property
-    @abc.abstractmethod
-    def c(self) -> Scalar:
-        """The magnitude of the curvature."""
-
-    @property
     def _most(self) -> float:
-        """C in float32, rounded up: what records are clipped to, what noise is made for, and what is claimed."""
+        """C in float32, rounded up: records are clipped to it, and noise is made for it."""
         return _up(one(clip=self.clip))
 
     def _check(self) -> None:
-        """What is refused; and, once, the noise that the budgets need."""
-        check_epsilon(self.epsilon)
-        validate.integer_in(1, dim=self.dim)
+        """Refuse invalid parameters; and, once, calibrate the noise."""
         if not validate.concrete(self.epsilon):
             raise ValueError(
-                "epsilon must be concrete numbers: noise is calibrated on the host, before any jit or vmap"
+                "epsilon must be concrete numbers: noise is calibrated on the host; give an array of budgets to "
+                "one call, and vmap over the stack that it makes"
             )
+        super()._check()
         validate.number(1e-300, 1.0, open_upper=True, delta=self.delta)
-        validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
-        validate.number(0.0, open_lower=True, c=one(c=self.c))
         self._calibrate()
         spread(self, "clip", "c")
 
@@ -78,7 +58,7 @@ class _Tangent(abc.ABC):
         """Set the scales, where they are not set yet."""
 
     def _set_scale(self, name: str, sensitivity: float) -> None:
-        """The smallest noise for a share of the budgets, whose sensitivity it is over the root of that share."""
+        """The smallest noise for a share of the budgets, given its sensitivity over the root of that share."""
         if getattr(self, name) is None:
             levels, place = np.unique(np.asarray(self.epsilon, np.float64), return_inverse=True)
             scales = np.array([_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()])
@@ -90,88 +70,62 @@ class _Tangent(abc.ABC):
         """The standard deviation of each number of a report."""
 
     @abc.abstractmethod
-    def _centre(self, x: Any) -> Array:
+    def _centre(self, x: Record) -> Array:
         """The report without noise."""
 
     @abc.abstractmethod
     def curve(self) -> GaussianCurve:
-        """All that is promised: every (epsilon, delta), of the least noise where there is a stack of it."""
+        """All (epsilon, delta), for the least noise of a stack."""
 
-    def privatize(self, key: PRNGKey, x: Record) -> Float[Array, " sent"]:
-        """The report of one user.
-
-        Args:
-          key: a typed threefry key.
-          x: her tangent vector [dim] at the origin; a longer one is shortened, NaN is 0.
-
-        Raises:
-          ValueError: for a stack of budgets, or another shape: use ``vmap``.
-        """
-        validate.threefry(key)
-        check_single(self)
-        x = as_records(x)
-        if x.shape != (self.dim,):
-            raise ValueError(f"x must be one vector [{self.dim}], got shape {x.shape}: use jax.vmap for several")
+    def _report(self, key: PRNGKey, x: Array) -> Array:
         centre = self._centre(x)
         return centre + self._scales() * jax.random.normal(key, centre.shape, jnp.float32)
 
-    def log_density(self, y: Any, x: Record) -> Float[Array, ""]:
+    def log_density(self, y: Record, x: Record) -> Float[Array, ""]:
         """log p(y | x) in the tangent space, with respect to its Lebesgue measure."""
         scale = self._scales()
         gap = (jnp.asarray(y) - self._centre(x)) / scale
         return (-0.5 * gap**2 - jnp.log(scale) - 0.5 * np.log(2 * np.pi)).sum(-1)
 
-    def domain(self) -> Ball:
-        """Tangent vectors of length at most ``clip``; longer ones are shortened, NaN is 0."""
-        return Ball(self.dim, self._most if validate.concrete(self.clip) else self.clip)
-
     def guarantee(self) -> Guarantee:
-        """The curve's point at ``delta``: at most (epsilon, delta); the largest where epsilon is a stack."""
+        """The curve's point at ``delta``: at most (epsilon, delta); the largest of a stack."""
         self._check()
         adjacency = f"any two tangent vectors of length at most {self._most:g}"
         return self.curve().guarantee(self.delta, adjacency=adjacency)
 
 
-def _least(sigma: Any) -> float:
+def _least(sigma: Scalar | None) -> float:
     return float(np.min(np.asarray(sigma, np.float64)))
 
 
 @mechanism
-class HyperbolicGaussian(_Tangent):
+class HyperbolicGaussian(_Gaussian):
     r"""Report a hyperbolic vector as its tangent vector at the origin, with Gaussian noise.
 
-    Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is
-    :math:`v + N(0, \sigma^2 I)`, a tangent vector. :meth:`estimate` maps it to the ball: since
-    :math:`d(0, \exp_0 v) = 2 |v|`, the clip C is a Poincaré radius of 2 C.
+    Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is :math:`v + N(0, \sigma^2
+    I)`. :meth:`estimate` maps it to the ball; as :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
 
-    Guarantee: (epsilon, delta) per record, for any two records; :math:`\sigma` is the smallest that has it, by the
-    analytic calibration with the L2 sensitivity 2 C. The record must be a function of the user's own data and of
-    public parameters: what neighbours say must not be aggregated before the noise. Mapping to the ball afterwards
-    costs nothing; noise on the ball would be another matter, where float32 puts most of it on the boundary.
+    Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
+    a function of the user's data and public parameters: no aggregation of neighbours before the noise.
 
-    Utility: the report is unbiased, with :math:`\sigma = 2 C / \mu(\epsilon, \delta)` on each of ``dim``
-    coordinates (7.46 C at epsilon 1 and delta 1e-5). The point of the ball that it is mapped to has no
-    moments in closed form.
+    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` in each coordinate (7.46 C at epsilon 1, delta
+    1e-5).
 
-    Numerics: holds in ideal arithmetic; a float32 Gaussian has reports that one record alone can give. Sigma is
-    rounded up to a float32.
+    Numerics: sigma is rounded up to a float32. Ideal arithmetic.
 
     Reference: a sound form of PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML
     2018, Theorem 8.
 
     Args:
-      epsilon: in (0, 100], concrete; an array [n] for budgets that follow from public facts, such as a public
-        hierarchy (a millisecond on the host for each that is different): ``jax.vmap`` over the mechanism.
+      epsilon: in (0, 100], concrete; an array [n] for public budgets.
       delta: in (0, 1), static.
       clip: C > 0, the largest tangent length.
       dim: of the vectors.
-      c: the magnitude of the curvature, in which :meth:`estimate` maps.
+      c: the magnitude of the curvature.
 
     >>> m = HyperbolicGaussian(1.0, 1e-5, clip=1.0)
     >>> round(m.sigma, 4), 0.999 < m.guarantee().epsilon <= 1.0, m.guarantee().delta
     (7.4613, True, 1e-05)
-    >>> m.privatize(jax.random.key(0), jnp.array([0.5, 0.0])).shape
-    (2,)
     """
 
     dim: int = static(default=2)
@@ -185,55 +139,43 @@ class HyperbolicGaussian(_Tangent):
     def _scales(self) -> Array:
         return jnp.full(self.dim, jnp.asarray(self.sigma, jnp.result_type(float)))
 
-    def _centre(self, x: Any) -> Array:
+    def _centre(self, x: Record) -> Array:
         return self.domain().clip(x)
 
     def curve(self) -> GaussianCurve:
-        """Of L2 sensitivity 2 C, and the least noise of a stack."""
+        """L2 sensitivity 2 C, the least noise of a stack."""
         return GaussianCurve.of(2 * self._most, _least(self.sigma))
-
-    def codomain(self) -> Vectors:
-        """Tangent vectors of any length."""
-        return Vectors(self.dim)
-
-    def estimate(self, y: Any) -> Float[Array, "*batch dim"]:
-        """The point of the ball that a report is mapped to; post-processing."""
-        return poincare.exp_0(jnp.asarray(y), self.c)
 
 
 @mechanism
-class RadialAngularGaussian(_Tangent):
-    r"""Report the length and the direction of a tangent vector apart, each with Gaussian noise of its own.
+class RadialAngularGaussian(_Gaussian):
+    r"""Report the length and the direction of a tangent vector apart, each with Gaussian noise.
 
     Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the report is
-    :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`. With :math:`\mu` of (epsilon, delta),
-    :math:`\sigma_r = C / (\mu \sqrt s)` and :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`: the radius has the share s
-    of the budget. A share of 0 leaves out the radius, of 1 the direction.
+    :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
+    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})` with :math:`\mu` of (epsilon, delta). A share s of 0 leaves out the
+    radius, of 1 the direction.
 
-    Guarantee: (epsilon, delta) per record, for any two records; the two sensitivities, C and 2, are attained
-    together, and the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 / \sigma_a)^2`, exactly. The
-    share is public: one that is learned from records, or noise that is stretched along a record, has no guarantee.
+    Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
+    \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
 
-    Utility: at a share near 1 the radius, which is the place in a hierarchy, has noise of :math:`C / \mu`, where
-    :class:`HyperbolicGaussian` has :math:`2 C / \mu` in every coordinate.
+    Utility: at a share near 1 the radius has noise of :math:`C / \mu`, half of :class:`HyperbolicGaussian`'s.
 
     Numerics: as :class:`HyperbolicGaussian`.
 
     Reference: PoinDP's inter- and intra-hierarchy noise (eq. 12-14) in a sound form; Balle & Wang, ICML 2018.
 
     Args:
-      epsilon: in (0, 100], concrete; an array [n] for public budgets, as :class:`HyperbolicGaussian`.
+      epsilon: in (0, 100], concrete; an array [n] for public budgets.
       delta: in (0, 1), static.
       clip: C > 0, the largest tangent length.
       radial_share: s in [0, 1], static.
       dim: of the vectors.
-      c: the magnitude of the curvature, in which :meth:`estimate` maps.
+      c: the magnitude of the curvature.
 
     >>> m = RadialAngularGaussian(1.0, 1e-5, clip=1.0, radial_share=0.5)
-    >>> 0.999 < m.guarantee().epsilon <= 1.0
-    True
-    >>> m.privatize(jax.random.key(0), jnp.array([0.5, 0.0])).shape
-    (3,)
+    >>> 0.999 < m.guarantee().epsilon <= 1.0, m.privatize(jax.random.key(0), jnp.array([0.5, 0.0])).shape
+    (True, (3,))
     """
 
     radial_share: float = static(default=0.5)
@@ -256,15 +198,15 @@ class RadialAngularGaussian(_Tangent):
         """Whether the radius is sent, and whether the direction is."""
         return self.radial_share > 0, self.radial_share < 1
 
-    def _sent(self, *parts: Any) -> list[Any]:
-        return [part for part, kept in zip(parts, self._parts, strict=True) if kept]
+    def _sent(self, radius: _T, angle: _T) -> list[_T]:
+        return [part for part, sent in zip((radius, angle), self._parts, strict=True) if sent]
 
     def _scales(self) -> Array:
         sizes = self._sent((self.sigma_radius, 1), (self.sigma_angle, self.dim))
         kind = jnp.result_type(float)
         return jnp.concatenate([jnp.full(size, jnp.asarray(sigma, kind)) for sigma, size in sizes])
 
-    def _centre(self, x: Any) -> Array:
+    def _centre(self, x: Record) -> Array:
         v = self.domain().clip(x)
         most = jnp.abs(v).max(-1, keepdims=True)
         some = most > 0
@@ -282,14 +224,13 @@ class RadialAngularGaussian(_Tangent):
         return curves[0].compose(*curves[1:])
 
     def codomain(self) -> Vectors:
-        """The noisy radius, where it is sent, and the noisy direction, where it is."""
+        """The noisy radius and the noisy direction, where they are sent."""
         return Vectors(sum(self._sent(1, self.dim)))
 
     def estimate(self, y: Any) -> Float[Array, "*batch dim"]:
-        """The point of the ball in the reported direction, at the reported radius; post-processing.
+        """The point of the ball in the reported direction, at the reported radius brought into [0, C].
 
-        The radius is brought into [0, C]. Where none is sent it is half of C; where no direction is sent it is that
-        of the first axis.
+        A radius that is not sent is C / 2, a direction that is not sent the first axis.
         """
         y = jnp.asarray(y)
         clip = jnp.asarray(self.clip, y.dtype)

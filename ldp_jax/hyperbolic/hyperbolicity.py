@@ -1,16 +1,11 @@
-r"""How much of a tree a metric is: Gromov's four-point delta, of a graph or of any distances.
+"""Gromov's four-point delta: the distance of a graph, or of any metric, from a tree.
 
-Of four points take the three sums of opposite distances, such as d(w, x) + d(y, z); delta is half the difference of
-the two largest. It is 0 for all four points of a tree, and a metric whose deltas are at most delta is
-delta-hyperbolic: the space's figure is the *maximum*. Published figures are often means over sampled points, which
-the two fields tell apart; a maximum of shortest paths of a graph without weights is a multiple of 1/2.
+Delta of four points is half the difference of the two largest sums of opposite distances, such as d(w, x) + d(y,
+z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; published figures are often means.
 
 Reference: Gromov, Hyperbolic groups (1987); Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS
-2019), appendix A; PoinDP table 3, whose 1.65 and 0.15 are no such multiples.
+2019), appendix A; PoinDP table 3.
 
->>> path = graph_distances([[0, 1], [1, 2], [2, 3]], 4)
->>> gromov_delta(jax.random.key(0), path, samples=10)
-Delta(mean=0.0, maximum=0.0, samples=10)
 >>> ring = graph_distances([[0, 1], [1, 2], [2, 3], [3, 0]], 4)
 >>> gromov_delta(jax.random.key(0), ring, samples=10)
 Delta(mean=1.0, maximum=1.0, samples=10)
@@ -29,15 +24,7 @@ from scipy.sparse import csgraph
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 
-__all__ = ["Delta", "graph_delta", "graph_distances", "gromov_delta"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-_BLOCK = 64
-"""Nodes whose shortest paths are in memory at once."""
+_BLOCK = 64  # nodes whose shortest paths are in memory at once
 
 
 class Delta(NamedTuple):
@@ -45,8 +32,8 @@ class Delta(NamedTuple):
 
     Attributes:
       mean: over the samples.
-      maximum: over the samples, a lower bound of the metric's own.
-      samples: how many sets of four points there were.
+      maximum: over the samples, a lower bound for the metric.
+      samples: the number of sets of four points.
     """
 
     mean: float
@@ -78,10 +65,10 @@ def gromov_delta(key: PRNGKey, distances: Any, *, samples: int = 50_000) -> Delt
     Args:
       key: a typed threefry key.
       distances: float [k, k], symmetric and finite, k >= 4.
-      samples: sets of four points, with replacement of sets.
+      samples: sets of four points, drawn with replacement.
 
     Raises:
-      ValueError: for what is no matrix of distances, such as those of a graph that is not connected.
+      ValueError: for an invalid matrix of distances, such as that of a disconnected graph.
     """
     validate.threefry(key)
     samples = validate.whole(1, samples=samples)
@@ -116,15 +103,12 @@ def _paths(adjacency: Any, nodes: np.ndarray) -> np.ndarray:
 
 
 def graph_distances(edges: Any, num_nodes: int, nodes: Any = None) -> Float[np.ndarray, "k k"]:
-    """Lengths of shortest paths between nodes of an undirected graph; infinite where there is none.
+    """Lengths of shortest paths of an undirected graph, float32 [k, k]; infinite where there is none.
 
     Args:
       edges: integers [m, 2], in any direction.
-      num_nodes: how many nodes there are.
-      nodes: integers [k], between which ones; all by default. Time is k times the edges.
-
-    Returns:
-      float32 [k, k].
+      num_nodes: the number of nodes.
+      nodes: integers [k], the ends; all by default. Time is k times the edges.
 
     Raises:
       ValueError: for edges or nodes outside [0, num_nodes).
@@ -139,15 +123,12 @@ def graph_distances(edges: Any, num_nodes: int, nodes: Any = None) -> Float[np.n
 
 
 def graph_delta(key: PRNGKey, edges: Any, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000) -> Delta:
-    """Four-point deltas of a graph's largest connected component.
-
-    Sets of four are drawn among ``nodes`` random nodes of it, or all if there are fewer. The mean is unbiased for
-    that over all sets, whichever nodes are drawn; they are not independent of each other.
+    """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it.
 
     Args:
       key: a typed threefry key.
       edges: integers [m, 2], in any direction.
-      num_nodes: how many nodes there are.
+      num_nodes: the number of nodes.
       nodes: random nodes between which all shortest paths are found.
       samples: sets of four points.
 

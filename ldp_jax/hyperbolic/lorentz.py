@@ -1,30 +1,23 @@
 r"""The hyperboloid: the other chart of the same space, which float32 follows farther from the origin.
 
-Points are X = (X_0, X_1, ..., X_n) with the inner product :math:`\langle X, Y \rangle = -X_0 Y_0 + \sum_i X_i Y_i`,
-:math:`\langle X, X \rangle = -1/c` and X_0 > 0; the origin is :math:`(1/\sqrt c, 0, ..., 0)`, and a tangent vector
-V at X has :math:`\langle X, V \rangle = 0`. Arrays are [..., n + 1], one point each last axis, and leading axes
-broadcast; c is the magnitude of the curvature, a number or a tracer.
+Points are X = (X_0, X_1, ..., X_n), arrays [..., n + 1], with :math:`\langle X, Y \rangle = -X_0 Y_0 + \sum_i X_i
+Y_i`, :math:`\langle X, X \rangle = -1/c` and X_0 > 0; the origin is :math:`(1/\sqrt c, 0, ..., 0)`; a tangent
+vector V at X has :math:`\langle X, V \rangle = 0`. c is the magnitude of the curvature; leading axes broadcast.
 
-*Bad input*: c <= 0, points off the hyperboloid by more than 1e-3 of X_0 squared, and X_0 <= 0 are a ``ValueError``
-where they are concrete; under ``jit`` every function is total.
+*Bad input*: where they are concrete, c <= 0 and points off the hyperboloid (by more than 1e-3 of X_0 squared) are a
+``ValueError``; under ``jit`` every function is total.
 
-*Numerics*: nothing is subtracted that cancels: lengths and angles of tangent vectors are taken at the origin, where
-the geodesic from X carries them. In float32 X_0 grows as :math:`\cosh(\sqrt c r)` with the distance r from the
-origin, and the rounding of coordinates is a displacement by up to :math:`10^{-7} \cosh(\sqrt c r)` across the ray
-(2e-5 at 6, c = 1) as in the ball, but by 1e-7 only along it. So the distance of two points holds to 1e-7 of
-itself times the cosh of the nearer's, that from the origin to 4e-7 up to 80 / sqrt(c), and so do exp_0 and log_0.
-Steps and distances beyond 80 / sqrt(c) overflow or are cut. Gradients are finite everywhere.
+*Numerics*: nothing cancels: lengths and angles of tangent vectors are taken at the origin. In float32 the distance
+of two points holds to 1e-7 of itself times the cosh of the nearer's, that from the origin to 4e-7 up to 80 /
+sqrt(c); longer steps are cut. Gradients are finite everywhere.
 
 Reference: Nickel & Kiela, Learning continuous hierarchies in the Lorentz model of hyperbolic geometry (ICML 2018);
 Nagano et al., A wrapped normal distribution on hyperbolic space (ICML 2019), section 2.
 
->>> from ldp_jax.hyperbolic import poincare
 >>> x, y = jnp.array([0.5, 0.0]), jnp.array([0.0, 0.5])
 >>> X, Y = from_ball(x), from_ball(y)
->>> round(float(distance(X, Y)), 4), round(float(poincare.distance(x, y)), 4)
-(1.6807, 1.6807)
->>> bool(jnp.allclose(to_ball(exp_map(X, log_map(X, Y))), y, atol=1e-6))
-True
+>>> round(float(distance(X, Y)), 4), bool(jnp.allclose(to_ball(exp_map(X, log_map(X, Y))), y, atol=1e-6))
+(1.6807, True)
 """
 
 from typing import Any
@@ -120,57 +113,39 @@ def _step(x: Array, y: Array, c: Any) -> Array:
 
 
 def _to_origin(x: Array, v: Array, c: Any) -> Array:
-    """A tangent vector at x, carried to the origin along the geodesic: n coordinates, as long as it is."""
+    """A tangent vector at x, carried to the origin along the geodesic: [..., n]."""
     root = _root(c, x)
     return v[..., 1:] - root * v[..., :1] / (1.0 + root * x[..., :1]) * x[..., 1:]
 
 
 def _from_origin(x: Array, v: Array, c: Any) -> Array:
-    """A vector [..., n] at the origin, carried to x: n + 1 coordinates."""
+    """A vector [..., n] at the origin, carried to x: [..., n + 1]."""
     root = _root(c, x)
     along = root * dot(x[..., 1:], v)
     return jnp.concatenate([along, v + root * along / (1.0 + root * x[..., :1]) * x[..., 1:]], -1)
 
 
 def origin(n: int, c: Scalar = 1.0) -> Float[Array, " m"]:
-    """The point (1 / sqrt(c), 0, ..., 0); float32 [n + 1].
-
-    Raises:
-      ValueError: for c <= 0 or n < 1.
-    """
+    """The point (1 / sqrt(c), 0, ..., 0); float32 [n + 1]."""
     check_curvature(c)
     return _lift(jnp.zeros(validate.whole(1, n=n)), c)
 
 
 def inner(x: Record, y: Record) -> Float[Array, "*batch"]:
-    """The Lorentz product -X_0 Y_0 + X_1 Y_1 + ... + X_n Y_n; of points it is -cosh(sqrt(c) d(X, Y)) / c.
-
-    As written, for reading and tests: it cancels for close points far out. The other functions do without it.
-    """
+    """The Lorentz product; -cosh(sqrt(c) d(X, Y)) / c of points. It cancels for close points far out."""
     x, y = _one_type(as_points("x", x), as_points("y", y))
     return (x[..., 1:] * y[..., 1:]).sum(-1) - x[..., 0] * y[..., 0]
 
 
 def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    """The point of the hyperboloid that has the space-like coordinates of x; never refuses a point."""
+    """The point of the hyperboloid with the space-like coordinates of x; never refuses a point."""
     x = as_points("x", x)
     check_curvature(c)
     return _lift(x[..., 1:], c)
 
 
 def from_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    r"""The hyperboloid's point :math:`(1 + c|x|^2, 2 \sqrt c x) / (\sqrt c (1 - c|x|^2))` of a point of the ball.
-
-    Args:
-      x: points [..., n] of the ball.
-      c: magnitude of the curvature.
-
-    Returns:
-      [..., n + 1].
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
-    """
+    r"""The point :math:`(1 + c|x|^2, 2 \sqrt c x) / (\sqrt c (1 - c|x|^2))` of a point [..., n] of the ball."""
     x = as_points("x", x)
     check_in_ball(c, x=x)
     near = gap(x, c)
@@ -178,42 +153,26 @@ def from_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
 
 
 def to_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)` of a point of the hyperboloid.
-
-    Kept within :func:`ldp_jax.hyperbolic.poincare.project`.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
-    """
+    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`, within :func:`.poincare.project`."""
     (x,) = _points(c, x=x)
     return _project(_shrink(x, c)[0], c)
 
 
 def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r"""Distance to the origin, :math:`\mathrm{arsinh}(\sqrt c \sqrt{X_1^2 + ... + X_n^2}) / \sqrt c`.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
-    """
+    r"""Distance to the origin, :math:`\mathrm{arsinh}(\sqrt c \sqrt{X_1^2 + ... + X_n^2}) / \sqrt c`."""
     (x,) = _points(c, x=x)
     root = _root(c, x)
     return (jnp.arcsinh(root * length(x[..., 1:])) / root)[..., 0]
 
 
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r"""Geodesic distance :math:`\mathrm{arcosh}(-c \langle X, Y \rangle) / \sqrt c`.
-
-    Computed as the ball's :math:`(2/\sqrt c) \, \mathrm{arsinh}`, from the difference of the points.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
-    """
+    r"""Geodesic distance :math:`\mathrm{arcosh}(-c \langle X, Y \rangle) / \sqrt c`."""
     x, y = _points(c, x=x, y=y)
     return _distance(x, y, c)[..., 0]
 
 
 def _half_chord(x: Array, y: Array, c: Any) -> Array:
-    """sinh(sqrt(c) d(X, Y) / 2), in coordinates whose length it is: the vector sqrt(c) (y - x) / sqrt(gaps)."""
+    """The vector sqrt(c) (y - x) / sqrt(gaps) of the ball, whose length is sinh(sqrt(c) d(X, Y) / 2)."""
     root = _root(c, x)
     far = (1.0 + root * x[..., :1]) * 0.5, (1.0 + root * y[..., :1]) * 0.5
     return root * _step(x, y, c) * (jnp.sqrt(far[0]) * jnp.sqrt(far[1]))
@@ -224,13 +183,9 @@ def _distance(x: Array, y: Array, c: Any) -> Array:
 
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    r"""Exponential map at the origin of vectors [..., n] of its tangent space.
+    """Exponential map at the origin of vectors [..., n], at distance |v| (the ball's exp_0 has 2 |v|).
 
-    The point is at distance |v|. Note the factor: the ball's exp_0 has 2 |v|, since its metric at the origin is
-    4 |dx|^2. Vectors longer than 80 / sqrt(c) are cut to it.
-
-    Raises:
-      ValueError: for a concrete c <= 0.
+    Vectors longer than 80 / sqrt(c) are cut to it.
     """
     v = as_points("v", v)
     check_curvature(c)
@@ -243,11 +198,7 @@ def _exp_0(v: Array, c: Any) -> Array:
 
 
 def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    """Logarithmic map at the origin: the vector [..., n] whose exp_0 is X.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
-    """
+    """Logarithmic map at the origin: the vector [..., n] whose exp_0 is X."""
     (x,) = _points(c, x=x)
     rest = x[..., 1:]
     r = length(_root(c, x) * rest)  # its square may be beyond float32
@@ -263,13 +214,7 @@ def _asinh_over(r: Array) -> Array:
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
     r"""Exponential map at X: :math:`\cosh(\sqrt c |V|) X + \sinh(\sqrt c |V|) V / (\sqrt c |V|)`, at distance |V|.
 
-    Args:
-      x: points [..., n + 1].
-      v: tangent vectors at them [..., n + 1]. Those longer than 80 / sqrt(c) are cut to it.
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
+    Tangent vectors [..., n + 1] longer than 80 / sqrt(c) are cut to it.
 
     Reference: Nickel & Kiela 2018, eq. 9.
     """
@@ -289,10 +234,7 @@ def _exp_map(x: Array, v: Array, c: Any) -> Array:
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    r"""Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1; inverse of exp_map.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
+    """Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1; inverse of exp_map.
 
     Reference: Nickel & Kiela 2018, eq. 10; Nagano et al. 2019, eq. 4.
     """
@@ -313,17 +255,7 @@ def _log_at_origin(x: Array, y: Array, c: Any) -> Array:
 def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
     r"""The tangent vector V at X, carried to Y along the geodesic.
 
-    :math:`V + c \langle Y, V \rangle (X + Y) / (1 - c \langle X, Y \rangle)`, computed as three steps: to the
-    origin, the rotation that the triangle makes (:func:`ldp_jax.hyperbolic.poincare.gyration`), from the origin.
-
-    Args:
-      x: points [..., n + 1].
-      y: points [..., n + 1].
-      v: tangent vectors at x [..., n + 1].
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for c <= 0 or points off the hyperboloid, where they are concrete.
+    :math:`V + c \langle Y, V \rangle (X + Y) / (1 - c \langle X, Y \rangle)`, computed by way of the origin.
 
     Reference: Nagano et al. 2019, eq. 3.
     """

@@ -1,8 +1,7 @@
-"""What hyperbolic formulas share: the distance to the boundary in float32, and even functions that are smooth at 0.
+"""Shared formulas: the distance to the boundary in float32, and even functions that are smooth at 0.
 
-Every formula here is written in :func:`gap`, 1 - c |x|^2, and in sums or differences of points, since all that
-cancels near the boundary cancels there. The other functions are of a squared length, so that no square root of 0
-is ever differentiated.
+All that cancels near the boundary is written in :func:`gap`, 1 - c |x|^2, and differences of points. The other
+functions take a squared length, so that no square root of 0 is differentiated.
 """
 
 from typing import Any
@@ -14,15 +13,14 @@ import numpy as np
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
 
-_SERIES = 1e-3
-"""Below this squared argument a series of four terms is exact to 3e-14."""
+_SERIES = 1e-3  # below this squared argument a series of four terms is exact to 3e-14
 
 
 def as_points(name: str, x: Any) -> Array:
     """Floating point coordinates, at least one axis.
 
     Raises:
-      ValueError: for anything without a last axis of coordinates, or complex numbers.
+      ValueError: without a last axis of coordinates, or for complex numbers.
     """
     array = jnp.asarray(x)
     if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
@@ -38,7 +36,7 @@ def check_curvature(c: Any) -> None:
 
 
 def check_in_ball(c: Any, **points: Any) -> None:
-    """Refuse concrete points that are not within the open ball of radius 1 / sqrt(c); the message has no point."""
+    """Refuse concrete points outside the open ball of radius 1 / sqrt(c); the message has no point."""
     check_curvature(c)
     if not validate.concrete(c):
         return
@@ -100,7 +98,7 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _gap32(x: Array, c: Array) -> Array:
-    """1 - c |x|^2 of float32 to a few units of the last place of the *result*: sums of two float32 throughout."""
+    """1 - c |x|^2 in float32 to a few units of the last place of the *result*: sums of two float32."""
     high, low = _two_product(x, x)
     while (n := high.shape[-1]) > 1:
         half = n // 2
@@ -128,10 +126,7 @@ def _raw_gap_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def gap(x: Array, c: Any) -> Array:
-    """1 - c |x|^2 over the last axis, which is kept; at least 2^-30 (2^-60 of float64), so that nothing is 0 / 0.
-
-    In float32 the error is a few units in the last place of the result, which for the plain formula it is of 1.
-    """
+    """1 - c |x|^2 over the last axis, which is kept; at least 2^-30 (2^-60 of float64)."""
     least = 2.0**-60 if x.dtype == jnp.float64 else 2.0**-30
     return jnp.maximum(_raw_gap(x, jnp.asarray(c, x.dtype)), least)
 
@@ -166,7 +161,7 @@ def sinh_ratio(squared: Array) -> Array:
 
 
 def sech_squared(squared: Array) -> Array:
-    """1 / cosh(r)^2 of r^2, without underflow: r from 43 on is 43."""
+    """1 / cosh(r)^2 of r^2, without underflow."""
 
     def exact(r: Array) -> Array:
         small = jnp.exp(-2.0 * jnp.minimum(r, 43.0))

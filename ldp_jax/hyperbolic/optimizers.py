@@ -1,20 +1,16 @@
-r"""Gradient descent on the Poincaré ball, as ``optax.GradientTransformation``.
+"""Gradient descent on the Poincaré ball, as ``optax.GradientTransformation``.
 
-Parameters are pytrees of points [..., n], gradients those of a loss with respect to their coordinates. An update is
-a tangent vector at the point that it is for, so ``update`` must be given the points, and it is the exponential map,
-:func:`apply_updates`, that adds it, not ``optax.apply_updates``.
+Parameters are pytrees of points [..., n], gradients those of a loss with respect to coordinates. An update is a
+tangent vector: ``update`` needs the points, and :func:`apply_updates`, not optax's, adds it.
 
 >>> points = jnp.array([[0.0, 0.0], [0.3, -0.5]])
 >>> target = jnp.array([0.5, 0.5])
 >>> loss = lambda points: (poincare.distance(points, target) ** 2).sum()
 >>> optimizer = riemannian_sgd(0.25)
 >>> state = optimizer.init(points)
->>> @jax.jit
-... def step(points, state):
-...     updates, state = optimizer.update(jax.grad(loss)(points), state, points)
-...     return apply_updates(points, updates), state
 >>> for _ in range(10):
-...     points, state = step(points, state)
+...     updates, state = optimizer.update(jax.grad(loss)(points), state, points)
+...     points = apply_updates(points, updates)
 >>> float(jnp.abs(points - target).max()) < 1e-3
 True
 """
@@ -31,19 +27,12 @@ from ldp_jax.core.types import Array, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import check_curvature, dot, gap
 
-__all__ = ["LearningRate", "apply_updates", "riemannian_adam", "riemannian_gradient", "riemannian_sgd"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 LearningRate: TypeAlias = Scalar | Callable[[Any], Any]
 """A number, or a function of the number of updates so far."""
 
 
 class SGDState(NamedTuple):
-    """How many updates there were; int32."""
+    """The number of updates; int32."""
 
     count: Array
 
@@ -52,9 +41,9 @@ class AdamState(NamedTuple):
     """Moments of the Riemannian gradient.
 
     Attributes:
-      count: how many updates there were; int32.
-      first: the mean gradient, a tangent vector at each point, carried along as it moves.
-      second: the mean squared length of the gradient in the metric, one number a point: [..., 1].
+      count: the number of updates; int32.
+      first: the mean gradient, a tangent vector carried along with its point.
+      second: the mean squared length of the gradient in the metric, [..., 1].
     """
 
     count: Array
@@ -62,20 +51,14 @@ class AdamState(NamedTuple):
     second: Any
 
 
-def riemannian_gradient(gradients: Any, points: Any, c: Scalar = 1.0) -> Any:
-    r"""Gradients in the metric: :math:`\lambda_x^{-2}` times those with respect to the coordinates.
-
-    Args:
-      gradients: pytree of arrays [..., n].
-      points: pytree of points [..., n].
-      c: magnitude of the curvature.
-    """
+def _riemannian_gradient(gradients: Any, points: Any, c: Scalar = 1.0) -> Any:
+    r"""Gradients in the metric: :math:`\lambda_x^{-2}` times those with respect to the coordinates."""
     check_curvature(c)
     return jax.tree.map(lambda g, x: 0.25 * gap(x, c) ** 2 * g, gradients, points)
 
 
 def apply_updates(points: Any, updates: Any, c: Scalar = 1.0) -> Any:
-    """Where the points are after their updates: the exponential map, leaf by leaf."""
+    """Points after their updates: the exponential map, leaf by leaf."""
     check_curvature(c)
     return jax.tree.map(lambda x, v: poincare._exp_map(x, v, c), points, updates)
 
@@ -106,7 +89,7 @@ def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.Gradie
       ValueError: for a learning rate or c <= 0 where they are concrete; from ``update`` without the points.
 
     Reference: Bonnabel, Stochastic gradient descent on Riemannian manifolds (IEEE TAC 2013); Nickel & Kiela 2017,
-    eq. 4 and 5, who go along straight lines where this goes along geodesics.
+    eq. 4 and 5 (along straight lines).
     """
     _check_rate(learning_rate)
     check_curvature(c)
@@ -116,7 +99,7 @@ def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.Gradie
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, SGDState]:
         rate = _rate(learning_rate, state.count)
-        steps = riemannian_gradient(updates, _points(params), c)
+        steps = _riemannian_gradient(updates, _points(params), c)
         return jax.tree.map(lambda v: -rate * v, steps), SGDState(state.count + 1)
 
     return optax.GradientTransformation(init, update)
@@ -125,20 +108,17 @@ def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.Gradie
 def riemannian_adam(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, c: Scalar = 1.0
 ) -> optax.GradientTransformation:
-    """Adam on the ball: moments in the metric, the first carried along by parallel transport.
-
-    Each point has one second moment, the squared length of its gradient: coordinates mean nothing in themselves.
+    """Adam on the ball: one second moment a point, the first moment carried along by parallel transport.
 
     Args:
       learning_rate: a number > 0, or a function of the count.
-      b1: decay of the first moment.
-      b2: decay of the second.
+      b1: decay of the first moment, in [0, 1).
+      b2: decay of the second, in [0, 1).
       eps: added to the root of the second moment.
       c: magnitude of the curvature.
 
     Raises:
-      ValueError: for a learning rate, eps or c <= 0, or decays outside [0, 1), where they are concrete; from
-        ``update`` without the points.
+      ValueError: for parameters out of range; from ``update`` without the points.
 
     Reference: Bécigneul & Ganea, Riemannian adaptive optimization methods (ICLR 2019), algorithm 1.
     """
@@ -155,7 +135,7 @@ def riemannian_adam(
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, AdamState]:
         points, count = _points(params), state.count + 1
         rate = _rate(learning_rate, state.count)
-        steps = riemannian_gradient(updates, points, c)
+        steps = _riemannian_gradient(updates, points, c)
         first = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.first, steps)
         squared = lambda g, x: dot(g, g) * (2.0 / gap(x, c)) ** 2
         second = jax.tree.map(lambda m, g, x: b2 * m + (1 - b2) * squared(g, x), state.second, steps, points)

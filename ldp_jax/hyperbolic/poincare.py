@@ -1,22 +1,16 @@
 r"""The Poincaré ball: pure functions of points x and the curvature's magnitude c.
 
-The ball of radius :math:`1/\sqrt c` in n dimensions with the metric :math:`\lambda_x^2 |dx|^2`,
-:math:`\lambda_x = 2 / (1 - c |x|^2)`, has constant curvature -c. Points are arrays [..., n], one point each last
-axis, and leading axes broadcast; c is a number or a tracer, 1 where it is not given. Distances grow as the
-logarithm of how near the boundary is, :math:`d(0, x) = (2/\sqrt c) \, \mathrm{artanh}(\sqrt c |x|)`, so that there
-is room for trees.
+The ball of radius :math:`1/\sqrt c` with the metric :math:`\lambda_x^2 |dx|^2`, :math:`\lambda_x = 2 / (1 - c
+|x|^2)`, has constant curvature -c. Points are arrays [..., n]; leading axes broadcast; c is a number or a tracer, 1
+by default.
 
-*Bad input*: c <= 0 and points that are not inside the ball are a ``ValueError`` where they are concrete. Under
-``jit`` every function is total: such a point is taken for the one of the boundary in its direction, and that
-for one at 2^-30 from it.
+*Bad input*: where they are concrete, c <= 0 and points outside the ball are a ``ValueError``. Under ``jit`` every
+function is total: such a point is taken for the boundary's in its direction, at 2^-30 from it.
 
-*Numerics*: in float32 the functions hold for the coordinates that they are given, up to distance :data:`REACH` /
-sqrt(c) from the origin: as far as :func:`project` leaves points where they are. Distances are exact to a few 1e-7
-of themselves, close points included. But a coordinate itself is rounded to 6e-8, which at distance r from the
-origin is a displacement by up to :math:`10^{-7} \cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at distance 6, 4e-3 at 12
-(c = 1), and no function that returns a point of the ball can be more exact than that. Use
-:mod:`ldp_jax.hyperbolic.lorentz` farther away. Gradients are finite everywhere, at x = y and x = 0 too, where 0 is
-taken as the gradient of a distance.
+*Numerics*: in float32 the functions hold for the given coordinates up to distance :data:`REACH` / sqrt(c) from the
+origin; distances are exact to a few 1e-7 of themselves. Coordinates are rounded, which at distance r from the
+origin is a displacement by up to :math:`10^{-7} \cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12 (c = 1);
+use :mod:`ldp_jax.hyperbolic.lorentz` farther away. Gradients are finite everywhere, 0 for a distance at x = y.
 
 Reference: Ungar, Analytic hyperbolic geometry (2005); Ganea, Bécigneul & Hofmann, Hyperbolic neural networks
 (NeurIPS 2018), eq. 2-13; PoinDP definitions 4 and 5.
@@ -71,20 +65,17 @@ def __dir__() -> list[str]:
 
 
 REACH = 12.0
-"""How far from the origin float32 points go, at c = 1: 1 - tanh(6) = 1.2e-5 of the radius are left."""
+"""The largest distance of float32 points from the origin, at c = 1: 1 - tanh(6) = 1.2e-5 of the radius are left."""
 
-_EDGE = 0.99998771
-"""tanh(REACH / 2), the largest sqrt(c) |x|."""
-
-_FAR = 20.0
-"""Half a distance from which on only the direction matters: tanh is 1 in float64 too."""
+_EDGE = 0.99998771  # tanh(REACH / 2), the largest sqrt(c) |x|
+_FAR = 20.0  # half a distance at which tanh is 1 in float64 too
 
 
 def _points(c: Any, **given: Any) -> tuple[Array, ...]:
     """Arrays of one floating type, refused where they are concrete and outside the ball."""
     found = {name: as_points(name, value) for name, value in given.items()}
     check_in_ball(c, **found)
-    # What is traced may be anywhere: points outside are taken for those of the boundary in their directions.
+    # Traced points outside are taken for those of the boundary in their directions.
     inside = [x if validate.concrete(x) and validate.concrete(c) else _to_boundary(x, c) for x in found.values()]
     return _one_type(*inside)
 
@@ -103,9 +94,7 @@ def _root(c: Any, like: Array) -> Array:
 
 
 def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    """The point itself, or the one in its direction at distance :data:`REACH` / sqrt(c) from the origin.
-
-    Never refuses a point: what is outside the ball comes inside.
+    """The point itself, or the one in its direction at distance :data:`REACH` / sqrt(c) from 0; never refuses.
 
     >>> project(jnp.array([3.0, 4.0])).tolist(), project(jnp.array([0.25, 0.5])).tolist()
     ([0.59999..., 0.79999...], [0.25, 0.5])
@@ -120,43 +109,23 @@ def _project(x: Array, c: Any) -> Array:
 
 
 def conformal_factor(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r""":math:`\lambda_x = 2 / (1 - c |x|^2)`, by which lengths at x are longer than in coordinates.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
-
-    >>> float(conformal_factor(jnp.zeros(2)))
-    2.0
-    """
+    r""":math:`\lambda_x = 2 / (1 - c |x|^2)`, the metric's length of a unit of coordinates at x."""
     (x,) = _points(c, x=x)
     return (2.0 / gap(x, c))[..., 0]
 
 
 def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r"""Distance to the origin, the Poincaré norm: :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |x|)`.
-
-    Computed as :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x| / \sqrt{1 - c |x|^2})`.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
-
-    Reference: PoinDP eq. 6 (definition 5).
-    """
+    r"""Distance to the origin :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |x|)` (PoinDP eq. 6)."""
     (x,) = _points(c, x=x)
     root = _root(c, x)
     return (2.0 / root * jnp.arcsinh(root * length(x) / jnp.sqrt(gap(x, c))))[..., 0]
 
 
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r"""Geodesic distance :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)`.
+    r"""Geodesic distance :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)` (PoinDP eq. 5).
 
     Computed as :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)})`, which
-    in float32 keeps close points apart; the form by Möbius addition loses them.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
-
-    Reference: PoinDP eq. 5 (definition 4).
+    keeps close points apart in float32.
     """
     x, y = _points(c, x=x, y=y)
     root = _root(c, x)
@@ -166,11 +135,8 @@ def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
 def mobius_add(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Möbius addition :math:`x \oplus y`: y carried by the translation that takes the origin to x.
 
-    With s = x + y it is :math:`((1 - c|x|^2) s + c |s|^2 x) / ((1 - c|x|^2)(1 - c|y|^2) + c |s|^2)`, the usual
-    formula without its cancellation near the boundary. The result is kept within :func:`project`.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
+    With s = x + y it is :math:`((1 - c|x|^2) s + c |s|^2 x) / ((1 - c|x|^2)(1 - c|y|^2) + c |s|^2)`, within
+    :func:`project`.
 
     Reference: Ganea et al. 2018, eq. 4.
     """
@@ -187,13 +153,7 @@ def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Any) -> Array:
 def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Möbius multiplication :math:`r \otimes x`: the point on the ray of x at r times its distance to the origin.
 
-    Args:
-      r: a number, or an array [...] that broadcasts with the leading axes of x.
-      x: points [..., n].
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
+    r is a number, or an array [...] that broadcasts with the leading axes of x.
 
     Reference: Ganea et al. 2018, eq. 5.
     """
@@ -202,20 +162,9 @@ def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*b
 
 
 def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch k"]:
-    r"""A matrix on points, :math:`\exp_0(M \log_0(x))`.
+    r"""A matrix [k, n] on points, :math:`\exp_0(M \log_0(x))`.
 
-    Args:
-      m: matrix [k, n].
-      x: points [..., n].
-      c: magnitude of the curvature.
-
-    Returns:
-      Points [..., k].
-
-    Raises:
-      ValueError: for c <= 0, points outside the ball where they are concrete, or shapes that do not fit.
-
-    Reference: Ganea et al. 2018, eq. 9 (Möbius version) and lemma 6.
+    Reference: Ganea et al. 2018, eq. 9 and lemma 6.
     """
     (x,) = _points(c, x=x)
     m = jnp.asarray(m, x.dtype)
@@ -226,11 +175,6 @@ def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Exponential map at the origin, :math:`\tanh(\sqrt c |v|) \, v / (\sqrt c |v|)`, at distance 2 |v|.
-
-    Any vector is a tangent vector. Those longer than :data:`REACH` / (2 sqrt(c)) are cut to it, by :func:`project`.
-
-    Raises:
-      ValueError: for a concrete c <= 0.
 
     >>> float(norm(exp_0(jnp.array([0.0, 1.5])))).__round__(4)
     3.0
@@ -246,11 +190,7 @@ def _exp_0(v: Array, c: Any) -> Array:
 
 
 def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Logarithmic map at the origin, :math:`\mathrm{artanh}(\sqrt c |x|) \, x / (\sqrt c |x|)`: inverse of exp_0.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
-    """
+    r"""Logarithmic map at the origin, :math:`\mathrm{artanh}(\sqrt c |x|) \, x / (\sqrt c |x|)`."""
     (x,) = _points(c, x=x)
     return _log_0(x, c)
 
@@ -261,18 +201,9 @@ def _log_0(x: Array, c: Any) -> Array:
 
 
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Exponential map at x: where the geodesic from x with velocity v is at time 1.
+    r"""Exponential map at x: the point at time 1 of the geodesic from x with velocity v.
 
-    :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`; it is at distance
-    :math:`\lambda_x |v|` from x, cut by :func:`project`.
-
-    Args:
-      x: points [..., n].
-      v: tangent vectors [..., n] in the ball's coordinates.
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
+    :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`, within :func:`project`.
 
     Reference: Ganea et al. 2018, eq. 12.
     """
@@ -289,12 +220,9 @@ def _exp_map(x: Array, v: Array, c: Any) -> Array:
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""Logarithmic map at x: the tangent vector at x whose geodesic reaches y at time 1; inverse of exp_map.
+    r"""Logarithmic map at x: the tangent vector whose geodesic reaches y at time 1; inverse of exp_map.
 
     :math:`(2 / (\sqrt c \lambda_x)) \, \mathrm{artanh}(\sqrt c |u|) \, u / |u|` with :math:`u = -x \oplus y`.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
 
     Reference: Ganea et al. 2018, eq. 12.
     """
@@ -309,12 +237,8 @@ def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The rotation :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`, of any vector v.
 
-    It is linear and keeps lengths. In the plane of x and y it turns by twice the argument of
-    :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`; with s = x + y the real part is
-    :math:`((1 - c|x|^2) + (1 - c|y|^2) + c |s|^2) / 2` and the plane's is :math:`x \wedge s`, which do not cancel.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
+    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`,
+    computed from s = x + y without cancellation.
 
     Reference: Ungar 2005; Ganea et al. 2018, section 2.3.
     """
@@ -336,17 +260,7 @@ def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Any) ->
 def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The tangent vector v at x, carried to y along the geodesic.
 
-    :math:`(\lambda_x / \lambda_y) \, \mathrm{gyr}[y, -x] v`. It keeps :math:`\lambda |v|` and angles. From the
-    origin it is :math:`(1 - c |y|^2) v`.
-
-    Args:
-      x: points [..., n].
-      y: points [..., n].
-      v: tangent vectors at x [..., n] in the ball's coordinates.
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for c <= 0 or points outside the ball, where they are concrete.
+    :math:`(\lambda_x / \lambda_y) \, \mathrm{gyr}[y, -x] v`. It keeps :math:`\lambda |v|` and angles.
 
     Reference: Ganea et al. 2018, eq. 13 (from the origin); Ungar 2005.
     """

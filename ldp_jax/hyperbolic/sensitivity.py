@@ -1,16 +1,11 @@
-r"""PoinDP's hierarchy-aware sensitivities: what they are, local ones.
+"""PoinDP's hierarchy-aware sensitivities, which are local: to be measured, and for mechanisms without a guarantee.
 
-The paper calibrates noise to how much the radius, or the direction, of a node's Poincaré embedding may differ from
-that of another node *of the embedding at hand*. These are local sensitivities: maxima over the data, which change
-with the data. Noise in proportion to a local sensitivity has no differential-privacy guarantee, and its size is
-itself a function of the private relation (the global sensitivities are the diameter of the ball, which is infinite,
-and 1). They are here to be measured and compared, and for the mechanisms that are published without a guarantee.
+The sensitivity of an embedding is the largest of its nodes'. Noise in proportion to it has no guarantee, and its
+size is a function of the private relation; the global sensitivities are infinite, and 1.
 
 >>> points = jnp.array([[0.0, 0.1], [0.5, 0.0], [0.0, -0.9]])
->>> round(float(inter_hierarchy(points)), 4), float(intra_hierarchy(points))
+>>> round(float(inter_hierarchy_of_nodes(points).max()), 4), float(intra_hierarchy_of_nodes(points).max())
 (2.7438, 1.0)
->>> [round(float(most), 2) for most in inter_hierarchy_of_nodes(points)]
-[2.74, 1.85, 2.74]
 
 Reference: PoinDP definitions 6 and 7.
 """
@@ -26,12 +21,6 @@ from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import length
 
-__all__ = ["inter_hierarchy", "inter_hierarchy_of_nodes", "intra_hierarchy", "intra_hierarchy_of_nodes"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 def _rows(points: Any) -> Any:
     rows = jnp.asarray(points)
@@ -41,7 +30,7 @@ def _rows(points: Any) -> Any:
 
 
 def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
-    r"""Of each node, the most that its radius differs from another's: :math:`\max_v |r_u - r_v|`.
+    """For each node, the largest :math:`|r_u - r_v|`, r the Poincaré norm (PoinDP eq. 8).
 
     Args:
       points: [n, dim], the embedding.
@@ -54,27 +43,14 @@ def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " 
     return jnp.maximum(radius - radius.min(), radius.max() - radius)
 
 
-def inter_hierarchy(points: Record, c: Scalar = 1.0) -> Float[Array, ""]:
-    r"""The inter-hierarchy local sensitivity :math:`\max_{u, v} |r_u - r_v|`, r the Poincaré norm.
-
-    Neighbouring subsets that differ in one node differ in the radius of one: any of the embedding for any other.
-
-    Raises:
-      ValueError: as :func:`inter_hierarchy_of_nodes`.
-
-    Reference: PoinDP eq. 8.
-    """
-    return inter_hierarchy_of_nodes(points, c).max()
-
-
 def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Array, " n"]:
-    r"""Of each node, the largest :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)` with another node v.
+    r"""For each node, the largest :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)` with another node v.
 
-    Time is n^2; memory is ``chunk`` times n.
+    PoinDP eq. 9, 10: the norm round the paper's "angle" is read as the absolute value. Time is n^2.
 
     Args:
-      points: [n, dim], the embedding. At the origin there is no direction: 0.
-      chunk: nodes at once.
+      points: [n, dim], the embedding. A point at the origin has 0.
+      chunk: nodes at once; memory is ``chunk`` times n.
 
     Raises:
       ValueError: for fewer than two points, or chunk < 1.
@@ -93,22 +69,3 @@ def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Arra
         return jnp.where(which[:, None] == jnp.arange(n), 0.0, cosine).max(1)
 
     return jnp.minimum(jax.lax.map(part, starts).reshape(-1)[:n], 1.0)
-
-
-def intra_hierarchy(points: Record, *, chunk: int = 1024) -> Float[Array, ""]:
-    r"""The intra-hierarchy local sensitivity :math:`\max_{u \ne v} |\alpha(u, v)|`.
-
-    The paper's "angle" alpha is a cosine (eq. 9). The norm that it writes round it is read as the absolute value;
-    read as its own Poincaré norm, 2 artanh, it would grow with this and be infinite where two nodes lie in one
-    direction.
-
-    Args:
-      points: as :func:`intra_hierarchy_of_nodes`.
-      chunk: as :func:`intra_hierarchy_of_nodes`.
-
-    Raises:
-      ValueError: as :func:`intra_hierarchy_of_nodes`.
-
-    Reference: PoinDP eq. 9 and 10.
-    """
-    return intra_hierarchy_of_nodes(points, chunk=chunk).max()

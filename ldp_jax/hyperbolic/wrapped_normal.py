@@ -1,17 +1,16 @@
 r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density, in both charts.
 
-A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` of the tangent space at the origin is carried to the
-mean along the geodesic, and the exponential map takes it to the space. With u the inverse of that, whose length is
-the distance d of z to the mean, the density *with respect to the volume of the space* is
+A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean along the
+geodesic, and the exponential map takes it to the space. With u the inverse of that, of length d, the density *with
+respect to the volume of the space* is
 
 .. math:: p(z) = N(u; 0, \sigma^2) \left( \frac{\sqrt c \, d}{\sinh(\sqrt c \, d)} \right)^{n - 1}.
 
 With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``volume="coordinates"``.
 
-*Numerics*: the ball's samples end at :data:`ldp_jax.hyperbolic.poincare.REACH` / sqrt(c) from the origin, where
-float32 has no more room. What is drawn beyond (P(|v| > REACH) for a mean at the origin, 2e-9 in two dimensions at
-sigma = 1.9 and c = 1) lies on that sphere, and its density there is that of where it lies. The Lorentz chart goes
-to 80 / sqrt(c). Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
+*Numerics*: draws beyond :data:`.poincare.REACH` / sqrt(c) from the origin lie on that sphere in the ball; the
+Lorentz chart goes to 80 / sqrt(c). Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the
+origin.
 
 Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution on hyperbolic space (ICML 2019).
 
@@ -40,7 +39,7 @@ def __dir__() -> list[str]:
 
 
 Volume: TypeAlias = Literal["riemannian", "coordinates"]
-"""What a density is with respect to: the volume of the space, or that of the ball's coordinates."""
+"""The volume of the space, or that of the ball's coordinates."""
 
 
 def _scales(scale: Any, n: int, kind: Any) -> Array:
@@ -67,18 +66,15 @@ def _log_density(u: Array, scales: Array, c: Any) -> Array:
 def sample(
     key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
 ) -> Float[Array, "*batch n"]:
-    """Points of the ball from the wrapped normal.
+    """Points [*shape, ..., n] of the ball from the wrapped normal.
 
     Args:
       key: a typed threefry key.
       mean: points [..., n] of the ball.
-      scale: standard deviations in units of distance: a number, or [..., n] (or [..., 1]) for the coordinates at
-        the mean, which broadcasts with it.
+      scale: standard deviations in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the
+        mean.
       c: magnitude of the curvature.
-      shape: of independent samples, before the batch axes.
-
-    Returns:
-      [*shape, ..., n].
+      shape: of independent samples.
 
     Raises:
       ValueError: for c <= 0, scale <= 0 or a mean outside the ball, where they are concrete.
@@ -92,20 +88,10 @@ def sample(
 def log_density(
     z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0, *, volume: Volume = "riemannian"
 ) -> Float[Array, "*batch"]:
-    """log p(z) of points of the ball.
+    """log p(z) of points [..., n] of the ball; arguments and errors as :func:`sample`.
 
-    Args:
-      z: points [..., n] of the ball.
-      mean: as :func:`sample`.
-      scale: as :func:`sample`.
-      c: magnitude of the curvature.
-      volume: ``riemannian`` for the density with respect to the volume of the space, ``coordinates`` for that with
-        respect to dz.
-
-    Raises:
-      ValueError: for c <= 0, scale <= 0, points outside the ball, where they are concrete, or another volume.
-
-    Reference: PoinDP eq. 11 at ``riemannian``.
+    ``volume`` says with respect to what: that of the space (``riemannian``, PoinDP eq. 11), or dz
+    (``coordinates``).
     """
     validate.one_of(("riemannian", "coordinates"), volume=volume)
     z, mean = poincare._points(c, z=z, mean=mean)
@@ -120,28 +106,14 @@ def log_density(
 def sample_lorentz(
     key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
 ) -> Float[Array, "*batch m"]:
-    """Points of the hyperboloid [..., n + 1] from the wrapped normal; otherwise as :func:`sample`.
-
-    Raises:
-      ValueError: for c <= 0, scale <= 0 or a mean off the hyperboloid, where they are concrete.
-    """
+    """Points of the hyperboloid [..., n + 1] from the wrapped normal; otherwise as :func:`sample`."""
     (mean,) = lorentz._points(c, mean=mean)
     scales = _scales(scale, mean.shape[-1] - 1, mean.dtype)
     return lorentz._exp_map(mean, _draw(key, scales, mean.shape[:-1], shape), c)
 
 
 def log_density_lorentz(z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    """log p(z) of points of the hyperboloid, with respect to the volume of the space.
-
-    Args:
-      z: points [..., n + 1] of the hyperboloid.
-      mean: points [..., n + 1].
-      scale: a number, or [..., n] (or [..., 1]).
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for c <= 0, scale <= 0 or points off the hyperboloid, where they are concrete.
-    """
+    """log p(z) of points of the hyperboloid [..., n + 1], with respect to the volume of the space."""
     z, mean = lorentz._points(c, z=z, mean=mean)
     u = lorentz._log_at_origin(mean, z, c)
     return _log_density(u, _scales(scale, u.shape[-1], u.dtype), c)

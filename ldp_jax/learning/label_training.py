@@ -40,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.label_channel import log_reported
+from ldp_jax.core.label_channel import log_reported, other_share
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
@@ -118,7 +118,7 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
     if isinstance(mechanism, Discrete) and mechanism.encoding == "category":
         law = mechanism.table().masses / 2.0**32
         size, keep = len(law), float(law[0, 0])
-        one_for_all = np.where(np.eye(size, dtype=bool), keep, (1.0 - keep) / (size - 1))
+        one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, size))
         if law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6):
             return size, keep
     raise ValueError(

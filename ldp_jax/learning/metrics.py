@@ -40,6 +40,7 @@ def accuracy(
     >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
     0.5
     """
+    validate.known(labels, mask)
     right = (scores.argmax(-1) == labels).astype(jnp.float32)
     if mask is None:
         return right.mean()
@@ -53,6 +54,7 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
     """
+    validate.known(labels)
     classes = scores.shape[-1]
     predicted = jnp.eye(classes)[scores.argmax(-1)]
     true = jnp.eye(classes)[labels]

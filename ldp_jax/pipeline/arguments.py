@@ -1,4 +1,4 @@
-"""What a call that has a panel is given of it: checked on the host before anybody reports."""
+"""A panel, its labels and everybody's records: checked on the host before anybody reports."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from jaxtyping import Int
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.pipeline.local_prediction import check_panel
-from ldp_jax.pipeline.private_labels import check_members, keep_of, label_noise, reported_labels
+from ldp_jax.pipeline.private_labels import keep_of, label_noise, reported_labels
 from ldp_jax.pipeline.rows import Rows, feature_rows
 
 
@@ -16,11 +16,11 @@ class PanelArguments(NamedTuple):
     """A panel, its labels and everybody's records.
 
     Attributes:
-      labels: int32 [n], -1 for who is not of the panel; where labels are private 0 for who is: none is looked at.
+      labels: int32 [n], -1 outside the panel. Where labels are private, 0 inside it: none is looked at.
       num_classes: C.
       members: int [panel], the nodes of the panel in order.
       rows: the records of all.
-      noise: what a member reports her label by; None where labels are public.
+      noise: what a member reports a label by; None where labels are public.
     """
 
     labels: Int[np.ndarray, " n"]
@@ -31,10 +31,10 @@ class PanelArguments(NamedTuple):
 
     @property
     def keep(self) -> float:
-        """The probability that a label is told as it is."""
+        """The probability that the server has the true label."""
         return 1.0 if self.noise is None else keep_of(self.noise)
 
-    def told(self, key: PRNGKey, panel: Any, labels: Any) -> Int[np.ndarray, " n"]:
+    def server_labels(self, key: PRNGKey, panel: Any, labels: Any) -> Int[np.ndarray, " n"]:
         """Labels by node as the server has them: as they are, or as members report them, each once."""
         if self.noise is None:
             return self.labels
@@ -44,14 +44,7 @@ class PanelArguments(NamedTuple):
 
 
 def panel_arguments(
-    n: int,
-    features: Any,
-    panel: Any,
-    labels: Any,
-    *,
-    num_classes: int | None,
-    tested: Any,
-    label_epsilon: float | None,
+    n: int, features: Any, panel: Any, labels: Any, *, num_classes: int | None, label_epsilon: float | None
 ) -> PanelArguments:
     """Check what is given of a panel among n users.
 
@@ -60,22 +53,24 @@ def panel_arguments(
     """
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
     everybody = _labels(panel, labels if noise is None else np.zeros_like(labels), n)
+    members = np.flatnonzero(everybody >= 0)
     if num_classes is None:
         num_classes = int(everybody.max(initial=-1)) + 1
     if noise is None:
         check_panel(everybody, num_classes)
-    else:
-        check_members(everybody)
-    _check_tested(tested, everybody)
-    members = np.flatnonzero(everybody >= 0)
+    elif not 2 <= len(members) < n:
+        raise ValueError(
+            "panel must have at least two members and leave users whose class is asked for, got "
+            f"{len(members)} of {n} users"
+        )
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n:
         raise ValueError(f"features must have a row for each of {n} users, got {rows.shape[0]}")
     return PanelArguments(everybody, num_classes, members, rows, noise)
 
 
-def _labels(panel: Any, labels: Any, n: int) -> np.ndarray:
-    """Labels by node, -1 for who is not of the panel; int32 [n]."""
+def _labels(panel: Any, labels: Any, n: int) -> Int[np.ndarray, " n"]:
+    """Labels by node, -1 outside the panel."""
     nodes, given = np.asarray(panel), np.asarray(labels)
     for name, array in (("panel", nodes), ("labels", given)):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
@@ -93,19 +88,3 @@ def _labels(panel: Any, labels: Any, n: int) -> np.ndarray:
     found = np.full(n, -1, np.int32)
     found[nodes] = given
     return found
-
-
-def _check_tested(tested: Any, labels: np.ndarray) -> None:
-    if tested is None:
-        return
-    asked = np.asarray(tested)
-    wanted = (np.flatnonzero(asked) if asked.dtype == bool else asked).ravel()
-    if asked.dtype == bool and asked.shape != labels.shape:
-        raise ValueError(f"tested must be bool [{len(labels)}] or nodes, got shape {asked.shape}")
-    if not np.issubdtype(wanted.dtype, np.integer) or (
-        len(wanted) and not 0 <= wanted.min() <= wanted.max() < len(labels)
-    ):
-        raise ValueError(f"tested must name nodes in [0, {len(labels)})")
-    both = int((labels[wanted] >= 0).sum())
-    if both:
-        raise ValueError(f"tested must hold private users alone, got {both} of the panel, whose labels are public")

@@ -1,56 +1,195 @@
-r"""What each part of a user's budget buys, told before it is spent: her record's report against her list's.
+r"""How a user's total is best split between a report of the record and one of the list, told before it is spent.
 
-Both are measured in nats, as the rise of the expected log posterior of her class. Of a report r of her record it is
-the information that r has of the class y,
+Both are measured in nats, as the rise of the expected log posterior of the user's class. A report r of the record
+has the information
 
-.. math:: I(y; r) = \sum_y \pi_y \sum_r P(r | y) \log \frac{P(r | y)}{\sum_{y'} \pi_{y'} P(r | y')},
+.. math:: I(y; r) = \sum_y \pi_y \sum_r P(r | y) \log \frac{P(r | y)}{\sum_{y'} \pi_{y'} P(r | y')}
 
-in closed form from the panel's confusion and the mechanism's law. Of a report of her list it is the forecast of
-:func:`~ldp_jax.pipeline.design`, for users whose records have been reported.
+about the class y, in closed form from the panel's confusion and the mechanism's law. A report of the list has the
+forecast of :mod:`ldp_jax.pipeline.design`, for simulated users whose records have been reported. The split that is
+expected to find most classes is taken. (A list may make sure of what is known, and change no decision.)
 """
 
-from typing import Any
+import dataclasses
+from fractions import Fraction
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
 
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.rounding import rounded_down
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.features import PersonalAlphabet, PersonalAlphabets
+from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
+from ldp_jax.pipeline.design import design
 from ldp_jax.pipeline.groups import fine_groups
-from ldp_jax.pipeline.pilot import GroupShares
+from ldp_jax.pipeline.message import restricted_confusion
+from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares
 
-__all__ = [
-    "broadcast_shares",
-    "group_reliability",
-    "report_accuracy",
-    "report_information",
-    "report_law",
-    "simulated_reports",
-]
+_LEAST_LIST = 0.001
+"""The least epsilon of whole noise."""
+
+_SIMULATED = 16_384
+"""Users whose reports are simulated."""
+
+_ALIKE = 0.0025
+"""Expected accuracies closer than this, which is less than their simulation's standard error, are the same: among
+such splits the one that says most is taken."""
+
+_NOTHING = 0.02
+"""Share of the entropy of class shares: a gain below it is next to nothing."""
 
 
-def __dir__() -> list[str]:
-    return __all__
+class Split(NamedTuple):
+    """How a private user's total is spent.
 
-
-def report_law(law: Any, confusion: Any) -> Float[np.ndarray, "classes outputs"]:
-    """P(report | class of the user), from P(report | class sent) and how often one class is taken for another.
-
-    Args:
-      law: [C, R], of the class sent; of a table ``masses / 2**32``.
-      confusion: [C, C], rows the true class, columns the one sent
-        (:func:`~ldp_jax.pipeline.message.restricted_confusion`).
+    Attributes:
+      record: epsilon of the record's report; 0 where it is not asked for.
+      list: epsilon of a bit of the list; 0 where it is not asked for.
     """
-    return np.asarray(confusion, np.float64) @ np.asarray(law, np.float64)
+
+    record: float
+    list: float
 
 
-def report_information(law: Float[np.ndarray, "classes outputs"], prior: Any) -> float:
+@dataclasses.dataclass(frozen=True)
+class JointPrivacy:
+    """One total for all that is asked of a user: the record, one bit of the list, and a panel member's label.
+
+    Attributes:
+      total: epsilon, in (0, 20].
+      labels: epsilon in (0, total) of a label of the panel; None where labels are public. The rest of the total is
+        the most that a bit of anybody's list may cost.
+      shares: of the total that records may get, to choose from.
+
+    Raises:
+      ValueError: for a number out of its range, no share or one twice.
+
+    >>> JointPrivacy(4.0).splits[1:3]
+    (Split(record=3.0, list=1.0), Split(record=2.0, list=2.0))
+    >>> JointPrivacy(4.0, labels=2.5).splits
+    (Split(record=4.0, list=0.0), Split(record=3.0, list=1.0))
+    """
+
+    total: float
+    labels: float | None = None
+    shares: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.0)
+
+    def __post_init__(self) -> None:
+        total = validate.number(0.0, 20.0, open_lower=True, total=self.total)
+        if self.labels is not None:
+            validate.number(0.0, total, open_lower=True, open_upper=True, labels=self.labels)
+        shares = tuple(validate.number(0.0, 1.0, share=share) for share in self.shares)
+        if not shares or len(set(shares)) != len(shares):
+            raise ValueError(f"shares must be different numbers in [0, 1], at least one, got {shares}")
+        object.__setattr__(self, "total", total)
+        object.__setattr__(self, "shares", shares)
+        if not self.splits:
+            raise ValueError(f"shares must leave a split that labels at {self.labels} and a total of {total} allow")
+
+    @property
+    def most_of_a_list(self) -> float:
+        """The most that a bit of a list may cost beside a label."""
+        return rounded_down(Fraction(self.total) - Fraction(self.labels or 0.0))
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """Those that everybody can pay."""
+        made = []
+        for share in self.shares:
+            record = min(self.total, self.total * share)
+            rest = rounded_down(Fraction(self.total) - Fraction(record))
+            if rest == 0.0 or _LEAST_LIST <= rest <= self.most_of_a_list:
+                made.append(Split(record, rest))
+        return tuple(made)
+
+    @property
+    def pilot(self) -> float:
+        """What a bit of a list costs of early members of the panel, who report before a split is chosen."""
+        return min(max(self.total / 2, _LEAST_LIST), self.most_of_a_list)
+
+    @property
+    def second(self) -> float:
+        """What a bit costs of early members who count once more: the rest; 0 where that is too little to report."""
+        rest = rounded_down(Fraction(self.most_of_a_list) - Fraction(self.pilot))
+        return rest if rest >= _LEAST_LIST else 0.0
+
+
+class SplitForecast(NamedTuple):
+    """What a split is expected to say of a user's class, in nats, and how often it is expected to be right.
+
+    Attributes:
+      split: the split.
+      record: what the record's report says.
+      list: what the list's report adds.
+      accuracy: the share of users whose class is expected to be found.
+    """
+
+    split: Split
+    record: float
+    list: float
+    accuracy: float
+
+    @property
+    def gain(self) -> float:
+        """Both reports together."""
+        return self.record + self.list
+
+
+class RecordReports(NamedTuple):
+    """What is known of reports of records: the panel's scores out of fold, its labels, and class shares."""
+
+    scores: Float[Array, "panel classes"]
+    labels: Int[np.ndarray, " panel"]
+    prior: Float[np.ndarray, " classes"]
+    keep: float
+
+    def law(self, epsilon: float) -> Float[np.ndarray, "classes outputs"]:
+        """P(report | class of the user); of epsilon 0 a report that says nothing."""
+        if epsilon == 0.0:
+            return np.ones((len(self.prior), 1))
+        sent = PersonalAlphabet(epsilon, self.prior).table().masses / 2.0**32
+        inside = PersonalAlphabets.of(epsilon, self.prior[None]).mask
+        confusion = restricted_confusion(self.scores, self.labels, inside, 2.0, self.keep)[0]
+        return np.asarray(confusion, np.float64) @ sent
+
+
+class ListReports(NamedTuple):
+    """What early reports of lists say of who befriends whom; ``labelled`` is the panel's share of all users."""
+
+    model: GroupShares
+    weights: Array
+    dispersion: float
+    labelled: float
+
+    @classmethod
+    def of(
+        cls,
+        reports: Int[Array, "n groups"],
+        groups: Int[Array, " n"],
+        shares: Float[np.ndarray, "n classes"],
+        early: Bool[np.ndarray, " n"],
+        epsilon: float,
+    ) -> "ListReports":
+        """From the counts of early members, by class of the panel and everybody else."""
+        prior, num_groups = jnp.asarray(shares, jnp.float32), reports.shape[1]
+        model = group_shares(reports, groups, prior, early, epsilon)
+        means = expected_counts(model)
+        room = 3 * (num_groups - 1) - num_groups  # one program with the rounds that follow
+        reports = jnp.pad(reports, ((0, 0), (0, room)))
+        means = jnp.pad(means, ((0, 0), (0, 0), (0, room)))
+        size = table_size(reports, means, epsilon)
+        seen = evidence(reports, means, prior, epsilon, size=size, counted=early)
+        labelled = float((np.asarray(groups) < num_groups - 1).sum()) / len(shares)
+        return cls(model, seen.weights, DISPERSIONS[int(seen.dispersion)], labelled)
+
+
+def report_information(law: Float[np.ndarray, "classes outputs"], prior: ArrayLike) -> float:
     """What a report says of its user's class, in nats; at most the entropy of the prior.
-
-    Args:
-      law: P(report | class).
-      prior: class shares.
 
     >>> round(report_information(np.array([[0.9, 0.1], [0.1, 0.9]]), [0.5, 0.5]), 4)
     0.3681
@@ -60,7 +199,7 @@ def report_information(law: Float[np.ndarray, "classes outputs"], prior: Any) ->
     return max(0.0, float((share * law * np.log(np.maximum(law, 1e-300) / marginal)).sum()))
 
 
-def report_accuracy(law: Float[np.ndarray, "classes outputs"], prior: Any) -> float:
+def report_accuracy(law: Float[np.ndarray, "classes outputs"], prior: ArrayLike) -> float:
     """How often the likeliest class after a report is the user's; at least the largest share of the prior.
 
     >>> report_accuracy(np.array([[0.75, 0.25], [0.25, 0.75]]), [0.5, 0.5])
@@ -71,14 +210,9 @@ def report_accuracy(law: Float[np.ndarray, "classes outputs"], prior: Any) -> fl
 
 
 def simulated_reports(
-    key: PRNGKey, law: Float[np.ndarray, "classes outputs"], prior: Any, users: int
+    key: PRNGKey, law: Float[np.ndarray, "classes outputs"], prior: ArrayLike, users: int
 ) -> tuple[Int[np.ndarray, " users"], Float[np.ndarray, "users classes"]]:
-    """Classes drawn from the prior, and the log posterior that the report of each leaves.
-
-    >>> y, log_q = simulated_reports(jax.random.key(0), np.eye(2), [0.3, 0.7], 100)
-    >>> bool((log_q.argmax(1) == y).all())
-    True
-    """
+    """Classes drawn from the prior, and the log posterior that the report of each leaves."""
     share = np.asarray(prior, np.float64)
     u = np.asarray(jax.random.uniform(key, (users, 2)), np.float64)
     y = np.minimum((share.cumsum() <= u[:, :1]).sum(1), len(share) - 1)
@@ -90,12 +224,7 @@ def simulated_reports(
 def group_reliability(
     y: Int[np.ndarray, " users"], log_q: Float[np.ndarray, "users classes"]
 ) -> Float[np.ndarray, "classes groups"]:
-    """P(fine group | class) of users without a label: columns are the confident by class, then the rest by class.
-
-    Args:
-      y: their classes.
-      log_q: what is broadcast of them.
-    """
+    """P(fine group | class) of users without a label; columns: the confident by class, then the rest by class."""
     classes = log_q.shape[1]
     group = np.asarray(fine_groups(jnp.asarray(log_q, jnp.float32), np.full(len(y), -1))) - classes
     found = np.full((classes, 2 * classes), 1e-3)
@@ -106,16 +235,12 @@ def group_reliability(
 def broadcast_shares(
     model: GroupShares, reliability: Float[np.ndarray, "classes groups"], labelled: float
 ) -> GroupShares:
-    """Who befriends which fine group, from who befriends which class of the panel.
+    """Who befriends which of the 3 C fine groups, if friends of the panel are as other friends are.
 
     Args:
       model: of C groups, the panel's classes, and one of everybody else.
       reliability: see :func:`group_reliability`.
       labelled: the panel's share of all users.
-
-    Returns:
-      The same model of the 3 C groups of :func:`~ldp_jax.pipeline.groups.fine_groups`, if friends of the panel are
-      as other friends are.
 
     >>> model = GroupShares(jnp.array([[0.2, 0.1, 0.7], [0.1, 0.1, 0.8]]), jnp.ones(2), jnp.float32(0.3))
     >>> made = broadcast_shares(model, np.full((2, 4), 0.25), 0.4)
@@ -126,3 +251,44 @@ def broadcast_shares(
     alike = alike / alike.sum(1, keepdims=True)
     shares = np.concatenate([labelled * alike, (1.0 - labelled) * alike @ reliability], 1)
     return model._replace(shares=jnp.asarray(shares, jnp.float32))
+
+
+def split_forecast(key: PRNGKey, split: Split, records: RecordReports, lists: ListReports) -> SplitForecast:
+    """Both gains of a split: of the record's report in closed form, of the list's over simulated users."""
+    law = records.law(split.record)
+    information, right = report_information(law, records.prior), report_accuracy(law, records.prior)
+    if split.list == 0.0:
+        return SplitForecast(split, information, 0.0, right)
+    who_key, key = jax.random.split(key)
+    y, log_q = simulated_reports(who_key, law, records.prior, _SIMULATED)
+    means = expected_counts(broadcast_shares(lists.model, group_reliability(y, log_q), lists.labelled))
+    size = table_size(np.zeros(1), means, split.list)
+    log_q = jnp.asarray(log_q, jnp.float32)
+    plan = design(key, log_q, means, lists.weights, lists.dispersion, split.list, size=size, users=_SIMULATED)
+    more = plan.accuracy[plan.best] - plan.accuracy_without
+    return SplitForecast(split, information, max(0.0, plan.gain[plan.best]), right + more)
+
+
+def best_split(forecasts: tuple[SplitForecast, ...]) -> SplitForecast:
+    """Of the splits that are expected to find most classes, the one that says most."""
+    most = max(one.accuracy for one in forecasts)
+    return max((one for one in forecasts if one.accuracy >= most - _ALIKE), key=lambda one: one.gain)
+
+
+def split_reason(forecasts: tuple[SplitForecast, ...], prior: Float[np.ndarray, " classes"]) -> str:
+    """Why :func:`best_split` was taken, in a sentence; says so where a total buys next to nothing."""
+    if not forecasts:
+        return "the only split that there is"
+    entropy = -float((prior * np.log(prior)).sum())
+    most, taken = max(one.gain for one in forecasts), best_split(forecasts)
+    if most < _NOTHING * entropy:
+        return (
+            f"joint privacy costs everything: no split is expected to tell {_NOTHING:.0%} of a class "
+            f"({most:.3f} of {entropy:.2f} nats)"
+        )
+    alone = "records alone" if taken.split.record else "lists alone"
+    asked = "records and lists" if taken.split.record and taken.split.list else alone
+    return (
+        f"{asked} are expected to find most classes: {taken.accuracy:.0%}, of {prior.max():.0%} without any report "
+        f"({taken.gain:.2f} of {entropy:.2f} nats)"
+    )

@@ -6,7 +6,7 @@ sure of itself. A regression on both weighs them by labels. It has many more unk
 labels the law may be better; :func:`~ldp_jax.pipeline.stack.likeliest` decides.
 """
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -21,7 +21,7 @@ def __dir__() -> list[str]:
 
 
 def count_regression(
-    log_q: Float[Array, "n classes"],
+    log_q: Float[Array | np.ndarray, "n classes"],
     reports: Int[Array | np.ndarray, "n groups"],
     labels: Int[np.ndarray, " n"],
     reported: Bool[np.ndarray, " n"],
@@ -43,7 +43,7 @@ def count_regression(
 
     >>> y = np.arange(200) % 2
     >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))
-    >>> q, labels = jnp.full((200, 2), np.log(0.5), jnp.float32), np.where(np.arange(200) < 60, y, -1)
+    >>> q, labels = np.full((200, 2), np.log(0.5), np.float32), np.where(np.arange(200) < 60, y, -1)
     >>> found = count_regression(q, reports, labels, np.ones(200, bool), np.arange(200) // 2 % 3, num_folds=3)
     >>> bool((found.argmax(1) == y).all())
     True
@@ -58,4 +58,4 @@ def count_regression(
         num_classes=log_q.shape[1],
         num_folds=num_folds,
     )
-    return jnp.where(reported[:, None], found, log_q)
+    return jax.device_put(np.where(reported[:, None], found, log_q))

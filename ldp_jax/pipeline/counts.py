@@ -64,21 +64,21 @@ def geometric_noise_log_pmf(z: Any, epsilon: Scalar) -> Array:
 
 
 def table_size(reports: Any, means: Any, epsilon: float) -> int:
-    """How many counts the tables of :func:`log_likelihood` must have; a power of four, so that few programs differ.
+    """How many counts the tables of :func:`log_likelihood` must have; a power of four from 1024 on: few programs.
 
     Beyond every report and every mean, as far as noise reaches; on the host, from concrete values.
 
     >>> table_size(np.array([[40, -3]]), np.array([1.0, 20.0]), 1.0)
-    256
+    1024
     """
     validate.positive(epsilon=epsilon)
     reach = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
-    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, 256.0), 4) - 1e-9)
+    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, 1024.0), 4) - 1e-9)
 
 
 def log_likelihood(
-    reports: Int[Array, "n groups"],
-    means: Float[Array, "classes rates groups"],
+    reports: Int[Array | np.ndarray, "n groups"],
+    means: Float[Array | np.ndarray, "classes rates groups"],
     dispersion: float,
     epsilon: Scalar,
     *,
@@ -122,7 +122,7 @@ class Evidence(NamedTuple):
 
 
 def rate_weights(
-    log_likelihood: Float[Array, "n rates"], counted: Array, *, steps: int = 60
+    log_likelihood: Float[Array | np.ndarray, "n rates"], counted: Array, *, steps: int = 60
 ) -> tuple[Float[Array, " rates"], Float[Array, ""]]:
     """The share of users at each rate by EM, and the mean log marginal likelihood under it.
 
@@ -146,8 +146,8 @@ def rate_weights(
 
 
 def evidence(
-    reports: Int[Array, "n groups"],
-    means: Float[Array, "classes rates groups"],
+    reports: Int[Array | np.ndarray, "n groups"],
+    means: Float[Array | np.ndarray, "classes rates groups"],
     prior: Float[Array | np.ndarray, "n classes"],
     epsilon: Scalar,
     *,
@@ -178,8 +178,8 @@ def evidence(
     """
     validate.positive(epsilon=epsilon)
     laws = jax.tree.map(lambda *leaves: np.stack(leaves), *(law_of(s, size) for s in dispersions))
-    counted = np.ones(len(reports), np.float32) if counted is None else jnp.asarray(counted, jnp.float32)
-    return _evidence(laws, reports, means, prior, jnp.asarray(epsilon, jnp.float32), counted, size=size)
+    counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
+    return _evidence(laws, reports, means, prior, np.float32(epsilon), counted, size=size)
 
 
 @partial(jax.jit, static_argnames="size")

@@ -39,9 +39,9 @@ class Design(NamedTuple):
 
 def design(
     key: PRNGKey,
-    log_q: Float[Array, "n classes"],
-    means: Float[Array, "classes rates fine"],
-    weights: Float[Array, " rates"],
+    log_q: Float[Array | np.ndarray, "n classes"],
+    means: Float[Array | np.ndarray, "classes rates fine"],
+    weights: Float[Array | np.ndarray, " rates"],
     dispersion: float,
     epsilon: Scalar,
     *,
@@ -75,33 +75,45 @@ def design(
     classes = log_q.shape[1]
     columns = np.stack([merge(name, classes).column for name in MERGES])
     law = law_of(dispersion, size)
-    who_key, key = jax.random.split(key)
-    fine = means.shape[-1]
-    # Drawn here, since random words take longer to compile than all the rest.
-    u = jax.random.uniform(key, (users, 3 * fine + 2))
     among = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
-    who = among[np.asarray(jax.random.randint(who_key, (users,), 0, len(among)))]
+    room = np.pad(among, (0, len(log_q) - len(among))).astype(np.int32)
     gains, right, without = _scores(
-        u, log_q[who], means, weights, law, jnp.asarray(epsilon, jnp.float32), columns, size=size
+        key,
+        log_q,
+        room,
+        np.int32(len(among)),
+        means,
+        weights,
+        law,
+        np.float32(epsilon),
+        columns,
+        users=users,
+        size=size,
     )
     gain = dict(zip(MERGES, np.asarray(gains).tolist(), strict=True))
     accuracy = dict(zip(MERGES, np.asarray(right).tolist(), strict=True))
     return Design(max(gain, key=lambda name: gain[name]), gain, accuracy, float(without))
 
 
-@partial(jax.jit, static_argnames="size")
+@partial(jax.jit, static_argnames=("users", "size"))
 def _scores(
-    u: Array,
-    q: Array,
+    key: PRNGKey,
+    log_q: Array,
+    among: Array,
+    count: Array,
     means: Array,
     weights: Array,
     law: Any,
     epsilon: Array,
-    columns: Int[Array, "merges fine"],
+    columns: Int[Array | np.ndarray, "merges fine"],
     *,
+    users: int,
     size: int,
 ) -> tuple[Array, Array, Array]:
     fine = means.shape[-1]
+    who_key, key = jax.random.split(key)
+    u = jax.random.uniform(key, (users, 3 * fine + 2))
+    q = log_q[among[jax.random.randint(who_key, (users,), 0, count)]]
     y = (jnp.exp(q).cumsum(-1)[:, :-1] < u[:, :1]).sum(-1)
     rate = (weights.cumsum()[:-1] < u[:, 1:2]).sum(-1)
     # A scan: a cumulative sum of XLA on CPUs takes seconds to compile.

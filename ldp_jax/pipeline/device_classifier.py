@@ -13,7 +13,7 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import training
 from ldp_jax.learning.models import dense_layers, mlp
 from ldp_jax.pipeline.rows import DenseRows, Rows
-from ldp_jax.pipeline.self_training import Classifier, features_posterior
+from ldp_jax.pipeline.self_training import Classifier, blank, known_evidence, regression
 
 __all__ = ["DeviceClassifier", "device_classifier", "panel_regression"]
 
@@ -85,6 +85,7 @@ def device_classifier(
     keep: float = 1.0,
     hidden: tuple[int, ...] = (),
     key: PRNGKey | None = None,
+    room: int | None = None,
 ) -> DeviceClassifier:
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
@@ -102,9 +103,10 @@ def device_classifier(
       num_classes: C.
       num_folds: F.
       ridges: to choose from, in falling order.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
       hidden: widths of networks with one hidden layer that are tried besides; none by default.
       key: of public randomness: of the networks' parameters, order and dropout.
+      room: a public number of rows: panels of no more share a program.
 
     Raises:
       ValueError: for no labels, or of another number than rows; and for networks without a key, with fewer
@@ -128,12 +130,12 @@ def device_classifier(
         raise ValueError("key must be given where networks are tried")
     if hidden and keep < 1.0:
         raise ValueError(f"hidden must be () where labels are private, got {hidden}: networks learn from true ones")
-    found = features_posterior(
-        rows, labels, jnp.asarray(fold), num_classes=num_classes, num_folds=num_folds, ridges=ridges, keep=keep
-    )
-    weights, bias = _mean(found.classifier, num_folds)
-    losses = {"logistic regression": _log_loss(found.log_q, labels)}
-    best = DeviceClassifier(weights, bias, found.log_q, found.ridge, (), losses)
+    scores, ridge, classifier = regression(
+        blank(rows, num_classes, num_folds), rows, known_evidence(np.asarray(labels), num_classes, keep),
+        np.arange(len(labels)), fold, ridges=ridges, num_folds=num_folds, room=room,
+    )  # fmt: skip
+    losses = {"logistic regression": _log_loss(scores, labels)}
+    best = DeviceClassifier(*_mean(classifier, num_folds), scores, ridge, (), losses)
     if key is None:
         return best
     for place, width in enumerate(hidden):
@@ -149,7 +151,7 @@ def device_classifier(
         )
         losses[name] = _log_loss(scores, labels)
         if losses[name] == min(losses.values()):
-            best = DeviceClassifier(*layers[0], scores, found.ridge, layers[1:], losses)
+            best = DeviceClassifier(*layers[0], scores, best.ridge, layers[1:], losses)
     return best
 
 
@@ -202,8 +204,9 @@ def _network(
 
 
 def _mean(classifier: Classifier, num_folds: int) -> tuple[Array, Array]:
-    weights, bias = classifier
-    return weights.reshape(len(weights), num_folds, -1).mean(1), bias.reshape(num_folds, -1).mean(0)
+    weights, bias = map(np.asarray, classifier)  # on the host, where another shape compiles nothing
+    weights = weights.reshape(len(weights), num_folds, -1).mean(1)
+    return jax.device_put((weights, bias.reshape(num_folds, -1).mean(0)))
 
 
 def panel_regression(
@@ -225,19 +228,12 @@ def panel_regression(
       num_classes: C.
       num_folds: F.
       ridges: to choose from, in falling order.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
     """
-    panel = np.flatnonzero(np.asarray(labels) >= 0)
-    design = jnp.asarray(design, jnp.float32)
-    design = jnp.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH)))
-    found = device_classifier(
-        DenseRows(design[panel]),
-        np.asarray(labels)[panel],
-        jnp.asarray(fold)[panel],
-        num_classes=num_classes,
-        num_folds=num_folds,
-        ridges=ridges,
-        keep=keep,
-    )
-    everybody = jax.nn.log_softmax(found.scores(DenseRows(design)))
-    return everybody.at[panel].set(found.panel_scores)
+    labels = np.asarray(labels)
+    panel = np.flatnonzero(labels >= 0)
+    design = np.asarray(design, np.float32)
+    rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
+    start = blank(rows, num_classes, num_folds)
+    evidence = known_evidence(labels[panel], num_classes, keep)
+    return regression(start, rows, evidence, panel, fold, ridges=ridges, num_folds=num_folds, by_weights=True)[0]

@@ -539,6 +539,11 @@ def private_embedding(
     >>> print(str(result.guarantee).splitlines()[0])
     protected: features; NOT protected: edges, labels
     """
+    given = (mechanism, () if isinstance(graph, Operator) else graph)
+    if not all(map(validate.concrete, jax.tree.leaves(given))):
+        raise ValueError(
+            "mechanism and graph must be concrete: where they are traced use perturb and propagate with an Operator"
+        )
     shape = _check_records(x, mechanism)
     spent = _spent(graph, x, mechanism)
     op = _as_operator(graph)

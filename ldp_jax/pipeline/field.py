@@ -10,6 +10,7 @@ values reach. The matrix is symmetric and positive definite; for one :math:`\Lam
 PageRank.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -134,7 +135,7 @@ class Observations(NamedTuple):
 def observations(
     labels: Int[Array | np.ndarray, " n"],
     prior: Float[Array, " classes"],
-    log_likelihood: Float[Array, "n classes"],
+    log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[Array | np.ndarray, " n"],
 ) -> Observations:
     r"""Labels and reports as observations of class indicators.
@@ -167,7 +168,7 @@ def observations(
 def class_field(
     op_or_graph: GraphsTuple | Operator,
     seen: Observations,
-    fold: Int[Array, " n"],
+    fold: Int[Array | np.ndarray, " n"],
     kappa: Scalar,
     c: Scalar,
     *,
@@ -201,17 +202,24 @@ def class_field(
     """
     if not isinstance(op_or_graph, Operator):
         as_graph(op_or_graph)
-    values, precision = _held_out(seen, fold, num_folds)
-    return _as_scores(precision_weighted_ppr(op_or_graph, values, precision, kappa, c, tol), seen, fold)
+    validate.positive(kappa=kappa)
+    validate.in_range(0.0, 1.0, c=c)
+    op = op_or_graph if isinstance(op_or_graph, Operator) else operator(op_or_graph)
+    numbers = (jnp.asarray(v, jnp.float32) if not validate.concrete(v) else np.float32(v) for v in (kappa, c, tol))
+    return _class_field(op, seen, fold, *numbers, num_folds=num_folds)
 
 
-def _held_out(seen: Observations, fold: Array, num_folds: int) -> tuple[Array, Array]:
-    """Columns [n, (F + 1) C] of values and precisions: without the labels of each fold, then with all."""
-    return _columns(seen, fold, jnp.arange(num_folds + 1))
+@partial(jax.jit, static_argnames="num_folds")
+def _class_field(
+    op: Operator, seen: Observations, fold: Array, kappa: Array, c: Array, tol: Array, *, num_folds: int
+) -> Array:
+    values, precision = _columns(seen, fold, jnp.arange(num_folds + 1))
+    return _as_scores(_field(op, values, precision, kappa, c, tol), seen, fold)
 
 
 @jax.jit
 def _columns(seen: Observations, fold: Array, models: Array) -> tuple[Array, Array]:
+    """Columns [n, (F + 1) C] of values and precisions: without the labels of each fold, then with all."""
     labelled = (seen.precision[:, :1] > 0) & (fold[:, None] != models)  # [n, F + 1]
     values = jnp.where(labelled[..., None], seen.values[:, :1], seen.values[:, 1:])
     precision = jnp.where(labelled, seen.precision[:, :1], seen.precision[:, 1:])

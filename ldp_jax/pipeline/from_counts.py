@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, NamedTuple
 
-import jax
+import jax  # noqa: F401 - the example below
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -122,8 +122,8 @@ def predict_from_counts(
       unit: what epsilon is about.
       num_classes: C; by default the largest label plus 1.
       log_q: a public posterior in place of the features' logistic regression: of any model
-        (:func:`~ldp_jax.pipeline.model_posterior`), of a classifier from elsewhere, or what the regression found
-        already (:func:`~ldp_jax.pipeline.piloted.piloted_counts`).
+        (:func:`~ldp_jax.pipeline.posterior.model_posterior`), of a classifier from elsewhere, or what the
+        regression found already (:func:`~ldp_jax.pipeline.piloted.piloted_counts`).
       silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
         :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
@@ -165,7 +165,7 @@ def predict_from_counts(
     rows = features
     if not (features is None or isinstance(features, Rows)):
         rows = feature_rows(features) if isinstance(log_q, FeaturesPosterior) else scaled_rows(features)
-    key, silent_key = jax.random.split(key)
+    key, silent_key = random_words.split(key)
     if silent is None and unit == "relationship" and np.issubdtype(labels.dtype, np.integer):
         silent = silent_users(silent_key, labels)
     reported = np.zeros(len(labels), np.int8)

@@ -1,6 +1,5 @@
 """Public groups of users that neighbours are counted by, and the ways to merge them."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -46,9 +45,10 @@ class Merge(NamedTuple):
     column: Int[np.ndarray, " fine"]
     num_groups: int
 
-    def groups(self, fine: Int[Array, " n"]) -> Int[Array, " n"]:
-        """The group of each user from her fine group; -1 stays -1."""
-        return jnp.where(fine < 0, -1, jnp.asarray(self.column)[jnp.maximum(fine, 0)])
+    def groups(self, fine: Int[Array | np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The group of each user from her fine group; -1 stays -1. On the host."""
+        fine = np.asarray(fine)
+        return np.where(fine < 0, -1, self.column[np.maximum(fine, 0)]).astype(np.int32)
 
 
 def merge(name: str, num_classes: int) -> Merge:
@@ -83,7 +83,9 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         )
 
 
-def fine_groups(log_q: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"]) -> Int[Array, " n"]:
+def fine_groups(
+    log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
+) -> Int[Array, " n"]:
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
     The class is the label where there is one, else the likeliest under q. The tier is "labelled"; "confident" where
@@ -97,7 +99,13 @@ def fine_groups(log_q: Float[Array, "n classes"], labels: Int[Array | np.ndarray
     >>> fine_groups(q, jnp.array([1, -1, -1, -1])).tolist()
     [1, 3, 5, 4]
     """
-    return _fine_groups(log_q, jnp.asarray(labels))
+    return _fine_groups(log_q, np.asarray(labels))
+
+
+@jax.jit
+def shares_and_groups(log_q: Array, labels: Array) -> tuple[Array, Array]:
+    """:func:`class_shares` and :func:`fine_groups` in one program."""
+    return class_shares(log_q, labels), _fine_groups(log_q, labels)
 
 
 @jax.jit
@@ -111,17 +119,21 @@ def _fine_groups(log_q: Array, labels: Array) -> Array:
     return (tier * log_q.shape[1] + jnp.where(labelled, labels, log_q.argmax(-1))).astype(jnp.int32)
 
 
-@partial(jax.jit, static_argnames="num_groups")
-def merged(counts: Real[Array, "n fine"], column: Any, num_groups: int) -> Real[Array, "n groups"]:
-    """Counts by fine group, or their means, added up by the groups of a merge (:class:`Merge`)."""
-    column = jnp.asarray(column)
-    place = jnp.where(column < 0, num_groups, column)
-    return jnp.zeros((len(counts), num_groups), counts.dtype).at[:, place].add(counts, mode="drop")
+def merged(
+    counts: Real[Array | np.ndarray, "n fine"], column: Any, num_groups: int
+) -> Real[np.ndarray, "n groups"]:
+    """Counts by fine group, or their means, added up by the groups of a merge (:class:`Merge`). On the host."""
+    counts = np.asarray(counts)
+    found = np.zeros((len(counts), num_groups), counts.dtype)
+    for fine, group in enumerate(np.asarray(column).tolist()):
+        if group >= 0:
+            found[:, group] += counts[:, fine]
+    return found
 
 
 @jax.jit
 def class_shares(
-    log_q: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"]
+    log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Float[Array, "n classes"]:
     """The public distribution of each user's class: her label, else q; float32 [n, C]."""
     labels = jnp.asarray(labels)

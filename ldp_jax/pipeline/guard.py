@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core.types import Array
@@ -44,7 +45,7 @@ class Guarded(NamedTuple):
 
 
 def likelihood_ratios(
-    log_likelihood: Float[Array, "n classes"], share: Float[Array, " classes"]
+    log_likelihood: Float[Array | np.ndarray, "n classes"], share: Float[Array | np.ndarray, " classes"]
 ) -> Float[Array, "n classes"]:
     """R, each report's likelihood under each class over that under classes drawn from ``share``; float32 [n, C].
 
@@ -55,7 +56,7 @@ def likelihood_ratios(
     return jnp.exp(log_likelihood - marginal)
 
 
-def strength(t: Float[Array, " n"], counted: Any = None) -> Float[Array, ""]:
+def strength(t: Float[Array | np.ndarray, " n"], counted: Any = None) -> Float[Array, ""]:
     r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`; 0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
 
     Args:
@@ -87,12 +88,12 @@ def strength(t: Float[Array, " n"], counted: Any = None) -> Float[Array, ""]:
 
 
 def guard(
-    log_likelihood: Float[Array, "n classes"],
-    posterior: Float[Array, "n classes"],
+    log_likelihood: Float[Array | np.ndarray, "n classes"],
+    posterior: Float[Array | np.ndarray, "n classes"],
     counted: Any = None,
     *,
-    labels: Int[Array, " n"] | None = None,
-    label_log_likelihood: Float[Array, "n classes"] | None = None,
+    labels: Int[Array | np.ndarray, " n"] | None = None,
+    label_log_likelihood: Float[Array | np.ndarray, "n classes"] | None = None,
     least: float = 3.0,
 ) -> Guarded:
     r"""Step 9 of piloted counts; for one message a user it is the guard of local predictions as well.
@@ -112,10 +113,11 @@ def guard(
     >>> float(guard(right, jnp.exp(right)).strength), float(guard(right, jnp.exp(right[::-1])).strength)
     (1.0, 0.0)
     """
-    counted = jnp.ones(len(posterior)) if counted is None else jnp.asarray(counted, jnp.float32)
+    n = len(posterior)
+    counted = np.ones(n, np.float32) if counted is None else np.asarray(counted, np.float32)
     if labels is None or label_log_likelihood is None:
-        labels, label_log_likelihood = jnp.full(len(posterior), -1), log_likelihood
-    return _guard(log_likelihood, posterior, counted, jnp.asarray(labels), label_log_likelihood, least)
+        labels, label_log_likelihood = np.full(n, -1, np.int32), log_likelihood
+    return _guard(log_likelihood, posterior, counted, labels, label_log_likelihood, np.float32(least))
 
 
 @jax.jit

@@ -1,13 +1,13 @@
-r"""Which pairs are linked, from noisy counts of neighbours by group: counts say more than the classes of users.
+r"""Which pairs are linked, from noisy counts of neighbours by group.
 
-User u reports :math:`r_{ug}`, her neighbours in group g with noise. If they are anybody of that group, the chance
-that v is one of them is :math:`m_{ug(v)} / n_{g(v)}`, m the true count and :math:`n_g` the size of the group. Both
-ends report, so the score of a pair is
+User u reports :math:`r_{ug}`, the number of neighbours in group g with noise. If they are anybody of that group,
+the chance that v is one of them is :math:`m_{ug(v)} / n_{g(v)}`, m the true count and :math:`n_g` the size of the
+group. Both ends report, so the score of a pair is
 
 .. math:: s_{uv} = \log \frac{\hat m_{ug(v)}}{n_{g(v)}} + \log \frac{\hat m_{vg(u)}}{n_{g(u)}},
 
 with :math:`\hat m` the count drawn towards its mean over users by the share of its variance that is noise (the
-best linear estimate). With one group it is the product of released degrees, which it is to be held against.
+best linear estimate). With one group it is the product of released degrees.
 """
 
 from functools import partial
@@ -40,8 +40,7 @@ def link_scores(
 ) -> Float[Array, " m"]:
     """How likely pairs are linked, as a score to rank them by; float32 [m].
 
-    Guarantee: that of the reports; this is post-processing. A score that finds links finds private ones too: what
-    can be learned of any one of them is bounded by epsilon, and the scores are not to be taken for public facts.
+    Guarantee: that of the reports; this is post-processing. Scores find private links too, as far as epsilon lets.
 
     Args:
       reports: counts with whole noise, as :func:`ldp_jax.edges.privatize_counts` gives them; of everybody.

@@ -88,7 +88,7 @@ class Broadcast(NamedTuple):
       panel: int [panel], whose reports are simulated, from those scores.
     """
 
-    posterior: Float[Array, "n classes"]
+    posterior: Float[Array | np.ndarray, "n classes"]
     classifier: DeviceClassifier
     panel: Int[np.ndarray, " panel"]
 
@@ -193,7 +193,7 @@ def panel_facts(
       num_classes: C.
       num_folds: F.
       keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are what the panel reported
-        (:mod:`~ldp_jax.pipeline.reported_labels`), and a class that nobody reported is no error.
+        (:mod:`~ldp_jax.pipeline.private_labels`), and a class that nobody reported is no error.
       hidden: widths of networks that are tried as the devices' classifier
         (:func:`~ldp_jax.pipeline.device_classifier`).
 
@@ -223,7 +223,10 @@ def panel_facts(
     labels, fold = labels.astype(np.int32), folds(key, labels, num_folds)
     given = {"num_classes": num_classes, "num_folds": num_folds, "keep": keep}
     structure = structure_posterior(graph, labels, fold, rows=rows, op=op, **given)
-    classifier = device_classifier(rows, labels[panel], fold[panel], hidden=hidden, key=network_key, **given)
+    of_panel = np.asarray(fold)[panel]
+    classifier = device_classifier(
+        rows, labels[panel], of_panel, hidden=hidden, key=network_key, room=len(labels), **given
+    )
     return PanelFacts(labels, structure, classifier, fold, num_folds, op, keep)
 
 
@@ -265,17 +268,17 @@ def local_prediction(
     validate.threefry(key)
     labels, fold, op, structure = facts.labels, facts.fold, facts.op, facts.structure
     log_q, num_folds, keep, asked = structure.log_q, facts.num_folds, facts.keep, labels < 0
-    panel = np.flatnonzero(~asked)
-    answers = collect(key, Broadcast(jnp.exp(log_q), facts.classifier, panel))
+    panel, posterior = np.flatnonzero(~asked), np.exp(np.asarray(log_q))
+    answers = collect(key, Broadcast(posterior, facts.classifier, panel))
     for name, given in answers._asdict().items():
         if name != "smoothing" and np.shape(given) != log_q.shape:
             raise ValueError(f"{name} of reports must have shape {log_q.shape}, got {np.shape(given)}")
     if isinstance(answers, ClassReports):
         of_panel = (facts.classifier.panel_scores, labels[panel])
-        own, smoothing = likeliest_evidence(*answers, *of_panel, jnp.exp(log_q), asked, keep)
+        own, smoothing = likeliest_evidence(*answers, *of_panel, posterior, asked, keep)
     else:
         own, smoothing = answers
-    trusted = guard(own, jnp.exp(log_q), asked)
+    trusted = guard(own, posterior, asked)
     strength = float(trusted.strength) if guarded else 1.0
     evidence = trusted.log_likelihood if guarded else own
     losses = {"structure": label_log_loss(log_q, labels, keep)}
@@ -285,19 +288,18 @@ def local_prediction(
 
     if strength == 0.0:
         return found(log_q, "structure", "the guard found nothing in the reports that structure foretells")
-    prior = jnp.exp(log_q).mean(0)
+    prior = posterior.mean(0)
     field, _, numbers = best_field(op, labels, fold, prior, evidence, asked, num_folds=num_folds, keep=keep)
     narrow = [log_q, evidence, field]
-    around = _around(op, evidence)
-    design = _design([*narrow, *around])
+    around, design = _around(op, narrow)
     given = {"num_folds": num_folds, "keep": keep}
     regression = panel_regression(design, labels, fold, num_classes=facts.num_classes, **given)
     made = []
     for scores in (narrow, [*narrow, *around, regression]):
         towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0).astype(np.float32)
-        scores = jnp.stack(scores, -1)
+        scores = np.stack([np.asarray(each) for each in scores], -1)
         made.append(stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **given)[0])
-    both = jnp.logaddexp(*made) - jnp.log(2.0)
+    both = jax.device_put(np.logaddexp(*map(np.asarray, made)) - np.float32(np.log(2.0)))
     losses["reports"] = label_log_loss(both, labels, keep)
     lower = losses["reports"] < losses["structure"]
     reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
@@ -306,15 +308,17 @@ def local_prediction(
     return found(both, "reports", reason, numbers)
 
 
-def _around(op: Operator, evidence: Array) -> list[Array]:
-    """Sums of neighbours' evidence at one and two hops, and its PageRank."""
+@jax.jit
+def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
+    """Sums of neighbours' evidence at one and two hops, and its PageRank; and the columns of a regression."""
+    evidence = narrow[1]
     degree = op.degree[:, None]
     one = degree * kprop(op, evidence, 1, normalisation="mean")
     two = degree * kprop(op, one, 1, normalisation="mean")
-    return [one, two, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
+    around = [one, two, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
+    return around, _design([*narrow, *around])
 
 
-@jax.jit
 def _design(scores: list[Array]) -> Array:
     """Columns of a regression: scores less their mean over classes, of one size, rows of length about 1."""
 

@@ -5,13 +5,9 @@ server knows the mechanism's law, P(report | class sent), and from the panel how
 for c where the choice is among S: the confusion :math:`M_S(c | y)`. The evidence of a report is
 
 .. math:: l(y) = \log \sum_{c \in S} M_S(c | y) \, P(\text{report} | c).
-
-A report of something else than a class, such as a noisy vector, is read in the same way: what a record of class y
-has the device send is what records of the panel's members of that class have it send
-(:func:`likeliest_density_evidence`).
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +15,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, Scalar
 
 __all__ = [
     "SMOOTHINGS",
-    "HasLogDensity",
     "confusions",
-    "likeliest_density_evidence",
     "likeliest_evidence",
     "message_evidence",
     "restricted_confusion",
@@ -47,7 +42,7 @@ _AT_A_TIME = 64
 
 
 def restricted_confusion(
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
     alphabets: Bool[Array | np.ndarray, "sets classes"],
     smoothing: Scalar = 1.0,
@@ -62,7 +57,7 @@ def restricted_confusion(
       labels: the panel's, in [0, C).
       alphabets: each of at least one class.
       smoothing: > 0.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`). Below 1 the
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`). Below 1 the
         likeliest confusion is found by EM over classes that nobody sees.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
@@ -71,61 +66,54 @@ def restricted_confusion(
     [[0.0, 0.75, 0.25], [0.0, 0.75, 0.25], [0.0, 0.083, 0.917]]
     """
     validate.positive(smoothing=smoothing)
-    given = (scores, jnp.asarray(labels), jnp.asarray(alphabets), jnp.asarray(smoothing, jnp.float32))
-    return _confusion(*given) if keep == 1.0 else _reported_confusion(*given, jnp.float32(keep))
+    numbers = (np.asarray(smoothing, np.float32)[None], np.float32(keep))
+    return _confusion(scores, np.asarray(labels), np.int32(len(labels)), np.asarray(alphabets), *numbers)[0]
 
 
 @jax.jit
-def _confusion(scores: Array, labels: Array, alphabets: Array, smoothing: Array) -> Array:
+def _confusion(
+    scores: Array, labels: Array, count: Array, alphabets: Array, smoothings: Array, keep: Array
+) -> Array:
+    """M_S [s, sets, C, C] for each of some smoothings; the first ``count`` rows are the panel's."""
     classes = scores.shape[1]
-    truth = jax.nn.one_hot(labels, classes)
+    told = jnp.where((jnp.arange(len(labels)) < count)[:, None], jax.nn.one_hot(labels, classes), 0.0)
     same = jnp.eye(classes, dtype=bool)
-
-    def one(inside: Array) -> Array:
-        chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
-        counts = truth.T @ jax.nn.one_hot(chosen, classes)
-        uniform = inside / inside.sum()
-        own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
-        more = 0.5 * smoothing * (uniform + own)
-        return (counts + more) / (truth.sum(0)[:, None] + smoothing)
-
-    return jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
-
-
-@jax.jit
-def _reported_confusion(scores: Array, labels: Array, alphabets: Array, smoothing: Array, keep: Array) -> Array:
-    classes = scores.shape[1]
-    told = jax.nn.one_hot(labels, classes)
-    same = jnp.eye(classes, dtype=bool)
-    channel = jnp.where(same, keep, (1.0 - keep) / (classes - 1))  # of a class (rows) and its report
+    channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
 
     def one(inside: Array) -> Array:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
         joint = jax.nn.one_hot(chosen, classes).T @ told  # of the class sent (rows) and the reported label
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
-        more = 0.5 * smoothing * (uniform + own)
 
-        def step(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            share, table = carry
-            both = share[:, None] * table
-            counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
-            total = counts.sum(1)
-            return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
+        def smoothed(smoothing: Array) -> Array:
+            more = 0.5 * smoothing * (uniform + own)
 
-        begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
-        return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
+            def step(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+                share, table = carry
+                both = share[:, None] * table
+                counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
+                total = counts.sum(1)
+                return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
-    return jax.lax.map(one, alphabets, batch_size=_AT_A_TIME)
+            # Of labels that are true the confusion is counted; else it is found by EM.
+            known = (joint.T + more) / (told.sum(0)[:, None] + smoothing)
+            begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
+            found = jax.lax.fori_loop(0, jnp.where(keep == 1.0, 0, _STEPS), step, begin)[1]
+            return jnp.where(keep == 1.0, known, found)
+
+        return jax.lax.map(smoothed, smoothings)
+
+    return jnp.moveaxis(jax.lax.map(one, alphabets, batch_size=_AT_A_TIME), 1, 0)
 
 
 def confusions(
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
     alphabets: Bool[Array | np.ndarray, "n classes"],
     smoothing: Scalar = 1.0,
     keep: float = 1.0,
-) -> tuple[Float[Array, "sets classes classes"], Int[Array, " n"]]:
+) -> tuple[Float[Array, "sets classes classes"], Int[np.ndarray, " n"]]:
     """:func:`restricted_confusion` of the different ones among alphabets, and which of them each user has.
 
     Args:
@@ -135,16 +123,25 @@ def confusions(
       smoothing: see :func:`restricted_confusion`.
       keep: see :func:`restricted_confusion`.
     """
+    sets, which = _sets(alphabets)
+    return restricted_confusion(scores, labels, sets, smoothing, keep), which
+
+
+def _sets(alphabets: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The different ones among alphabets, and which of them each user has; few shapes, so few programs."""
     sets, which = np.unique(np.asarray(alphabets), axis=0, return_inverse=True)
-    # Few shapes, so few programs: alphabets are padded to a power of two.
-    padded = np.pad(sets, ((0, _room(len(sets)) - len(sets)), (0, 0)), constant_values=True)
-    return restricted_confusion(scores, labels, padded, smoothing, keep), jnp.asarray(which.reshape(-1))
+    room = 256
+    while room < len(sets):
+        room *= 4
+    room = min(room, 2 ** min(sets.shape[1], 30))
+    padded = np.pad(sets, ((0, room - len(sets)), (0, 0)), constant_values=True)
+    return padded, which.reshape(-1).astype(np.int32)
 
 
 def message_evidence(
-    report_log_likelihood: Float[Array, "n classes"],
+    report_log_likelihood: Float[Array | np.ndarray, "n classes"],
     alphabets: Bool[Array | np.ndarray, "n classes"],
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
     smoothing: Scalar = 1.0,
     keep: float = 1.0,
@@ -166,15 +163,15 @@ def message_evidence(
     [[0.6875, 0.3125, 0.625]]
     """
     table, which = confusions(scores, labels, alphabets, smoothing, keep)
-    return _evidence(report_log_likelihood, jnp.asarray(alphabets), table, which)
+    return _evidence(report_log_likelihood, np.asarray(alphabets), table, which)
 
 
 def likeliest_evidence(
-    report_log_likelihood: Float[Array, "n classes"],
+    report_log_likelihood: Float[Array | np.ndarray, "n classes"],
     alphabets: Bool[Array | np.ndarray, "n classes"],
-    scores: Float[Array, "panel classes"],
+    scores: Float[Array | np.ndarray, "panel classes"],
     labels: Int[Array | np.ndarray, " panel"],
-    posterior: Float[Array, "n classes"],
+    posterior: Float[Array | np.ndarray, "n classes"],
     counted: Bool[Array | np.ndarray, " n"],
     keep: float = 1.0,
 ) -> tuple[Float[Array, "n classes"], float]:
@@ -201,99 +198,41 @@ def likeliest_evidence(
     >>> [likeliest_evidence(*given, q, np.ones(40, bool))[1] for q in (agree, contradict)]
     [1.0, 16.0]
     """
-    best = None
-    for smoothing in SMOOTHINGS:
-        evidence = message_evidence(report_log_likelihood, alphabets, scores, labels, smoothing, keep)
-        value = float(_marginal(evidence, posterior, jnp.asarray(counted)))
-        if best is None or value > best[0]:
-            best = (value, evidence, smoothing)
-    assert best is not None
-    return best[1:]
+    sets, which = _sets(alphabets)
+    lacking = len(report_log_likelihood) - len(labels)
+    rows = [np.pad(np.asarray(each), ((0, lacking), *((0, 0),) * (np.ndim(each) - 1))) for each in (scores, labels)]
+    reports = (report_log_likelihood, np.asarray(alphabets), posterior, np.asarray(counted))
+    best, evidence = _likeliest(*rows, np.int32(len(labels)), sets, which, np.float32(keep), *reports)
+    return evidence, SMOOTHINGS[int(best)]
+
+
+@jax.jit
+def _likeliest(
+    scores: Array,
+    labels: Array,
+    count: Array,
+    sets: Array,
+    which: Array,
+    keep: Array,
+    log_likelihood: Array,
+    inside: Array,
+    posterior: Array,
+    counted: Array,
+) -> tuple[Array, Array]:
+    """The place of the likeliest smoothing, the first of equals, and the evidence under it."""
+    tables = _confusion(scores, labels, count, sets, jnp.array(SMOOTHINGS), keep)
+
+    def value(table: Array) -> Array:
+        return _marginal(_evidence(log_likelihood, inside, table, which), posterior, counted)
+
+    best = jax.lax.map(value, tables).argmax()
+    return best, _evidence(log_likelihood, inside, tables[best], which)
 
 
 @jax.jit
 def _marginal(evidence: Array, posterior: Array, counted: Array) -> Array:
     each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence, axis=-1)
     return jnp.where(counted, each, 0.0).sum()
-
-
-@runtime_checkable
-class HasLogDensity(Protocol):
-    """The law of a report."""
-
-    def log_density(self, y: Any, x: Any) -> Array:
-        """log p(y | x), of one report and one record."""
-        ...
-
-
-def likeliest_density_evidence(
-    law: HasLogDensity,
-    reports: Any,
-    records: Float[Array | np.ndarray, "panel d"],
-    labels: Int[Array | np.ndarray, " panel"],
-    own: Int[Array | np.ndarray, " n"],
-    posterior: Float[Array, "n classes"],
-    counted: Bool[Array | np.ndarray, " n"],
-) -> tuple[Float[Array, "n classes"], float]:
-    r"""The evidence of reports whose law given a record has a density, up to a number for each user.
-
-    The density under class y is the mean of the densities under the records of the panel's :math:`n_y` members of
-    that class, and of as many ``smoothing`` counts under those of the whole panel:
-
-    .. math:: l(y) = \log \frac{\sum_{j: y_j = y} p(\text{report} | x_j)
-       + \frac{s}{m} \sum_j p(\text{report} | x_j)}{n_y + s}.
-
-    A member's own record takes no part in reading hers. s is chosen as in :func:`likeliest_evidence`.
-
-    Args:
-      law: a mechanism, a pytree.
-      reports: stacked along an axis of n.
-      records: what devices of the panel's members would report through ``law``, as if their records were private.
-      labels: the panel's, in [0, C).
-      own: of each user, her place in the panel; -1 for one who is not of it.
-      posterior: see :func:`likeliest_evidence`.
-      counted: see :func:`likeliest_evidence`.
-
-    Returns:
-      The evidence, and the smoothing.
-    """
-    labels, own = np.asarray(labels), np.asarray(own)
-    classes = np.eye(posterior.shape[1], dtype=np.float32)[labels]
-    sums = _density_sums(law, reports, jnp.asarray(records), jnp.asarray(classes), jnp.asarray(own))
-    sizes = classes.sum(0) - np.where((own >= 0)[:, None], classes[np.maximum(own, 0)], 0.0)
-    best = None
-    for smoothing in SMOOTHINGS:
-        evidence = _smoothed(sums, jnp.asarray(sizes), jnp.float32(smoothing))
-        value = float(_marginal(evidence, posterior, jnp.asarray(counted)))
-        if best is None or value > best[0]:
-            best = (value, evidence, smoothing)
-    assert best is not None
-    return best[1:]
-
-
-@jax.jit
-def _density_sums(law: Any, reports: Any, records: Array, classes: Array, own: Array) -> Array:
-    """Densities of each report summed over the panel by class, in units of the largest one; [n, C]."""
-    place = jnp.arange(len(records))
-
-    def one(user: Any) -> Array:
-        report, own = user
-        log_p = jax.vmap(lambda record: law.log_density(report, record))(records)
-        log_p = jnp.where(place == own, -jnp.inf, log_p)
-        most = log_p.max()
-        return jnp.exp(log_p - jnp.where(jnp.isfinite(most), most, 0.0)) @ classes
-
-    return jax.lax.map(one, (reports, own), batch_size=_AT_A_TIME)
-
-
-@jax.jit
-def _smoothed(sums: Array, sizes: Array, smoothing: Array) -> Array:
-    anybody = sums.sum(1, keepdims=True) / jnp.maximum(sizes.sum(1, keepdims=True), 1.0)
-    return jnp.log(jnp.maximum((sums + smoothing * anybody) / (sizes + smoothing), 1e-30))
-
-
-def _room(count: int) -> int:
-    return 1 << (max(count, 16) - 1).bit_length()
 
 
 @jax.jit

@@ -102,9 +102,9 @@ def _expected_counts(model: GroupShares) -> Array:
 
 
 def group_shares(
-    reports: Int[Array, "n groups"],
-    groups: Int[Array, " n"],
-    prior: Float[Array, "n classes"],
+    reports: Int[Array | np.ndarray, "n groups"],
+    groups: Int[Array | np.ndarray, " n"],
+    prior: Float[Array | np.ndarray, "n classes"],
     reported: Bool[Array | np.ndarray, " n"],
     epsilon: Scalar,
 ) -> GroupShares:
@@ -129,8 +129,17 @@ def group_shares(
     ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
     validate.positive(epsilon=epsilon)
-    reported = jnp.asarray(reported, jnp.float32)
-    return _group_shares(reports, groups, prior, reported, jnp.asarray(epsilon, jnp.float32))
+    reported = np.asarray(reported, np.float32)
+    return _group_shares(reports, groups, prior, reported, np.float32(epsilon))
+
+
+@jax.jit
+def shares_and_counts(
+    reports: Array, groups: Array, prior: Array, reported: Array, epsilon: Array
+) -> tuple[GroupShares, Array]:
+    """:func:`group_shares` and :func:`expected_counts` in one program."""
+    model = _group_shares(reports, groups, prior, reported, epsilon)
+    return model, _expected_counts(model)
 
 
 @jax.jit

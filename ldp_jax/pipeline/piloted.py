@@ -40,14 +40,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.count_regression import count_regression
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import Design, design
-from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
-from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares, pilot
+from ldp_jax.pipeline.groups import check_labels, merge, merged, shares_and_groups
+from ldp_jax.pipeline.guard import Guarded, guard
+from ldp_jax.pipeline.pilot import GroupShares, pilot, shares_and_counts
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
     RIDGES,
@@ -56,10 +56,10 @@ from ldp_jax.pipeline.self_training import (
     blank,
     features_posterior,
     folds,
-    label_evidence,
+    known_evidence,
     self_train,
 )
-from ldp_jax.pipeline.stack import combine, likeliest, stack
+from ldp_jax.pipeline.stack import weigh
 
 __all__ = ["CountRound", "PilotedCounts", "piloted_counts"]
 
@@ -97,7 +97,7 @@ class CountRound(NamedTuple):
         that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
     """
 
-    groups: Int[Array, " n"]
+    groups: Int[Array | np.ndarray, " n"]
     num_groups: int
     reporters: Bool[np.ndarray, " n"]
     confidence: Float[np.ndarray, " n"]
@@ -171,7 +171,7 @@ def piloted_counts(
     epsilon: float,
     *,
     num_classes: int,
-    log_q: Float[Array, "n classes"] | FeaturesPosterior | None = None,
+    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
     silent: Bool[np.ndarray, " n"] | None = None,
     num_folds: int | None = None,
     guarded: bool = True,
@@ -213,8 +213,8 @@ def piloted_counts(
         candidates, rows = rows, next(iter(rows.values()))
     labels = _check(labels, rows, log_q, epsilon, num_classes)
     quiet = _silent(silent, labels, num_classes)
-    fold_key, pilot_key, first_key, design_key, second_key = jax.random.split(key, 5)
-    known, unlabelled = label_evidence(labels, num_classes), labels < 0
+    fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
+    unlabelled = labels < 0
 
     if num_folds is None:
         num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
@@ -232,17 +232,19 @@ def piloted_counts(
         fold, start = folds(fold_key, labels, num_folds), None
         if log_q is None:
             share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
-            log_q = jnp.tile(jnp.log(jnp.asarray(share, jnp.float32)), (len(labels), 1))
+            log_q = np.tile(np.log(share.astype(np.float32)), (len(labels), 1))
         else:  # what no class may have is no evidence against it that reports could not outweigh
             log_q = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
 
-    prior, fine, num_fine = class_shares(log_q, labels), fine_groups(log_q, labels), 3 * num_classes
-    confidence = np.exp(np.asarray(log_q)).max(-1)
+    (prior, fine), num_fine = shares_and_groups(log_q, labels), 3 * num_classes
+    log_q_here, prior, fine = (np.asarray(each) for each in (log_q, prior, fine))
+    confidence = np.exp(log_q_here).max(-1)
     first = pilot(pilot_key, labels, quiet)
     second = ~first & ~quiet
     pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence), epsilon)
-    model = group_shares(pilot_reports, fine, prior, first, epsilon)
-    means = expected_counts(model)
+    reported = first.astype(np.float32)
+    model, means = shares_and_counts(pilot_reports, fine, prior, reported, np.float32(epsilon))
+    means = np.asarray(means)
     size = table_size(pilot_reports, means, epsilon)
     piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
     dispersion = DISPERSIONS[int(piloted.dispersion)]
@@ -252,47 +254,46 @@ def piloted_counts(
     asked_by = CountRound(groups.groups(fine), groups.num_groups, second, confidence)
     reports = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
-    reports = jnp.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
+    reports = np.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
     means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
     size = max(size, table_size(reports, means, epsilon))
     asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
-    own = jnp.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
-    own = jnp.where(quiet[:, None], 0.0, own)
+    own = np.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
+    own = np.where(quiet[:, None], np.float32(0.0), own)
 
     # Reports and labels that H has not seen: it agrees with the pilot by its very fit, whatever lists those are.
-    held_out, unseen = jnp.where(second, labels, -1), unlabelled & second
+    held_out, unseen = np.where(second, labels, -1), unlabelled & second
 
-    def believed(log_p: Array) -> Any:
-        return guard(own, jnp.exp(log_p), unseen, labels=held_out, label_log_likelihood=own)
+    def believed(log_p: Array | np.ndarray) -> tuple[Array | np.ndarray, bool, Guarded]:
+        """The evidence, whether it is believed at all, and what the guard says."""
+        found = guard(own, np.exp(np.asarray(log_p)), unseen, labels=held_out, label_log_likelihood=own)
+        return (found.log_likelihood if guarded else own), not guarded or float(found.strength) > 0.0, found
 
-    trusted = believed(log_q)
-    evident = trusted.log_likelihood if guarded else own
+    evident, useful, trusted = believed(log_q)
     log_f = log_q
-    if rows is not None and (float(trusted.strength) > 0.0 or not guarded):  # else there is nothing to learn
+    regression = np.zeros_like(log_q_here)
+    if rows is not None and useful:  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
-        scores = jnp.stack([log_q, log_q, evident, jnp.zeros_like(log_q)], -1)
-        trust = jnp.clip(stack(scores, held_out, _LAW)[2], 0.0, 1.0)
-        taught = jnp.where(unlabelled[:, None], trust * evident, known)
+        scores = np.stack([log_q_here, log_q_here, evident, regression], -1)
+        trust = np.clip(np.asarray(weigh(scores, held_out, np.tile(_LAW, (len(_TOWARDS), 1)))[1])[2], 0.0, 1.0)
+        taught = np.where(unlabelled[:, None], trust * np.asarray(evident), _evidence_of(labels, num_classes))
         begin = blank(rows, num_classes, num_folds) if start is None else start
         learned = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f
-        trusted = believed(learned)
-        evident = trusted.log_likelihood if guarded else own
+        evident, useful, trusted = believed(learned)
         # Reports that are not believed by what they have taught have taught nothing.
-        log_f = learned if float(trusted.strength) > 0.0 or not guarded else log_q
-    regression, towards = jnp.zeros_like(log_q), jnp.asarray(_LAW)
-    if float(trusted.strength) > 0.0 or not guarded:
-        counts = jnp.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+        log_f = learned if useful else log_q
+    if useful:
+        counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
         regression = count_regression(log_q, counts, labels, ~quiet, fold, num_folds=num_folds)
-    scores = jnp.stack([log_q, log_f, evident, regression], -1)
-    if float(trusted.strength) > 0.0 or not guarded:
-        towards = likeliest(scores, held_out, jnp.asarray(_TOWARDS))
-    weights = stack(scores, held_out, towards)
+    scores = np.stack([log_q_here, log_f, evident, regression], -1)
+    towards = _TOWARDS if useful else np.tile(_LAW, (len(_TOWARDS), 1))
+    log_posterior, weights = weigh(scores, held_out, towards)
     return PilotedCounts(
-        log_posterior=combine(scores, weights),
-        log_q=log_q,
-        log_f=log_f,
-        log_likelihood=evident,
-        log_regression=regression,
+        log_posterior=log_posterior,
+        log_q=jax.device_put(log_q),
+        log_f=jax.device_put(log_f),
+        log_likelihood=jax.device_put(evident),
+        log_regression=jax.device_put(regression),
         design=plan,
         strength=float(trusted.strength) if guarded else 1.0,
         by_labels=bool(trusted.by_labels),
@@ -332,6 +333,13 @@ def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_class
     return labels.astype(np.int32)
 
 
+def _evidence_of(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """The evidence of public labels, 0 where there is none."""
+    found = np.zeros((len(labels), num_classes), np.float32)
+    found[labels >= 0] = known_evidence(labels[labels >= 0], num_classes)
+    return found
+
+
 def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
     """Who is never asked, bool [n]: labelled users, but not all of a class."""
     if silent is None:
@@ -347,7 +355,7 @@ def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
     return quiet
 
 
-def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> Array:
+def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> np.ndarray:
     """The reports of those who were asked; rows of 0 for others, so that nothing of them can be read."""
     answer = noisy_counts(key, count_round)
     if isinstance(answer, Reported):
@@ -358,11 +366,11 @@ def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: floa
         if others:
             raise ValueError(f"noisy_counts must be of who is asked: {others} reported who are not in this round")
         answer = answer.counts
-    reports = jnp.asarray(answer)
+    reports = np.asarray(answer)
     wanted = (len(count_round.reporters), count_round.num_groups)
-    if reports.shape != wanted or not jnp.issubdtype(reports.dtype, jnp.integer):
+    if reports.shape != wanted or not np.issubdtype(reports.dtype, np.integer):
         raise ValueError(
             f"noisy_counts must answer with whole numbers of shape {wanted}, "
             f"got {reports.dtype} of shape {reports.shape}"
         )
-    return jnp.where(count_round.reporters[:, None], reports, 0)
+    return np.where(count_round.reporters[:, None], reports, 0).astype(np.int32)

@@ -1,10 +1,9 @@
-"""What any classifier says of public features, out of fold: in place of logistic regression where it is better."""
-
-from typing import Any
+"""The posterior of any classifier of public features, out of fold: in place of logistic regression."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
@@ -30,15 +29,14 @@ def model_posterior(
     labels: Int[np.ndarray, " n"],
     *,
     num_folds: int = 5,
-    optimizer: Any = _ADAM,
+    optimizer: optax.GradientTransformation = _ADAM,
     epochs: int = 200,
     patience: int = 20,
 ) -> Float[Array, "n classes"]:
-    """Log posterior of each user's class by a model that has not seen her label: for :func:`predict_from_counts`.
+    """Log posterior of each user's class by a model that has not seen the label, for ``predict_from_counts``.
 
-    One model a fold is trained on the labels of the others but one, which says when to stop. A labelled user is
-    asked of the model of her fold, any other of the mean of all. Features and labels are public, so that this
-    costs nothing.
+    One model a fold is trained on the labels of the other folds but one, which says when to stop. A labelled user
+    is asked of the model of the own fold, any other of the mean of all. All of it is public, and costs nothing.
 
     Args:
       key: of folds, parameters and dropout.
@@ -49,9 +47,6 @@ def model_posterior(
       optimizer: any optax transformation.
       epochs: at most so many, over all labels at once.
       patience: stop after as many epochs without a better validation accuracy.
-
-    Returns:
-      float32 [n, C].
 
     Raises:
       ValueError: for labels of another shape or kind or too few of them, and as

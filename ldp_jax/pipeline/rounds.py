@@ -1,4 +1,4 @@
-"""The same data asked for again and again: fresh answers that follow them, or one answer for good."""
+"""The same data in every round: fresh answers that follow them, or one permanent answer."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,12 +12,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
-
-__all__ = ["RepeatedReports", "answer", "collect_rounds"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class RepeatedReports(NamedTuple):
@@ -33,16 +27,16 @@ class RepeatedReports(NamedTuple):
 
 
 def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Any, *, answers: str) -> Any:
-    """One user's report of one round: a pure function of her key, whatever was asked before; ``vmap`` it.
+    """One user's report of one round: a pure function of the user's key; ``vmap`` it.
 
     A permanent answer takes its record and its randomness from the first round alone, so that nothing has to be
-    kept: asked again it is the same. Fresh ones take both from their own.
+    stored. Fresh ones take both from their own round.
 
     Args:
-      key: a typed threefry key, the user's own for this question, the same in every round; another question, or the
-        same one answered otherwise, needs another key, or both share their noise.
+      key: a typed threefry key, of this user and question, the same in every round. Another question, or the same
+        one answered otherwise, needs another key, or both share their noise.
       mechanism: of one report.
-      history: her records so far, [rounds, ...]: all rounds up to the one that is asked for.
+      history: the records so far, [rounds, ...], up to the round that is asked for.
       round: which, from 0; may be traced.
       answers: one of :data:`~ldp_jax.accounting.composition.ANSWERS`.
 
@@ -67,7 +61,8 @@ def collect_rounds(
 ) -> RepeatedReports:
     """Every user's report of every round, as their devices would send them, and what it costs.
 
-    User i's key is ``jax.random.split(key, n)[i]``, her report of round t :func:`answer` of it.
+    User i's key is ``jax.random.split(key, n)[i]``, the report of round t :func:`answer` of it. The mean of
+    permanent answers says no more than one of them, and no later change of a record shows.
 
     Args:
       key: a typed threefry key.
@@ -76,21 +71,14 @@ def collect_rounds(
       answers: ``fresh`` or ``permanent``.
       delta: see :func:`~ldp_jax.accounting.composition.over_rounds`.
 
-    Returns:
-      :class:`RepeatedReports`. Of permanent answers the mean over rounds says no more than one of them, and no
-      later change of a record shows.
-
     Raises:
       ValueError: for other words, no round or no user, or a delta that does not fit, before anybody reports.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> records = jnp.array([[0, 1, 2], [0, 1, 1], [0, 2, 2]])  # three rounds of three users
-    >>> mechanism, key, another = GeneralizedRR(1.0, 3), *jax.random.split(jax.random.key(0))
-    >>> kept = collect_rounds(key, mechanism, records, answers="permanent")
-    >>> bool((kept.reports == kept.reports[0]).all()), round(kept.guarantee.epsilon, 6)
+    >>> found = collect_rounds(jax.random.key(0), GeneralizedRR(1.0, 3), records, answers="permanent")
+    >>> bool((found.reports == found.reports[0]).all()), round(found.guarantee.epsilon, 6)
     (True, 1.0)
-    >>> round(collect_rounds(another, mechanism, records, answers="fresh").guarantee.epsilon, 6)
-    3.0
     """
     validate.threefry(key)
     records = jax.tree.map(as_records, records)  # before they are traced: numbers of the host may be of any size

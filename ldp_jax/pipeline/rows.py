@@ -68,8 +68,7 @@ class Rows:
         row = np.asarray(self.row)
         kept = np.flatnonzero(np.isin(row, wanted))
         arrays = (np.searchsorted(wanted, row[kept]).astype(np.int32), np.asarray(self.column)[kept])
-        made = (*arrays, np.asarray(self.value)[kept])
-        return Rows(*map(jnp.asarray, made), shape=(len(wanted), self.shape[1]))
+        return Rows(*arrays, np.asarray(self.value)[kept], shape=(len(wanted), self.shape[1]))
 
 
 @pytree
@@ -91,71 +90,127 @@ class DenseRows:
         """The product with a dense matrix."""
         return self.values @ weights
 
+    def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
+        """The product of the transpose."""
+        return self.values.T @ cotangent
+
+    def take(self, nodes: Int[np.ndarray, " some"]) -> "DenseRows":
+        """The rows of ``nodes``, in ascending order; on the host."""
+        return DenseRows(np.asarray(self.values)[np.unique(nodes)])
+
 
 @pytree
 class RowTables:
     """:class:`Rows` laid out for many products and their derivatives in the weights; made by :func:`laid_out`.
 
     The entries of a row are in lines of :data:`_LINE`, the last one filled with zeros; those of a column as well,
-    for the transpose, which would otherwise be a scatter.
+    for the transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
 
     Attributes:
       by_row: columns int32 [8, lines], values float32 [8, lines], and the row int32 [lines] of each line,
         non-decreasing.
       by_column: rows, values, and the column of each line.
+      lines: int32 [2], how many lines of each are in use.
       shape: (n, d), static.
     """
 
     by_row: Any
     by_column: Any
+    lines: Any
     shape: tuple[int, int] = static()
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix: O(entries k). Entries are constants to a derivative."""
         return _times(self, weights)
 
+    def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
+        """The product of the transpose."""
+        n, d = self.shape
+        return _sum_lines(self.by_column, self.lines[1], cotangent, d, part_size(n))
 
-def laid_out(rows: Rows | DenseRows) -> RowTables | DenseRows:
+
+_AT_A_TIME, _MOST_PARTS = 512, 64
+
+
+def part_size(n: int) -> int:
+    """How many of n rows a program works on at a time: all of few, at most 64 parts of 512 or a multiple."""
+    return n if n <= _AT_A_TIME else _AT_A_TIME * -(-n // (_AT_A_TIME * _MOST_PARTS))
+
+
+def room_for(n: int) -> int:
+    """n rounded up to whole parts."""
+    size = max(part_size(n), 1)
+    return -(-n // size) * size
+
+
+def laid_out(
+    rows: Rows | DenseRows, like: RowTables | DenseRows | None = None, *, room: int | None = None
+) -> RowTables | DenseRows:
     """Rows as what is multiplied fastest: tables, or the dense matrix of rows that are not sparse; on the host.
+
+    Args:
+      rows: sparse or dense.
+      like: a layout of more rows, which these are padded to, so that both share programs.
+      room: public number of rows to pad to, where there is no such layout.
 
     >>> rows = feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     >>> round(float(laid_out(rows).times(jnp.ones((2, 1)))[0, 0]), 4)
     1.4
     """
-    if isinstance(rows, DenseRows):
-        return rows
-    if len(rows.value) > _DENSE * rows.shape[0] * rows.shape[1]:
-        return DenseRows(jnp.asarray(rows.dense()))
-    row, column, value = (np.asarray(part) for part in (rows.row, rows.column, rows.value))
     n, d = rows.shape
+    wanted = room_for(max(n, room or 0)) if like is None else like.shape[0]
+    few = isinstance(rows, Rows) and len(rows.value) <= _DENSE * n * d
+    if isinstance(rows, DenseRows) or not (few if like is None else isinstance(like, RowTables)):
+        values = np.asarray(rows.values if isinstance(rows, DenseRows) else rows.dense())
+        return DenseRows(np.pad(values, ((0, wanted - n), (0, 0))))
+    row, column, value = (np.asarray(part) for part in (rows.row, rows.column, rows.value))
     order = np.argsort(column, kind="stable")
-    return RowTables(_lines(row, column, value, n), _lines(column[order], row[order], value[order], d), (n, d))
+    rooms = (None, None)
+    if isinstance(like, RowTables):
+        rooms = (like.by_row[2].shape[0], like.by_column[2].shape[0])
+    by_row = _lines(row, column, value, n, wanted, rooms[0])
+    by_column = _lines(column[order], row[order], value[order], d, wanted, rooms[1])
+    return RowTables(by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.int32), (wanted, d))
 
 
-def _lines(owner: np.ndarray, other: np.ndarray, value: np.ndarray, owners: int) -> tuple[Array, Array, Array]:
-    """Entries sorted by owner in lines, each of one owner."""
+def _lines(
+    owner: np.ndarray, other: np.ndarray, value: np.ndarray, owners: int, rows: int, room: int | None
+) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], int]:
+    """Entries sorted by owner in lines, each of one owner, and how many lines; room for ``rows`` times 4^k."""
     count = np.bincount(owner, minlength=owners)
     lines = -(-count // _LINE)
+    used = int(lines.sum())
+    if room is None:
+        room = max(rows, 1)
+        while room < used:
+            room *= 4
     within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     line = (np.cumsum(lines) - lines)[owner] + within // _LINE
-    shape = (_LINE, int(lines.sum()))
-    others, values = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    others, values = np.zeros((_LINE, room), np.int32), np.zeros((_LINE, room), np.float32)
     others[within % _LINE, line], values[within % _LINE, line] = other, value
-    whose = np.repeat(np.arange(owners, dtype=np.int32), lines)
-    return jnp.asarray(others), jnp.asarray(values), jnp.asarray(whose)
+    whose = np.full(room, max(owners - 1, 0), np.int32)
+    whose[:used] = np.repeat(np.arange(owners, dtype=np.int32), lines)
+    return (others, values, whose), used
 
 
-def _sum_lines(lines: tuple[Array, Array, Array], weights: Array, owners: int) -> Array:
-    others, values, whose = lines
-    total = jnp.zeros((others.shape[1], weights.shape[1]), weights.dtype)
-    for other, value in zip(others, values, strict=True):
-        total = total + weights[other] * value[:, None]
-    return jax.ops.segment_sum(total, whose, num_segments=owners, indices_are_sorted=True)
+def _sum_lines(lines: tuple[Array, Array, Array], used: Array, weights: Array, owners: int, size: int) -> Array:
+    """The lines in use summed by owner, ``size`` of them at a time."""
+
+    def add(at: Any, total: Array) -> Array:
+        other, value, whose = (jax.lax.dynamic_slice_in_dim(part, at * size, size, -1) for part in lines)
+        each = jnp.zeros((size, weights.shape[1]), weights.dtype)
+        for one, scale in zip(other, value, strict=True):
+            each = each + weights[one] * scale[:, None]
+        return total.at[whose].add(each, indices_are_sorted=True)
+
+    start = jnp.zeros((owners, weights.shape[1]), weights.dtype)
+    return jax.lax.fori_loop(0, -(-used // size), add, start)
 
 
 @jax.custom_vjp
 def _times(rows: RowTables, weights: Array) -> Array:
-    return _sum_lines(rows.by_row, weights, rows.shape[0])
+    n, _ = rows.shape
+    return _sum_lines(rows.by_row, rows.lines[0], weights, n, part_size(n))
 
 
 def _times_forward(rows: RowTables, weights: Array) -> tuple[Array, RowTables]:
@@ -163,7 +218,7 @@ def _times_forward(rows: RowTables, weights: Array) -> tuple[Array, RowTables]:
 
 
 def _times_backward(rows: RowTables, cotangent: Array) -> tuple[None, Array]:
-    return None, _sum_lines(rows.by_column, cotangent, rows.shape[1])
+    return None, rows.transposed(cotangent)
 
 
 _times.defvjp(_times_forward, _times_backward)
@@ -267,8 +322,7 @@ def _entries(
 
 
 def _made(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
-    arrays = (row.astype(np.int32), column.astype(np.int32), values.astype(np.float32))
-    return Rows(*map(jnp.asarray, arrays), shape=shape)
+    return Rows(row.astype(np.int32), column.astype(np.int32), values.astype(np.float32), shape=shape)
 
 
 def _of_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:

@@ -1,7 +1,7 @@
 """Few posteriors weighed against each other on few labels."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
-from ldp_jax.core.label_channel import log_reported
 from ldp_jax.core.types import Array
+from ldp_jax.pipeline.rows import part_size, room_for
 
-__all__ = ["combine", "likeliest", "stack", "stack_out_of_fold"]
+__all__ = ["combine", "likeliest", "stack", "stack_out_of_fold", "weigh"]
 
 
 def __dir__() -> list[str]:
@@ -23,15 +23,51 @@ _SOURCES = 10
 """Sources are padded to a multiple of it, so that stacks of few share a program."""
 
 
+class _Labelled(NamedTuple):
+    """The rows that have a label, the first ``count``; the others are padding, so that panels share a program."""
+
+    log_scores: Any
+    labels: Any
+    fold: Any
+    count: Any
+
+    @classmethod
+    def of(cls, log_scores: Any, labels: np.ndarray, fold: Any = None) -> "_Labelled":
+        panel = np.flatnonzero(labels >= 0)
+        fold = np.zeros(len(labels), np.int32) if fold is None else np.asarray(fold, np.int32)
+        lacking = room_for(len(labels)) - len(panel)
+
+        def padded(values: np.ndarray) -> np.ndarray:
+            return np.pad(values[panel], ((0, lacking), *((0, 0),) * (values.ndim - 1)))
+
+        scores = padded(np.asarray(log_scores))
+        return cls(scores, padded(labels.astype(np.int32)), padded(fold), np.int32(len(panel)))
+
+    def summed(self, function: Any, start: Any) -> Any:
+        """The sum of ``function(scores, labels, fold, known)`` over the rows in use, a part of them at a time."""
+        size = part_size(len(self.labels))
+
+        def add(at: Any, total: Any) -> Any:
+            arrays = (jax.lax.dynamic_slice_in_dim(values, at * size, size) for values in self[:3])
+            known = at * size + jnp.arange(size) < self.count
+            return jax.tree.map(jnp.add, total, function(*arrays, known))
+
+        return jax.lax.fori_loop(0, -(-self.count // size), add, start)
+
+
 @jax.jit
-def combine(log_scores: Float[Array, "n classes j"], weights: Float[Array, " j"]) -> Float[Array, "n classes"]:
+def combine(
+    log_scores: Float[Array | np.ndarray, "n classes j"], weights: Float[Array | np.ndarray, " j"]
+) -> Float[Array, "n classes"]:
     """The log posterior of weighted scores."""
     return jax.nn.log_softmax(log_scores @ weights)
 
 
 @jax.jit
 def likeliest(
-    log_scores: Float[Array, "n classes j"], labels: Int[Array, " n"], candidates: Float[Array, "k j"]
+    log_scores: Float[Array | np.ndarray, "n classes j"],
+    labels: Int[Array | np.ndarray, " n"],
+    candidates: Float[Array | np.ndarray, "k j"],
 ) -> Float[Array, " j"]:
     """Of few candidate weights those under which labels are likeliest; the first where there is no label.
 
@@ -48,8 +84,8 @@ def likeliest(
 
 
 def stack(
-    log_scores: Float[Array, "n classes j"],
-    labels: Int[Array, " n"],
+    log_scores: Float[Array | np.ndarray, "n classes j"],
+    labels: Int[Array | np.ndarray, " n"],
     towards: Any = (0.0, 1.0, 1.0),
     *,
     ridge: float = 20.0,
@@ -75,15 +111,49 @@ def stack(
     [0.0, 1.0, 1.0]
     """
     validate.positive(ridge=ridge)
-    towards = jnp.asarray(towards, jnp.float32)
-    numbers = (towards, jnp.float32(ridge))
-    return _stack(log_scores, jnp.asarray(labels), *numbers, steps=steps, non_negative=non_negative)
+    towards = np.asarray(towards, np.float32)
+    known = _Labelled.of(log_scores, np.asarray(labels))
+    return _alone(known, towards, np.float32(ridge), steps=steps, non_negative=non_negative)
+
+
+@partial(jax.jit, static_argnames=("steps", "non_negative"))
+def _alone(known: _Labelled, towards: Array, ridge: Array, *, steps: int, non_negative: bool) -> Array:
+    keep = jnp.float32(1.0)
+    return _stack(known, jnp.int32(-1), towards, ridge, keep, steps=steps, non_negative=non_negative)
+
+
+def weigh(
+    log_scores: Float[Array | np.ndarray, "n classes j"],
+    labels: Int[np.ndarray, " n"],
+    candidates: Float[np.ndarray, "k j"],
+    *,
+    ridge: float = 20.0,
+    steps: int = 15,
+) -> tuple[Float[Array, "n classes"], Float[Array, " j"]]:
+    """:func:`stack` pulled towards the :func:`likeliest` of few candidates, in one program.
+
+    Returns:
+      The log posterior and the weights.
+    """
+    known = _Labelled.of(log_scores, np.asarray(labels))
+    return _weighed(known, log_scores, np.asarray(candidates, np.float32), np.float32(ridge), steps=steps)
+
+
+@partial(jax.jit, static_argnames="steps")
+def _weighed(
+    known: _Labelled, log_scores: Array, candidates: Array, ridge: Array, *, steps: int
+) -> tuple[Array, Array]:
+    rows = jnp.arange(len(known.labels)) < known.count
+    towards = likeliest(known.log_scores, jnp.where(rows, known.labels, -1), candidates)
+    keep = jnp.float32(1.0)
+    weights = _stack(known, jnp.int32(-1), towards, ridge, keep, steps=steps, non_negative=False)
+    return combine(log_scores, weights), weights
 
 
 def stack_out_of_fold(
-    log_scores: Float[Array, "n classes j"],
+    log_scores: Float[Array | np.ndarray, "n classes j"],
     labels: Int[Array | np.ndarray, " n"],
-    fold: Int[Array, " n"],
+    fold: Int[Array | np.ndarray, " n"],
     towards: Any,
     *,
     num_folds: int,
@@ -101,7 +171,7 @@ def stack_out_of_fold(
       num_folds: F.
       ridge: see :func:`stack`.
       steps: see :func:`stack`.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
 
     Returns:
       The log posterior, and the weights that all labels give, by which nodes without a label are weighed.
@@ -117,76 +187,101 @@ def stack_out_of_fold(
     True
     """
     validate.positive(ridge=ridge)
-    labels = np.asarray(labels)
-    panel = np.flatnonzero(labels >= 0)
+    labels, log_scores = np.asarray(labels), np.asarray(log_scores)
     count = log_scores.shape[-1]
     room = -count % _SOURCES  # a source of zeros keeps the weight 0
-    log_scores = jnp.pad(log_scores, ((0, 0), (0, 0), (0, room)))
-    numbers = (jnp.pad(jnp.asarray(towards, jnp.float32), (0, room)), jnp.float32(ridge))
-    told = None if keep == 1.0 else jnp.float32(keep)
-    weights = _folded(
-        log_scores[panel], labels[panel], fold[panel], *numbers, told, num_folds=num_folds, steps=steps
-    )
-    own = jnp.where(jnp.asarray(labels) >= 0, fold, num_folds)
-    return _each_by_its_own(log_scores, weights, own), weights[-1, :count]
+    log_scores = np.pad(log_scores, ((0, 0), (0, 0), (0, room)))
+    towards = np.pad(np.asarray(towards, np.float32), (0, room))
+    fold = np.asarray(fold, np.int32)
+    own = np.where(labels >= 0, fold, num_folds).astype(np.int32)
+    known = _Labelled.of(log_scores, labels, fold)
+    numbers = (towards, np.float32(ridge), np.float32(keep))
+    log_p, weights = _folded(known, log_scores, own, *numbers, num_folds=num_folds, steps=steps)
+    return log_p, jax.device_put(np.asarray(weights)[:count])
 
 
 @partial(jax.jit, static_argnames=("num_folds", "steps"))
 def _folded(
+    known: _Labelled,
     log_scores: Array,
-    labels: Any,
-    fold: Array,
+    own: Array,
     towards: Array,
     ridge: Array,
-    keep: Array | None,
+    keep: Array,
     *,
     num_folds: int,
     steps: int,
-) -> Array:
-    """Weights [F + 1, j]: without the labels of each fold, then with all."""
-    shown = jnp.where(fold == jnp.arange(num_folds + 1)[:, None], -1, labels)
-    fit = partial(_stack, log_scores, towards=towards, ridge=ridge, steps=steps, non_negative=True, keep=keep)
-    return jax.lax.map(fit, shown)
+) -> tuple[Array, Array]:
+    """Everybody by the weights without the labels of her fold, and the weights that all labels give."""
+
+    def fit(without: Array) -> Array:
+        return _stack(known, without, towards, ridge, keep, steps=steps, non_negative=True)
+
+    weights = jax.lax.map(fit, jnp.arange(num_folds + 1))
+    return jax.nn.log_softmax(jnp.einsum("ncj,nj->nc", log_scores, weights[own])), weights[-1]
 
 
-@jax.jit
-def _each_by_its_own(log_scores: Array, weights: Array, own: Array) -> Array:
-    return jax.nn.log_softmax(jnp.einsum("ncj,nj->nc", log_scores, weights[own]))
-
-
-@partial(jax.jit, static_argnames=("steps", "non_negative"))
 def _stack(
-    log_scores: Array,
-    labels: Array,
+    known: _Labelled,
+    without: Array,
     towards: Array,
     ridge: Array,
+    keep: Array,
     *,
     steps: int,
     non_negative: bool,
-    keep: Array | None = None,
 ) -> Array:
-    known = (labels >= 0).astype(jnp.float32)
-    z = log_scores - log_scores.mean(1, keepdims=True)
+    """Newton's method on the labels of all folds but ``without``; of labels told as they are with ``keep``."""
+    j = len(towards)
+    other = (1.0 - keep) / (known.log_scores.shape[1] - 1)
 
-    def loss(weights: Array) -> Array:
+    def centred(scores: Array) -> Array:
+        return scores - scores.mean(1, keepdims=True)
+
+    def log_p_of(weights: Array, z: Array, labels: Array) -> tuple[Array, Array]:
+        """Log posteriors of a part's rows, and of their labels as they are reported."""
         log_p = jax.nn.log_softmax(z @ weights)
-        log_p = log_p if keep is None else log_reported(log_p, keep)
-        each = jnp.take_along_axis(log_p, jnp.maximum(labels, 0)[:, None], 1)[:, 0]
-        return 0.5 * ridge * ((weights - towards) ** 2).sum() - (known * each).sum()
+        each = jnp.take_along_axis(log_p, labels[:, None], 1)[:, 0]
+        return log_p, jnp.logaddexp(jnp.log(other), jnp.log(keep - other) + each)
+
+    def losses(tried: Array) -> Array:
+        def part(scores: Array, labels: Array, fold: Array, counts: Array) -> Array:
+            counts = counts & (fold != without)
+            each = jax.vmap(lambda weights: log_p_of(weights, centred(scores), labels)[1])(tried)
+            return -jnp.where(counts, each, 0.0).sum(1)
+
+        penalty = 0.5 * ridge * ((tried - towards) ** 2).sum(1)
+        return penalty + known.summed(part, jnp.zeros(len(tried)))
+
+    def slopes(weights: Array) -> tuple[Array, Array]:
+        def part(scores: Array, labels: Array, fold: Array, counts: Array) -> tuple[Array, Array]:
+            z, counts = centred(scores), counts & (fold != without)
+            log_p, told = log_p_of(weights, z, labels)
+            p, mine = jnp.exp(log_p), jnp.take_along_axis(log_p, labels[:, None], 1)[:, 0]
+            mean = jnp.einsum("ncj,nc->nj", z, p)
+            away = jnp.take_along_axis(z, labels[:, None, None], 1)[:, 0] - mean
+            true = jnp.where(counts, jnp.exp(jnp.log(keep - other) + mine - told), 0.0)  # given the report
+            curved = (
+                jnp.einsum("ncj,nck->jk", z, (true[:, None] * p)[..., None] * z) - (true[:, None] * mean).T @ mean
+            )
+            return -(true[:, None] * away).sum(0), curved - ((true * (1.0 - true))[:, None] * away).T @ away
+
+        gradient, hessian = known.summed(part, (jnp.zeros(j), jnp.zeros((j, j))))
+        return gradient + ridge * (weights - towards), hessian + ridge * jnp.eye(j)
 
     def newton(weights: Array, _: None) -> tuple[Array, None]:
-        hessian, gradient = jax.hessian(loss)(weights), jax.grad(loss)(weights)
+        gradient, hessian = slopes(weights)
         if non_negative:  # a weight that stays at its bound takes no part
             free = (weights > 0) | (gradient < 0)
-            hessian = jnp.where(free[:, None] & free, hessian, jnp.eye(len(weights)))
+            hessian = jnp.where(free[:, None] & free, hessian, jnp.eye(j))
             gradient = jnp.where(free, gradient, 0.0)
         step = jnp.linalg.solve(hessian, gradient)
         # A step that does not help is halved until it does; 0 at the optimum.
         tried = weights - step * 0.5 ** jnp.arange(8.0)[:, None]
         if non_negative:
             tried = jnp.maximum(tried, 0.0)
-        values = jax.vmap(loss)(tried)
-        best = tried[values.argmin()]
-        return jnp.where(values.min() < loss(weights), best, weights), None
+        values = losses(jnp.concatenate([tried, weights[None]]))
+        best = tried[values[:-1].argmin()]
+        return jnp.where(values[:-1].min() < values[-1], best, weights), None
 
     return jax.lax.scan(newton, towards, None, length=steps)[0]

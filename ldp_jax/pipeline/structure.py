@@ -15,12 +15,13 @@ import scipy.sparse.linalg
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
-from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr
+from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field
-from ldp_jax.pipeline.reported_labels import label_observations, soft_labels
+from ldp_jax.pipeline.private_labels import label_observations, soft_labels
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
@@ -29,7 +30,7 @@ __all__ = [
     "StructurePosterior",
     "best_field",
     "label_log_loss",
-    "panel_reach",
+    "panel_sums",
     "spectral_coordinates",
     "structure_posterior",
 ]
@@ -75,7 +76,9 @@ class StructurePosterior(NamedTuple):
     weights: Float[Array, " j"]
 
 
-def label_log_loss(log_p: Float[Array, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0) -> float:
+def label_log_loss(
+    log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0
+) -> float:
     """Minus the mean log posterior of the labels, of nodes that have one; below ``keep`` 1 of what was reported.
 
     >>> round(label_log_loss(jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])), np.array([0, -1])), 4)
@@ -84,54 +87,66 @@ def label_log_loss(log_p: Float[Array, "n classes"], labels: Int[np.ndarray, " n
     panel = np.flatnonzero(labels >= 0)
     found = np.asarray(log_p)[panel, labels[panel]]
     if keep != 1.0:
-        other = (1.0 - keep) / (log_p.shape[1] - 1)
+        other = other_share(keep, log_p.shape[1])
         found = np.log(other + (keep - other) * np.exp(found))
     return -float(found.mean())
 
 
-_REACH = 16.0
-"""Bytes of a node and a member: the iteration holds three of [n, panel] beside its result."""
+def panel_sums(
+    op: Operator,
+    panel: Int[np.ndarray, " panel"],
+    values: Float[np.ndarray, "panel k"],
+    kind: float | int,
+) -> Float[Array, "n k"]:
+    """Each node's sum of the panel's values, weighed by reach; a member's own share of itself is left out.
 
-
-def panel_reach(
-    op: Operator, panel: Int[np.ndarray, " panel"], kind: float | int, *, memory: float = 32e9
-) -> Float[Array, "n panel"]:
-    """How much of each node's neighbourhood each member of the panel is, a member's own share of itself left out.
+    O(n) memory: some members at a time are the columns of a propagation.
 
     Args:
       op: public.
       panel: the members.
+      values: of them.
       kind: a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
-      memory: bytes to allow; a float32 for each node and member is held four times.
-
-    Raises:
-      ValueError: where ``memory`` does not hold them, before any is made.
 
     >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
-    >>> panel_reach(path, np.array([0, 1]), 2).tolist()
+    >>> panel_sums(path, np.array([0, 1]), np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
-    needed = _REACH * op.num_nodes * len(panel)
-    if needed > memory:
-        raise ValueError(
-            f"memory of {memory / 1e9:.3g} GB does not hold what {op.num_nodes} nodes and a panel of {len(panel)} "
-            f"take ({needed / 1e9:.3g} GB): give a smaller panel, or raise memory"
-        )
-    seeds = jnp.zeros((op.num_nodes, len(panel))).at[panel, jnp.arange(len(panel))].set(1.0)
-    if isinstance(kind, int):
-        reach = kprop_many(op, seeds, (kind,), normalisation="mean")[0]
-    else:
-        reach = ppr(op, seeds, kind, 0.0, _TOL)
-    return reach.at[panel, jnp.arange(len(panel))].set(0.0)
+    lacking = -(-op.num_nodes // block_width()) * block_width() - len(panel)
+    members = np.pad(np.asarray(panel, np.int32), (0, lacking))
+    hops, alpha = (kind, 1.0) if isinstance(kind, int) else (0, kind)
+    numbers = (np.int32(len(panel)), np.int32(hops), np.float32(alpha))
+    return _panel_sums(op, members, np.pad(values, ((0, lacking), (0, 0))), *numbers)
 
 
 @jax.jit
-def _propagated(reach: Array, values: Array, prior: Array) -> Array:
-    """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual."""
-    mass = reach.sum(1, keepdims=True)
-    usual = jnp.maximum(mass.mean(), 1e-12)
-    return (reach @ values + usual * prior) / (mass + usual)
+def _panel_sums(op: Operator, panel: Array, values: Array, count: Array, hops: Array, alpha: Array) -> Array:
+    width = min(block_width(), len(panel))
+
+    def walk(seeds: Array) -> Array:
+        return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
+
+    def add(block: Any, total: Array) -> Array:
+        some, of_some = (jax.lax.dynamic_slice_in_dim(part, block * width, width) for part in (panel, values))
+        known = (block * width + jnp.arange(width) < count).astype(jnp.float32)
+        seeds = jnp.zeros((op.num_nodes, width)).at[some, jnp.arange(width)].set(known)
+        reach = jax.lax.cond(hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds)
+        return total + reach.at[some, jnp.arange(width)].set(0.0) @ of_some
+
+    return jax.lax.fori_loop(0, -(-count // width), add, jnp.zeros((op.num_nodes, values.shape[1])))
+
+
+def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual.
+
+    Args:
+      sums: of the values, and in the last column of ones.
+      prior: of the values.
+    """
+    mass = sums[:, -1:]
+    usual = np.maximum(mass.mean(), np.float32(1e-12))
+    return (sums[:, :-1] + usual * prior) / (mass + usual)
 
 
 def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
@@ -157,7 +172,8 @@ def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]
     """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
     coordinates = spectral_coordinates(graph, max(SPECTRAL))
     size = np.log1p(np.asarray(op.degree, np.float64))
-    around = np.asarray(kprop_many(op, jnp.asarray(size, jnp.float32), (1,), normalisation="mean"))[0]
+    ends = np.asarray(graph.receivers), np.asarray(graph.senders)
+    around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(np.asarray(op.degree), 1)
     profile = np.stack([size, around, size - around], 1)
     profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
     designs = {}
@@ -181,9 +197,9 @@ def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
 def best_field(
     op: Operator,
     labels: Int[np.ndarray, " n"],
-    fold: Int[Array, " n"],
-    prior: Float[Array, " classes"],
-    log_likelihood: Float[Array, "n classes"],
+    fold: Int[Array | np.ndarray, " n"],
+    prior: Float[Array | np.ndarray, " classes"],
+    log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Any,
     *,
     num_folds: int,
@@ -195,6 +211,7 @@ def best_field(
       Log-scores [n, C], of the panel out of fold; their log-loss as a posterior of their own, to a power that is
       found out of fold; kappa and c.
     """
+    prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
     seen = label_observations(labels, prior, log_likelihood, reported, keep)
     best = None
     for kappa, c in FIELDS:
@@ -206,15 +223,19 @@ def best_field(
     return best
 
 
-def _calibrated(scores: Array, labels: np.ndarray, fold: Array, num_folds: int, keep: float) -> Array:
+def _calibrated(
+    scores: Array | np.ndarray, labels: np.ndarray, fold: Array | np.ndarray, num_folds: int, keep: float
+) -> Array:
     """Log posteriors of log-scores to a power."""
-    return stack_out_of_fold(scores[..., None], labels, fold, (1.0,), num_folds=num_folds, ridge=1.0, keep=keep)[0]
+    return stack_out_of_fold(
+        np.asarray(scores)[..., None], labels, fold, (1.0,), num_folds=num_folds, ridge=1.0, keep=keep
+    )[0]
 
 
 def structure_posterior(
     graph: GraphsTuple,
     labels: Int[np.ndarray, " n"],
-    fold: Int[Array, " n"],
+    fold: Int[Array | np.ndarray, " n"],
     *,
     num_classes: int,
     num_folds: int,
@@ -234,7 +255,7 @@ def structure_posterior(
       rows: the panel's records, in ascending order of their nodes; None where there are none.
       op: of the graph, where it is at hand.
       ridge: of the stack, whose weights are pulled to an even mean of the sources.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.reported_labels`).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
 
     Returns:
       See :class:`StructurePosterior`. No model of a node has seen its own label or record; what is left of them are
@@ -260,31 +281,34 @@ def structure_posterior(
         raise ValueError(f"labels must be int [{op.num_nodes}], got shape {labels.shape}")
     if rows is not None and rows.shape[0] != len(panel):
         raise ValueError(f"rows must be of the panel's {len(panel)} members, got {rows.shape[0]}")
-    truth = jnp.asarray(np.eye(num_classes, dtype=np.float32)[labels[panel]])
+    truth = np.eye(num_classes, dtype=np.float32)[labels[panel]]
     if keep != 1.0:
-        truth = jnp.asarray(soft_labels(labels[panel], num_classes, keep), jnp.float32)
+        truth = soft_labels(labels[panel], num_classes, keep).astype(np.float32)
     prior = truth.mean(0)
     given = {"num_classes": num_classes, "num_folds": num_folds, "keep": keep}
 
     sources: dict[str, Any] = {}
     designs = _spectral_designs(graph, op)
+    coordinates = np.zeros((len(panel), _RECORDS), np.float32)
+    if rows is not None:
+        coordinates = _record_coordinates(rows, _RECORDS)
+    values = np.concatenate([truth, coordinates, np.ones((len(panel), 1), np.float32)], 1)
     for kind in (1, 2, *ALPHAS):
-        reach = panel_reach(op, panel, kind)
+        found = _smoothed(np.asarray(panel_sums(op, panel, values, kind)), values[:, :-1].mean(0))
         name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
-        sources[name] = jnp.log(jnp.maximum(_propagated(reach, truth, prior), 1e-6))
+        sources[name] = np.log(np.maximum(found[:, :num_classes], np.float32(1e-6)))
         if rows is not None and kind == ALPHAS[1]:
-            coordinates = jnp.asarray(_record_coordinates(rows, _RECORDS))
-            made = np.asarray(_propagated(reach, coordinates, coordinates.mean(0)))
+            made = found[:, num_classes:]
             made = made - made.mean(0)
             designs["records of the panel"] = made / max(float(np.sqrt((made**2).sum(1).mean())), 1e-12)
     for name, design in designs.items():
         sources[name] = panel_regression(design, labels, fold, **given)
 
-    scores = jnp.stack(list(sources.values()), -1)
+    scores = np.stack(list(sources.values()), -1)
     towards = np.full(len(sources), 1.0 / len(sources), np.float32)
     known = {"num_folds": num_folds, "keep": keep}
     stacked, weights = stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **known)
-    nothing = jnp.zeros_like(stacked)
+    nothing = np.zeros(stacked.shape, np.float32)
     field, _, _ = best_field(op, labels, fold, prior, nothing, np.zeros(len(labels), bool), **known)
     candidates = {
         "label propagation": _calibrated(sources[f"PageRank {ALPHAS[1]:g}"], labels, fold, num_folds, keep),
@@ -293,4 +317,4 @@ def structure_posterior(
     }
     losses = {name: label_log_loss(log_p, labels, keep) for name, log_p in candidates.items()}
     chosen = min(losses, key=lambda name: losses[name])
-    return StructurePosterior(candidates[chosen], chosen, losses, scores, tuple(sources), weights)
+    return StructurePosterior(candidates[chosen], chosen, losses, jax.device_put(scores), tuple(sources), weights)

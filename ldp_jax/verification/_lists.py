@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey
@@ -79,7 +80,7 @@ def supremum(m: Any) -> ListLoss:
             f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 as a number"
         )
     triples = [_critical(m), _searched(m)]
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         asked = jax.tree.map(wide, m)
         losses = [in_blocks(lambda rows: _losses(asked, *rows), triple) for triple in triples]
     largest = [float(part.max()) for part in losses]
@@ -151,7 +152,7 @@ def fit_of(m: Any, x: NeighbourList, own: int, y: Any, significance: float) -> F
     codomain, trials = m.codomain(own), len(jax.tree.leaves(y)[0])
     if not codomain.contains(y).all():
         return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         asked = jax.tree.map(wide, m)
         mass, cell = codomain.cells(x, lambda y: in_blocks(lambda rows: _logs(asked, rows, x, own), y))
     if abs(mass.sum() - 1) > _TOTAL:

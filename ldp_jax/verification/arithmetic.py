@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasTable, HasWordRuns
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.verification import _words
@@ -128,7 +129,7 @@ def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> n
     """Masses of the density [records, outcomes]; NaN where it is not asked."""
     claimed = np.full((len(records), count), np.nan)
     start = 0
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         for branch, part in enumerate(codomain.branches):
             if part.atoms is None:
                 start += 1

@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_budget
+from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator import (
@@ -220,10 +221,7 @@ def _clipped_laplace(away: Any, first: Any, last: Any, rate: float) -> np.ndarra
 
 def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     """P(all released bits are above all others): of true and false released ones, and of true and false others."""
-    u, du = (one / 2 for one in np.polynomial.legendre.leggauss(32))
-    u = u + 0.5
-    x, dx = (one / 2 for one in np.polynomial.legendre.leggauss(256))
-    x = x + 0.5
+    (u, du), (x, dx) = unit_rule(32), unit_rule(256)
     small = math.exp(-rate)
     # Below 0, between 0 and 1, above 1: chances that a true and a false bit are below, that they are above, and
     # what multiplies their densities, which are the rate times the smaller of the two.

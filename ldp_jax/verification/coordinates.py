@@ -10,7 +10,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.verification import _law
+from ldp_jax.verification import _positions
 from ldp_jax.verification.empirical import draws
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -74,10 +74,10 @@ def _signs(mechanism: Any, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) 
     y = jax.tree.map(np.asarray, draws(mechanism, draw_key, centre, trials))
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, HasCoordinates):
-        given = _law.by_law(mechanism, np.broadcast_to(centre, sign.shape), y)
+        given = _positions.by_law(mechanism, np.broadcast_to(centre, sign.shape), y)
         keys = jax.random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
         for (numbers, user, coordinate), key in zip(given, keys, strict=True):
-            sign[user, coordinate] = _side(_law.positions(numbers, key)[0])
+            sign[user, coordinate] = _side(_positions.positions(numbers, key)[0])
         return sign
     if getattr(codomain, "inner", None) == Finite((-1.0, 1.0)):
         return y.astype(np.float32)

@@ -10,6 +10,7 @@ from scipy import stats
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import PRNGKey
+from ldp_jax.verification._laws import law_of
 from ldp_jax.verification.empirical import draws, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -72,7 +73,7 @@ def _mass(mechanism: Any, codomain: Any, y: Any, x: Any) -> np.ndarray:
     beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges]
     x = jax.tree.map(jnp.asarray, x)
     logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
-    volume, atom = codomain.volume(y)
+    volume, atom = law_of(codomain).volume(y)
     return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
 
 

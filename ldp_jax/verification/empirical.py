@@ -11,11 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, privacy_loss
 from ldp_jax.core.spaces import as_records
+from ldp_jax.core.spaces.line import line
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
 from ldp_jax.verification._blocks import anew, in_blocks
+from ldp_jax.verification._laws import law_of
 from ldp_jax.verification.exact import logs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -169,8 +172,8 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
     A float32 report near the record is rounded twice; with a high piece of width 2b that misplaces a mass of up to
     one spacing times the density (0.9 % for SquareWave(16) at x = 0.3, nothing at x = 0).
     """
-    with jax.enable_x64(True):
-        cdf, misplaced, edges = mechanism.codomain().line(np.float64(x), _wide_law(mechanism, np.float64(x)))
+    with float64_on_cpu():
+        cdf, misplaced, edges = line(mechanism.codomain(), np.float64(x), _wide_law(mechanism, np.float64(x)))
     total = cdf(edges[-1])
     if abs(total - 1) > _TOTAL:
         return None, misplaced
@@ -179,8 +182,8 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
 
 def cells_of(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
-    with jax.enable_x64(True):  # breaks too: float32 would misplace those of a narrow piece
-        return mechanism.codomain().cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
+    with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
+        return law_of(mechanism.codomain()).cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
 
 
 def _coordinates(mechanism: Any, x: Any) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
@@ -397,7 +400,7 @@ def _scores(
         losses = (in_blocks(lambda rows: _losses(mechanism, rows, x, x_other), y) for y in reports)
         mine, others = (np.nan_to_num(np.asarray(loss, np.float64)) for loss in losses)
         scores["declared loss"] = (mine, others)
-    own = mechanism.codomain().scores(reports, x, x_other)
+    own = law_of(mechanism.codomain()).scores(reports, x, x_other)
     if own is not None:
         return scores | own
     vector = any(np.ndim(leaf) > 1 for leaf in jax.tree.leaves(reports[0]))

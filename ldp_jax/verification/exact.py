@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import (
     HasCoordinates,
     HasCriticalPoints,
@@ -25,9 +26,10 @@ from ldp_jax.core.mechanism import (
     Univariate,
     privacy_loss,
 )
-from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
+from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.verification import _lists
 from ldp_jax.verification._blocks import in_blocks
+from ldp_jax.verification._laws import law_of
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -92,13 +94,13 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table())
     _check_numbers(mechanism, vectors=True)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         if isinstance(wide, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
             return _of_columns(wide, *wide.critical_points())
         codomain = wide.codomain()
         records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
-        reports = codomain.critical_reports(records)
+        reports = law_of(codomain).critical_reports(records)
         if domain.all_adjacent and not codomain.continuous and not codomain.branches:
             return _of_columns(wide, records, reports)
         declared = _largest(wide, records, records, reports)
@@ -131,7 +133,7 @@ def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[in
 
 def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
     """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
-    far = mechanism.codomain().far(reports)
+    far = law_of(mechanism.codomain()).far(reports)
     return -math.inf if far is None else _largest(mechanism, records, records, far).epsilon
 
 
@@ -164,16 +166,16 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
         masses = table.masses.astype(np.float64) / integer_tables.WORDS
         excess = (np.maximum(masses[i] - np.exp(epsilon) * masses, 0).sum(1).max() for i in range(len(masses)))
         return float(max(excess))
-    independent = spaces(mechanism)[1].independent
+    independent = isinstance(spaces(mechanism)[1], Vectors)
     _check_numbers(mechanism, vectors=independent)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
         domain, codomain = mechanism.domain(), wide.codomain()
         records = domain.critical_records()
         if independent:
             return _hockey_stick_of_vectors(wide, records, epsilon)
         first = jax.tree.map(lambda leaf: leaf[0], records)
-        reports, weights = codomain.quadrature(records, lambda y: logs_of(wide, y, first), panels=panels)
+        reports, weights = law_of(codomain).quadrature(records, lambda y: logs_of(wide, y, first), panels=panels)
         count = _count(records)
         each = [jax.tree.map(lambda leaf, i=i: leaf[i], records) for i in range(count)]
         density = np.exp(np.stack([logs_of(wide, reports, x) for x in each])) * np.asarray(weights)
@@ -195,7 +197,7 @@ def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float
         if not domain.adjacent(x[None], other[None])[0]:
             continue
         logs = [lambda y, x=record: logs_of(mechanism, y, x) for record in (x, other)]
-        reports, weights = codomain.between(*logs)
+        reports, weights = law_of(codomain).between(*logs)
         p, q = (np.exp(log(reports)) for log in logs)
         found += [float(weights @ np.maximum(a - np.exp(epsilon) * b, 0)) for a, b in ((p, q), (q, p))]
     return max(found)
@@ -492,7 +494,7 @@ def _random_search(mechanism: Any, reports: Any) -> Supremum:
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain = mechanism.codomain()
     x, other = mechanism.domain().neighbours(rng, _SEARCH)
-    y = codomain.search(rng, reports, _SEARCH)
+    y = law_of(codomain).search(rng, reports, _SEARCH)
     if not codomain.continuous or len(codomain.branches) > 1:
         return _witness(mechanism, x, other, y)
     if isinstance(mechanism, HasInverse):

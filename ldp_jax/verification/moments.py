@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
+from ldp_jax.verification._laws import law_of
 from ldp_jax.verification.empirical import draws, estimates, typical_record
 from ldp_jax.verification.exact import logs_of, spaces
 from ldp_jax.verification.statistics import Fit
@@ -48,7 +50,7 @@ def law(mechanism: Any, x: Any) -> Law:
     if isinstance(mechanism, HasCoordinates):
         return _of_coordinates(mechanism, codomain, np.asarray(x))
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
-    reports, weights = codomain.quadrature(one, lambda y: logs_of(mechanism, y, x))
+    reports, weights = law_of(codomain).quadrature(one, lambda y: logs_of(mechanism, y, x))
     return Law(jax.tree.map(np.asarray, reports), np.asarray(weights))
 
 
@@ -59,11 +61,12 @@ def _of_coordinates(mechanism: HasCoordinates, codomain: Any, x: np.ndarray) -> 
         one = mechanism.coordinate(j)
         log_density = lambda y, one=one, x_j=x_j: logs_of(one, y, x_j)
         space = one.codomain()
-        infinite = space.far(np.ones(1)) is not None if len(space.branches) == 1 else False
+        law = law_of(space)
+        infinite = len(space.branches) == 1 and law.far(np.ones(1)) is not None
         # Tails come in panels that double, the last falls by up to e^-25: quarters of it are good to
         # 1e-15 of the whole. Other pieces are constant or short.
         panels, order = (4, 8) if infinite else (1, 4)
-        rule = space.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
+        rule = law.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)
         lines.append(Law(jax.tree.map(np.asarray, rule[0]), np.asarray(rule[1])))
     subsets = list(itertools.combinations(range(dim), k))
     if len(subsets) * max(len(line.weights) for line in lines) ** k > _MOST_NODES:
@@ -136,7 +139,7 @@ def sums_to_one(mechanism: Any, x: Any = None) -> Fit:
     >>> sums_to_one(Laplace(1.0)).fits
     True
     """
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         return _total([_masses(mechanism, record)[1].sum() for record in _records(mechanism, x)])
 
 
@@ -184,7 +187,7 @@ def _integrated(mechanism: Any, x: Any) -> tuple[list[Any], Fit]:
     """The total mass under each record, and whether the moments are those of the mass."""
     worst, totals = 0.0, []
     for record in _records(mechanism, x):
-        with jax.enable_x64(True):
+        with float64_on_cpu():
             reports, mass = _masses(mechanism, record)
             totals.append(mass.sum())
             mean, variance, _ = _moments(mechanism, reports, mass)
@@ -223,7 +226,7 @@ def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: i
     spaces(mechanism)
     x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
     values = np.asarray(estimates(mechanism, draws(mechanism, key, x, trials)), np.float64)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(np.float64, x)
         mean, variance = (np.asarray(moment, np.float64) for moment in closed_forms(mechanism, wide))
         try:

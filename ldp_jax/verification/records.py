@@ -10,7 +10,7 @@ from scipy import stats
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.verification import _law
+from ldp_jax.verification import _positions
 from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.empirical import privatize_stacked
 from ldp_jax.verification.exact import spaces
@@ -53,10 +53,10 @@ def record_windows(
     """
     validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = jax.random.split(key)
-    parts = _law.numbers(mechanism, draw_key, trials)
+    parts = _positions.numbers(mechanism, draw_key, trials)
     share, place, off = [], [], 0.0
     for given, part_key in zip(parts, jax.random.split(spread_key, len(parts)), strict=True):
-        found, misplaced = _law.positions(given, part_key)
+        found, misplaced = _positions.positions(given, part_key)
         share.append(_shares(given))
         place.append(found)
         off = max(off, misplaced)
@@ -65,7 +65,7 @@ def record_windows(
     return max(fits, key=lambda fit: (not fit.fits, fit.statistic))
 
 
-def _shares(given: _law.Numbers) -> np.ndarray:
+def _shares(given: _positions.Numbers) -> np.ndarray:
     """Where records lie in their domain [1 or 3, n], in [0, 1): by themselves, another coordinate and the sum."""
     domain = given.mechanism.domain()
     own = domain.share(given.x)
@@ -129,7 +129,7 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
     mine_key, other_key, draw_key = jax.random.split(key, 3)
     (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
     if domain.all_adjacent:
-        x, other = (_law.random_records(domain, k, trials) for k in (mine_key, other_key))
+        x, other = (_positions.random_records(domain, k, trials) for k in (mine_key, other_key))
     else:
         x, other = domain.neighbours(np.random.default_rng(np.asarray(jax.random.key_data(mine_key))), trials)
     y = privatize_stacked(draw_key, mechanism, x)

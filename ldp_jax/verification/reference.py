@@ -11,7 +11,7 @@ from ldp_jax.core.mechanism import HasTable
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
-from ldp_jax.verification import _law, _words
+from ldp_jax.verification import _positions, _words
 from ldp_jax.verification.statistics import Fit
 
 TRIALS = 1 << 21
@@ -50,7 +50,7 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     validate.integer_in(1000, trials=trials)
     domain = mechanism.domain()
     record_key, word_key = jax.random.split(key)
-    x = _law.random_records(domain, record_key, trials)
+    x = _positions.random_records(domain, record_key, trials)
     if isinstance(x, tuple) or np.ndim(x) != 1:
         raise NotApplicable("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
     sampler = _words.sampler(mechanism, x[0])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array
 from ldp_jax.edges import HasBitLaw, Reporting
@@ -121,7 +122,7 @@ def _loss(m: Any, owned: int, degree: int, reports: bool) -> tuple[float, float]
     """The largest log ratio with the edge over without it, and the other way round, of one user's report."""
     noisy, sent = m.bit_reports(owned)
     room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         numbers = np.resize(noisy, room).astype(np.float64), np.resize(sent, room).astype(np.float64)
         wide = jax.tree.map(_lists.wide, m)
         there, without = (

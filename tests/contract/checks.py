@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ldp_jax import verification
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import mse, privacy_loss
 from ldp_jax.core.spaces import Box, Enumerated
 from ldp_jax.features import Sampled
@@ -95,7 +96,7 @@ def joint_loss(m: Any) -> float:
     :func:`ldp_jax.verification.privacy_loss_supremum` takes such a mechanism for its coordinates; here is what the
     density of the whole says, of every subset and every value.
     """
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         corners = m.domain().critical_records()
         logs = np.asarray(pairwise(m, law(m, np.asarray(m.domain().centre(), np.float64)).reports, corners))
     assert not np.isnan(logs).any()

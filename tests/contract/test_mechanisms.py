@@ -16,6 +16,7 @@ from ldp_jax import features
 from ldp_jax.accounting import guarantee
 from ldp_jax.core import mechanism as protocol
 from ldp_jax.core import random_words, spaces
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import Analytic, Numeric, Worded
 from ldp_jax.core.spaces import Box, Finite, Interval, Mixture, Product, Subset
 from ldp_jax.verification import cases, empirical, exact, moments
@@ -393,7 +394,7 @@ def test_no_record_and_report_lose_more(name, data):
     record = st.lists(number, min_size=m.domain().dim, max_size=m.domain().dim) if vector else number
     x = np.array([data.draw(record), data.draw(record)])
     y = jax.tree.map(lambda leaf: leaf[None], reports_in(m.codomain(), data))
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         logs = np.asarray(checks.pairwise(m, y, x))[:, 0]
     if np.isfinite(logs).any():
         assert abs(logs[0] - logs[1]) <= m.guarantee().epsilon * (1 + 1e-6)
@@ -445,7 +446,7 @@ def test_from_uniform_is_the_inverse_distribution_function(name, place):
     m = made(name, place)
     u = np.linspace(0.01, 0.99, 33)
     for x in checks.SCALARS:
-        with jax.enable_x64(True):
+        with float64_on_cpu():
             y = np.asarray(m.from_uniform(u, x))
             assert (np.diff(y) >= 0).all()
             if isinstance(m.codomain(), Finite):
@@ -588,7 +589,7 @@ def test_gradient_in_epsilon(name):
         single = np.asarray(both(epsilon, y, np.float32(x), np.float32(u))[0])
         assert np.isfinite(single).all(), f"epsilon {epsilon}, x {x}: {single}"
         y = jax.tree.map(lambda leaf: np.asarray(leaf, float if leaf.dtype == np.float32 else None), y)
-        with jax.enable_x64(True):
+        with float64_on_cpu():
             h = 1e-6 * epsilon
             (gradient, _), (_, above), (_, below) = (both(e, y, x, u) for e in (epsilon, epsilon + h, epsilon - h))
         difference = (np.asarray(above) - np.asarray(below)) / (2 * h)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.features import (
     HDS,
     Duchi,
@@ -164,7 +165,7 @@ SETTINGS = [(1.0, 10, 1), (1.0, 10, 4), (4.0, 10, 10), (16.0, 100, 20), (3.0, 1,
     ids=["piecewise", "multibit", "hds"],
 )
 def test_moments_are_the_papers(make, mean, variance, epsilon, d, k):
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         m = make(epsilon, d, k)
         np.testing.assert_allclose(m.mean(X), mean(epsilon, d, k, X), rtol=1e-8, atol=1e-14)
         np.testing.assert_allclose(m.variance(X), variance(epsilon, d, k, X), rtol=1e-8)
@@ -186,7 +187,7 @@ def test_half_width_of_the_square_wave():
     assert float(SquareWave(1.0).b) == pytest.approx(0.51216588, rel=1e-6)
     assert float(SquareWave(5.0).b) == pytest.approx(0.02813460, rel=1e-6)
     assert float(SquareWave(1e-8).b) == pytest.approx(1.0, abs=1e-7)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         # The series below 1/2 meets the closed form; between them the printed formula itself.
         for epsilon in (0.05, 0.4999999, 0.5, 0.5000001, 2.0, 16.0):
             assert float(SquareWave(epsilon).b) == pytest.approx(_b(epsilon), rel=1e-9)

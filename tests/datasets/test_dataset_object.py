@@ -2,6 +2,7 @@ import pickle
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
@@ -9,6 +10,7 @@ import scipy.sparse
 from ldp_jax import datasets
 from ldp_jax.datasets import Dataset
 from ldp_jax.graph import graphs
+from ldp_jax.learning import metrics
 
 
 def small(x=((0.0, 3.0), (4.0, 0.0), (0.0, 1.0)), y=(0, 1, 0), lower=0.0, upper=4.0, **fields) -> Dataset:
@@ -28,6 +30,18 @@ def test_sizes_and_edges():
     assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == (3, 2, 2, 2)
     assert data.edges.tolist() == [[0, 1], [1, 2]]
     assert data.edges.dtype == np.int32
+
+
+def test_labels_may_be_unknown(tmp_path):
+    data = small(y=(1, -1, 0))
+    datasets.save(data, tmp_path / "some.npz")
+    for one in (data, datasets.load(tmp_path / "some.npz")):
+        assert (one.num_classes, one.y.tolist(), one.known.tolist()) == (2, [1, -1, 0], [True, False, True])
+    scores = jnp.eye(3)[:, :2]
+    assert float(metrics.accuracy(scores, data.y, data.known)) == 0.5
+    for metric in (metrics.accuracy, metrics.f1):
+        with pytest.raises(ValueError, match="labels must be known, and some are -1: leave those out"):
+            metric(scores, data.y)
 
 
 def test_a_data_set_is_printed_in_one_line():
@@ -89,9 +103,14 @@ def test_a_data_set_survives_a_pickle():
     ("fields", "message"),
     [
         ({"y": (0, 1)}, r"y of small must have one row a node \(3\), got shape \(2,\)"),
-        ({"y": (0, -1, 1)}, "y of small must be classes 0..c-1, each with a member$"),
-        ({"y": (0, 2, 0)}, "y of small must be classes 0..c-1, each with a member$"),
-        ({"y": (0, 9, 0)}, "y of small must be classes 0..c-1, each with a member$"),
+        ({"y": (0, -2, 1)}, "y of small must be classes 0..c-1, each with a member, or -1 where"),
+        ({"y": (-1, -1, -1)}, "y of small must be classes 0..c-1, each with a member, or -1 where"),
+        ({"y": (-1, 1, 1)}, "y of small must be classes 0..c-1, each with a member, or -1 where"),
+        ({"y": (0, 9, 0)}, "y of small must be classes 0..c-1, each with a member, or -1 where"),
+        (
+            {"y": (0, -1), "node_graph": np.array([0, 0, 1])},
+            "y of small must be classes 0..c-1, each with a member$",
+        ),
         ({"y": ((0, 1), (2, 0), (0, 0))}, "y of small must be 0 or 1 in two axes$"),
         ({"upper": 3.5}, r"x of small must be at most its declared upper bound 3.5, and is not"),
         ({"lower": 0.5}, r"at least its declared lower bound 0.5, and is not \(an entry that is not stored is 0\)"),

@@ -5,6 +5,8 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.deployment import wire
+from ldp_jax.deployment.codecs import REPORT, FieldReports
+from ldp_jax.deployment.collector import TRIPLE
 from tests.deployment.vectors import BINS, CATEGORY, GRID, device, session
 
 SIZE = 36
@@ -16,12 +18,12 @@ def reports(n=10, table=GRID, user=1, round=0, **keys):
 
 def sealed(found):
     """Reports with right checksums, whatever they say: what a broken or hostile device can send."""
-    parts = [wire.pack(GRID, [0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found]
+    parts = [FieldReports(GRID).pack([0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found]
     return b"".join(part + wire.tag(wire.tag_start(b"ldp_jax 2 report", None), part) for part in parts)
 
 
 def test_foreign_reports_are_counted_and_left_out():
-    good = np.frombuffer(reports(), deployment.REPORT)
+    good = np.frombuffer(reports(), REPORT)
     wrong = good.copy()
     wrong["table"][1], wrong["output"][1] = 0, 65535  # the first reason counts
     wrong["table"][2] ^= 1
@@ -30,7 +32,7 @@ def test_foreign_reports_are_counted_and_left_out():
     data = bytearray(sealed(wrong))
     data[5] ^= 1
     decoded = deployment.decode(bytes(data), GRID)
-    assert decoded.rejected == deployment.Rejected(damaged=1, version=0, table=2, output=2, replayed=0)
+    assert decoded.rejected == deployment.Rejected(damaged=1, version=0, foreign=2, impossible=2, replayed=0)
     assert decoded.rejected.total == 5
     assert decoded.field.tolist() == [5, 6, 7, 8, 9]
     assert len(decoded.seen) == 5
@@ -44,7 +46,14 @@ def test_foreign_reports_are_counted_and_left_out():
 def test_what_is_refused_is_said():
     assert str(deployment.Rejected(0, 0, 0, 0, 0)) == "0 reports refused"
     said = str(deployment.Rejected(1, 2, 3, 4, 5))
-    for part in ("15 reports refused", "1 damaged", "2 of version 1", "3 of another table", "4 with", "5 replayed"):
+    for part in (
+        "15 reports refused",
+        "1 damaged",
+        "2 of version 1",
+        "3 about another",
+        "4 that no device",
+        "5 replayed",
+    ):
         assert part in said
 
 
@@ -88,14 +97,14 @@ def test_what_can_be_guessed_is_no_key(key):
 def test_nothing_decodes_to_nothing():
     decoded = deployment.decode(b"", CATEGORY)
     assert decoded.estimate.shape == (0, 2)
-    assert decoded.seen.dtype == deployment.TRIPLE
+    assert decoded.seen.dtype == TRIPLE
     assert len(decoded.seen) == len(deployment.vectors(decoded, 2, 4).user) == 0
     assert deployment.vectors(decoded, 2, 4).index.shape == (0, 2)
 
 
 def test_replays_are_dropped_within_and_across_batches():
     rng = np.random.default_rng(0)
-    data = np.zeros(3000, deployment.REPORT)
+    data = np.zeros(3000, REPORT)
     data["table"] = int.from_bytes(GRID.digest[:8], "little")
     data["user"] = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), 3000)
     data["round"] = rng.choice(np.array([0, 1, 2**32 - 1], np.uint32), 3000)
@@ -126,8 +135,8 @@ def test_replays_are_dropped_within_and_across_batches():
 
 def test_the_first_report_wins():
     first, second = (
-        np.frombuffer(reports(1), deployment.REPORT).copy(),
-        np.frombuffer(reports(1), deployment.REPORT).copy(),
+        np.frombuffer(reports(1), REPORT).copy(),
+        np.frombuffer(reports(1), REPORT).copy(),
     )
     first["output"], second["output"] = 3, 1
     assert deployment.decode(sealed(first) + sealed(second), GRID).output.tolist() == [3]
@@ -135,7 +144,7 @@ def test_the_first_report_wins():
 
 
 def test_a_foreign_memory_is_refused():
-    for seen in (np.zeros(3), np.zeros((2, 2), deployment.TRIPLE), np.zeros(3, deployment.REPORT)):
+    for seen in (np.zeros(3), np.zeros((2, 2), TRIPLE), np.zeros(3, REPORT)):
         with pytest.raises(ValueError, match="seen must be TRIPLE"):
             deployment.decode(reports(), GRID, seen=seen)
 
@@ -146,7 +155,7 @@ def test_vectors_are_put_together():
     sent = [
         held.report_sampled(GRID, xs, 3, user=user, round=round) for user in (9, 2**64 - 1, 4) for round in (1, 0)
     ]
-    shuffled = np.random.default_rng(1).permutation(np.frombuffer(b"".join(sent), deployment.REPORT))
+    shuffled = np.random.default_rng(1).permutation(np.frombuffer(b"".join(sent), REPORT))
     lone = held.report(GRID, 0.0, user=5, round=0)
     many = held.report_many(GRID, xs[:4], user=6, round=0)
     far = session().report_many(GRID, np.zeros(21), user=7, round=0)[-3 * SIZE :]  # three fields, one beyond

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax.accounting.guarantee import RELATIONSHIP, Budget, Guarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget, Guarantee
 from ldp_jax.core.integer_tables import WORDS, Table, split
 from tests.deployment.vectors import BINS, CATEGORY, GRID, LOG3, SECOND, SECRET, TABLES, device, session
 from tests.stats import assert_g
@@ -76,7 +76,7 @@ def test_nothing_shows_or_copies_the_secret():
     for careless in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="key store"):
             careless(held.device)
-    lists = deployment.ListSession(held.device, budget=1.0)
+    lists = deployment.Session(held.device, budget=Budget(1.0, unit=NEIGHBOUR_LIST))
     for careless, one in itertools.product((pickle.dumps, copy.copy, copy.deepcopy), (held, lists)):
         with pytest.raises(
             TypeError, match="a session is neither pickled nor copied, or its budget is spent twice"
@@ -757,7 +757,7 @@ def test_a_budget_is_asked_for_and_is_a_number_or_a_budget_of_records():
     for budget in (2, 2.0, np.float32(2), np.int64(2), Budget(2.0)):
         assert session(budget=budget).budget == 2.0
     for other in (Budget(2.0, unit=RELATIONSHIP), Budget(2.0, delta=1e-6)):
-        with pytest.raises(ValueError, match="of records and without delta"):
+        with pytest.raises(ValueError, match="of records or neighbour-lists and without delta"):
             session(budget=other)
     with pytest.raises(ValueError, match="budget must be a finite epsilon"):
         session(budget=Guarantee(2.0))

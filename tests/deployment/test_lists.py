@@ -23,7 +23,7 @@ from ldp_jax.core.checksum import sealed
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.deployment import question as questions
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.counts import layout, pack_counts
+from ldp_jax.deployment.codecs import CountReports
 from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.graph import graphs
 from tests.deployment.vectors import GRID, SECRET, device
@@ -37,12 +37,21 @@ TRUE = [0, 1, 2, 0, 0]
 SIZE = 52
 
 
-def session(of=None, **changes):
-    return deployment.ListSession(of or device(), **{"budget": 1e9} | changes)
+def of_lists(epsilon):
+    return Budget(epsilon, unit=NEIGHBOUR_LIST)
+
+
+def session(of=None, budget=1e9, **changes):
+    budget = budget if isinstance(budget, Budget) else of_lists(budget)
+    return deployment.Session(of or device(), budget=budget, **changes)
+
+
+def pack(counts, user, key):
+    return CountReports(ASKED).pack(range(5), counts, user, ASKED.round, key)
 
 
 def report(user=0, asked=ASKED, neighbours=MINE, **changes):
-    return session(**changes).report(asked, neighbours, user=user)
+    return session(**changes).report_neighbours(asked, neighbours, user=user)
 
 
 # The law.
@@ -67,10 +76,10 @@ def test_noise_is_that_of_the_simulated_mechanism_word_for_word(epsilon):
 
 
 def test_a_report_is_the_simulated_one_under_the_devices_words():
-    found = deployment.decode_counts(report(), ASKED)
+    found = deployment.decode(report(), ASKED)
     words = device().count_words(ASKED.digest, 5, user=0, round=3)
     m = NeighbourCounts(1.0, 5, n=12, groups=GROUPS, most=20)
-    assert found.counts.tolist() == [np.asarray(m.from_words(words, np.array(TRUE))).tolist()]
+    assert found.output.tolist() == [np.asarray(m.from_words(words, np.array(TRUE))).tolist()]
     assert m.guarantee().epsilon == ASKED.guarantee().epsilon <= 1.0
     assert ASKED.guarantee().unit == NEIGHBOUR_LIST
 
@@ -93,7 +102,7 @@ def test_a_report_follows_from_the_docstrings_alone():
     key = device().shared_key
     for sent, mark in ((report(7), b""), (report(7, key=key), key)):
         assert sent == signed + blake2b(b"ldp_jax 1 answer" + signed, key=mark, digest_size=8).digest()
-    assert len(sent) == layout(5).itemsize == SIZE
+    assert len(sent) == CountReports(ASKED).layout.itemsize == SIZE
 
 
 class NoUser(deployment.Device):
@@ -135,10 +144,10 @@ def test_no_two_counts_share_words_and_a_device_that_forgets_a_part_is_caught(br
 def noise_of_many(of, users=4000):
     """What 3 900 users add to five counts; int [3900, 5]."""
     asked = deployment.Question(0, np.resize(GROUPS, users), num_groups=5, epsilon=1.0, most=20)
-    held = deployment.ListSession(of, budget=1e9)
-    sent = b"".join(held.report(asked, [0, 6, 7], user=user) for user in range(100, 100 + users // 2))
-    sent += b"".join(held.report(asked, {0, 6, 7}, user=user) for user in range(users // 2 + 100, users))
-    return deployment.decode_counts(sent, asked).counts - [2, 1, 0, 0, 0]
+    held = session(of)
+    sent = b"".join(held.report_neighbours(asked, [0, 6, 7], user=user) for user in range(100, 100 + users // 2))
+    sent += b"".join(held.report_neighbours(asked, {0, 6, 7}, user=user) for user in range(users // 2 + 100, users))
+    return deployment.decode(sent, asked).output - [2, 1, 0, 0, 0]
 
 
 def test_reports_fit_the_law_and_counts_are_independent():
@@ -205,8 +214,8 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     graph = graphs.from_edges(np.argwhere(np.triu(friends)), 12)
     simulated = privatize_counts(jax.random.key(0), graph, NeighbourCounts(40.0, 5), GROUPS, owners=rule).counts
     for user in range(3, 12):
-        sent = session().report(sure, mine[user], user=user)
-        np.testing.assert_array_equal(deployment.decode_counts(sent, sure).counts[0], simulated[user])
+        sent = session().report_neighbours(sure, mine[user], user=user)
+        np.testing.assert_array_equal(deployment.decode(sent, sure).output[0], simulated[user])
 
 
 @pytest.mark.usefixtures("untyped")
@@ -218,7 +227,7 @@ def test_what_is_no_list_is_an_empty_one_and_what_is_no_user_is_refused():
     held = session()
     for user in (-1, 12, 2**64, True, 1.0, None):
         with pytest.raises(ValueError, match=r"user must be a whole number in \[0, 11\]"):
-            held.report(ASKED, MINE, user=user)
+            held.report_neighbours(ASKED, MINE, user=user)
         with pytest.raises(ValueError, match="user must be a whole number"):
             held.resend(ASKED, user=user)
     assert (held.counter, held.spent().epsilon) == (0, 0.0)
@@ -229,26 +238,26 @@ def test_what_is_no_list_is_an_empty_one_and_what_is_no_user_is_refused():
 
 def test_a_second_list_is_refused_and_a_retry_gives_the_same_bytes():
     held = session()
-    sent = held.report(ASKED, MINE, user=0)
+    sent = held.report_neighbours(ASKED, MINE, user=0)
     before = held.to_bytes()
     messages = set()
     for neighbours in (MINE, [], [3]):
         with pytest.raises(deployment.ReplayError) as error:
-            held.report(ASKED, neighbours, user=0)
+            held.report_neighbours(ASKED, neighbours, user=0)
         messages.add(str(error.value))
     assert len(messages) == 1
     assert held.to_bytes() == before
     same = deployment.Question.from_bytes(ASKED.to_bytes())
     assert held.resend(same, user=0) == sent
     with pytest.raises(deployment.ReplayError):
-        held.report(same, MINE, user=0)
+        held.report_neighbours(same, MINE, user=0)
     with pytest.raises(ValueError, match="nothing to resend for user 1, round 3"):
         held.resend(ASKED, user=1)
     # Another round, budget, clip, user, or group of a single node: a release of its own.
     moved = np.where(np.arange(12) == 9, 1, GROUPS)
     for changes in ({"round": 4}, {"epsilon": 1.5}, {"most": 21}, {"groups": moved}):
-        held.report(dataclasses.replace(ASKED, **changes), MINE, user=0)
-    held.report(ASKED, MINE, user=1)
+        held.report_neighbours(dataclasses.replace(ASKED, **changes), MINE, user=0)
+    held.report_neighbours(ASKED, MINE, user=1)
     assert held.counter == 6
     assert held.spent().epsilon == pytest.approx(6.5, rel=1e-6)
     assert held.spent(1).epsilon == ASKED.guarantee().epsilon
@@ -276,18 +285,18 @@ def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_list():
     for budget, fits in ((enough, 3), (math.nextafter(enough, 0), 2)):
         held = session(budget=Budget(budget, unit=NEIGHBOUR_LIST))
         for asked in rounds[:fits]:
-            held.report(asked, MINE, user=0)
+            held.report_neighbours(asked, MINE, user=0)
         for user in (0, 5):  # nor under another name
             with pytest.raises(
                 deployment.BudgetError, match="1 reports at epsilon .* do not fit: the device accepts"
             ):
-                held.report(rounds[3], Untouched(), user=user)
+                held.report_neighbours(rounds[3], Untouched(), user=user)
         assert held.counter == fits
         assert held.remaining >= 0
     with pytest.raises(deployment.BudgetError, match="refused, whatever it is called: this question loses epsilon"):
-        session(budget=math.nextafter(loss, 0)).report(ASKED, Untouched(), user=0)
+        session(budget=math.nextafter(loss, 0)).report_neighbours(ASKED, Untouched(), user=0)
     with pytest.raises(deployment.ReplayError):
-        held.report(rounds[0], Untouched(), user=0)
+        held.report_neighbours(rounds[0], Untouched(), user=0)
 
 
 @pytest.mark.usefixtures("untyped")
@@ -297,26 +306,29 @@ def test_the_loss_is_computed_from_the_integers_that_are_drawn_from(monkeypatch)
     monkeypatch.setattr(questions, "whole_noise", lambda *_: lies)
     asked = dataclasses.replace(ASKED, epsilon=0.001)
     with pytest.raises(deployment.BudgetError, match="loses epsilon"):
-        session(budget=2.0).report(asked, Untouched(), user=0)
+        session(budget=2.0).report_neighbours(asked, Untouched(), user=0)
     held = session(budget=3.0)
-    held.report(asked, MINE, user=0)
+    held.report_neighbours(asked, MINE, user=0)
     assert held.spent().epsilon == strong.loss
 
     class Talks(deployment.Question):
         noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
 
     with pytest.raises(deployment.BudgetError, match="loses epsilon"):
-        session(budget=2.0).report(Talks(3, GROUPS, 5, 0.001, 20), Untouched(), user=0)
+        session(budget=2.0).report_neighbours(Talks(3, GROUPS, 5, 0.001, 20), Untouched(), user=0)
 
 
 def test_a_budget_is_of_neighbour_lists():
-    for budget in (2, 2.0, np.float32(2), Budget(2.0, unit=NEIGHBOUR_LIST)):
-        assert session(budget=budget).budget == 2.0
-    for other in (Budget(2.0), Budget(2.0, unit=RELATIONSHIP), Budget(2.0, delta=1e-6, unit=NEIGHBOUR_LIST)):
-        with pytest.raises(ValueError, match="of neighbour-lists and without delta"):
+    assert session(budget=2.0).budget == 2.0
+    for other in (Budget(2.0, unit=RELATIONSHIP), Budget(2.0, delta=1e-6, unit=NEIGHBOUR_LIST)):
+        with pytest.raises(ValueError, match="of records or neighbour-lists and without delta"):
             session(budget=other)
-    with pytest.raises(ValueError, match="of records and without delta"):
-        record_session(budget=Budget(2.0, unit=NEIGHBOUR_LIST))
+    with pytest.raises(ValueError, match="a question needs a budget of neighbour-lists, and .* one of records"):
+        record_session().report_neighbours(ASKED, MINE, user=0)
+    with pytest.raises(ValueError, match="a table needs a budget of records, and .* one of neighbour-lists"):
+        session().report(GRID, 0.1, user=0, round=0)
+    with pytest.raises(ValueError, match="round must be that of the question, 3, got 4"):
+        kept().resend(ASKED, user=0, round=4)
     with pytest.raises(ValueError, match="key is the device's secret"):
         session(key=SECRET)
     assert record_session().spent().unit == RECORD
@@ -327,42 +339,34 @@ def test_a_budget_is_of_neighbour_lists():
 
 def kept():
     held = session(budget=8.0)
-    held.report(ASKED, MINE, user=0)
-    held.report(dataclasses.replace(ASKED, round=4), MINE, user=11)
+    held.report_neighbours(ASKED, MINE, user=0)
+    held.report_neighbours(dataclasses.replace(ASKED, round=4), MINE, user=11)
     return held
 
 
 def test_a_session_goes_on_from_its_memory():
     held = kept()
-    again = deployment.ListSession.from_bytes(device(), held.to_bytes(), at_least=2)
+    again = deployment.Session.from_bytes(device(), held.to_bytes(), at_least=2)
     assert again.to_bytes() == held.to_bytes()
     assert (again.budget, again.remaining, again.counter) == (8.0, held.remaining, 2)
     assert again.spent() == held.spent()
     assert again.resend(ASKED, user=0) == held.resend(ASKED, user=0)
     with pytest.raises(deployment.ReplayError):
-        again.report(ASKED, [], user=0)
+        again.report_neighbours(ASKED, [], user=0)
     with pytest.raises(ValueError, match="rolled back: this memory knows of 2 releases where at least 3 were made"):
-        deployment.ListSession.from_bytes(device(), held.to_bytes(), at_least=3)
-    assert repr(again) == "ListSession(Device(), 2 releases)"
+        deployment.Session.from_bytes(device(), held.to_bytes(), at_least=3)
+    assert repr(again) == "Session(Device(), 2 releases)"
 
 
-def test_damaged_foreign_and_other_memory_is_refused():
+def test_damaged_and_foreign_memory_is_refused():
+    """Every bit of it: tests/deployment/test_device.py, by the same code."""
     data = kept().to_bytes()
-    damaged = [
-        data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
-        for bit in range(8 * len(data))
-    ]
-    damaged += [data[:length] for length in range(len(data))] + [data + b" "]
-    records = record_session()
-    records.report(GRID, 0.1, user=0, round=0)
-    damaged.append(records.to_bytes())
-    for part in damaged:
+    other = data.replace(b"ldp-lists 1", b"ldp-session 2")
+    for part in (data[:-1], data + b" ", data[:150] + bytes([data[150] ^ 1]) + data[151:], other):
         with pytest.raises(ValueError, match="no session's memory"):
-            deployment.ListSession.from_bytes(device(), part)
-    with pytest.raises(ValueError, match="no session's memory"):
-        deployment.Session.from_bytes(device(), data)
+            deployment.Session.from_bytes(device(), part)
     with pytest.raises(ValueError, match="another device"):
-        deployment.ListSession.from_bytes(deployment.Device.new(), data)
+        deployment.Session.from_bytes(deployment.Device.new(), data)
 
 
 def written(body):
@@ -374,7 +378,7 @@ def test_memory_of_every_other_form_is_a_value_error():
     good = json.loads(kept().to_bytes().split(b"\n")[3])
     digest, user, round, counts = good["released"][0]
     plain = json.dumps(good, separators=(",", ":")).encode()
-    assert deployment.ListSession.from_bytes(device(), written(plain)).counter == 2
+    assert deployment.Session.from_bytes(device(), written(plain)).counter == 2
     rows = [
         [digest, -1, round, counts],
         [digest, user, 2**32, counts],
@@ -391,7 +395,7 @@ def test_memory_of_every_other_form_is_a_value_error():
     changes += [{"losses": [[digest, *pair]]} for pair in ((1, 2), (2**98, 1), (4, 2), (1.0, 1))]
     for change in changes:
         with pytest.raises(ValueError, match="no session's memory"):
-            deployment.ListSession.from_bytes(
+            deployment.Session.from_bytes(
                 device(), written(json.dumps(good | change, separators=(",", ":")).encode())
             )
 
@@ -406,33 +410,33 @@ def test_every_flipped_bit_is_refused_and_the_rest_is_read(keyed):
     flips = [
         good[: bit // 8] + bytes([good[bit // 8] ^ 1 << bit % 8]) + good[bit // 8 + 1 :] for bit in range(8 * SIZE)
     ]
-    found = deployment.decode_counts(other + b"".join(flip + other for flip in flips), ASKED, key=key)
+    found = deployment.decode(other + b"".join(flip + other for flip in flips), ASKED, key=key)
     assert found.user.tolist() == [9]
-    assert found.rejected == (8 * SIZE, 0, 0, 8 * SIZE)
-    assert found.counts.tolist() == deployment.decode_counts(other, ASKED, key=key).counts.tolist()
+    assert found.rejected == (8 * SIZE, 0, 0, 0, 8 * SIZE)
+    assert found.output.tolist() == deployment.decode(other, ASKED, key=key).output.tolist()
 
 
 def test_what_is_cut_or_put_in_costs_the_reports_that_it_touches():
     """None is made up. (Of a report whose bytes are cut where others are the same, all may be left.)"""
     whole = [report(user) for user in range(4)]
     data = b"".join(whole)
-    true = deployment.decode_counts(data, ASKED).counts
+    true = deployment.decode(data, ASKED).output
     for start in range(len(data) + 1):
         for noise in (b"\x01\x01", data[:30], b"\x01" * SIZE):
-            found = deployment.decode_counts(data[:start] + noise + data[start:], ASKED)
+            found = deployment.decode(data[:start] + noise + data[start:], ASKED)
             assert set(found.user.tolist()) >= set(range(4)) - {start // SIZE if start % SIZE else -1}
             assert found.rejected.damaged
         for size in (1, 12, SIZE - 1, SIZE, SIZE + 1):
-            found = deployment.decode_counts(data[:start] + data[start + size :], ASKED)
+            found = deployment.decode(data[:start] + data[start + size :], ASKED)
             rest = {n for n in range(4) if SIZE * (n + 1) <= start or SIZE * n >= start + size}
             assert rest <= set(found.user.tolist())
-            assert found.counts.tolist() == true[found.user].tolist()
+            assert found.output.tolist() == true[found.user].tolist()
 
 
 def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
     """Of reports of 131 KB, 1 MB of the first bytes alone is hashed once; what stands behind it is read."""
     asked = deployment.Question(0, [0, 1], num_groups=2**15 - 1, epsilon=1.0, most=20)
-    sent = session().report(asked, [1], user=0)
+    sent = session().report_neighbours(asked, [1], user=0)
     mark, hashed = sent[:12], []
     tag = wire.tag
     monkeypatch.setattr(wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed))
@@ -445,7 +449,7 @@ def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
     ):
         hashed.clear()
         data = before + sent
-        read = deployment.decode_counts(data, asked)
+        read = deployment.decode(data, asked)
         assert (read.user.tolist(), read.rejected.replayed) == ([0], 0)
         assert read.rejected.damaged == -(-len(before) // len(sent))
         assert sum(hashed) <= 2 * len(data)
@@ -459,45 +463,45 @@ def test_reports_that_count_for_nothing_are_counted_apart():
     foreign = report(1, other[0]) + report(1, other[1], [0])
     margin = ASKED.noise.margin
     wrong = [
-        pack_counts(ASKED, [0, 0, 0, 0, -margin - 1], 3, None),
-        pack_counts(ASKED, [0, 0, 0, 0, 21 + margin], 3, None),
-        pack_counts(ASKED, [0] * 5, 12, None),
-        pack_counts(ASKED, [0] * 5, 2**64 - 1, None),
+        pack([0, 0, 0, 0, -margin - 1], 3, None),
+        pack([0, 0, 0, 0, 21 + margin], 3, None),
+        pack([0] * 5, 12, None),
+        pack([0] * 5, 2**64 - 1, None),
     ]
-    edge = pack_counts(ASKED, [0, 0, 0, -margin, 20 + margin], 3, None)
+    edge = pack([0, 0, 0, -margin, 20 + margin], 3, None)
     sent = foreign + report(2) + foreign + b"".join(wrong) + edge + report(2) + b"junk"
-    found = deployment.decode_counts(sent, ASKED)
+    found = deployment.decode(sent, ASKED)
     assert found.user.tolist() == [2, 3]
-    assert found.rejected == deployment.RejectedCounts(damaged=1, question=4, impossible=4, replayed=1)
+    assert found.rejected == deployment.Rejected(damaged=1, version=0, foreign=4, impossible=4, replayed=1)
     assert found.rejected.total == 10
-    for part in ("10 reports refused", "1 damaged", "4 of another", "4 that no device", "1 replayed"):
+    for part in ("10 reports refused", "1 damaged", "4 about another", "4 that no device", "1 replayed"):
         assert part in str(found.rejected)
-    second = deployment.decode_counts(report(2) + report(0), ASKED, seen=found.seen)
-    assert (second.user.tolist(), second.rejected.replayed, second.seen.tolist()) == ([0], 1, [0, 2, 3])
+    second = deployment.decode(report(2) + report(0), ASKED, seen=found.seen)
+    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == ([0], 1, [0, 2, 3])
     counts, reported = found.by_node(12)
     assert np.flatnonzero(reported).tolist() == [2, 3]
-    np.testing.assert_array_equal(counts[[2, 3]], found.counts)
-    assert counts.sum() == found.counts.sum()
+    np.testing.assert_array_equal(counts[[2, 3]], found.output)
+    assert counts.sum() == found.output.sum()
     with pytest.raises(ValueError, match="num_nodes"):
         found.by_node(3)
-    assert deployment.decode_counts(b"", ASKED).counts.shape == (0, 5)
+    assert deployment.decode(b"", ASKED).output.shape == (0, 5)
     for seen in (np.zeros(3), np.zeros((2, 2), np.int64)):
-        with pytest.raises(ValueError, match="seen must be int64"):
-            deployment.decode_counts(b"", ASKED, seen=seen)
+        with pytest.raises(ValueError, match="seen must be TRIPLE"):
+            deployment.decode(b"", ASKED, seen=seen)
 
 
 def test_a_collector_with_a_key_takes_nothing_else():
     key = device().shared_key
     plain, keyed = report(1), report(2, key=key)
-    assert deployment.decode_counts(plain + keyed, ASKED, key=key).user.tolist() == [2]
-    assert deployment.decode_counts(plain + keyed, ASKED).user.tolist() == [1]
+    assert deployment.decode(plain + keyed, ASKED, key=key).user.tolist() == [2]
+    assert deployment.decode(plain + keyed, ASKED).user.tolist() == [1]
     with pytest.raises(ValueError, match="a key is 32 bytes of entropy"):
-        deployment.decode_counts(plain, ASKED, key=b"key")
+        deployment.decode(plain, ASKED, key=b"key")
     mixed = deployment.decode(plain, GRID)
     assert len(mixed.output) == 0  # no report of records
     assert mixed.rejected.damaged
     sent = record_session().report(GRID, 0.1, user=0, round=0)
-    assert deployment.decode_counts(sent, ASKED).rejected == (1, 0, 0, 0)
+    assert deployment.decode(sent, ASKED).rejected == (1, 0, 0, 0, 0)
 
 
 @hypothesis.settings(max_examples=100)
@@ -506,7 +510,7 @@ def test_a_collector_with_a_key_takes_nothing_else():
 )
 def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(parts):
     data = b"".join(parts)
-    found = deployment.decode_counts(data, ASKED)
+    found = deployment.decode(data, ASKED)
     assert set(found.user.tolist()) <= {1, 3}
     accounted = len(found.user) + found.rejected.total
     assert SIZE * accounted >= len(data)
@@ -574,11 +578,12 @@ def test_a_device_needs_no_jax():
     code = """
 import sys
 from ldp_jax import deployment
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 asked = deployment.Question.from_bytes(deployment.Question(0, [0, 1, -1], num_groups=2, epsilon=1.0).to_bytes())
-sent = deployment.ListSession(deployment.Device.new(), budget=1.0).report(
+sent = deployment.Session(deployment.Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST)).report_neighbours(
     asked, deployment.ownership([0.1, 0.2, 0.3]).owned(0, [1, 2]), user=0
 )
-print(deployment.decode_counts(sent, asked).counts.shape)
+print(deployment.decode(sent, asked).output.shape)
 print(sorted({name.split(".")[0] for name in sys.modules if "jax" in name or name == "scipy"}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -2,11 +2,10 @@
 
 import pytest
 
-from ldp_jax import deployment
 from ldp_jax.accounting.composition import over_rounds
 from ldp_jax.accounting.guarantee import RECORD, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
-from ldp_jax.deployment import BudgetError, Session, alphabet_table, decode, guarantee, report_permanently
+from ldp_jax.deployment import BudgetError, Session, alphabet_table, decode, guarantee
 from tests.deployment.vectors import device
 
 TABLE = alphabet_table(1.0, 4, 4)
@@ -19,7 +18,7 @@ def outputs(sent):
 
 def test_a_kept_answer_costs_once_and_the_ledger_says_so():
     session = Session(device(), budget=1.0)
-    sent = [report_permanently(session, TABLE, t % 4, user=3, round=t + 5) for t in range(ROUNDS)]
+    sent = [session.report_permanently(TABLE, t % 4, user=3, round=t + 5) for t in range(ROUNDS)]
     assert len(set(outputs(sent))) == 1
     assert [decode(one, TABLE).round.tolist()[0] for one in sent] == list(range(5, 5 + ROUNDS))
     assert decode(b"".join(sent), TABLE).output.size == ROUNDS  # no two are taken for one report sent twice
@@ -40,12 +39,12 @@ def test_a_kept_answer_costs_once_and_the_ledger_says_so():
 
 
 def test_the_answer_is_the_first_one_s_whatever_becomes_of_the_datum():
-    first = [outputs([report_permanently(Session(device(), budget=1.0), TABLE, x, user=u, round=0)])[0]
+    first = [outputs([Session(device(), budget=1.0).report_permanently(TABLE, x, user=u, round=0)])[0]
              for u in range(40) for x in (1,)]  # fmt: skip
     for u, once in enumerate(first):
         session = Session(device(), budget=1.0)
         assert (
-            outputs(report_permanently(session, TABLE, x, user=u, round=t) for t, x in enumerate((1, 2, 3)))
+            outputs(session.report_permanently(TABLE, x, user=u, round=t) for t, x in enumerate((1, 2, 3)))
             == [once] * 3
         )
     assert len(set(first)) > 1
@@ -53,14 +52,14 @@ def test_the_answer_is_the_first_one_s_whatever_becomes_of_the_datum():
 
 def test_the_answer_outlives_the_session_and_fields_have_their_own():
     session = Session(device(), budget=2.0)
-    one = report_permanently(session, TABLE, 2, user=1, round=0)
+    one = session.report_permanently(TABLE, 2, user=1, round=0)
     again = Session.from_bytes(device(), session.to_bytes(), at_least=session.counter)
-    assert report_permanently(again, TABLE, 0, user=1, round=0) == one
-    report_permanently(again, TABLE, 0, user=1, round=1, field=1)
+    assert again.report_permanently(TABLE, 0, user=1, round=0) == one
+    again.report_permanently(TABLE, 0, user=1, round=1, field=1)
     assert again.counter == 2
     with pytest.raises(BudgetError):
-        report_permanently(again, TABLE, 0, user=1, round=1, field=2)
-    assert report_permanently(again, TABLE, 3, user=1, round=0) == one
+        again.report_permanently(TABLE, 0, user=1, round=1, field=2)
+    assert again.report_permanently(TABLE, 3, user=1, round=0) == one
 
 
 @pytest.mark.usefixtures("untyped")
@@ -68,9 +67,5 @@ def test_nothing_is_spent_where_an_argument_is_wrong():
     session = Session(device(), budget=1.0)
     for changes, error in (({"round": -1}, ValueError), ({"user": 1.5}, ValueError), ({"x": "1"}, TypeError)):
         with pytest.raises(error):
-            report_permanently(session, **{"table": TABLE, "x": 1, "user": 1, "round": 3, **changes})
+            session.report_permanently(**{"table": TABLE, "x": 1, "user": 1, "round": 3, **changes})
     assert session.counter == 0
-    session.report(TABLE, 1, user=1, round=0)
-    with pytest.raises(ValueError, match="round must be"):
-        session.resend(TABLE, user=1, round=0, as_round=2**32)
-    assert deployment.permanent.FIRST == 0

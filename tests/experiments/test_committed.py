@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import tyro
 
-from experiments import _registry, papers
+from experiments import _registry, findings, papers
 from experiments.__main__ import COMMANDS
+from experiments._readme import beside_the_rows
 from experiments._runner import REFERENCE
 from experiments.frontier import features_report, report
 
@@ -99,11 +100,17 @@ def test_an_entry_without_its_file_command_or_rows_is_found():
     assert good._replace(data=("unknown",)).status() == "on a stand-in"
 
 
+def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
+    readme, text = (Path(__file__).parents[2] / "README.md").read_text(), findings.table(REFERENCE).rstrip()
+    assert f"<!-- findings -->\n{text}\n<!-- /findings -->" in readme
+    assert len(text.splitlines()) <= 2 + 12
+
+
 @pytest.mark.parametrize("module", [report, features_report])
-def test_passages_of_the_first_screen_are_of_the_committed_rows_and_short(module):
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+def test_passages_are_of_the_committed_rows_and_short(module):
+    pages = (REFERENCE / "findings.md").read_text()
     for name, text in module.readme_sections(REFERENCE).items():
-        assert f"<!-- {name} -->\n{text.rstrip()}\n<!-- /{name} -->" in readme
+        assert f"<!-- {name} -->\n{beside_the_rows(text).rstrip()}\n<!-- /{name} -->" in pages
         lines = text.rstrip().splitlines()
         assert sum(line.startswith("|") for line in lines) <= 2 + 12
         assert sum(bool(line) and not line.startswith("|") for line in lines) <= 25

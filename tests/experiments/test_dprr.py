@@ -21,7 +21,7 @@ from ldp_jax.graph.packing import GraphSet
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-README = Path(_runner.__file__).parents[1] / "README.md"
+FINDINGS = Path(_runner.__file__).parent / "results/findings.md"
 
 
 def small_set(count=40):
@@ -357,9 +357,9 @@ def test_the_help_says_how_long_the_committed_rows_took():
     assert said == pytest.approx(dprr_report.hours(COMMITTED.read()), abs=0.05)
 
 
-def test_the_readme_shows_the_committed_tables():
+def test_the_findings_show_the_committed_tables():
     frame, configs = COMMITTED.read(), COMMITTED.describe()["configs"]
-    section = README.read_text().split("<!-- dprr -->")[1].split("<!-- /dprr -->")[0]
+    section = FINDINGS.read_text().split("<!-- dprr -->")[1].split("<!-- /dprr -->")[0]
     forests = frame[frame.classifier == "forest"]
     for table in (
         dprr_report.summary(frame),

@@ -45,8 +45,9 @@ from experiments.frontier.features_methods import (
 )
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.pipeline import Advice, JointPrivacy, Split, SplitForecast, predict_jointly
-from ldp_jax.pipeline.gain import ExpectedGain
+from ldp_jax.pipeline import Advice, JointPrivacy, predict_jointly
+from ldp_jax.pipeline.advice import ExpectedGain
+from ldp_jax.pipeline.budget_split import Split, SplitForecast
 from ldp_jax.pipeline.rows import feature_rows
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -199,7 +200,7 @@ def test_messages_are_compared_with_a_class_draw_by_draw():
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     """What was advised, and how much PrivGE's embedding shows; each ends with what completes its cell."""
     gain = ExpectedGain(0.2, 0.05, 3.0, 1.0, 0.1, 0.5, 0.5, 120, 2.0, 1.0)
-    told = Advice(True, "", 1.0, None, {1.0: gain}, {}, 100)
+    told = Advice(True, "", 1.0, None, {1.0: gain}, 100)
     monkeypatch.setattr(features_methods, "advise", lambda facts, epsilon: told)
     private, true = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
     made = {"hds": jnp.asarray(private), None: jnp.asarray(true), "public": jnp.ones((40, 3))}

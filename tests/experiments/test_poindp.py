@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 
 from experiments import poindp
+from experiments._readme import beside_the_rows
 from experiments._runner import REFERENCE
 from experiments.poindp import (
     accuracy,
@@ -308,9 +308,9 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
 
 
 def test_tables_and_the_readme_are_those_of_the_committed_rows():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    pages = (REFERENCE / "findings.md").read_text()
     for name, section in report.readme_sections(REFERENCE).items():
-        assert readme.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0] == section
+        assert pages.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0] == beside_the_rows(section)
     assert (REFERENCE / "poindp.md").read_text() == report.as_markdown(REFERENCE)
     for picture in report.as_markdown(REFERENCE).split("](")[1:]:
         assert (REFERENCE / picture.split(")")[0]).exists()

@@ -465,17 +465,18 @@ def test_more_seeds_take_the_same_programs(ran, tmp_path):
         assert both[column].equals(both[f"{column}_before"].rename(column))
 
 
-def test_readme_sections_are_rendered_between_their_markers(ran, tmp_path):
+def test_passages_are_rendered_between_their_markers(ran, tmp_path):
     config, _, _ = ran
-    readme = tmp_path / "README.md"
-    readme.write_text(
-        "mine\n<!-- results -->\nold\n<!-- /results -->\nmore\n<!-- benchmarks -->\n<!-- /benchmarks -->\n"
-    )
+    readme, pages = tmp_path / "README.md", config.out / "findings.md"
+    readme.write_text("mine\n<!-- findings -->\nold\n<!-- /findings -->\nmore\n")
+    pages.write_text("<!-- results -->\nold\n<!-- /results -->\nmore\n<!-- benchmarks -->\n<!-- /benchmarks -->\n")
     report.main(report.Config(out=config.out, readme=readme))
-    text = readme.read_text()
-    assert text.startswith("mine\n<!-- results -->\n")
+    assert readme.read_text().startswith("mine\n<!-- findings -->\n| private data")
+    assert readme.read_text().endswith("\n<!-- /findings -->\nmore\n")
+    assert "| its structure-only twin | 16 |" in readme.read_text()  # 4 mechanisms, 2 budgets, 2 tasks
+    text = pages.read_text()
     assert "\nold\n" not in text
-    assert "of 16 private rows" in " ".join(text.split()).lower()  # 4 mechanisms, 2 budgets, 2 tasks
+    assert "of 16 private rows" in " ".join(text.split()).lower()
     assert "\n<!-- /results -->\nmore\n<!-- benchmarks -->\n" in text
     readme.write_text("mine\n")
     with pytest.raises(_runner.UsageError, match="no section"):
@@ -516,5 +517,5 @@ def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():
         entry = REGISTRY[name]
         mechanism = features.LaplaceVector(1.0, entry.features)
         edges = 2 * entry.edges
-        needed[task, name] = pipeline.embedding_memory(mechanism, entry.nodes, edges, dense=True)
+        needed[task, name] = pipeline.embedding.embedding_memory(mechanism, entry.nodes, edges, dense=True)
     assert 8e9 < max(needed.values()) < cells.MEMORY

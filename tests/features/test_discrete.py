@@ -21,8 +21,7 @@ import pytest
 from ldp_jax import features
 from ldp_jax.core import integer_tables, mechanism
 from ldp_jax.core.integer_tables import Table
-from ldp_jax.core.mechanism import HasDensity, HasMoments, Mechanism
-from ldp_jax.core.spaces import Box, Finite, Interval, Product
+from ldp_jax.core.spaces import Finite
 from ldp_jax.features import (
     Discrete,
     FeatureRR,
@@ -105,7 +104,7 @@ def test_the_clients_vectors_are_reproduced(name):
 
 @pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
 @pytest.mark.parametrize("size", [None, 3])
-@pytest.mark.parametrize("outputs", [2, 3, 8, 9, 255, 256, 257])
+@pytest.mark.parametrize("outputs", [2, 3, 8, 9, 257])
 def test_a_table_there_and_back(encoding, size, outputs):
     table = random_table(4, outputs, size=size, encoding=encoding)
     assert Discrete.of(table).table() == table
@@ -121,8 +120,7 @@ def test_a_menu_there_and_back(encoding, size):
         assert m.table(level) == table
         assert m.at(level).table() == table
         assert m.at(level).codomain() == Finite(tuple(range(table.outputs)))
-    again = menu([Discrete.of(table) for table in tables])
-    assert again.at(0) == m
+    assert menu([Discrete.of(table) for table in tables]).at(0) == m
 
 
 @pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
@@ -139,16 +137,6 @@ def test_the_same_words_give_the_same_reports_as_the_client(encoding):
         got = words_of(Discrete.of(*tables).at(3), *words, x.astype(np.float64))
         assert got.dtype == jnp.int32
         np.testing.assert_array_equal(got, expected)
-
-
-def test_it_follows_the_protocol():
-    m = GeneralizedRR(1.0, 3)
-    for kind in (Mechanism, HasDensity, HasMoments):
-        assert isinstance(m, kind)
-    assert m.domain() == Finite((0, 1, 2))
-    assert GridSquareWave(1.0, 5).domain() == Interval(-1.0, 1.0)
-    assert FeatureRR(1.0, 4, dim=2).domain() == Box(2, 0.0, 1.0)
-    assert FeatureRR(1.0, 4, dim=2).codomain() == Product(2, Finite((0, 1, 2, 3)))
 
 
 @pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
@@ -215,16 +203,6 @@ def test_the_guarantee_of_several_levels_is_the_largest():
         m.at(jnp.array([0, 1])).table()
 
 
-def test_reports_of_several_levels_from_one_key_are_refused():
-    m = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)]).at(jnp.array([0, 1]))
-    with pytest.raises(ValueError, match="share"):
-        m.privatize(key(0), 1)
-    with pytest.raises(ValueError, match="share"):
-        mechanism.privatize(key(0), m, jnp.zeros(2))
-    with pytest.raises(ValueError, match="one number"):
-        GeneralizedRR(1.0, 4).privatize(key(0), jnp.zeros(3))
-
-
 def test_traced_tables_and_levels_have_no_guarantee():
     m = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
 
@@ -240,7 +218,7 @@ def test_traced_tables_and_levels_have_no_guarantee():
 
 
 def test_all_levels_and_all_tables_of_a_shape_are_one_program():
-    """Tables are arguments: neither a level nor other masses, values or output counts trace anew."""
+    """Tables are arguments: neither a level nor other masses, values or output counts trace."""
     traced = []
 
     @jax.jit
@@ -263,19 +241,6 @@ def test_all_levels_and_all_tables_of_a_shape_are_one_program():
     assert len(traced) == 1
     assert not np.array_equal(first[0], second[0])
     np.testing.assert_allclose(second[2], Discrete.of(other).variance(xs), rtol=1e-6)
-
-
-def test_budgets_of_one_mechanism_are_one_program():
-    traced = []
-
-    @jax.jit
-    def program(m, k):
-        traced.append(1)
-        return m.privatize(k, 1)
-
-    for epsilon in (0.5, 1.0, 4.0):
-        program(GeneralizedRR(epsilon, 4), key(0))
-    assert len(traced) == 1
 
 
 @pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
@@ -319,30 +284,10 @@ def test_moments_are_those_of_the_table():
         np.testing.assert_allclose(got[1], variance, rtol=1e-4, atol=1e-5)
 
 
-def test_tables_that_do_not_fit_are_no_menu():
-    with pytest.raises(ValueError, match="at least one"):
-        Discrete.of()
-    with pytest.raises(ValueError, match="at least one"):
-        menu([])
-    for other in (
-        random_table(6, 4, encoding="grid"),
-        random_table(5, 4, encoding="bins"),
-        random_table(5, 4, size=2, encoding="grid"),
-    ):
-        with pytest.raises(ValueError, match="must agree"):
-            Discrete.of(random_table(5, 4, encoding="grid"), other)
-
-
-def test_records_of_any_kind_are_reported_without_an_error():
-    for m in (GeneralizedRR(1.0, 4), GridPiecewise(1.0, 9), FeatureRR(1.0, 4, dim=1).coordinate(0)):
-        ys = mechanism.privatize(key(0), m, jnp.array([jnp.nan, jnp.inf, -jnp.inf, 1e38, -0.0, 1e-45]))
-        assert ((ys >= 0) & (ys < m.table().outputs)).all()
-
-
 # --- GeneralizedRR ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 16.0])
 @pytest.mark.parametrize("categories", [2, 3, 64])
 def test_generalized_rr(epsilon, categories):
     m = GeneralizedRR(epsilon, categories)
@@ -368,22 +313,6 @@ def test_generalized_rr(epsilon, categories):
         mean, variance = moments(m, x)
         np.testing.assert_allclose(variance, closed[x], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(mean, np.eye(categories)[x], atol=1e-5 * max(1, largest))
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, math.log(3.0), 8.0])
-def test_two_categories_are_warners(epsilon):
-    """Keep the bit with probability e^eps / (1 + e^eps); estimate (1[y = 1] - q) / (p - q)."""
-    table = GeneralizedRR(epsilon, 2).table()
-    keep = 1 / (1 + math.exp(-epsilon))
-    np.testing.assert_allclose(law(table), [[keep, 1 - keep], [1 - keep, keep]], atol=2 / WORDS)
-    debiased = (np.arange(2) - (1 - keep)) / (2 * keep - 1)
-    np.testing.assert_allclose(table.values[:, 1], debiased, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("categories", [1, 0, 513, 2.0, True])
-def test_wrong_numbers_of_categories_are_refused(categories, untyped):
-    with pytest.raises(ValueError, match="categories must be a whole number"):
-        GeneralizedRR(1.0, categories)
 
 
 FACTORIES = {
@@ -469,14 +398,6 @@ def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
     np.testing.assert_allclose(centred, -centred[0] * grid, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", GRIDS)
-def test_grid_means_are_linear_between_points_too(name):
-    m = GRIDS[name](1.0, 9)
-    mean, _ = table_moments(m.table(), np.linspace(-1, 1, 101))
-    slope = 1.0 if name != "square wave" else float(m.mean(1.0))
-    np.testing.assert_allclose(mean, slope * np.linspace(-1, 1, 101), atol=1e-6)
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 @pytest.mark.parametrize("inputs", [9, 33, 129])
 @pytest.mark.parametrize("name", ["piecewise", "square wave, debiased"])
@@ -504,19 +425,6 @@ def test_the_variance_on_a_grid_is_the_continuous_one_less_a_place_plus_the_roun
     np.testing.assert_allclose(theirs, continuous, rtol=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
-def test_grids_converge_to_the_continuous_mechanisms(epsilon):
-    worst = float(features.OptimalPiecewise(epsilon).variance(1.0))
-    square = float(features.SquareWave(epsilon, debias=True).variance(1.0))
-    off = []
-    for inputs in (9, 512):
-        piecewise = table_moments(GridPiecewise(epsilon, inputs).table(), np.array([1.0]))[1][0]
-        wave = table_moments(GridSquareWave(epsilon, inputs, debias=True).table(), np.array([1.0]))[1][0]
-        off.append([abs(piecewise / worst - 1), abs(wave / square - 1)])
-    assert (np.array(off[1]) < [0.002, 0.06]).all()  # the wave's b is rounded to whole places
-    assert (np.array(off[1]) < off[0]).all()
-
-
 def test_the_shape_of_a_window():
     """2r + 1 places for a width of 2b, and of 2 / t for the piecewise one."""
     for epsilon in (0.3, 1.0, 3.0):
@@ -526,20 +434,6 @@ def test_the_shape_of_a_window():
         assert window(GridPiecewise(epsilon, 101, t=2.0).table())[1] == round(1 / (2.0 * 0.02) - 0.5)
     assert GridSquareWave(1.0, 101).table().outputs == 101 + 2 * round(0.51216588 / 0.02 - 0.5)
     np.testing.assert_allclose(np.diff(GridSquareWave(1.0, 101).table().values), 0.02, rtol=1e-4)
-
-
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("build", [GridSquareWave, GridPiecewise])
-@pytest.mark.parametrize("inputs", [1, 0, 513, 5.0, True])
-def test_wrong_grids_are_refused(build, inputs):
-    with pytest.raises(ValueError, match="inputs must be a whole number in \\[2, 512\\]"):
-        build(1.0, inputs)
-
-
-@pytest.mark.parametrize("t", [0.0, -1.0, math.inf, math.nan])
-def test_wrong_slopes_are_refused(t):
-    with pytest.raises(ValueError, match="t must be"):
-        GridPiecewise(1.0, 9, t=t)
 
 
 # --- FeatureRR --------------------------------------------------------------------------------------------------
@@ -612,7 +506,7 @@ def test_homogeneous_is_equal_weights():
     assert FeatureRR(3.0, 8, dim=5).inner.level.tolist() == [0] * 5
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=20)
 @hypothesis.given(
     st.floats(0.1, 40.0), st.lists(st.floats(1e-3, 10.0), min_size=3, max_size=12), st.integers(2, 12)
 )
@@ -644,48 +538,6 @@ def test_features_are_reported_independently():
     assert stats.smallest_defect_of_g(200_000, 16) < 0.013
 
 
-def test_feature_records_of_another_shape_are_refused():
-    m = FeatureRR(3.0, 4, dim=3)
-    for x in (jnp.zeros(2), jnp.zeros((3, 1)), 0.5):
-        with pytest.raises(ValueError, match="shape \\(3,\\)"):
-            m.privatize(key(0), x)
-
-
-def test_feature_rr_of_personal_levels_is_refused_outside_vmap():
-    m = FeatureRR(3.0, 4, [1.0, 2.0])
-    stack = type(m)(m.inner.at(jnp.array([[0, 1], [1, 1]])), 2)
-    with pytest.raises(ValueError, match="share"):
-        stack.privatize(key(0), jnp.zeros(2))
-
-
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"epsilon": 1.0, "bins": 4}, "either weights"),
-        ({"epsilon": 1.0, "bins": 4, "weights": [1.0], "dim": 1}, "either weights"),
-        ({"epsilon": 1.0, "bins": 1, "dim": 2}, "bins must be a whole number"),
-        ({"epsilon": 1.0, "bins": 513, "dim": 2}, "bins must be a whole number"),
-        ({"epsilon": 1.0, "bins": 4.0, "dim": 2}, "bins must be a whole number"),
-        ({"epsilon": 1.0, "bins": 4, "dim": 0}, "dim must be a whole number"),
-        ({"epsilon": 1.0, "bins": 4, "dim": 2.0}, "dim must be a whole number"),
-        ({"epsilon": 1.0, "bins": 4, "weights": [1.0, 0.0]}, "weights must be finite and > 0"),
-        ({"epsilon": 1.0, "bins": 4, "weights": [1.0, -1.0]}, "weights must be finite and > 0"),
-        ({"epsilon": 1.0, "bins": 4, "weights": [1.0, math.nan]}, "weights must be finite and > 0"),
-        ({"epsilon": 1.0, "bins": 4, "weights": [1.0, math.inf]}, "weights must be finite and > 0"),
-        ({"epsilon": 1.0, "bins": 4, "weights": []}, "weights must be \\[d\\]"),
-        ({"epsilon": 1.0, "bins": 4, "weights": [[1.0]]}, "weights must be \\[d\\]"),
-        ({"epsilon": 1.0, "bins": 4, "weights": 1.0}, "weights must be \\[d\\]"),
-        ({"epsilon": 30.0, "bins": 4, "weights": [1.0, 99.0]}, "epsilon must be"),
-        ({"epsilon": -1.0, "bins": 4, "dim": 2}, "epsilon must be"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_of_feature_rr_are_refused(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        FeatureRR(**arguments)
-
-
 def test_importance_weights_by_hand():
     """Equation 7: theta_i = gamma alpha_i + (1 - gamma) [beta_min + (beta_max - beta_i)], then normalised."""
     theta = importance_weights([0.5, 0.3, 0.2], [0.1, 0.6, 0.3], 0.25)
@@ -696,29 +548,6 @@ def test_importance_weights_by_hand():
     np.testing.assert_allclose(importance_weights([0.5, 0.3, 0.2], [0.1, 0.6, 0.3], 1.0), [0.5, 0.3, 0.2])
     np.testing.assert_allclose(importance_weights([0.0, 9.0], [0.2, 0.2], 0.0), [0.5, 0.5])
     assert theta.dtype == np.float64
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (([1.0], [1.0, 2.0]), "both be"),
-        (([], []), "both be"),
-        (([[1.0]], [[1.0]]), "both be"),
-        (([-1.0, 2.0], [0.0, 1.0]), "alpha must be finite and >= 0"),
-        (([1.0, math.nan], [0.0, 1.0]), "alpha must be finite and >= 0"),
-        (([1.0, 2.0], [0.0, -1.0]), "beta must be finite and >= 0"),
-        (([1.0, 2.0], [0.0, math.inf]), "beta must be finite and >= 0"),
-        (([1.0, 2.0], [0.0, 1.0], -0.1), "gamma must be in"),
-        (([1.0, 2.0], [0.0, 1.0], 1.5), "gamma must be in"),
-        (([1.0, 2.0], [0.0, 1.0], math.nan), "gamma must be in"),
-        (([0.0, 2.0], [0.5, 0.5], 1.0), "features \\[0\\] would get no budget"),
-        (([1.0, 0.0], [0.0, 1.0], 0.5), "features \\[1\\] would get no budget"),
-    ],
-    ids=str,
-)
-def test_wrong_scores_are_refused(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        importance_weights(*arguments)
 
 
 # --- LPOptimal --------------------------------------------------------------------------------------------------
@@ -751,7 +580,7 @@ def test_the_worst_variance_is_the_one_promised(epsilon, worst):
     np.testing.assert_allclose(LPOptimal(epsilon).variance(jnp.asarray(FINE)).max(), variance.max(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
 def test_nothing_else_is_as_good_in_the_worst_case(epsilon):
     _, variance = table_moments(LPOptimal(epsilon).table(), FINE)
     others = {
@@ -798,27 +627,6 @@ def test_budgets_that_need_more_inputs_are_refused():
     assert variance.max() < 0.06
 
 
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"inputs": 1}, "inputs must be a whole number"),
-        ({"inputs": 11.0}, "inputs must be a whole number"),
-        ({"inputs": 513}, "inputs must be a whole number"),
-        ({"outputs": 40}, "outputs must be a whole number"),
-        ({"outputs": 2**16 + 1}, "outputs must be a whole number"),
-        ({"prior": (1.0,) * 10}, "prior must be 11 weights"),
-        ({"prior": (0.0,) * 11}, "prior must be 11 weights"),
-        ({"prior": (1.0,) * 10 + (-1.0,)}, "prior must be 11 weights"),
-        ({"prior": (1.0,) * 10 + (math.nan,)}, "prior must be 11 weights"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_of_the_program_are_refused(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        LPOptimal(1.0, **arguments)
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("prior", [(1,) * 11, (0, 0, 0, 1, 4, 6, 4, 1, 0, 0, 0), (5, 1) + (0,) * 7 + (1, 5)])
 def test_a_symmetric_prior_buys_a_smaller_mean_variance(epsilon, prior):
@@ -840,11 +648,6 @@ def test_a_program_is_solved_once():
     assert LPOptimal(0.9, 5, 41) == LPOptimal(0.9, inputs=5, outputs=41)
     assert lp_optimal.table.cache_info().misses == before.misses
     assert LPOptimal(np.float64(1.0)) == LPOptimal(1)  # the same table whatever the number's type
-
-
-def test_the_program_is_shipped_for_common_budgets():
-    for epsilon in lp_optimal.SHIPPED:
-        assert lp_optimal.table(epsilon, 11, 101, None) is lp_optimal._shipped()[epsilon]
 
 
 # --- Sampled(Discrete) ------------------------------------------------------------------------------------------
@@ -893,13 +696,6 @@ def test_the_sampled_density_is_the_inner_one_over_the_number_of_subsets():
     report = m.privatize(key(2), x)
     expected = inner.log_density(report.values, x[report.indices]).sum() - math.log(6)
     np.testing.assert_allclose(m.log_density(report, x), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("inner", ["bins", "category"])
-def test_only_mechanisms_on_the_interval_are_sampled(inner):
-    m = {"bins": FeatureRR(1.0, 4, dim=1).coordinate(0), "category": GeneralizedRR(1.0, 3)}[inner]
-    with pytest.raises(ValueError, match="mechanism on \\[-1, 1\\]"):
-        Sampled(m, dim=3, k=1)
 
 
 # --- Findings of a review, kept out ------------------------------------------------------------------------------
@@ -962,12 +758,6 @@ def test_an_asymmetric_prior_is_served():
     assert mean_variance(LPOptimal(1.0, prior=prior)) < mean_variance(LPOptimal(1.0)) - 0.05
 
 
-@pytest.mark.parametrize("epsilon", [6.0, 7.0])
-def test_the_program_is_refused_where_it_is_worse(epsilon):
-    with pytest.raises(ValueError, match="use more inputs, or OptimalPiecewise"):
-        LPOptimal(epsilon)
-
-
 def test_the_window_of_least_variance_is_taken():
     """Half a place matters fourfold at epsilon 9 and 17 inputs; the rounding may cost h^2 / 4."""
     for epsilon, inputs in ((2.0, 33), (7.0, 17), (9.0, 17), (11.0, 33), (14.5, 129)):
@@ -975,3 +765,66 @@ def test_the_window_of_least_variance_is_taken():
         best = float(np.max(moments(GridPiecewise(epsilon, inputs), x)[1]))
         limit = float(moments(OptimalPiecewise(epsilon), 1.0)[1]) + (2 / (inputs - 1)) ** 2 / 4
         assert best <= 1.25 * limit
+
+
+# --- What is refused --------------------------------------------------------------------------------------------
+
+WHOLE = "must be a whole number"
+TWO = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
+BINS = FeatureRR(3.0, 4, [1.0, 2.0])
+REFUSED = [
+    *[(lambda k=k: GeneralizedRR(1.0, k), f"categories {WHOLE}") for k in (1, 513, 2.0, True)],
+    *[(lambda n=n: GridSquareWave(1.0, n), f"inputs {WHOLE}") for n in (1, 513, 5.0, True)],
+    *[(lambda n=n: GridPiecewise(1.0, n), f"inputs {WHOLE}") for n in (1, 513, 5.0, True)],
+    *[(lambda t=t: GridPiecewise(1.0, 9, t=t), "t must be") for t in (0.0, -1.0, math.inf, math.nan)],
+    (lambda: FeatureRR(1.0, 4), "either weights"),
+    (lambda: FeatureRR(1.0, 4, [1.0], dim=1), "either weights"),
+    *[(lambda k=k: FeatureRR(1.0, k, dim=2), f"bins {WHOLE}") for k in (1, 513, 4.0)],
+    *[(lambda d=d: FeatureRR(1.0, 4, dim=d), f"dim {WHOLE}") for d in (0, 2.0)],
+    *[(lambda w=w: FeatureRR(1.0, 4, [1.0, w]), "weights must be finite") for w in (0.0, -1.0, math.nan, math.inf)],
+    *[(lambda w=w: FeatureRR(1.0, 4, w), r"weights must be \[d\]") for w in ([], [[1.0]], 1.0)],
+    (lambda: FeatureRR(30.0, 4, [1.0, 99.0]), "epsilon must be"),
+    (lambda: FeatureRR(-1.0, 4, dim=2), "epsilon must be"),
+    *[(lambda x=x: BINS.privatize(key(0), x), r"shape \(2,\)") for x in (jnp.zeros(3), jnp.zeros((2, 1)), 0.5)],
+    (lambda: type(BINS)(BINS.inner.at(jnp.eye(2)), 2).privatize(key(0), jnp.zeros(2)), "share"),
+    *[
+        (lambda a=a, b=b: importance_weights(a, b), "both be")
+        for a, b in (([1.0], [1, 2]), ([], []), ([[1.0]],) * 2)
+    ],
+    *[(lambda a=a: importance_weights(a, [0, 1]), "alpha must be finite") for a in ([-1.0, 2.0], [1.0, math.nan])],
+    *[(lambda b=b: importance_weights([1, 2], b), "beta must be finite") for b in ([0.0, -1.0], [0.0, math.inf])],
+    *[(lambda g=g: importance_weights([1, 2], [0, 1], g), "gamma must be in") for g in (-0.1, 1.5, math.nan)],
+    (lambda: importance_weights([0.0, 2.0], [0.5, 0.5], 1.0), r"features \[0\] would get no budget"),
+    (lambda: importance_weights([1.0, 0.0], [0.0, 1.0], 0.5), r"features \[1\] would get no budget"),
+    *[(lambda n=n: LPOptimal(1.0, inputs=n), f"inputs {WHOLE}") for n in (1, 11.0, 513)],
+    *[(lambda n=n: LPOptimal(1.0, outputs=n), f"outputs {WHOLE}") for n in (40, 2**16 + 1)],
+    *[
+        (lambda p=p: LPOptimal(1.0, prior=p), "prior must be 11 weights")
+        for p in ((1.0,) * 10, (0.0,) * 11, (1.0,) * 10 + (-1.0,), (1.0,) * 10 + (math.nan,))
+    ],
+    *[(lambda e=e: LPOptimal(e), "use more inputs, or OptimalPiecewise") for e in (6.0, 7.0)],
+    (Discrete.of, "at least one"),
+    (lambda: menu([]), "at least one"),
+    *[
+        (lambda other=other: Discrete.of(random_table(5, 4, encoding="grid"), other), "must agree")
+        for other in (
+            random_table(6, 4, encoding="grid"),
+            random_table(5, 4, encoding="bins"),
+            random_table(5, 4, size=2, encoding="grid"),
+        )
+    ],
+    (lambda: TWO.at(jnp.array([0, 1])).privatize(key(0), 1), "share"),
+    (lambda: mechanism.privatize(key(0), TWO.at(jnp.array([0, 1])), jnp.zeros(2)), "share"),
+    (lambda: GeneralizedRR(1.0, 4).privatize(key(0), jnp.zeros(3)), "one number"),
+    *[
+        (lambda m=m: Sampled(m, 3, 1), r"mechanism on \[-1, 1\]")
+        for m in (BINS.coordinate(0), GeneralizedRR(1.0, 3))
+    ],
+]
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(("call", "words"), REFUSED)
+def test_bad_input_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

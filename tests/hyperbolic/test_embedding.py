@@ -58,7 +58,7 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
     start = ref.points(np.random.default_rng(1), (n,), 2, 1.0, 1.0)
     found = embedding._train(
         jax.random.key(3), jnp.asarray(start), jnp.asarray(PAIRS), jnp.asarray(embedding._table(PAIRS)),
-        jnp.float32(0.05), optimizer=method, burn_in=0, epochs=1, batch_size=len(PAIRS), negatives=15,
+        jnp.float32(0.05), optimizer=method, plan=embedding._Plan(0, 1, len(PAIRS), 15),
     )  # fmt: skip
     # The same key leads to the same nodes.
     (epoch,) = jax.random.split(jax.random.key(3), 1)
@@ -125,9 +125,9 @@ def test_one_program_for_relations_of_one_size():
     other = np.stack([PAIRS[:, 0], (PAIRS[:, 1] + 1) % 40], 1)
     other = other[other[:, 0] != other[:, 1]]
     padded = np.concatenate([other, [[0, k] for k in range(30, 30 + len(PAIRS) - len(other))]]).astype(int)
-    again = embedding.embed(jax.random.key(1), padded, 40, **settings)
+    other = embedding.embed(jax.random.key(1), padded, 40, **settings)
     assert embedding._train._cache_size() == before
-    assert not np.array_equal(again.points, first.points)
+    assert not np.array_equal(other.points, first.points)
 
 
 def test_reconstruction_against_a_loop():

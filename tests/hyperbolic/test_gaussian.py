@@ -158,8 +158,8 @@ def test_public_budgets_are_stacks(make):
     logs = jax.jit(jax.vmap(lambda one, report, v: one.log_density(report, v)))(m, y, x)
     for place, epsilon in enumerate(budgets.tolist()):
         single = make(epsilon, 1e-5, 1.2)
-        again = single.privatize(jax.random.split(jax.random.key(3), 4)[place], x[place])
-        np.testing.assert_allclose(y[place], again, rtol=2e-5, atol=2e-5)
+        alone = single.privatize(jax.random.split(jax.random.key(3), 4)[place], x[place])
+        np.testing.assert_allclose(y[place], alone, rtol=2e-5, atol=2e-5)
         assert float(logs[place]) == pytest.approx(
             float(single.log_density(y[place], x[place])), rel=1e-4, abs=1e-4
         )
@@ -187,7 +187,7 @@ def test_public_budgets_are_stacks(make):
         (lambda: RadialAngularGaussian(1.0, 1.0), "delta must be"),
         (lambda: RadialAngularGaussian(1.0, 0.1, 1.0, float("nan")), "radial_share must be"),
         (lambda: jax.vmap(lambda e: HyperbolicGaussian(e, 0.1).sigma)(jnp.ones(2)), "epsilon must be concrete"),
-        (lambda: HyperbolicGaussian(1.0, 0.1).privatize(jax.random.key(0), jnp.zeros(3)), "x must be one vector"),
+        (lambda: HyperbolicGaussian(1.0, 0.1).privatize(jax.random.key(0), jnp.zeros(3)), "x must be one record"),
         (lambda: HyperbolicGaussian(np.ones(2), 0.1).privatize(jax.random.key(0), jnp.zeros(2)), "holds a stack"),
         (lambda: jax.tree.map(lambda leaf: -leaf, HyperbolicGaussian(1.0, 0.1)).guarantee(), "epsilon must be"),
         (lambda: HyperbolicGaussian(1.0, 0.1).privatize(jax.random.PRNGKey(0), jnp.zeros(2)), "key must be"),

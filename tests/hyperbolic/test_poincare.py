@@ -48,11 +48,11 @@ def test_distances_are_those_of_float64(seed, c, reach):
 @pytest.mark.parametrize("n", [1, 2, 7, 64])
 def test_the_gap_is_exact_in_every_dimension(n):
     x = ref.points(np.random.default_rng(n), (256,), n, poincare.REACH, 2.0)
-    plain = np.asarray(1 - 2.0 * (x * x).sum(-1, keepdims=True))
+    naive = np.asarray(1 - 2.0 * (x * x).sum(-1, keepdims=True))
     wanted = ref.gap(x, 2.0)
     found = np.asarray(jax.jit(numerics.gap)(x, 2.0))
     np.testing.assert_allclose(found, wanted, rtol=3e-7)
-    assert n == 1 or np.abs(plain / wanted - 1).max() > 1e-4  # what it would be without
+    assert n == 1 or np.abs(naive / wanted - 1).max() > 1e-4  # what it would be without
 
 
 @given(SEEDS, CURVATURES)

@@ -1,4 +1,4 @@
-"""Advice before anything is collected: its verdicts, and foretold fidelity against measured."""
+"""What reports are expected to be worth before anything is collected: of records, and of counts."""
 
 import jax
 import jax.numpy as jnp
@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import ldp_jax as ldp
-from ldp_jax.features import HDS, Duchi, LaplaceVector, PrivUnit
-from ldp_jax.graph.propagation import operator, ppr_rows
-from ldp_jax.learning.metrics import fidelity
-from ldp_jax.pipeline import fidelity_forecast, gathered, likeness, non_private_embedding, private_embedding
+from ldp_jax.graph.propagation import operator
+from ldp_jax.pipeline.advice import WEIGHTS, expected_gain, forecast, homophily, reliability
 from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.local_prediction import PanelFacts
+from ldp_jax.pipeline.message import SMOOTHINGS
 from ldp_jax.pipeline.structure import StructurePosterior
-from tests.pipeline.planted import blocks
+from tests.pipeline.planted import blocks, some_labels
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -55,12 +54,9 @@ def test_it_collects_where_the_panel_shows_a_gain_and_says_what_is_needed(graph)
     assert not early.collect
     assert "the guard would not believe them" in early.reason
     assert "epsilon 2 would do" in early.reason
-    plain = ldp.advise(facts_of(*graph, 200, 3.0), 2.0, epsilons=(), message="class-plain")
-    assert plain.collect
-    assert plain.gains[2.0] != good.gains[2.0]
 
 
-def test_it_refuses_without_a_gain_without_labels_and_without_a_panel(graph):
+def test_it_refuses_without_a_gain_and_without_labels(graph):
     useless = ldp.advise(facts_of(*graph, 200, 0.0), 4.0, epsilons=(8.0,))
     assert not useless.collect
     assert useless.needed is None
@@ -71,12 +67,6 @@ def test_it_refuses_without_a_gain_without_labels_and_without_a_panel(graph):
     assert not small.collect
     assert small.needed is None
     assert "a panel of 99 labels cannot tell" in str(small)
-    nobody = ldp.advise(graph[0], 2.0, dim=DIM)
-    assert not nobody.collect
-    assert (nobody.t, nobody.needed, nobody.gains, nobody.worth_in_labels) == (0.0, None, {}, 0.0)
-    assert "without a panel" in str(nobody)
-    values = [found.correlation for found in nobody.fidelity.values()]
-    assert values == sorted(values, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -85,73 +75,173 @@ def test_it_refuses_without_a_gain_without_labels_and_without_a_panel(graph):
         ({"epsilon": 0.0}, "epsilon must be"),
         ({"epsilon": 21.0}, "epsilon must be"),
         ({"epsilons": (1.0, -1.0)}, "epsilons must be"),
-        ({"dim": None}, "dim must be given"),
-        ({"alpha": 0.0}, "alpha must be"),
+        ({"keep": 0.9}, "facts must have true labels"),
     ],
 )
 def test_what_is_no_question_is_refused(graph, changes, message):
+    given = {"epsilon": 1.0, **changes}
+    facts = facts_of(*graph, 120, 1.0)._replace(keep=given.pop("keep", 1.0))
     with pytest.raises(ValueError, match=message):
-        ldp.advise(graph[0], **{"epsilon": 1.0, "dim": DIM, **changes})
+        ldp.advise(facts, **given)
+
+
+# --- The expected gain of a report, against every report gone through in float64 ---
+
+
+def posteriors(rng, y, classes, strength):
+    """Scores that are right as often as ``strength`` makes them, normalised."""
+    scores = rng.normal(0, 1, (len(y), classes)) + strength * np.eye(classes)[y]
+    return (scores - np.log(np.exp(scores).sum(1, keepdims=True))).astype(np.float32)
+
+
+def by_hand(log_q, scores, labels, inside, epsilon, smoothing, weight=1.0):
+    """Log-likelihood of reports, gains of log-loss and accuracy, the guard's t and its square, by loops."""
+    panel, classes = log_q.shape
+    found = np.zeros((panel, 5))
+    share = np.bincount(labels, minlength=classes) / panel
+    for i in range(panel):
+        members = np.flatnonzero(inside[i])
+        best = [members[scores[j, members].argmax()] for j in range(panel)]
+        confusion = np.zeros((classes, classes))
+        for y in range(classes):
+            others = [j for j in range(panel) if labels[j] == y and j != i]
+            for c in members:
+                own = float(c == y) if inside[i, y] else 1 / len(members)
+                more = 0.5 * smoothing * (1 / len(members) + own)
+                confusion[y, c] = (sum(best[j] == c for j in others) + more) / (len(others) + smoothing)
+        law = np.ones((classes, len(members)))
+        law[members, np.arange(len(members))] = np.exp(epsilon)
+        law /= np.exp(epsilon) + len(members) - 1
+        q = np.exp(log_q[i].astype(float))
+        for r in range(len(members)):
+            chance = law[best[i], r]
+            told = np.array([confusion[y, members] @ law[members, r] for y in range(classes)])
+            after = q * told**weight / (q @ told**weight)
+            right = float(after.argmax() == labels[i]) - float(q.argmax() == labels[i])
+            t = (q @ told) / (share @ told) - 1
+            gain = np.log(after[labels[i]] / q[labels[i]])
+            found[i] += chance * np.array([np.log(told[labels[i]]), gain, right, t, t * t])
+    return found
+
+
+def test_it_is_the_sum_over_all_reports_of_a_panel_without_the_member_herself():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 40)
+    log_q, scores = posteriors(rng, y, 4, 0.5), posteriors(rng, y, 4, 1.5)
+    order = np.argsort(-log_q, 1)
+    inside = np.zeros((40, 4), bool)
+    np.put_along_axis(inside, order, np.arange(4) < rng.integers(2, 5, (40, 1)), 1)
+    made = expected_gain(log_q, scores, y, inside, 1.5)
+    each = {s: by_hand(log_q, scores, y, inside, 1.5, s) for s in SMOOTHINGS}
+    assert made.smoothing == max(each, key=lambda s: each[s][:, 0].sum())
+    weighed = {w: by_hand(log_q, scores, y, inside, 1.5, made.smoothing, w) for w in WEIGHTS}
+    assert made.weight == max(weighed, key=lambda w: weighed[w][:, 1].sum())
+    _, gain, right, t, square = weighed[made.weight].T
+    assert made.log_loss == pytest.approx(gain.mean(), abs=1e-5)
+    assert made.standard_error == pytest.approx(gain.std(ddof=1) / 40**0.5, rel=1e-3)
+    assert made.accuracy == pytest.approx(100 * right.mean(), abs=1e-3)
+    assert made.t == pytest.approx(made.log_loss / made.standard_error)
+    assert made.members == 40
+    assert made.guard(500) == pytest.approx(500**0.5 * t.mean() / square.mean() ** 0.5, rel=1e-3)
+
+
+def test_it_rises_with_epsilon_and_with_what_records_know_and_is_no_gain_where_they_know_nothing():
+    """300 members: a gain of 0.01 nats would be seen."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 4, 300)
+    log_q, inside = posteriors(rng, y, 4, 1.0), np.ones((300, 4), bool)
+    scores = {strength: posteriors(rng, y, 4, strength) for strength in (0.0, 1.0, 3.0)}
+    made = {(s, e): expected_gain(log_q, scores[s], y, inside, e) for s in scores for e in (0.5, 2.0, 8.0)}
+    for epsilon in (0.5, 2.0, 8.0):
+        assert made[0.0, epsilon].t < 2
+        assert made[0.0, epsilon].correlation < 0.05
+    for strength in (1.0, 3.0):
+        gains = [made[strength, epsilon].log_loss for epsilon in (0.5, 2.0, 8.0)]
+        assert 0 < gains[0] < gains[1] < gains[2]
+    assert made[3.0, 2.0].log_loss > 2 * made[1.0, 2.0].log_loss
+    assert made[3.0, 2.0].t > 5
+    assert 0.5 < made[3.0, 8.0].correlation < 1
+    # Of an epsilon that says nothing t is a rounding of float32, of either sign: the guard believes no such thing.
+    nothing = expected_gain(log_q, scores[3.0], y, inside, 1e-5)
+    for agreement in (nothing.agreement, 1e-8, -1e-8):  # some five of its standard errors over 10^6 users
+        assert nothing._replace(agreement=agreement).guard(10**6) < 2
+    known = expected_gain(100 * np.eye(4, dtype=np.float32)[y], scores[3.0], y, inside, 8.0)
+    assert abs(known.log_loss) < 1e-3  # structure that knows the class already
+    assert known.guard(1000) > 10  # and sees that reports agree with it
+    chance = expected_gain(np.zeros((300, 4), np.float32), scores[3.0], y, inside, 8.0)
+    assert abs(chance.guard(1000)) < 2  # which structure that knows nothing cannot
+
+
+def test_a_panel_whose_confusion_is_too_sure_of_itself_weighs_reports_less():
+    """Sixty members, six classes: each row of the confusion is of ten."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 6, 60)
+    log_q, scores = posteriors(rng, y, 6, 2.5), posteriors(rng, y, 6, 1.0)
+    made = expected_gain(log_q, scores, y, np.ones((60, 6), bool), 6.0)
+    plain = by_hand(log_q, scores, y, np.ones((60, 6), bool), 6.0, made.smoothing)[:, 1]
+    assert made.weight < 1.0
+    assert made.log_loss > plain.mean()
 
 
 @pytest.mark.usefixtures("untyped")
-def test_another_message_or_dimension_is_refused(graph):
-    facts = facts_of(*graph, 120, 1.0)
-    with pytest.raises(ValueError, match="message must be one of class, class-plain"):
-        ldp.advise(facts, 1.0, message="scores")
-    with pytest.raises(ValueError, match="dim must be the panel's 24"):
-        ldp.advise(facts, 1.0, dim=3)
-    with pytest.raises(ValueError, match="mechanism must be on vectors"):
-        fidelity_forecast(graph[0], Duchi(1.0))
-    with pytest.raises(ValueError, match=r"records must be \[m, 24\]"):
-        fidelity_forecast(graph[0], LaplaceVector(1.0, DIM), np.zeros((5, 3)))
-    with pytest.raises(ValueError, match=r"records must be \[3, d\]"):
-        likeness(graph[0], np.arange(3), np.zeros((2, 4)))
-    for nodes in ([0, 0], [0, N], [-1, 0]):
-        with pytest.raises(ValueError, match="nodes must be different ones"):
-            likeness(graph[0], np.array(nodes), np.eye(2))
-    unknown = np.array([[0.5, np.nan], [0.0, 0.0]])
-    with pytest.raises(ValueError, match="records must be finite"):
-        likeness(graph[0], np.arange(2), unknown)
-    with pytest.raises(ValueError, match="records must be finite"):
-        fidelity_forecast(graph[0], LaplaceVector(1.0, 2), unknown)
+def test_a_panel_that_does_not_fit_is_refused():
+    y, table = np.array([0, 1, 0]), np.zeros((3, 2), np.float32)
+    for changes, message in (
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"labels": y[:2]}, "of the same two members or more"),
+        ({"labels": y + 1}, r"labels must be in \[0, 2\), got 1 to 2"),
+        ({"alphabets": np.arange(6).reshape(3, 2) > 1}, "alphabets must hold a class"),
+        ({"log_q": table[:1], "scores": table[:1], "labels": y[:1], "alphabets": np.ones((1, 2), bool)}, "two"),
+    ):
+        given = {"log_q": table, "scores": table, "labels": y, "alphabets": np.ones((3, 2), bool), "epsilon": 1.0}
+        with pytest.raises(ValueError, match=message):
+            expected_gain(**{**given, **changes})
 
 
-def test_rows_are_measured_by_signs_as_they_are(graph):
-    """256 columns of signs: the mean of 500 squared lengths within 2 %, each within 50 %."""
-    op, _ = graph
-    rows = np.asarray(ppr_rows(op, np.arange(N), 0.1, 0.3), np.float64)
-    found = gathered(op, alpha=0.1, r=0.3)
-    assert found.own == pytest.approx((rows**2).sum(1).mean(), rel=0.02)
-    assert found.alike == pytest.approx((rows.sum(1) ** 2).mean(), rel=1e-3)
-    np.testing.assert_allclose(found.columns, (rows**2).sum(0), rtol=0.5)
+# --- Counts of neighbours ---
 
 
-@pytest.mark.parametrize("alike", [False, True])
-@pytest.mark.parametrize("mechanism", [LaplaceVector(80.0, DIM), HDS(6.0, DIM, 3)], ids=["unbiased", "biased"])
-def test_foretold_fidelity_is_what_is_measured(graph, mechanism, alike):
-    """Records alone, or a common part of each class; likeness from the records of 150 random nodes."""
-    op, y = graph
-    rng = np.random.default_rng(2)
-    x = rng.choice(np.float32([-1, 1]), (N, DIM)) * np.float32(0.8)
-    if alike:
-        x = 0.5 * x + 0.55 * rng.choice(np.float32([-1, 1]), (3, DIM))[y]
-    nodes = np.sort(rng.choice(N, 150, replace=False))
-    rows = gathered(op)
-    h = likeness(op, nodes, x[nodes], rows=rows)
-    foretold = fidelity_forecast(op, mechanism, x[nodes], likeness=h, rows=rows)
-    true = non_private_embedding(op, x, alpha=0.1, r=0.0)
-    made = private_embedding(jax.random.key(0), op, x, mechanism, alpha=0.1, r=0.0).z
-    measured = fidelity(made, true)
-    assert (h > 0.05) == alike
-    assert float(measured.correlation) == pytest.approx(foretold.correlation, abs=0.06)
-    assert float(measured.relative_error) == pytest.approx(foretold.relative_error, abs=0.06)
+def test_z_grows_with_each_of_its_facts_and_the_verdict_with_z():
+    found = forecast(10.0, 0.5, 0.8, 1.0)
+    assert found.z == pytest.approx(2.0)
+    assert [forecast(10.0, 0.5, 0.8, epsilon).worth for epsilon in (0.3, 0.5, 1.0)] == ["little", "some", "much"]
+    assert forecast(5.0, 0.5, 0.8, 2.0).z == forecast(10.0, 0.25, 0.8, 2.0).z == forecast(10.0, 0.5, 0.4, 2.0).z
 
 
-def test_records_far_apart_and_alike_are_the_best_there_is(graph):
-    op, _ = graph
-    rows = gathered(op)
-    for mechanism in (HDS(2.0, DIM, 2), PrivUnit(2.0, DIM, DIM**0.5)):
-        best = fidelity_forecast(op, mechanism, rows=rows)
-        apart = fidelity_forecast(op, mechanism, rows=rows, likeness=0.0)
-        assert 0 < apart.correlation < best.correlation < 1
+def test_homophily_of_a_block_model_is_the_planted_one():
+    graph, y, _ = blocks(n=900, homophily=0.7)
+    pairs = np.stack([graph.senders, graph.receivers], 1)
+    # 6 300 edges, of which 0.8 are alike: a standard deviation of 0.008.
+    assert homophily(pairs, y) == pytest.approx(0.7, abs=0.04)
+    assert homophily(pairs, np.random.default_rng(0).permutation(y)) == pytest.approx(0.0, abs=0.04)
+    assert homophily(pairs, some_labels(y, 0.5)) == pytest.approx(0.7, abs=0.08)
+    assert homophily([[0, 1]], np.zeros(2, int)) == 0.0  # one class: nothing can be alike beyond chance
+
+
+def test_a_label_is_reliable_and_a_constant_posterior_is_chance():
+    log_q = np.log(np.full((4, 2), 0.5))
+    assert reliability(jnp.asarray(log_q), np.array([0, 1, -1, -1])) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mean_degree": 0.0}, "mean_degree must be"),
+        ({"homophily": 1.5}, "homophily must be"),
+        ({"reliability": float("nan")}, "reliability must be"),
+        ({"epsilon": -1.0}, "epsilon must be"),
+    ],
+)
+def test_what_is_no_fact_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        forecast(**{"mean_degree": 4.0, "homophily": 0.5, "reliability": 0.5, "epsilon": 1.0, **changes})
+    with pytest.raises(ValueError, match="state a guess"):
+        homophily([[0, 1]], np.array([0, -1]))
+    for pairs, message in (
+        (np.zeros((2, 5), int), r"pairs must be integers of shape \[pairs, 2\], got int64 of shape \(2, 5\)"),
+        ([[0.0, 1.0]], "pairs must be integers"),
+        ([[0, -1]], r"pairs must join nodes in \[0, 2\), got -1 to 0"),
+        ([[0, 2]], "pairs must join nodes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            homophily(pairs, np.array([0, 1]))

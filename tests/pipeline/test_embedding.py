@@ -12,7 +12,8 @@ from ldp_jax.core import mechanism
 from ldp_jax.features import HDS, Laplace, LaplaceVector, MultiBit, MultiPiecewise
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense, traced_operator
-from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings, standardize
+from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
+from ldp_jax.pipeline.embedding import standardize
 
 N, D = 30, 7
 ALPHA, R = 0.15, 0.3
@@ -271,7 +272,7 @@ def test_one_users_record_changes_her_report_alone(name):
 def test_a_public_record_knows_nothing_private():
     """Structure-only rows: the same reports whatever the private records are, which are never passed."""
     public, m = PublicRecord(N, D, -1.0), MECHANISMS["hds"]
-    assert isinstance(public, pipeline.RowSource)
+    assert isinstance(public, embedding.RowSource)
     z = embed(8, public, m).z
     data = sparse_data()
     other = datasets.Dataset(
@@ -340,7 +341,7 @@ def test_memory_is_what_the_compiled_programs_take(m, dense):
         used = program.compile().memory_analysis()
         taken = max(taken, used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes)
     edges = op.num_places
-    assert taken <= pipeline.embedding_memory(m, n, edges, dense=dense) <= 3 * taken + 8192
+    assert taken <= embedding.embedding_memory(m, n, edges, dense=dense) <= 3 * taken + 8192
 
 
 def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
@@ -361,7 +362,7 @@ def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
         with pytest.raises(ValueError, match="memory must be finite and > 0"):
             private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R, memory=memory)
     jax.random.bits(key)
-    assert pipeline.embedding_memory(HDS(1.0, 10_000, 20), 3_000_000, 10**8) > 2e11
+    assert embedding.embedding_memory(HDS(1.0, 10_000, 20), 3_000_000, 10**8) > 2e11
 
 
 @every_mechanism
@@ -482,6 +483,7 @@ def test_traced_operator_serves_the_pipeline():
 
     @jax.jit
     def embedded(key, graph):
-        return pipeline.propagate(traced_operator(graph, N), m, pipeline.perturb(key, X, m), alpha=ALPHA, r=R)
+        reports = pipeline.perturb(key, X, m)
+        return embedding.propagate(traced_operator(graph, N), m, reports, alpha=ALPHA, r=R)
 
     np.testing.assert_allclose(embedded(jax.random.key(0), GRAPH), embed().z, atol=1e-4)

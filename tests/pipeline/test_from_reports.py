@@ -11,9 +11,10 @@ from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.deployment import Classifier
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import from_reports, predict_from_reports, principal_axes, score_directions
+from ldp_jax.pipeline import predict_from_reports
 from ldp_jax.pipeline.device_classifier import device_classifier, panel_regression
-from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.pipeline.from_reports import class_reports
+from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.structure import label_log_loss
 from tests.pipeline.planted import blocks
@@ -35,7 +36,7 @@ def data():
 def predicted(data, x, epsilon, **changes):
     graph, y, _, facts = data
     panel = np.arange(PANEL)
-    given = {"facts": facts, "tested": np.arange(N) >= PANEL, **changes}
+    given = {"facts": facts, **changes}
     return predict_from_reports(jax.random.key(1), graph, x, panel, y[:PANEL], epsilon, **given)
 
 
@@ -149,7 +150,8 @@ def test_records_of_somebody_else_are_not_believed(data):
     if found.used == "structure":
         np.testing.assert_array_equal(found.log_posterior, facts.structure.log_q)
         assert found.found.reason
-    unguarded = predicted(data, x[order], 3.0, guarded=False)
+    collect = class_reports(found.alphabets, feature_rows(x[order]))
+    unguarded = local_prediction(jax.random.key(1), collect, facts, guarded=False)
     assert unguarded.used == "reports"
     assert right(unguarded.log_posterior, y) < structure - 0.03  # what the guard is for
 
@@ -177,54 +179,17 @@ def test_a_private_record_reaches_nothing_but_its_report(data):
     np.testing.assert_array_equal(first.log_posterior, second.log_posterior)
 
 
-@pytest.mark.parametrize("message", ["class", "record", "sampled"])
-def test_what_devices_send_is_settled_by_the_panel_alone(data, message, monkeypatch):
-    """Mechanism, bounds and axes are made of nothing that depends on a private record."""
+def test_alphabets_are_settled_by_the_panel_alone(data):
+    """The mechanism is made of nothing that depends on a private record."""
     _, _, x, _ = data
-    asked, real = [], from_reports.message_by_name
-    monkeypatch.setattr(from_reports, "message_by_name", lambda *given: asked.append(given) or real(*given))
     private = np.random.default_rng(6).normal(size=x.shape) * [9, 1, 1]
-    for records in (x, np.where(np.arange(N)[:, None] < PANEL, x, private)):
-        predicted(data, records, 2.0, message=message, facts=None, num_classes=3, num_folds=FOLDS)
-    first, second = (jax.tree.leaves(given) for given in asked)
-    assert len(first) == len(second) > 10
+    given = {"facts": None, "num_classes": 3, "num_folds": FOLDS}
+    first, second = (
+        jax.tree.leaves(predicted(data, records, 2.0, **given).alphabets)
+        for records in (x, np.where(np.arange(N)[:, None] < PANEL, x, private))
+    )
     for one, two in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("message", ["class-plain", "scores", "record", "sampled"])
-def test_another_message_says_something_too_and_is_not_believed_of_somebody_else(data, message):
-    _, y, x, facts = data
-    found = predicted(data, x, 6.0, message=message)
-    assert (found.message, found.used) == (message, "reports")
-    assert (found.alphabets is None) == (message != "class-plain")
-    assert right(found.log_posterior, y) > right(facts.structure.log_q, y) + 0.05
-    assert 5.98 < found.guarantee[RECORD].epsilon <= 6.0
-    order = np.arange(N)
-    order[PANEL:] = np.random.default_rng(0).permutation(order[PANEL:])
-    placebo = predicted(data, x[order], 6.0, message=message)
-    assert right(placebo.log_posterior, y) > right(facts.structure.log_q, y) - 0.015
-
-
-def test_vectors_that_devices_report_keep_what_tells_classes_apart():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(20, 5)).astype(np.float32)
-    centred = scores - scores.mean(1, keepdims=True)
-    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-    made = np.asarray(score_directions(scores))
-    assert made.shape == (20, 4)
-    np.testing.assert_allclose(made @ made.T, centred @ centred.T, atol=1e-5)
-    rows = feature_rows(rng.random((30, 8)) * np.arange(1, 9))
-    axes = principal_axes(rows, 3)
-    x = np.asarray(rows.times(jnp.eye(8)), np.float64)
-    np.testing.assert_allclose(axes @ x.mean(0), 0.0, atol=1e-5)
-    sent = x @ np.asarray(axes).T
-    assert np.median(np.linalg.norm(sent, axis=1)) == pytest.approx(1.0, rel=1e-5)
-    gram = np.asarray(axes @ axes.T)
-    np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-4 * gram[0, 0])
-    assert np.all(np.diff((sent**2).sum(0)) < 0)
-    with pytest.raises(ValueError, match="at least two directions"):
-        principal_axes(feature_rows(np.ones((5, 4))), 3)
 
 
 def test_labels_of_the_panel_may_be_private_and_cost_a_line_of_their_own(data):
@@ -261,9 +226,6 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
 
     monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
     panel, labels = np.arange(PANEL), y[:PANEL]
-    alphabets = {
-        epsilon: PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q))) for epsilon in (1.0, 2.0)
-    }
     for changes, message in (
         ({"epsilon": 0.0}, "epsilon must be"),
         ({"epsilon": 21.0}, "epsilon must be"),
@@ -276,13 +238,6 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 500\)"),
         ({"panel": panel // 2}, "each of its members once"),
         ({"panel": panel.astype(float)}, "panel must be integers"),
-        ({"tested": np.arange(PANEL - 3, N)}, "got 3 of the panel"),
-        ({"tested": np.ones(N, bool)}, "got 150 of the panel"),
-        ({"tested": np.array([N])}, "tested must name nodes"),
-        ({"alphabets": alphabets[1.0], "facts": facts}, "alphabets must be made for epsilon = 2"),
-        ({"alphabets": PersonalAlphabets.of(2.0, np.full((N, 4), 0.25))}, "alphabets must be of 500 users"),
-        ({"message": "nothing"}, "message must be one of class, class-plain"),
-        ({"message": "scores", "alphabets": alphabets[2.0]}, "alphabets are for the message class"),
         ({"features": x[:-1]}, "features must have a row for each of 500 users"),
         ({"features": x[:, :-1], "facts": facts}, "features must have 3 columns"),
         ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),
@@ -304,4 +259,4 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         with pytest.raises(ValueError, match=message):
             predict_from_reports(jax.random.key(0), **given)
     with pytest.raises(AssertionError, match="asked"):
-        predicted(data, x, 2.0, alphabets=alphabets[2.0])
+        predicted(data, x, 2.0)

@@ -4,10 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.features import PrivUnitG
 from ldp_jax.pipeline.message import (
     SMOOTHINGS,
-    likeliest_density_evidence,
     likeliest_evidence,
     message_evidence,
     restricted_confusion,
@@ -66,30 +64,3 @@ def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely
     right, _ = found(np.eye(3, dtype=np.float32)[shown], labels)
     channel = np.log(0.97 * (0.4 * np.eye(3) + 0.2) + 0.01)
     np.testing.assert_allclose(right, channel[:, said].T, atol=0.2)  # each of its 9 rates to about 0.02
-
-
-def test_a_vector_is_read_by_the_records_of_the_panel_without_the_reader_s_own():
-    rng = np.random.default_rng(2)
-    law = PrivUnitG(3.0, dim=3)
-    records = rng.normal(size=(9, 3))
-    records = (records / np.linalg.norm(records, axis=1, keepdims=True)).astype(np.float32)
-    labels = np.array([0, 0, 0, 1, 1, 1, 1, 2, 2])
-    own = np.array([-1, 0, 3, 8])
-    reports = jnp.asarray(rng.normal(size=(4, 3)), jnp.float32)
-    posterior = jnp.asarray(rng.dirichlet(np.ones(3), 4), jnp.float32)
-    counted = own < 0
-    found, smoothing = likeliest_density_evidence(law, reports, records, labels, own, posterior, counted)
-    density = np.exp([[float(law.log_density(y, x)) for x in records] for y in reports])
-    made = {}
-    for s in SMOOTHINGS:
-        evidence = np.zeros((4, 3))
-        for i in range(4):
-            others = np.flatnonzero(np.arange(9) != own[i])
-            anybody = density[i, others].mean()
-            for y in range(3):
-                same = others[labels[others] == y]
-                evidence[i, y] = (density[i, same].sum() + s * anybody) / (len(same) + s)
-        made[s] = evidence
-    assert smoothing == max(made, key=lambda s: np.log((np.asarray(posterior) * made[s]).sum(1)[counted]).sum())
-    expected = np.log(made[smoothing] / made[smoothing][:, :1])
-    np.testing.assert_allclose(found - found[:, :1], expected, atol=1e-4)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.learning import models, training
-from ldp_jax.pipeline import model_posterior
+from ldp_jax.pipeline.posterior import model_posterior
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -130,10 +130,10 @@ def test_the_features_posterior_and_self_training_are_one_program(data, fitted):
     rows, _, labels, fold = data
     told = label_evidence(labels, CLASSES)
     features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS)  # the fixture's may be forgotten
-    before = self_training._fit._cache_size()
+    before = self_training._path._cache_size()
     for ridge, keep in ((0.7, 0.1), (2.0, 0.5)):
         self_train(rows, told, fold, fitted.classifier, fitted.log_q, ridges=(ridge,), num_folds=FOLDS, keep=keep)
-    assert self_training._fit._cache_size() == before
+    assert self_training._path._cache_size() == before
 
 
 def test_settings_out_of_range_are_refused(data, fitted):

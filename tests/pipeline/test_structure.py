@@ -1,14 +1,17 @@
 """What structure is read from: whom the panel reaches, and spectral coordinates."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
 
 from ldp_jax.graph import graphs
-from ldp_jax.graph.propagation import operator
+from ldp_jax.graph.propagation import operator, ppr
+from ldp_jax.pipeline import structure
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import folds
-from ldp_jax.pipeline.structure import panel_reach, spectral_coordinates, structure_posterior
+from ldp_jax.pipeline.structure import panel_sums, spectral_coordinates, structure_posterior
 from tests.pipeline.planted import blocks
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -38,7 +41,7 @@ def test_a_member_of_the_panel_does_not_reach_herself(data):
     graph, _, _, labels, _ = data
     op, panel = operator(graph), np.flatnonzero(labels >= 0)
     for kind in (2, 0.1):
-        reach = np.asarray(panel_reach(op, panel, kind))
+        reach = np.asarray(panel_sums(op, panel, np.eye(60, dtype=np.float32), kind))
         assert not reach[panel, np.arange(60)].any()
         assert (reach[60:].sum(1) > 0).mean() > 0.9
 
@@ -62,9 +65,16 @@ def test_a_graph_of_fewer_nodes_than_columns_has_columns_of_zeros():
     assert found[:, :2].any(0).all()
 
 
-def test_a_reach_beyond_memory_is_refused_by_sizes_alone():
-    op = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
-    with pytest.raises(
-        ValueError, match=r"2e-08 GB does not hold what 3 nodes and a panel of 2 take \(9.6e-08 GB\)"
-    ):
-        panel_reach(op, np.array([0, 1]), 2, memory=20.0)
+def test_no_program_of_a_panel_holds_a_matrix_of_nodes_and_members(data):
+    op, panel = operator(data[0]), np.arange(250)
+    width = structure.block_width()
+    program = jax.make_jaxpr(structure._panel_sums)(
+        op, np.zeros(5 * width, np.int32), np.zeros((5 * width, 4), np.float32), 250, 0, 0.1
+    )
+    sizes = [int(size) for size in re.findall(r"f32\[300,(\d+)\]", str(program))]
+    assert width in sizes
+    assert max(sizes) == width
+    values = np.random.default_rng(0).normal(size=(250, 3)).astype(np.float32)
+    whole = np.array(ppr(op, np.eye(300, dtype=np.float32)[:, panel], 0.1, 0.0, 1e-3))
+    whole[panel, panel] = 0.0
+    np.testing.assert_allclose(panel_sums(op, panel, values, 0.1), whole @ values, atol=1e-5)

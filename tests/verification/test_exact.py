@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import Numeric
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Interval, clip
@@ -95,7 +96,7 @@ def test_broken_twins_are_found():
 
 def test_a_witness_attains_the_supremum():
     found = privacy_loss_supremum(Piecewise(2.0))
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         made = Piecewise(2.0)
         loss = made.log_density(found.y, found.x) - made.log_density(found.y, found.x_other)
     assert float(loss) == pytest.approx(found.epsilon)
@@ -117,7 +118,7 @@ class _Slow(_Overspending):
 
 def test_far_reports_of_an_infinite_codomain_are_asked():
     """What is seen at a thousand times the farthest declared report decides, on either side and in a mixture."""
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
         # At y = 3000 between -1 and 1: 2 y / sigma^2.
         assert exact._beyond(_Slow(1.0), records, reports) == pytest.approx(6000 / 1024)

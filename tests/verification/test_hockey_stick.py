@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import features
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import Numeric
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Box, Finite, Interval, Subset, clip
@@ -145,7 +146,7 @@ def test_hybrid_is_the_mixture_of_its_branches(epsilon):
 @every_epsilon
 def test_three_outputs(epsilon):
     """Over all pairs of 201 records, its masses written out from the paper; detects 1e-7."""
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         e, a = math.exp(epsilon), float(ThreeOutputs(jnp.float64(epsilon)).a)
     size = np.abs(np.linspace(-1, 1, 201))
     likely = (1 - size) * (1 - a) / 2 + size * (e - a) / (e + 1)
@@ -214,7 +215,7 @@ def test_at_zero_it_is_the_total_variation(name, epsilon):
     reach = 60.0 / epsilon if name == "Laplace" else float(m.codomain().upper)
     edges = np.linspace(-reach, reach, 2_000_001)
     middle = (edges[1:] + edges[:-1]) / 2
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         first, second = (np.exp(np.asarray(m.log_density(middle, x))) for x in (-1.0, 1.0))
     step = edges[1] - edges[0]
     assert first.sum() * step == pytest.approx(1.0, abs=1e-4)
@@ -313,7 +314,7 @@ def test_enumeration_is_composition(name):
     assert composed.epsilon == pytest.approx(found.epsilon, rel=1e-12)
     assert found.epsilon <= m.guarantee().epsilon * (1 + 1e-15)
     subset, output = found.y
-    with jax.enable_x64(True):  # the witness has this loss
+    with float64_on_cpu():  # the witness has this loss
         loss = sum(
             float(m.inner.log_density(y, found.x[j]) - m.inner.log_density(y, found.x_other[j]))
             for j, y in zip(subset, output, strict=True)
@@ -363,7 +364,7 @@ def test_hybrid_against_a_grid(epsilon):
     """Both branches, 33 records and 4001 reports: nothing on the grid loses more. Detects 1e-9 of epsilon."""
     m = Hybrid(epsilon)
     found = privacy_loss_supremum(m)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         values = np.append(np.linspace(-1, 1, 3999) * float(m.piecewise.bound) * 0.999999, [-1.0, 1.0])
         branch, value = np.repeat([0, 1], len(values)), np.tile(values, 2)
         records = np.linspace(-1, 1, 33)
@@ -392,7 +393,7 @@ def test_features_against_enumeration(weights):
     found = privacy_loss_supremum(m)
     assert found.epsilon == pytest.approx(math.log(best), rel=1e-12)
     assert found.epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-12)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         loss = m.log_density(jnp.array(found.y), jnp.array(found.x)) - m.log_density(
             jnp.array(found.y), jnp.array(found.x_other)
         )

@@ -1,14 +1,12 @@
-"""Spaces of records and of reports, which know what verification asks of them.
+"""Spaces of records and of reports: a mechanism's ``domain()`` and ``codomain()``.
 
-A mechanism has a ``domain()`` and a ``codomain()``; the two spaces say the rest: what is a member and what others
-are taken for, which records are adjacent and where a privacy loss is looked for, how a density is integrated and
-draws are counted. A new space is one file with a subclass of
-:class:`Records`, of :class:`Reports`, of both, or of :class:`Enumerated` where its members can be listed.
+They say what is a member, what others are taken for, and which records are adjacent. A new space is a subclass of
+:class:`Enumerated` where its members can be listed; else of :class:`Records`, of :class:`ReportLaw`, or of both.
 """
 
 from ldp_jax.core.spaces.balls import Ball, Disc, Vectors
 from ldp_jax.core.spaces.numbers import Finite, Interval, Mixture
-from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, Reports, as_records, clip
+from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, ReportLaw, Reports, as_records, clip
 from ldp_jax.core.spaces.spheres import Sphere, Turned
 from ldp_jax.core.spaces.vectors import Box, ByCoordinate, Product, SparseReport, Subset
 
@@ -24,6 +22,7 @@ __all__ = [
     "NotApplicable",
     "Product",
     "Records",
+    "ReportLaw",
     "Reports",
     "SparseReport",
     "Sphere",

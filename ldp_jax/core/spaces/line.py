@@ -1,4 +1,4 @@
-"""The distribution function of a number of an interval, from its density."""
+"""Laws of a number of an interval, from its density."""
 
 import itertools
 import math
@@ -38,3 +38,10 @@ def line(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) -> tup
     total = np.concatenate([[0.0], np.cumsum(density.mean(0) * width)])
     misplaced = float(density.max() * np.spacing(np.float32(np.abs(edges[1:-1]).max())))
     return partial(np.interp, xp=cuts, fp=total), misplaced, edges
+
+
+def spacings(y: Any) -> np.ndarray:
+    """Four float32 spacings of each number, at least those of 1 or of the largest."""
+    y = np.asarray(y)
+    least = np.float32(min(1.0, float(np.abs(y).max())))
+    return 4 * np.spacing(np.maximum(np.abs(y), least)).astype(np.float64)

@@ -90,18 +90,12 @@ def clip(x: Record, lower: float = -1.0, upper: float = 1.0) -> Array:
 class Records(abc.ABC):
     """A set of records: what a mechanism takes.
 
-    ``stacked`` records are a pytree whose leaves have one more axis, the first. Random records serve verification
-    alone, so that they come from NumPy's generator and no key.
+    ``stacked`` records are a pytree whose leaves have one more axis, the first. Random records are drawn by NumPy.
     """
 
     @abc.abstractmethod
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
-        """Which of stacked values are members, bool [n].
-
-        Args:
-          values: of the host.
-          rounding: how many float32 roundings beyond an end still count.
-        """
+        """Which of stacked values of the host are members, bool [n]; ``rounding`` float32 roundings still count."""
 
     @abc.abstractmethod
     def clip(self, x: Any) -> Any:
@@ -117,7 +111,7 @@ class Records(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, rng: np.random.Generator, n: int) -> Any:
-        """Stacked random records, float32: all their bits are random, so that a window is met as often as wide."""
+        """Stacked random records, float32, all of whose bits are random."""
 
     @abc.abstractmethod
     def grid(self, count: int) -> Any:
@@ -125,24 +119,23 @@ class Records(abc.ABC):
 
     @property
     def users(self) -> int:
-        """How many users there are whose views differ, where a mechanism takes whose record it is; 0 elsewhere."""
+        """How many users there are whose views differ, where a mechanism takes whose record it is; else 0."""
         return 0
 
     def given(self, x: Any) -> Any:
-        """A record that is given by its caller, as verification holds it: float32; a list is a vector."""
+        """A caller's record as verification holds it: float32; a list is a vector."""
         return jax.tree.map(
             lambda leaf: np.asarray(leaf, np.float32), x, is_leaf=lambda leaf: isinstance(leaf, list)
         )
 
     def critical_records(self) -> Any:
-        """Stacked records where the extremes of a density over records are looked for."""
+        """Stacked records among which a density is largest or smallest."""
         return self.grid(9)
 
     def centre(self) -> Any:
-        """What NaN is taken for."""
-        return jax.tree.map(
-            np.asarray, self.clip(jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), self.typical()))
-        )
+        """The record that NaN is taken for."""
+        nothing = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), self.typical())
+        return jax.tree.map(np.asarray, jax.jit(self.clip)(nothing))
 
     @property
     def all_adjacent(self) -> bool:
@@ -150,11 +143,11 @@ class Records(abc.ABC):
         return type(self).adjacent is Records.adjacent
 
     def adjacent(self, x: Any, other: Any) -> np.ndarray:
-        """Which pairs of stacked records a guarantee is about, bool [n]: here any two."""
+        """Which pairs of stacked records a guarantee is about, bool [n]: by default all."""
         return np.ones(len(jax.tree.leaves(x)[0]), bool)
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
-        """Stacked random pairs of adjacent records; to be overridden together with :meth:`adjacent`."""
+        """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
         return self.sample(rng, n), self.sample(rng, n)
 
     def share(self, x: Any) -> np.ndarray | None:
@@ -162,7 +155,7 @@ class Records(abc.ABC):
         return None
 
     def outside(self) -> tuple[Any, Any]:
-        """Stacked values that are no records, and the records that they are taken for."""
+        """Stacked values that are not records, and the records that they are taken for."""
         end = jax.tree.map(lambda leaf: np.float32(np.max(leaf) + 0.5), self.extremes()[1])
 
         def strange(leaf: Any, beyond: Any) -> np.ndarray:
@@ -170,14 +163,12 @@ class Records(abc.ABC):
             return np.stack([np.resize(bad[place:], np.shape(leaf)) for place in range(len(bad))])
 
         bad = jax.tree.map(strange, self.typical(), end)
-        return bad, jax.tree.map(np.asarray, self.clip(bad))
+        return bad, jax.tree.map(np.asarray, jax.jit(self.clip)(bad))
 
     def validate(self, x: Any, name: str = "x") -> None:
-        """Refuse stacked records of the host that are not members: for what is loaded, never inside a mechanism.
+        """Refuse stacked records of the host that are not members: for loaded data, never inside a mechanism.
 
-        Mechanisms are total: whatever a record holds, they clip it and report. So a category 7 of a mechanism on
-        four is taken for the last one, without a word. Who holds the data may ask first; the message says how many
-        records are outside, and nothing of what they are.
+        Mechanisms clip whatever they are given. The message counts invalid records and shows none.
 
         Raises:
           ValueError: where a record is outside.
@@ -202,13 +193,8 @@ class Reports(abc.ABC):
         return False
 
     @property
-    def independent(self) -> bool:
-        """Whether reports are vectors whose numbers are independent given the record: see :meth:`between`."""
-        return False
-
-    @property
     def branches(self) -> "tuple[Reports, ...]":
-        """Of reports that are one number: the lines and sets that it may come from; () for others."""
+        """The intervals and sets that a report of one number may come from; () for others."""
         return ()
 
     @property
@@ -219,6 +205,13 @@ class Reports(abc.ABC):
     @abc.abstractmethod
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
         """Which of stacked reports are possible, bool [n]; see :meth:`Records.contains`."""
+
+
+class ReportLaw(Reports):
+    """Reports that say themselves how verification integrates and counts them.
+
+    Spaces of :mod:`ldp_jax.core.spaces` need not: verification knows their laws.
+    """
 
     @abc.abstractmethod
     def critical_reports(self, records: Any) -> Any:
@@ -239,13 +232,6 @@ class Reports(abc.ABC):
           order: Gauss-Legendre points of a panel.
         """
 
-    def between(self, log_density: Log, other: Log) -> tuple[Any, Any]:
-        """Stacked reports and weights [n] that integrate max(0, p - a q), for any a, of the laws of two records.
-
-        Of :attr:`independent` reports alone.
-        """
-        raise NotApplicable(f"reports must be vectors of independent numbers, got {self}")
-
     @abc.abstractmethod
     def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
         """Masses [m] of finitely many cells of the reports about ``x``, and which cell stacked reports are in."""
@@ -255,53 +241,62 @@ class Reports(abc.ABC):
         return None
 
     def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """What a density is multiplied with for the mass of the float32 reports around each of stacked ones.
-
-        Returns:
-          Volumes [n], 1 for reports that have a mass of their own; and which have.
-        """
+        """Volumes [n] of the float32 reports around each of stacked ones, and which are atoms, of volume 1."""
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
 
     def scores(self, reports: list[Any], x: Any, x_other: Any) -> dict[str, Any] | None:
-        """Numbers [n] that may tell two records apart, of the stacked reports of each, by their names.
-
-        None where reports are numbers or vectors, which are told apart by their estimates.
-        """
-        return None
-
-    def continuum(self, y: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """Which of stacked reports hold one number of a continuum, and the numbers; None where none can."""
+        """Named numbers [n] of the reports of two records, which may tell them apart; None: by estimates."""
         return None
 
 
 class Enumerated(Records, Reports):
-    """A space whose members can be listed; a subclass lists them and says what else is taken for which.
+    """A space whose members are listed: a subclass gives :meth:`members`, and :meth:`adjacent` where not all are.
 
-    ``members`` and ``place`` are enough for reports; records also need ``clip``.
+    Members that are not rising numbers also need :meth:`place` and :meth:`clip`.
     """
 
     @abc.abstractmethod
     def members(self) -> Any:
         """All of them, stacked: whole numbers, or float64 numbers that are exact in float32."""
 
-    @abc.abstractmethod
+    def _numbers(self, kind: Any) -> np.ndarray:
+        return np.asarray(self.members(), kind)
+
     def place(self, values: Any) -> np.ndarray:
-        """The places of stacked values among the members, int [n]; -1 for what is none."""
+        """The places of stacked values among the members, int [n], -1 for others; in the values' precision."""
+        y = np.asarray(values)
+        known = self._numbers(np.float64 if y.dtype.kind in "biu" else y.dtype)
+        at = np.clip(np.searchsorted(known, y), 0, len(known) - 1)
+        return np.where(known[at] == y, at, -1)
+
+    def clip(self, x: Any) -> Any:
+        """The nearest member; NaN goes to the middle one, the lower of two."""
+        x, values = as_records(x), jnp.asarray(self.members(), jnp.result_type(float))
+        x = jnp.where(jnp.isnan(x), values[(len(self) - 1) // 2], x)
+        nearest = jnp.rint(jnp.interp(x, values, jnp.arange(len(self), dtype=values.dtype)))
+        return values[nearest.astype(jnp.int32)]
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.members())[0])
 
-    def _pick(self, place: Any) -> Any:
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[place].astype(np.float32), self.members())
+    def _pick(self, place: Any, kind: Any = np.float32) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[place].astype(kind), self.members())
 
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
-        """Which of stacked values are members, bool [n]."""
+        """By :meth:`place`."""
         return self.place(values) >= 0
 
+    def _pairs(self) -> np.ndarray:
+        """The places of all adjacent pairs [m, 2]."""
+        first, other = np.triu_indices(len(self), 1)
+        near = np.asarray(self.adjacent(self._pick(first), self._pick(other)))
+        return np.stack([first[near], other[near]], 1)
+
     def extremes(self) -> tuple[Any, Any]:
-        """The first and the last."""
-        return self._pick(0), self._pick(len(self) - 1)
+        """The first and the last, or the first two that are adjacent."""
+        first, last = (0, len(self) - 1) if self.all_adjacent else self._pairs()[0].tolist()
+        return self._pick(first), self._pick(last)
 
     def typical(self) -> Any:
         """The one that a third of the others come before."""
@@ -311,26 +306,18 @@ class Enumerated(Records, Reports):
         """Members drawn uniformly."""
         return self._pick(rng.integers(0, len(self), n))
 
+    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+        """Any two members, or adjacent pairs drawn uniformly; float64."""
+        if self.all_adjacent:
+            places = rng.integers(0, len(self), (2, n))
+        else:
+            pairs = self._pairs()
+            places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
+        return self._pick(places[0], np.float64), self._pick(places[1], np.float64)
+
     def grid(self, count: int) -> Any:
         """All."""
         return self.members()
-
-    def critical_reports(self, records: Any) -> Any:
-        """All."""
-        return self.members()
-
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
-        """Members drawn uniformly."""
-        place = rng.integers(0, len(self), n)
-        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.members())
-
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
-        """All, each with weight 1."""
-        return self.members(), jnp.ones(len(self))
-
-    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
-        """A cell a member."""
-        return np.exp(np.asarray(log_density(self.members()))), self.place
 
 
 def shown(value: Any) -> str:

@@ -3,18 +3,16 @@
 import abc
 import dataclasses
 import itertools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.spaces.numbers import PLACES, Finite, Interval, Mixture
-from ldp_jax.core.spaces.space import Log, NotApplicable, Records, Reports, clip
+from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, clip
 from ldp_jax.core.types import Array
 
 _MOST_RECORDS = 4_000_000
-_MOST_CELLS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,34 +121,6 @@ class Product(ByCoordinate):
             return np.zeros(np.shape(values)[:1], bool)
         return np.asarray(self.inner.contains(values, rounding=rounding).all(-1))
 
-    def _members(self, most: int) -> np.ndarray:
-        values = np.asarray(self.inner.values, np.float64)
-        if len(values) ** self.dim > most:
-            raise NotApplicable(f"{len(values)}^{self.dim} reports are too many to count: test a smaller dim")
-        return np.array(list(itertools.product(values, repeat=self.dim)))
-
-    def critical_reports(self, records: Any) -> np.ndarray:
-        """All vectors."""
-        return self._members(_MOST_RECORDS)
-
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
-        """Uniform vectors."""
-        return jnp.asarray(rng.choice(np.asarray(self.inner.values, np.float64), (n, self.dim)))
-
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
-        """All vectors, each with weight 1."""
-        members = self._members(_MOST_RECORDS)
-        return members, np.ones(len(members))
-
-    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
-        """A cell a vector."""
-        values = np.asarray(self.inner.values, np.float64)
-        base = len(values) ** np.arange(self.dim)[::-1]
-        members = self._members(_MOST_CELLS)
-        return np.exp(
-            np.asarray(log_density(members))
-        ), lambda y: np.searchsorted(values, np.asarray(y, np.float64)) @ base
-
 
 class SparseReport(NamedTuple):
     """What a user sends: k coordinates and their values; O(k), whatever the dimension.
@@ -199,27 +169,3 @@ class Subset(ByCoordinate):
         at = np.asarray(values.indices)
         ordered = (np.diff(at, axis=-1) > 0).all(-1) & (at >= 0).all(-1) & (at < self.dim).all(-1)
         return np.asarray(ordered & self.inner.contains(values.values, rounding=rounding).all(-1))
-
-    def _ask_inner(self) -> Any:
-        raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), the law of one: {self}")
-
-    def critical_reports(self, records: Any) -> Any:
-        """Not of the space alone."""
-        return self._ask_inner()
-
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
-        """Not of the space alone."""
-        return self._ask_inner()
-
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Any:
-        """Not of the space alone."""
-        return self._ask_inner()
-
-    def cells(self, x: Any, log_density: Log) -> Any:
-        """Not of the space alone."""
-        return self._ask_inner()
-
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The product of those of the values."""
-        width, atom = self.inner.volume(y.values)
-        return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))

@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasTable
+from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable, Records
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification.empirical import privatize_stacked
 from ldp_jax.verification.exact import coordinate_laws, logs_of
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(48)
+_NODES, _WEIGHTS = unit_rule(8)
+_TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
 _BLOCK = 4096  # reports at once
 _ROWS = 1 << 16  # reports of one call
 
@@ -95,7 +97,7 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
         return _of_table(mechanism.table(), x, y, spread), 0.0
     codomain = mechanism.codomain()
     ends = _ends(codomain)
-    with jax.enable_x64(True):
+    with float64_on_cpu():
         wide = jax.tree.map(np.float64, mechanism)
         branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
         scale = _tail_scale(wide, codomain, ends)
@@ -187,12 +189,12 @@ def _interval(part: Any, infinite: Any, log: Any, y: Array, x: Array, spread: Ar
         [inside if infinite[0] else jnp.append(lower, inside), *([] if infinite[1] else [upper[None]])]
     )
     cut = jnp.clip(y, at[:-1], at[1:])
-    nodes = at[:-1, None] + (cut - at[:-1])[:, None] * (1 + _NODES) / 2
-    whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * (1 + _NODES) / 2
-    piece = lambda points, width: (jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width / 2).sum()
+    nodes = at[:-1, None] + (cut - at[:-1])[:, None] * _NODES
+    whole = at[:-1, None] + (at[1:] - at[:-1])[:, None] * _NODES
+    piece = lambda points, width: (jnp.exp(log(points.ravel()).reshape(points.shape)) @ _WEIGHTS * width).sum()
     found, total = piece(nodes, cut - at[:-1]), piece(whole, at[1:] - at[:-1])
-    s = (1 + _TAIL_NODES) / 2
-    away, weight = scale * s / (1 - s), _TAIL_WEIGHTS / 2 * scale / (1 - s) ** 2
+    s = _TAIL_NODES
+    away, weight = scale * s / (1 - s), _TAIL_WEIGHTS * scale / (1 - s) ** 2
     beyond = lambda start, sign: jnp.exp(log(start + sign * away)) @ weight
     if infinite[0]:
         left = beyond(jnp.minimum(y, at[0]), -1.0)

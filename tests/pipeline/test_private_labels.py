@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ldp_jax.core.label_channel import reported_evidence
 from ldp_jax.features import GeneralizedRR
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.field import observations
 from ldp_jax.pipeline.local_prediction import panel_facts
 from ldp_jax.pipeline.message import restricted_confusion
-from ldp_jax.pipeline.reported_labels import label_observations, reported_evidence, reported_shares, soft_labels
+from ldp_jax.pipeline.private_labels import keep_of, label_observations, reported_shares, soft_labels
 from ldp_jax.pipeline.rows import DenseRows
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import label_log_loss
@@ -32,7 +33,7 @@ def data():
         y,
         np.asarray(x, np.float32),
         told,
-        float(noise.table().masses[0, 0]) / 2.0**32,
+        keep_of(noise),
         rng.integers(0, FOLDS, N),
     )
 

@@ -1,0 +1,505 @@
+r"""What one device reports, remembers and may still spend.
+
+**Guarantee.** Each (table, user, round, field) is one release, at the loss of the table's own integers. Each
+(question, user) is one release per bit of a list, for all K counts together. Both are exact, towards anyone who
+cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much; of a pair
+both ends report, unless every device reports its ``ownership(...).owned(user, neighbours)`` by one public rule.
+
+Releases add up over tables, questions, pseudonyms, rounds and fields: a server that sees one device under two
+pseudonyms sees both. What would exceed the budget is refused before the record is looked at. So is a second report
+of a field, whatever the record: two records under the same words would lose more than two epsilons, and what is
+raised must not depend on a record. A retry takes no record (:meth:`Session.resend`).
+
+**Memory.** All this holds as long as the memory is kept: store :meth:`Session.to_bytes` before bytes are sent. It
+is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists 1" where the budget is of lists)::
+
+    "ldp-session 2\n" | device name, 16 hexadecimal digits, "\n" | tag, 64 hexadecimal digits, "\n" | JSON
+
+    key = the first 32 bytes of BLAKE2b keyed with the secret, of "ldp_jax 2 memory"
+    tag = BLAKE2b with a digest of 32 bytes, keyed with key, of everything but the tag and its newline
+
+Damaged, foreign and edited memory is refused. A whole older copy is *not* told from the newest by its bytes. Keep
+:attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``: memory with fewer
+releases is then refused. No counter shows two sessions that go on from one copy at the same time.
+"""
+
+import contextlib
+import functools
+import hmac
+import json
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any, NoReturn, SupportsIndex
+
+import numpy as np
+
+from ldp_jax.accounting.guarantee import RECORD, Budget, Guarantee, Unit
+from ldp_jax.core.integer_tables import WORDS, Table
+from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
+from ldp_jax.core.validate import whole
+from ldp_jax.deployment import wire
+from ldp_jax.deployment._numbers import as_numbers
+from ldp_jax.deployment.codecs import Codec, CountReports, FieldReports, codec_of, itself
+from ldp_jax.deployment.device import Device
+from ldp_jax.deployment.question import Question
+
+Number = int | float | np.integer | np.floating
+
+_KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
+_OLD_FORMAT = b'{"format":"ldp-session 1"'
+_REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
+_FIRST = 0  # the round under whose words a permanent answer is drawn
+
+
+class BudgetError(ValueError):
+    """A report would lose more than the device accepts, or more than it has left."""
+
+
+class ReplayError(ValueError):
+    """A field of this table, user and round was reported before: :meth:`Session.resend` gives the same bytes."""
+
+
+class Session:
+    """Reports of one device, the memory of what has been released, and its budget: the only way to report.
+
+    The memory holds outputs, never records. Every check depends on what is asked, user, round, field and budget
+    alone; numbers of any size, infinite or NaN, are reported as the table clips them, and whatever is no other
+    node's id is dropped from a list. So no error says anything of a record. Safe to share between threads.
+
+    ``user``, ``round`` and ``field`` are integers in [0, 2^64), [0, 2^32) and [0, 2^32).
+
+    Args:
+      device: whose reports these are.
+      budget: the largest epsilon that all releases together may lose, finite and > 0: a number for records, or a
+        :class:`~ldp_jax.accounting.guarantee.Budget` of records or neighbour lists, without delta. A device that
+        reports both has a session of each.
+      key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody else can make;
+        or None, for plain ones. The memory does not keep it.
+
+    Raises:
+      ValueError: for an invalid budget or key.
+
+    >>> from ldp_jax.core.integer_tables import integer_masses
+    >>> from ldp_jax.deployment import decode
+    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
+    >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
+    >>> session = Session(Device.from_secret(bytes(range(32))), budget=2.0)
+    >>> sent = session.report(table, 1, user=7, round=0)
+    >>> decode(sent, table).output.tolist()
+    [1]
+    >>> session.report(table, 0, user=7, round=0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ldp_jax.deployment.session.ReplayError: 1 fields of user 7, round 0 were reported before: ...
+    >>> session.resend(table, user=7, round=0) == sent
+    True
+    >>> print(session.spent().epsilon)
+    1.0986122886681098
+    """
+
+    def __init__(self, device: Device, *, budget: Any, key: bytes | None = None) -> None:
+        self._device = device
+        self._budget, unit = _checked_budget(budget)
+        self._kind = _KINDS[unit]
+        self._key = None if key is None else wire.entropy("key", key)
+        if key is not None and hmac.compare_digest(key, device.secret):
+            raise ValueError("key is the device's secret, which undoes the noise: share device.shared_key")
+        self._losses: dict[bytes, Fraction] = {}  # by digest: a ratio of masses
+        self._released: dict[tuple[bytes, int, int], dict[int, int]] = {}  # by digest, user, round and field
+        self._counter = 0
+        self._spent = Fraction(0)
+        self._lock = threading.Lock()
+
+    @property
+    def device(self) -> Device:
+        """Whose reports these are."""
+        return self._device
+
+    @property
+    def budget(self) -> float:
+        """The largest epsilon that all releases together may lose."""
+        return self._budget
+
+    @property
+    def remaining(self) -> float:
+        """What the budget has left, rounded down."""
+        return rounded_down(Fraction(self._budget) - self._spent)
+
+    @property
+    def counter(self) -> int:
+        """How many releases were ever made. Kept elsewhere, it finds rolled-back memory."""
+        return self._counter
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()")
+
+    def __repr__(self) -> str:
+        return f"Session({self._device!r}, {self._counter} releases)"
+
+    def report(
+        self, table: Table, x: Number, *, user: SupportsIndex, round: SupportsIndex, field: SupportsIndex = 0
+    ) -> bytes:
+        """The report of one number, 36 bytes.
+
+        Raises:
+          ValueError: if user, round or field is not an integer in its range.
+          TypeError: if x is not a real number.
+          ReplayError: if the field was reported before, whatever the record.
+          BudgetError: if the table loses more than the device accepts or has left, whatever the record.
+        """
+        return self._release(FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round)
+
+    def report_many(
+        self, table: Table, xs: np.ndarray | Sequence[Number], *, user: SupportsIndex, round: SupportsIndex
+    ) -> bytes:
+        """The report of every coordinate of a vector [d], each with words of its own: d releases, all or none.
+
+        Returns:
+          36 d bytes, of fields 0 to d - 1.
+
+        Raises:
+          ValueError: if xs is no vector; and as :meth:`report`.
+        """
+        dim = _length(xs)
+        return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
+
+    def report_sampled(
+        self,
+        table: Table,
+        xs: np.ndarray | Sequence[Number],
+        k: SupportsIndex,
+        *,
+        user: SupportsIndex,
+        round: SupportsIndex,
+    ) -> bytes:
+        """The reports of k of d coordinates drawn without replacement: k releases. Which ones says nothing of xs.
+
+        Returns:
+          36 k bytes, by field.
+
+        Raises:
+          ValueError: if k is not in [1, d]; and as :meth:`report_many`.
+          ReplayError: if anything of this table, user and round was reported before.
+        """
+        who, when, dim = wire.checked_user(user), wire.checked_round(round), _length(xs)
+        codec, many = FieldReports(table), whole(1, dim, k=k)
+        fields = self._device.sample(codec.table, dim, many, user=who, round=when)
+        return self._release(codec, fields, lambda: _vector(xs, dim)[fields], who, when, alone=True)
+
+    def report_permanently(
+        self, table: Table, x: Number, *, user: SupportsIndex, round: SupportsIndex, field: SupportsIndex = 0
+    ) -> bytes:
+        """The report of a datum for good: the same output in every round, of which only the first costs anything.
+
+        It is drawn from what the datum is when it is first asked for, under the words of round 0. The table must
+        stay the same, and so must an alphabet whose places it reports.
+
+        Raises:
+          TypeError: if x is no real number, where it is looked at.
+          BudgetError: if the first answer does not fit the budget; later ones always do.
+
+        >>> from ldp_jax.deployment import alphabet_table, decode
+        >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
+        >>> sent = [session.report_permanently(table, x, user=7, round=t) for t, x in enumerate((2, 2, 0, 1))]
+        >>> len({decode(one, table).output.tolist()[0] for one in sent}), session.counter
+        (1, 1)
+        """
+        label = wire.checked_round(round)  # before anything is spent
+        with contextlib.suppress(ReplayError):  # it was drawn before
+            self.report(table, x, user=user, round=_FIRST, field=field)
+        return self._resend(FieldReports(table), user, _FIRST, field, label)
+
+    def report_neighbours(self, question: Question, neighbours: Iterable[Any], *, user: SupportsIndex) -> bytes:
+        """How many neighbours are in each of K public groups, with noise; of one law for the list of each user.
+
+        Args:
+          question: as the server sent it to everybody.
+          neighbours: ids, in whatever can be iterated. Other things, ``user`` and repeats are dropped.
+          user: a node of the graph.
+
+        Returns:
+          32 + 4 K bytes.
+
+        Raises:
+          ValueError: if user is not an integer in [0, n), or the question's noise would reach beyond 2^20.
+          ReplayError: if the user reported on this question before, whatever the list.
+          BudgetError: if a report loses more than the device accepts or has left, whatever the list.
+
+        >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
+        >>> from ldp_jax.deployment import decode
+        >>> asked = Question(0, groups=[0, 0, 1, 1, -1], num_groups=2, epsilon=1.0, most=20)
+        >>> session = Session(Device.from_secret(bytes(range(32))), budget=Budget(1.5, unit=NEIGHBOUR_LIST))
+        >>> sent = session.report_neighbours(asked, [1, 2, 4], user=0)
+        >>> len(sent), decode(sent, asked).output.shape
+        (40, (1, 2))
+        """
+        codec = CountReports(question)
+        return self._release(codec, range(codec.question.num_groups), lambda: neighbours, user, None)
+
+    def resend(
+        self,
+        asked: Table | Question,
+        *,
+        user: SupportsIndex,
+        round: SupportsIndex | None = None,
+        field: SupportsIndex | None = None,
+    ) -> bytes:
+        """The bytes of an earlier report, for a retry: of one field, or of all fields of a round, by field.
+
+        It costs nothing: the collector has, or was sent, the same outputs. ``round`` is that of a table's report.
+
+        Raises:
+          ValueError: if there was none, or an argument is out of its range.
+        """
+        return self._resend(codec_of(asked), user, round, field)
+
+    def _resend(
+        self,
+        codec: Codec,
+        user: SupportsIndex,
+        round: SupportsIndex | None,
+        field: SupportsIndex | None,
+        label: int | None = None,
+    ) -> bytes:
+        """The bytes may carry the number of another round, ``label``."""
+        who, when = codec.user(user), codec.round(round)
+        where = None if field is None else wire.checked_field(field)
+        with self._lock:
+            known = self._released.get((codec.digest, who, when), {})
+            fields = sorted(known) if where is None else [where] * (where in known)
+            if not fields:
+                raise ValueError(f"nothing to resend for user {who}, round {when}")
+            label = when if label is None else label
+            return codec.pack(fields, [known[f] for f in fields], who, label, self._key)
+
+    def _release(
+        self,
+        codec: Codec,
+        fields: Sequence[int],
+        record: Callable[[], Any],
+        user: SupportsIndex,
+        round: SupportsIndex | None,
+        *,
+        alone: bool = False,
+    ) -> bytes:
+        """Check, and only then look at the record: so no refusal can depend on it."""
+        if not isinstance(codec, self._kind):
+            raise ValueError(
+                f"a {codec.of} needs a budget of {codec.unit}s, and this session has one of {self._kind.unit}s"
+            )
+        who, when = codec.user(user), codec.round(round)
+        key = (codec.digest, who, when)
+        with self._lock:
+            known = self._released.get(key, {})
+            before = list(known) if alone else [field for field in fields if field in known]
+            if before:
+                raise ReplayError(
+                    f"{codec.times(before)} {codec.each}s of user {who}, round {when} were reported before: "
+                    "resend() gives those bytes"
+                )
+            times = codec.times(fields)
+            self._check_budget(codec.loss, times)
+            outputs = codec.draw(self._device, fields, record(), who, when)
+            sent = codec.pack(fields, outputs, who, when, self._key)
+            self._losses[codec.digest] = codec.loss
+            self._released.setdefault(key, {}).update(zip(fields, outputs.tolist(), strict=True))
+            self._pay(codec.loss, times)
+        return sent
+
+    def spent(self, user: SupportsIndex | None = None) -> Guarantee:
+        """What releases cost together (sequential composition over all of them), rounded up.
+
+        Args:
+          user: of one user or pseudonym; None for all of the device, which is what the budget bounds.
+
+        Raises:
+          ValueError: if user is not an integer in [0, 2^64).
+        """
+        who, kind = None if user is None else wire.checked_user(user), self._kind
+        with self._lock:
+            releases = [
+                (key[0], kind.times(held)) for key, held in self._released.items() if who is None or key[1] == who
+            ]
+            total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
+        whose = kind.adjacency.format("one device" if who is None else "one user")
+        return Guarantee(
+            rounded_up(total),
+            unit=kind.unit,
+            adjacency=f"{whose}; releases: {sum(n for _, n in releases)}",
+            arithmetic="exact",
+            status="proved",
+            reason=_REASON,
+        )
+
+    def _check_budget(self, loss: Fraction, times: int) -> None:
+        """Refuse what the device would not pay for; under the lock."""
+        epsilon, kind = _epsilon(loss), self._kind
+        if epsilon > self._budget:
+            raise BudgetError(
+                f"refused, whatever it is called: this {kind.of} loses epsilon {epsilon} a {kind.each}, and the "
+                f"device accepts {self._budget} in all"
+            )
+        if self._spent + _cost(loss, times) > Fraction(self._budget):
+            raise BudgetError(
+                f"{times} {kind.each}s at epsilon {epsilon} each do not fit: the device accepts {self._budget} in "
+                f"all and has {self.remaining} left"
+            )
+
+    def _pay(self, loss: Fraction, times: int) -> None:
+        self._counter += times
+        self._spent += _cost(loss, times)
+
+    def to_bytes(self) -> bytes:
+        """The memory, to be stored before reports are sent. It holds neither the secret nor any record."""
+        with self._lock:
+            memory = {
+                "budget": self._budget,
+                "losses": [[digest.hex(), *loss.as_integer_ratio()] for digest, loss in self._losses.items()],
+                "released": [
+                    [digest.hex(), user, round, *self._kind.row(held)]
+                    for (digest, user, round), held in self._released.items()
+                ],
+            }
+        head = self._kind.memory + self._device.name.encode() + b"\n"
+        body = json.dumps(memory, separators=(",", ":")).encode()
+        return head + self._device.memory_tag(head + body) + b"\n" + body
+
+    @classmethod
+    def from_bytes(
+        cls, device: Device, data: bytes, *, at_least: SupportsIndex = 0, key: bytes | None = None
+    ) -> "Session":
+        """Go on where :meth:`to_bytes` left off, within the same budget.
+
+        Args:
+          device: whose memory it is.
+          data: the memory.
+          at_least: the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is taken
+            for the newest, and what it forgot can be released again.
+          key: as for a new session.
+
+        Raises:
+          ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
+            ``at_least``; or if key is invalid.
+        """
+        unit = next((unit for unit, kind in _KINDS.items() if data.startswith(kind.memory)), RECORD)
+        session = cls(device, budget=Budget(math.ulp(0.0), unit=unit), key=key)
+        least = whole(0, 2**64 - 1, at_least=at_least)
+        body = _opened(device, session._kind.memory, data)
+        try:
+            memory = json.loads(body)
+            session._budget, _ = _checked_budget(memory["budget"])
+            session._fill(memory["losses"], memory["released"])
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ValueError(f"no session's memory: {error}") from error
+        if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
+            raise ValueError("no session's memory: it is not written as to_bytes() writes it")
+        if session.counter < least:
+            raise ValueError(
+                f"rolled back: this memory knows of {session.counter} releases where at least {least} were made"
+            )
+        return session
+
+    def _fill(self, losses: Any, released: Any) -> None:
+        """Take up what a memory holds."""
+        kind = self._kind
+        for digest, high, low in losses:
+            name = bytes.fromhex(digest)
+            loss = Fraction(whole(1, kind.most, mass=high), whole(1, kind.most, mass=low))
+            if len(name) != 32 or name in self._losses or loss < 1:
+                raise ValueError(f"a {kind.of} twice, or an impossible loss")
+            self._losses[name] = loss
+        for digest, user, round, *row in released:
+            key = (bytes.fromhex(digest), wire.checked_user(user), wire.checked_round(round))
+            if key[0] not in self._losses or key in self._released:
+                raise ValueError(f"a release of no known {kind.of}, or twice the same")
+            held = self._released[key] = kind.held(row)
+            self._pay(self._losses[key[0]], kind.times(held))
+
+
+def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
+    """What one report of k fields costs: k times the table's epsilon, rounded up.
+
+    Raises:
+      ValueError: if k is not an integer >= 1.
+    """
+    many = whole(1, WORDS - 1, k=k)
+    fields = "" if many == 1 else f", {many} fields of each reported"
+    return Guarantee(
+        rounded_up(_cost(itself(table, Table).loss, many)),
+        adjacency=f"any two records of one user{fields}",
+        arithmetic="exact",
+        status="proved",
+        reason=_REASON,
+    )
+
+
+def _checked_budget(budget: object) -> tuple[float, Unit]:
+    """A finite epsilon > 0, and its unit."""
+    unit = budget.unit if isinstance(budget, Budget) else RECORD
+    if isinstance(budget, Budget) and (unit not in _KINDS or budget.delta):
+        raise ValueError(f"budget must be of records or neighbour-lists and without delta, got {budget}")
+    epsilon = budget.epsilon if isinstance(budget, Budget) else budget
+    if isinstance(epsilon, (int, float, np.integer, np.floating)) and not isinstance(epsilon, bool):
+        try:
+            value = float(epsilon)
+        except OverflowError:
+            value = math.inf
+        if 0.0 < value < math.inf:
+            return value, unit
+    raise ValueError(f"budget must be a finite epsilon > 0, got {type(budget).__name__}: {epsilon!r:.40}")
+
+
+@functools.lru_cache(maxsize=64)
+def _epsilon(loss: Fraction) -> float:
+    """A privacy loss, rounded up; sixty digits of a logarithm take as long as the rest of a report."""
+    return log_up(loss)
+
+
+def _cost(loss: Fraction, times: int) -> Fraction:
+    """Epsilon of ``times`` releases: the logarithm is rounded up to a float, the rest is exact."""
+    return times * Fraction(_epsilon(loss))
+
+
+def _opened(device: Device, start: bytes, data: bytes) -> bytes:
+    """The body of a memory that this device has written."""
+    if data.startswith(_OLD_FORMAT):
+        raise ValueError(
+            "this memory is of version 1, which anybody could edit: begin anew, with a new device; with the old "
+            "secret words would be used twice"
+        )
+    size = len(start) + 17
+    head, tag, body = data[:size], data[size : size + 65], data[size + 65 :]
+    if not head.startswith(start):
+        raise ValueError(f"no session's memory: expected it to begin with {start!r}")
+    if head[len(start) :] != device.name.encode() + b"\n":
+        raise ValueError("no session's memory of this device: another device's, or damaged")
+    if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
+        raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
+    return body
+
+
+def _length(xs: Any) -> int:
+    """How many numbers a vector has, without a look at them."""
+    try:
+        many = len(xs)
+    except TypeError:
+        many = 0
+    if not 1 <= many < WORDS:
+        raise ValueError("xs must be a vector of at least one number")
+    return many
+
+
+def _number(x: object) -> np.ndarray:
+    record = as_numbers(x)
+    if record.shape:
+        raise ValueError(f"x must be one number, got shape {record.shape}: report_many takes a vector")
+    return record[None]
+
+
+def _vector(xs: object, many: int) -> np.ndarray:
+    records = as_numbers(xs)
+    if records.shape != (many,):
+        raise ValueError(f"xs must be a vector of at least one number, got shape {records.shape}")
+    return records

@@ -1,0 +1,106 @@
+"""Mechanisms on tangent vectors, and parameters beside the budget: one number each, in every place of a stack."""
+
+import abc
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_epsilon, check_single, one_record
+from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.spaces import Ball, Vectors
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.hyperbolic import poincare
+
+
+def one(**kwargs: Any) -> float:
+    """The one number that a parameter is, also in the shape of a stack.
+
+    Raises:
+      ValueError: for a traced parameter, or several numbers.
+
+    >>> one(clip=2.0), one(clip=np.full(3, 2.0))
+    (2.0, 2.0)
+    """
+    ((name, value),) = kwargs.items()
+    if not validate.concrete(value):
+        raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")
+    array = np.asarray(value)
+    if (
+        not np.issubdtype(array.dtype, np.number)
+        or np.iscomplexobj(array)
+        or array.size == 0
+        or (array != array.flat[0]).any()
+    ):
+        raise ValueError(f"{name} must be one number, got {value!r}")
+    return float(array.flat[0])
+
+
+def spread(made: Any, *names: str) -> None:
+    """Give parameters of a new mechanism the shape of its stack of budgets: ``vmap`` maps them all."""
+    shape = np.shape(made.epsilon)
+    for name in names:
+        value = getattr(made, name)
+        if shape and np.shape(value) != shape:
+            object.__setattr__(made, name, jnp.broadcast_to(jnp.asarray(value, jnp.float32), shape))
+
+
+@mechanism
+class Tangent(abc.ABC):
+    """A mechanism on tangent vectors of length at most ``clip`` at the origin; abstract."""
+
+    epsilon: Scalar
+
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int:
+        """The dimension of the vectors."""
+
+    @property
+    @abc.abstractmethod
+    def clip(self) -> Scalar:
+        """C, the largest length."""
+
+    @property
+    @abc.abstractmethod
+    def c(self) -> Scalar:
+        """The magnitude of the curvature."""
+
+    @property
+    def _most(self) -> float:
+        """C, as records are clipped."""
+        return one(clip=self.clip)
+
+    def _check(self) -> None:
+        check_epsilon(self.epsilon)
+        validate.integer_in(1, dim=self.dim)
+        validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
+        validate.number(0.0, open_lower=True, c=one(c=self.c))
+
+    @abc.abstractmethod
+    def _report(self, key: PRNGKey, x: Array) -> Array:
+        """The report of one vector."""
+
+    def privatize(self, key: PRNGKey, x: Record) -> Float[Array, " sent"]:
+        """The report of one tangent vector [dim].
+
+        Raises:
+          ValueError: for a stack of budgets, or another shape: use ``vmap``.
+        """
+        validate.threefry(key)
+        check_single(self)
+        return self._report(key, one_record(x, self.dim))
+
+    def domain(self) -> Ball:
+        """Tangent vectors of length at most ``clip``; longer ones are shortened, NaN is 0."""
+        return Ball(self.dim, self._most if validate.concrete(self.clip) else self.clip)
+
+    def codomain(self) -> Vectors:
+        """Tangent vectors of any length."""
+        return Vectors(self.dim)
+
+    def estimate(self, y: Any) -> Float[Array, "*batch dim"]:
+        """The point of the ball of a report; post-processing."""
+        return poincare.exp_0(jnp.asarray(y), self.c)

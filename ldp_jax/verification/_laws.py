@@ -1,0 +1,688 @@
+"""How the reports of each space are integrated and counted: finite matrices, lines, and products of lines."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core.quadrature import panel_rule, subdivide
+from ldp_jax.core.spaces import (
+    Disc,
+    Enumerated,
+    Finite,
+    Interval,
+    Mixture,
+    NotApplicable,
+    Product,
+    ReportLaw,
+    Reports,
+    Sphere,
+    Subset,
+    Turned,
+    Vectors,
+)
+from ldp_jax.core.spaces.line import line, spacings
+from ldp_jax.core.spaces.space import Log
+from ldp_jax.core.types import Array
+
+Rule = tuple[Any, np.ndarray]
+"""Stacked reports, and weights [n]."""
+Cells = tuple[np.ndarray, Callable[[Any], np.ndarray]]
+"""Masses [m], and the cell of each of stacked reports."""
+
+_MOST_REPORTS = 4_000_000
+_MOST_CELLS = 4096
+_NOTHING = 40.0  # e^-40 of a density is left out of an integral
+_FAR, _FAR_AROUND = 2.0**40, 2.0**10
+
+
+def law_of(space: Reports) -> Any:
+    """The law of a space of reports; a :class:`~ldp_jax.core.spaces.ReportLaw` is its own.
+
+    Raises:
+      NotApplicable: for a space of another kind.
+    """
+    if isinstance(space, ReportLaw):
+        return space
+    law = next((law for kind, law in _LAWS.items() if isinstance(space, kind)), None)
+    if law is None:
+        raise NotApplicable(f"{type(space).__name__} does not say what verification asks (see ReportLaw)")
+    return law(space)
+
+
+class Law:
+    """What all laws share; see :class:`~ldp_jax.core.spaces.ReportLaw` for the methods."""
+
+    def __init__(self, space: Any) -> None:
+        self.space = space
+
+    def far(self, known: Any) -> Any:
+        """None: the space has an end."""
+        return None
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Atoms."""
+        n = len(jax.tree.leaves(y)[0])
+        return np.ones(n), np.ones(n, bool)
+
+    def scores(self, reports: list[Any], x: Any, x_other: Any) -> None:
+        """None: estimates tell records apart."""
+
+
+class RealVectors(Law):
+    """Vectors of reals."""
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Four float32 spacings of each number."""
+        spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
+        return spacing.prod(-1), np.zeros(len(spacing), bool)
+
+
+# --- A finite matrix -------------------------------------------------------------------------------------------
+
+
+class Matrix(Law):
+    """Members that can be listed."""
+
+    def critical_reports(self, records: Any) -> Any:
+        """All."""
+        return self.space.members()
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+        """Members drawn uniformly."""
+        place = rng.integers(0, len(self.space), n)
+        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.space.members())
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """All, each with weight 1."""
+        return self.space.members(), np.ones(len(self.space))
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """A cell a member."""
+        return np.exp(np.asarray(log_density(self.space.members()))), self.space.place
+
+
+class Numbers(Matrix):
+    """A finite set of numbers."""
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """All, each with weight 1; float64."""
+        return np.asarray(self.space.values, np.float64), np.ones(len(self.space))
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """A cell a number; reports are rounded to the nearest."""
+        values = np.asarray(self.space.values, np.float64)
+        return np.exp(np.asarray(log_density(values))), lambda y: _nearest(values, y)
+
+
+def _nearest(values: np.ndarray, y: Any) -> np.ndarray:
+    return np.searchsorted((values[1:] + values[:-1]) / 2, np.asarray(y, np.float64))
+
+
+class Words(Law):
+    """Vectors of values of one finite set."""
+
+    def _members(self, most: int) -> np.ndarray:
+        values = np.asarray(self.space.inner.values, np.float64)
+        if len(values) ** self.space.dim > most:
+            raise NotApplicable(f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim")
+        return np.array(list(itertools.product(values, repeat=self.space.dim)))
+
+    def critical_reports(self, records: Any) -> np.ndarray:
+        """All vectors."""
+        return self._members(_MOST_REPORTS)
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+        """Uniform vectors."""
+        return jnp.asarray(rng.choice(np.asarray(self.space.inner.values, np.float64), (n, self.space.dim)))
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """All vectors, each with weight 1."""
+        members = self._members(_MOST_REPORTS)
+        return members, np.ones(len(members))
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """A cell a vector."""
+        values = np.asarray(self.space.inner.values, np.float64)
+        base = len(values) ** np.arange(self.space.dim)[::-1]
+        mass = np.exp(np.asarray(log_density(self._members(_MOST_CELLS))))
+        return mass, lambda y: _nearest(values, y) @ base
+
+
+# --- A line ----------------------------------------------------------------------------------------------------
+
+
+class Line(Law):
+    """Numbers of an interval, cut at the breaks of the records."""
+
+    def _breaks(self, records: Any) -> np.ndarray:
+        """The breaks of stacked records; they themselves where none are declared."""
+        declared = self.space.breaks
+        return np.asarray(records if declared is None else np.ravel(jax.vmap(declared)(records)))
+
+    def _reach(self, breaks: np.ndarray) -> tuple[Any, Any]:
+        """The ends; a point well beyond the outermost break where one is infinite."""
+        far = 1.0 + 2.0 * np.abs(breaks).max()
+        lower, upper = np.asarray(self.space.lower), np.asarray(self.space.upper)
+        return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
+
+    def critical_reports(self, records: Any) -> np.ndarray:
+        """Both sides of every break of every record, the ends, and a point between any two of these."""
+        breaks = self._breaks(records)
+        lower, upper = self._reach(breaks)
+        nudge = 1e-12 * np.maximum(1.0, np.abs(breaks))
+        points = np.concatenate([breaks - nudge, breaks, breaks + nudge, lower[None], upper[None]])
+        points = np.unique(np.clip(points, lower, upper))
+        return np.concatenate([points, (points[1:] + points[:-1]) / 2])
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+        """Uniform between the least and the largest."""
+        return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
+
+    def _open(self) -> list[float]:
+        """The signs of the infinite ends."""
+        ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
+        return [sign for sign, end in ends if math.isinf(float(end))]
+
+    def far(self, known: Any) -> np.ndarray | None:
+        """Ten and a thousand times as far as the farthest, on the sides without an end."""
+        reach, sides = float(np.abs(known).max()), self._open()
+        return reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)]) if sides else None
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """Panels between breaks; towards an infinite end they double until nothing is left."""
+        cuts = self._breaks(records)
+        lower, upper = self._reach(cuts)
+        tails, at = [], lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
+        for sign in self._open():
+            start, count = lower if sign < 0 else upper, 1
+            while at(start + sign * 2.0**count) - at(start) > -50.0:
+                count += 1
+            tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
+        edges = np.unique(np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
+        return panel_rule(edges, order, panels)
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """Quartiles; the two sides and the rest where float32 would misplace reports of a narrow high piece."""
+        cdf, misplaced, edges = line(self.space, x, log_density)
+        total = cdf(edges[-1])
+        if total and misplaced / total < 1e-4:
+            grid = cdf.keywords["xp"]
+            cuts = np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid)
+        else:
+            ends = edges[1:-1]
+            cuts = ends + 1e-6 * (1 + np.abs(ends)) * np.array([-1.0, 1.0])
+        mass = np.diff(np.concatenate([[0.0], cdf(cuts), [total]]))
+        return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Four float32 spacings."""
+        return spacings(y), np.zeros(np.shape(y), bool)
+
+
+class Parts(Law):
+    """Pairs of a branch and a value of its part."""
+
+    def __init__(self, space: Mixture) -> None:
+        super().__init__(space)
+        self.parts = [law_of(part) for part in space.parts]
+
+    def _joined(self, found: Sequence[Any]) -> tuple[Any, Any]:
+        branches = [np.full(len(value), branch) for branch, value in enumerate(found)]
+        return np.concatenate(branches), np.concatenate(found)
+
+    def critical_reports(self, records: Any) -> Any:
+        """Those of each part."""
+        return self._joined([part.critical_reports(records) for part in self.parts])
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+        """Branches and values drawn uniformly."""
+        branch, value = (np.asarray(leaf) for leaf in known)
+        chosen, y = rng.integers(0, len(self.parts), n), np.empty(n)
+        for place, part in enumerate(self.space.parts):
+            mine = value[branch == place]
+            uniform = rng.uniform(mine.min(), mine.max(), n)
+            y = np.where(chosen == place, uniform if part.continuous else rng.choice(mine, n), y)
+        return jnp.asarray(chosen), jnp.asarray(y)
+
+    def far(self, known: Any) -> Any:
+        """Those of each part without an end."""
+        found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
+        if all(each is None for each in found):
+            return None
+        return self._joined([np.zeros(0) if each is None else each for each in found])
+
+    def _logs(self, log_density: Log) -> list[Log]:
+        """The log density of the values of each branch."""
+
+        def one(values: Any, place: int) -> Any:
+            values = np.asarray(values, np.float64)
+            return log_density((np.full(values.shape, place), values))
+
+        return [lambda values, place=place: one(values, place) for place in range(len(self.parts))]
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """The rules of all parts."""
+        logs = zip(self.parts, self._logs(log_density), strict=True)
+        rules = [part.quadrature(records, log, panels=panels, order=order) for part, log in logs]
+        return self._joined([value for value, _ in rules]), np.concatenate([weight for _, weight in rules])
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """The cells of all parts."""
+        logs = zip(self.parts, self._logs(log_density), strict=True)
+        found = [part.cells(x, log) for part, log in logs]
+        starts = np.cumsum([0, *(len(mass) for mass, _ in found)])[:-1]
+
+        def cell(y: Any) -> np.ndarray:
+            branch, value = np.asarray(y[0]), np.asarray(y[1], np.float64)
+            chosen = [branch == place for place in range(len(found))]
+            return np.select(chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)])
+
+        return np.concatenate([mass for mass, _ in found]), cell
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """That of the part that each value comes from."""
+        atom = np.isin(y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous])
+        return np.where(atom, 1.0, spacings(y[1])), atom
+
+
+# --- A product -------------------------------------------------------------------------------------------------
+
+_RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
+"""Points of a panel, and panels, by how many numbers are integrated together: 1e-15 of a Gaussian."""
+_SCALES = 2.0 ** np.arange(-40.0, 41.0)
+_PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
+_COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
+
+
+class Independent(RealVectors):
+    """Vectors of independent numbers: along an axis the density is, up to a factor, that of one number."""
+
+    def far(self, known: Any) -> np.ndarray:
+        """Known ones, very far out."""
+        return _FAR * np.asarray(known, np.float64)
+
+    def critical_reports(self, records: Any) -> np.ndarray:
+        """The records themselves, the middles between them, and places beyond.
+
+        Raises:
+          NotApplicable: where records have another number of coordinates.
+        """
+        x, dim = np.asarray(records, np.float64), self.space.dim
+        if x.shape[-1] != dim:
+            raise NotApplicable(f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most")
+        middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
+        return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+        """Uniform over the box of known ones."""
+        known = np.asarray(known, np.float64)
+        return jnp.asarray(rng.uniform(known.min(0), known.max(0), (n, self.space.dim)))
+
+    def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
+        """Where the density is largest [dim], and the ends [dim, 2] of all but e^-40 of it."""
+        dim = self.space.dim
+        base, ends = np.zeros(dim), np.zeros((dim, 2))
+        if np.isneginf(log_density(base[None])[0]) and dim in _RULES:
+            places = np.stack(np.meshgrid(*[_COARSE] * dim, indexing="ij"), -1).reshape(-1, dim)
+            base = places[np.argmax(log_density(places))]
+        for number in range(dim):
+            ends[number, 0], ends[number, 1], base[number] = _ends(log_density, base, number)
+        return base, ends
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """A tensor rule of one to three numbers.
+
+        Raises:
+          NotApplicable: for more numbers, or several records.
+        """
+        if len(np.asarray(records)) > 1:
+            raise NotApplicable("vectors are integrated about one record, or between two")
+        _, ends = self._mode(log_density)
+        return self._rule(ends, np.zeros(self.space.dim), list(range(self.space.dim)))
+
+    def _rule(self, ends: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
+        """Over some of the numbers, the others as in ``base``."""
+        if len(numbers) not in _RULES:
+            raise NotApplicable(
+                f"{len(numbers)} real numbers are too many to integrate together: ask a smaller dim"
+            )
+        lines = [panel_rule(ends[number], *_RULES[len(numbers)]) for number in numbers]
+        places = np.meshgrid(*(points for points, _ in lines), indexing="ij")
+        weights = np.meshgrid(*(weight for _, weight in lines), indexing="ij")
+        y = np.tile(base, (places[0].size, 1))
+        y[:, numbers] = np.stack([place.ravel() for place in places], 1)
+        return y, np.prod([weight.ravel() for weight in weights], 0)
+
+    def between(self, log_density: Log, other: Log) -> Rule:
+        """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the others' mass is divided out.
+
+        Raises:
+          NotApplicable: where more than three numbers differ.
+        """
+        base, ends = self._mode(log_density)
+        _, other_ends = self._mode(other)
+        both = np.stack([np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1)
+        differ, rest = [], 1.0
+        for number in range(self.space.dim):
+            points, weights = panel_rule(both[number], *_RULES[1])
+            mine, theirs = (_along(log, base, number, points) for log in (log_density, other))
+            neither = np.isneginf(mine) & np.isneginf(theirs)
+            ratio = np.subtract(mine, theirs, out=np.zeros_like(mine), where=~neither)
+            seen = np.maximum(mine, theirs) > max(mine.max(), theirs.max()) - _NOTHING
+            if not np.isfinite(ratio[seen]).all() or np.ptp(ratio[seen]) > 1e-9:
+                differ.append(number)
+            else:
+                rest *= float(weights @ np.exp(mine - _along(log_density, base, number, base[[number]])))
+        if not differ:
+            return base[None], np.ones(1)
+        y, weights = self._rule(both, base, differ)
+        return y, weights * rest
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """The combinations of quartiles of each number.
+
+        Raises:
+          NotApplicable: for too many numbers.
+        """
+        if 4**self.space.dim > _MOST_CELLS:
+            raise NotApplicable(f"4^{self.space.dim} cells are too many to count: test a smaller dim")
+        base, ends = self._mode(log_density)
+        mass, cuts = np.ones(1), []
+        for number in range(self.space.dim):
+            points = np.linspace(ends[number, 0], ends[number, 1], 20_001)
+            logs = _along(log_density, base, number, points)
+            law = np.exp(logs - _along(log_density, base, number, base[[number]]))
+            below = np.concatenate([[0.0], np.cumsum((law[1:] + law[:-1]) / 2)])
+            cut = np.interp([0.25, 0.5, 0.75], below / below[-1], points)
+            quarters = np.diff(np.concatenate([[0.0], np.interp(cut, points, below / below[-1]), [1.0]]))
+            mass = (mass[:, None] * quarters).ravel()
+            cuts.append(cut)
+
+        def cell(y: Any) -> np.ndarray:
+            found = np.zeros(len(y), np.int64)
+            for cut, drawn in zip(cuts, np.asarray(y, np.float64).T, strict=True):
+                found = 4 * found + np.searchsorted(cut, drawn, "right")
+            return found
+
+        return mass, cell
+
+
+def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) -> np.ndarray:
+    """log p along one number through ``base``."""
+    rows = np.tile(base, (len(places), 1))
+    rows[:, number] = places
+    return np.asarray(log_density(rows), np.float64)
+
+
+def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float, float]:
+    """Where one number has all but e^-40 of its density, and where its density is largest."""
+    places, found = _PLACES, (0.0, 0.0, 0.0)
+    for _ in range(2):  # over all sizes, then near what was found
+        logs = _along(log_density, base, number, places)
+        if np.isnan(logs).any() or not np.isfinite(logs.max()):
+            raise NotApplicable("the density could not be followed along an axis")
+        inside = np.flatnonzero(logs > logs.max() - _NOTHING)
+        if inside[0] == 0 or inside[-1] == len(places) - 1:
+            raise NotApplicable("the density has no end that could be found")
+        found = float(places[inside[0] - 1]), float(places[inside[-1] + 1]), float(places[logs.argmax()])
+        places = np.concatenate([[found[0]], np.linspace(found[0], found[1], 4001)[1:-1], [found[1]]])
+    return found
+
+
+class Sparse(Law):
+    """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
+
+    def critical_reports(self, *_: Any, **__: Any) -> Any:
+        """Not of the space alone."""
+        raise NotApplicable(
+            f"mechanism must report one number, or have a coordinate(j), the law of one: {self.space}"
+        )
+
+    search = quadrature = cells = critical_reports
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The product of those of the values."""
+        width, atom = law_of(self.space.inner).volume(y.values)
+        return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
+
+
+# --- Polar coordinates -----------------------------------------------------------------------------------------
+
+_SECTORS, _RINGS, _SIDE = 8, 6, 12
+"""Cells of a disc, by the angle about the record and by the share of the way to the rim; points of each."""
+
+
+class Peak(RealVectors):
+    """A disc, in polar coordinates about the record, along which a peak there is smooth."""
+
+    def critical_reports(self, records: Any) -> np.ndarray:
+        """The records themselves, the middles between them, and places on the rim."""
+        x = np.asarray(records, np.float64)
+        middles = (x[:, None] + x[None]).reshape(-1, 2) / 2
+        turn = 2 * np.pi * np.arange(16) / 16
+        rim = float(self.space.radius) * np.stack([np.cos(turn), np.sin(turn)], 1) * (1 - 1e-12)
+        return np.unique(np.concatenate([x, middles, rim]), axis=0)
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+        """Uniform over the disc."""
+        turn = rng.uniform(0, 2 * np.pi, n)
+        length = float(self.space.radius) * np.sqrt(rng.random(n))
+        return jnp.asarray(length[:, None] * np.stack([np.cos(turn), np.sin(turn)], 1))
+
+    def _way(self, x: np.ndarray, turn: np.ndarray) -> np.ndarray:
+        """The distance from x to the rim, by the angle from the direction of x."""
+        size = float(np.hypot(*x))
+        along = size * np.cos(turn)
+        return np.sqrt(np.maximum(along**2 + max(float(self.space.radius) ** 2 - size**2, 0.0), 0.0)) - along
+
+    def _polar(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Reports, weights and cells of a rule about x; about a record on the rim jumps are at ends of panels."""
+        turn, turn_weight = panel_rule((0.0, 2 * np.pi), _SIDE, 4 * _SECTORS)
+        share, share_weight = panel_rule((0.0, 1.0), _SIDE, 2 * _RINGS)
+        way = self._way(x, turn)
+        angle = math.atan2(x[1], x[0]) + turn
+        y = x + (way[:, None] * share)[..., None] * np.stack([np.cos(angle), np.sin(angle)], -1)[:, None]
+        weights = turn_weight[:, None] * share_weight * share * way[:, None] ** 2
+        sector = (np.arange(len(turn)) * _SECTORS) // len(turn)
+        cells = sector[:, None] * _RINGS + (np.arange(len(share)) * _RINGS) // len(share)
+        return y.reshape(-1, 2), weights.ravel(), cells.ravel()
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """A polar rule about the record.
+
+        Raises:
+          NotApplicable: for several records.
+        """
+        x = np.asarray(records, np.float64)
+        if len(x) > 1:
+            raise NotApplicable("a disc is integrated about one record")
+        return self._polar(x[0])[:2]
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """Eight sectors about the record, each in six rings by the share of the way to the rim."""
+        x = np.asarray(x, np.float64)
+        y, weights, cells = self._polar(x)
+        mass = np.bincount(cells, weights * np.exp(np.asarray(log_density(y))), _SECTORS * _RINGS)
+
+        def cell(y: Any) -> np.ndarray:
+            step = np.asarray(y, np.float64) - x
+            turn = (np.arctan2(step[:, 1], step[:, 0]) - math.atan2(x[1], x[0])) % (2 * np.pi)
+            share = np.hypot(*step.T) / np.maximum(self._way(x, turn), 1e-300)
+            sector = np.minimum((turn / (2 * np.pi) * _SECTORS).astype(np.int64), _SECTORS - 1)
+            return sector * _RINGS + np.minimum((share * _RINGS).astype(np.int64), _RINGS - 1)
+
+        return mass, cell
+
+
+class Round(RealVectors):
+    """Laws that depend on the component along the record's direction and on the length across it."""
+
+    sizes: tuple[float, ...] = (1.0,)
+
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
+        """A rule over along [n] and across [n], weights [n] of whole slices; and edges of its coarse cells."""
+        raise NotImplementedError
+
+    def _steps(self) -> np.ndarray:
+        """Where along the direction the density may jump."""
+        cut = float(self.space.cut)
+        return np.array([-cut, cut]) if cut else np.zeros(1)
+
+    def critical_reports(self, records: Any) -> np.ndarray:
+        """In the direction of each record and against it, before and beyond the cut."""
+        directions = np.unique(self._directions(records), axis=0)
+        return np.concatenate([size * side * directions for size in self.sizes for side in (1.0, -1.0)])
+
+    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+        """Uniform directions, lengths of known ones."""
+        y = rng.normal(size=(n, self.space.dim))
+        y /= np.linalg.norm(y, axis=1, keepdims=True)
+        return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 8, order: int = 8) -> Rule:
+        """Slices across the record's direction, each by 2 (dim - 1) points around it.
+
+        It is right for polynomials of degree 3 in each slice: mass, mean and variance; fourth moments come out
+        larger than they are.
+
+        Raises:
+          NotApplicable: for records in several directions.
+        """
+        direction = self._direction(records)
+        along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
+        basis = _complement(direction)
+        turns = np.concatenate([basis, -basis])
+        y = along[:, None, None] * direction + across[:, None, None] * turns
+        return y.reshape(-1, self.space.dim), np.repeat(weight / len(turns), len(turns))
+
+    def _directions(self, records: Any) -> np.ndarray:
+        x = np.asarray(records, np.float64)
+        if self.space.projection is not None:
+            x = x @ np.asarray(self.space.projection, np.float64).T
+        size = np.linalg.norm(x, axis=-1, keepdims=True)
+        return np.where(size > 0, x / np.where(size > 0, size, 1.0), np.eye(x.shape[-1])[0])
+
+    def _direction(self, records: Any) -> np.ndarray:
+        directions = self._directions(records)
+        if np.abs(np.abs(directions @ directions[0]) - 1).max() > 1e-9:
+            raise NotApplicable("the law is the same around one direction alone: ask one record")
+        return directions[0]
+
+    def cells(self, x: Any, log_density: Log) -> Cells:
+        """Ranges along and across the record's direction, and the orthants of what is across.
+
+        Raises:
+          NotApplicable: for too many numbers.
+        """
+        direction = self._direction(np.asarray(x)[None])
+        basis = _complement(direction)
+        (along, across, weight), edges = self._slices(direction, log_density, 8, 8)
+        bins = tuple(len(edge) + 1 for edge in edges)
+        orthants = 2 ** len(basis)
+        if math.prod(bins) * orthants > _MOST_CELLS:
+            raise NotApplicable(f"2^{len(basis)} orthants are too many to count: test a smaller dim")
+
+        def place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            at = np.searchsorted(edges[0], a, "right"), np.searchsorted(edges[1], b, "right")
+            return np.ravel_multi_index(at, bins)
+
+        logs = np.asarray(log_density(along[:, None] * direction + across[:, None] * basis[0]), np.float64)
+        mass = np.bincount(place(along, across), weight * np.exp(logs), minlength=math.prod(bins))
+
+        def cell(y: Any) -> np.ndarray:
+            y = np.asarray(y, np.float64)
+            rest = y @ basis.T
+            sides = (rest > 0) @ (1 << np.arange(len(basis)))
+            return place(y @ direction, np.linalg.norm(rest, axis=1)) * orthants + sides
+
+        return np.repeat(mass / orthants, orthants), cell
+
+
+class OnSphere(Round):
+    """Unit vectors."""
+
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
+        corners = np.unique(np.arccos(np.clip(np.concatenate([[-1.0, 1.0], self._steps()]), -1, 1)))
+        angle, weight = panel_rule(corners, order, panels)
+        weight = weight * _surface(self.space.dim - 1) * np.sin(angle) ** (self.space.dim - 2)
+        coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
+        return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Four float32 spacings of each number but the largest, over the slope of the surface there."""
+        y = np.asarray(y, np.float32)
+        spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
+        most = np.expand_dims(np.argmax(np.abs(y), -1), -1)
+        np.put_along_axis(spacing, most, 1 / np.abs(np.take_along_axis(y, most, -1)).astype(np.float64), -1)
+        return spacing.prod(-1), np.zeros(len(spacing), bool)
+
+
+class InSpace(Round):
+    """Vectors of any length."""
+
+    def __init__(self, space: Turned) -> None:
+        super().__init__(space)
+        cut = float(space.cut) or 1.0
+        self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
+
+    def far(self, known: Any) -> np.ndarray:
+        """Known ones, far out."""
+        return _FAR_AROUND * np.asarray(known, np.float64)
+
+    def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
+        """How far along, both ways, and across the direction a density is followed."""
+        rays = np.stack([direction, -direction, _complement(direction)[0]])
+        start = 1.001 * np.abs(self._steps()).max()
+        tried = start * rays[:2] if start else np.zeros((1, self.space.dim))
+        peak = float(np.asarray(log_density(np.concatenate([tried, np.zeros((1, self.space.dim))]))).max())
+        sizes = (1e-3 + start) * 1.25 ** np.arange(math.ceil(math.log(1e12, 1.25)))
+        logs = np.asarray(log_density((sizes[:, None, None] * rays).reshape(-1, self.space.dim)), np.float64)
+        logs = np.stack([logs.reshape(-1, 3)[:, :2].max(1), logs.reshape(-1, 3)[:, 2]], 1)
+        peaks = np.maximum.accumulate(np.maximum(logs.max(1), peak))
+        low = logs < peaks[:, None] - _NOTHING
+        if np.isnan(peak) or not low.any(0).all():
+            raise NotApplicable("the density has no end that could be found")
+        along, across = sizes[low.argmax(0)]
+        return float(along), float(across)
+
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
+        far, wide = self._reach(direction, log_density)
+        corners = np.unique(np.concatenate([[-far, far], self._steps()]))
+        along, weight = panel_rule(corners, order, panels)
+        across, thin = panel_rule((0.0, wide), order, panels)
+        thin = thin * _surface(self.space.dim - 1) * across ** (self.space.dim - 2)
+        pairs = np.meshgrid(along, across, indexing="ij")
+        coarse = subdivide(corners, 4)[1:-1], subdivide((0.0, wide / 4), 4)[1:]
+        return (pairs[0].ravel(), pairs[1].ravel(), np.outer(weight, thin).ravel()), coarse
+
+
+def _surface(dim: int) -> float:
+    """The surface of the unit sphere of ``dim`` numbers; two points for one."""
+    return 2 * math.pi ** (dim / 2) / math.gamma(dim / 2)
+
+
+def _complement(direction: np.ndarray) -> np.ndarray:
+    """An orthonormal basis [dim - 1, dim] across a direction, by a reflection of the axes."""
+    axis = int(np.abs(direction).argmin())
+    mirror = direction - np.eye(len(direction))[axis]
+    turn = np.eye(len(direction)) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)
+    return np.delete(turn, axis, axis=0)
+
+
+_LAWS: dict[type, type[Law]] = {
+    Finite: Numbers,
+    Enumerated: Matrix,
+    Product: Words,
+    Interval: Line,
+    Mixture: Parts,
+    Vectors: Independent,
+    Subset: Sparse,
+    Disc: Peak,
+    Sphere: OnSphere,
+    Turned: InSpace,
+}
