@@ -255,7 +255,7 @@ class PersonalTotals(NamedTuple):
 def per_user(
     epsilons: Any, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
 ) -> PersonalTotals:
-    """Personal budgets: each user's total, and the guarantee that holds for all. Budgets must not depend on records.
+    """Personal budgets, independent of records: each user's total, and the guarantee that holds for all.
 
     Args:
       epsilons: [users] or [releases, users]; finite, >= 0. 0 is for a user who takes no part in a release.
