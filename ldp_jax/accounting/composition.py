@@ -345,7 +345,7 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
 
     *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` is granted. A
     *permanent* answer is drawn in the first round and sent again in every other: one release. (An answer that is
-    drawn anew only where the record has changed has no guarantee.)
+    drawn a second time only where the record has changed has no guarantee.)
 
     Args:
       guarantee: of one answer.

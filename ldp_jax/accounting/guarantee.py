@@ -72,7 +72,7 @@ class Unit:
 RECORD = Unit("record")
 """The whole record that one user's mechanism is given; which fields that is, a pipeline's ``protected`` says."""
 LABEL = Unit("label")
-"""The label alone of one user's record; what costs it costs her record too, and a guarantee says both."""
+"""The label alone of one user's record; it costs the record too, and a guarantee says both."""
 NEIGHBOUR_LIST = Unit("neighbour-list")
 """One bit of one user's neighbour list; a whole list of degree g costs g times as much."""
 RELATIONSHIP = Unit("relationship")

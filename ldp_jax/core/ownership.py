@@ -21,9 +21,9 @@ class Ownership(NamedTuple):
     def owns(self, user: Any, other: Any) -> Any:
         """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
         user, other = np.asarray(user), np.asarray(other)
-        mine, hers = self.order[user], self.order[other]
+        mine, theirs = self.order[user], self.order[other]
         by_parity = (other > user) == ((user + other) % 2 == 0)
-        earlier = (mine < hers) | ((mine == hers) & by_parity)
+        earlier = (mine < theirs) | ((mine == theirs) & by_parity)
         return ~self.silent[user] & (self.silent[other] | earlier) & (user != other)
 
     def owned(self, user: int, neighbours: Any) -> np.ndarray:
