@@ -34,18 +34,12 @@ class RelationshipLoss(NamedTuple):
 
 
 def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) -> RelationshipLoss:
-    r"""The largest loss about one edge, through the reports of all users, enumerated.
+    """The largest loss about one edge, through the reports of all users, enumerated.
 
-    All 64 graphs on four nodes and all six edges, taken away or added. Reports of different users are independent
-    given the graph, so that the loss of a report of all is a sum over users, and its supremum the sum of the
-    suprema; each is taken over the critical reports that the mechanism names, by the density that it has of them.
-    Who reports a pair is written here a second time, as it is documented: both ends (``full``), or the end of the
-    smaller budget, with equal budgets either; the degree is of the whole list (``half list``) or of the owned
-    pairs.
-
-    Power: a claim that is too small by one part in 1e9, for four users or whatever is a matter of degrees up to
-    three; a rule that is broken for larger graphs alone is not seen. Whether ``privatize_graph`` follows
-    the rule is a matter of its own tests.
+    All 64 graphs on four nodes and all six edges, taken away or added. Given the graph, reports of different users
+    are independent, so that the supremum is a sum over users, each taken over the mechanism's critical reports. A
+    pair is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the
+    degree is of the whole list (``half list``) or of the owned pairs.
 
     Args:
       mechanism: an :class:`~ldp_jax.edges.HasBitLaw`; budgets may be arrays [4], one a user.
