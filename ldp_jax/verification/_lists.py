@@ -1,4 +1,4 @@
-"""Mechanisms that take whose list it is: the loss per bit of every user, and whether her law is what is drawn."""
+"""Mechanisms on neighbour lists: the loss per bit of every user, and whether their law is drawn."""
 
 import math
 from typing import Any, NamedTuple

@@ -31,19 +31,6 @@ from ldp_jax.verification import statistics
 from ldp_jax.verification.empirical import LowerBound, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
-__all__ = [
-    "HasReleaseLaw",
-    "PrivateEdgeLoss",
-    "matches_release",
-    "private_edge_lower_bound",
-    "private_edge_supremum",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 NODES = 4
 """Of the graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
 
@@ -361,12 +348,12 @@ def _last_dendrograms(keys: Any, m: HasDendrogram, split: EdgeSplit) -> Any:
 
 def releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) -> Int[np.ndarray, " trials"]:
     """Independent releases, each by the bits of its pairs; -1 for one that has a pair twice, or no candidate."""
-    codes, every = split.pairs().codes, _candidates(split)
-    known = codes(every)
+    pairs = split.pairs()
+    codes, known = pairs.codes, pairs.codes(_candidates(split))
     found = np.zeros(trials, np.int64)
     # A release is made on the host, in shapes that follow the draws: one after the other.
     for place, one in enumerate(jax.random.split(key, trials)):
-        drawn = codes(np.searchsorted(split.pairs().nodes, m.sample_pairs(one, split)))
+        drawn = codes(np.searchsorted(pairs.nodes, m.sample_pairs(one, split)))
         at = np.minimum(np.searchsorted(known, drawn), len(known) - 1)
         possible = (known[at] == drawn).all() and len(np.unique(drawn)) == len(drawn)
         found[place] = (1 << at).sum() if possible else -1

@@ -192,48 +192,6 @@ def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float
     return max(found)
 
 
-def enumerated_supremum(mechanism: HasCoordinates, limit: int = 4_000_000) -> Supremum:
-    """The supremum of coordinates that share one table, over all records, sets and reports, in whole numbers.
-
-    Args:
-      mechanism: with one law for all coordinates, a table.
-      limit: the most (record, report) pairs to visit.
-
-    Raises:
-      ValueError: for another law of a coordinate, or more pairs than ``limit``.
-
-    >>> from ldp_jax.features import GridSquareWave, Sampled
-    >>> small = Sampled(GridSquareWave(0.5, inputs=2), dim=3, k=2)
-    >>> abs(enumerated_supremum(small).epsilon - 1.0) < 1e-6
-    True
-    """
-    laws, codomain = coordinate_laws(mechanism), mechanism.codomain()
-    if len(laws) > 1 or not isinstance(laws[0][0], HasTable):
-        raise ValueError(
-            "mechanism must sample coordinates of a Discrete mechanism: its gridded twin, for instance"
-        )
-    table = laws[0][0].table()
-    subsets = list(itertools.combinations(range(codomain.dim), codomain.sent))
-    records = list(itertools.product(range(table.inputs), repeat=codomain.dim))
-    outputs = list(itertools.product(range(table.outputs), repeat=codomain.sent))
-    if len(subsets) * len(records) * len(outputs) > limit:
-        raise ValueError(
-            f"{len(subsets) * len(records) * len(outputs)} pairs are more than {limit}: take a coarser grid"
-        )
-    masses = table.masses.astype(object)
-    best = (Fraction(0), (), (), ())
-    for subset, output in itertools.product(subsets, outputs):
-        # The mass of (subset, output) under every record, but for the subset's own, which all records share.
-        mass = [math.prod(masses[record[j], y] for j, y in zip(subset, output, strict=True)) for record in records]
-        high, low = max(range(len(mass)), key=mass.__getitem__), min(range(len(mass)), key=mass.__getitem__)
-        ratio = Fraction(mass[high], mass[low])
-        if ratio > best[0]:
-            best = (ratio, records[high], records[low], (subset, output))
-    loss = integer_tables.log_up(best[0])
-    points = _points(table)
-    return Supremum(loss, tuple(points[i] for i in best[1]), tuple(points[i] for i in best[2]), best[3], loss)
-
-
 class FloatAudit(NamedTuple):
     """What the float32 arithmetic of a sampler gives away about two records.
 
