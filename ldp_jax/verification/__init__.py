@@ -6,7 +6,7 @@
 >>> bool(verdict)
 True
 
-What each rung can see, and what it cannot: a defect of the size that is given is missed with probability 1e-6 at
+The table says what each rung sees: a defect of the given size is missed with probability 1e-6 at
 the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
 of ``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the
 table says.

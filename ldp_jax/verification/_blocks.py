@@ -21,6 +21,15 @@ def block_of(rows: Any, start: int = 0) -> Any:
     return jax.tree.map(part, rows)
 
 
+def take(stacked: Any, place: Any) -> Any:
+    """Some of stacked values, as NumPy arrays.
+
+    >>> take((np.arange(3), np.arange(3) + 5), 1)
+    (np.int64(1), np.int64(6))
+    """
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
+
+
 def in_blocks(ask: Callable[[Any], Any], rows: Any) -> Any:
     """The answers of ``ask`` to stacked rows, as NumPy arrays.
 

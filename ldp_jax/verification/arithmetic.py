@@ -18,7 +18,7 @@ from ldp_jax.verification import _words
 from ldp_jax.verification.exact import coordinate_laws, spaces
 
 ROUNDING = 1e-5
-"""What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
+"""The loss that float32 arithmetic of a probability may add, in nats: 1e-6 for sums computed without
 cancellation. A side that is lost, or rounded up to the step of a uniform, costs far more."""
 
 _BATCH = 1024  # reports at once: one shape, one compiled program
@@ -27,7 +27,7 @@ _CELLS = 4096
 
 
 class ArithmeticLoss(NamedTuple):
-    r"""What the arithmetic of a sampler loses.
+    r"""The loss of a sampler's arithmetic.
 
     Attributes:
       epsilon: the largest log ratio of the drawn probabilities of two records, rounded up; ``inf`` where the

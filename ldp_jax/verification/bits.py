@@ -1,4 +1,4 @@
-"""What the last bits of a float32 report say about the record."""
+"""Whether the last bits of a float32 report follow the record."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ LAST = 8
 """How many of the last bits of a float32 number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
-"""What the rounding of a float32 sampler may say in one bit, in nats: a report of small size is a difference of
+"""The loss in one bit that float32 rounding may cause, in nats: a report of small size is a difference of
 larger numbers and ends in zeros."""
 
 _NUMBERS = 32  # numbers of a report that are asked

@@ -1,4 +1,4 @@
-"""What a trusted curator's release tells of one private edge: enumerated where its law is known, and by draws."""
+"""The loss of a trusted curator's release about one private edge, enumerated and by draws."""
 
 import math
 from collections.abc import Callable
@@ -32,10 +32,10 @@ from ldp_jax.verification.empirical import LowerBound, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 NODES = 4
-"""Of the graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
+"""Nodes of graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
 
 DENDROGRAM_NODES = 5
-"""Of the graphs whose dendrograms are enumerated: 105 of them, and up to 1 024 graphs."""
+"""Nodes of graphs whose 105 dendrograms are enumerated, and up to 1 024 graphs."""
 
 _PATH = ((0, 1), (1, 2))
 _BITS = 0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
@@ -117,7 +117,7 @@ def _candidates(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
 
 
 def _largest(loss: np.ndarray, pairs: np.ndarray, public: Any, released: str) -> PrivateEdgeLoss:
-    """Of losses [graphs, pairs, whatever is released]."""
+    """The largest of losses [graphs, pairs, releases]."""
     worst = np.nan_to_num(loss, nan=math.inf).max(-1)
     graph, pair = np.unravel_index(worst.argmax(), worst.shape)
     as_tuple = lambda one: (int(one[0]), int(one[1]))
@@ -170,7 +170,7 @@ def _edge_rand(m: Any, split: EdgeSplit) -> np.ndarray:
 
 
 def _overlaps(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each graph and set: private edges, pairs that are released, and how many are both."""
+    """Counts for each graph and set: private edges, released pairs, and pairs that are both."""
     sets = np.arange(1 << count)
     sizes = np.bitwise_count(sets).astype(np.int64)
     return sizes[:, None], sizes[None, :], np.bitwise_count(sets[:, None] & sets).astype(np.int64)

@@ -234,7 +234,7 @@ def _vectors(each: list[Any], codomain: Any, y: Any, key: PRNGKey, significance:
 
 
 class LowerBound(NamedTuple):
-    """What a distinguishing game shows about epsilon.
+    """The outcome of a distinguishing game.
 
     Attributes:
       epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.

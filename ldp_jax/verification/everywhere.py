@@ -12,6 +12,7 @@ from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _lists, empirical
+from ldp_jax.verification._blocks import take
 from ldp_jax.verification.empirical import LowerBound
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -63,8 +64,8 @@ def matches_everywhere(
         y = empirical.report_each(words, mechanism, many)
     fits = []
     for place, pick in enumerate(jax.random.split(pick_key, count)):
-        record = jax.tree.map(lambda leaf, at=place: leaf[at], x)
-        reports = jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at * each : (at + 1) * each], y)
+        record = take(x, place)
+        reports = take(y, slice(place * each, (place + 1) * each))
         share = significance / ((1 + categories) * count)
         if mechanism.domain().users:
             fits.append(_lists.fit_of(mechanism, record, int(owners[place]), reports, share))
@@ -136,8 +137,8 @@ def largest_lower_bound(
                 pair_key,
                 max(1000, trials // _PAIRS),
                 1 - wrong / _PAIRS,
-                x=jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at], pairs[0]),
-                x_other=jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at], pairs[1]),
+                x=take(pairs[0], place),
+                x_other=take(pairs[1], place),
                 delta=delta,
             )
             for place, pair_key in enumerate(keys[1:])

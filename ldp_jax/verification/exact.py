@@ -28,7 +28,7 @@ from ldp_jax.core.mechanism import (
 )
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.verification import _lists
-from ldp_jax.verification._blocks import in_blocks
+from ldp_jax.verification._blocks import in_blocks, take
 from ldp_jax.verification._laws import law_of
 
 _MAX_EPSILON = 700.0
@@ -166,10 +166,10 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
         first = jax.tree.map(lambda leaf: leaf[0], records)
         reports, weights = law_of(codomain).quadrature(records, lambda y: logs_of(wide, y, first), panels=panels)
         count = _count(records)
-        each = [jax.tree.map(lambda leaf, i=i: leaf[i], records) for i in range(count)]
+        each = [take(records, i) for i in range(count)]
         density = np.exp(np.stack([logs_of(wide, reports, x) for x in each])) * np.asarray(weights)
         at = [np.repeat(np.arange(count), count), np.tile(np.arange(count), count)]
-        pairs = (jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], records) for i in at)
+        pairs = (take(records, i) for i in at)
         adjacent = np.asarray(domain.adjacent(*pairs)).reshape(count, count)
     excess = (
         np.where(adjacent[i], np.maximum(row - np.exp(epsilon) * density, 0).sum(1), 0.0).max()
@@ -193,7 +193,7 @@ def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float
 
 
 class FloatAudit(NamedTuple):
-    """What the float32 arithmetic of a sampler gives away about two records.
+    """The leak of a sampler's float32 arithmetic about two records.
 
     Attributes:
       impossible: the mass, under the first record, of reports that the second cannot give.
@@ -424,10 +424,7 @@ def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
 def _largest(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     """The largest loss among all triples."""
     axes = np.meshgrid(*(np.arange(_count(each)) for each in (x, other, y)), indexing="ij")
-    picked = [
-        jax.tree.map(lambda leaf, at=axis: np.asarray(leaf)[at], each)
-        for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)
-    ]
+    picked = [take(each, axis) for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)]
     return _witness(mechanism, *picked)
 
 

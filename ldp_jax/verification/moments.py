@@ -167,7 +167,7 @@ def matches_moments(mechanism: Any, x: Any = None) -> Fit:
 
 
 def integrals(mechanism: Any, x: Any = None) -> tuple[Fit, Fit]:
-    """What :func:`sums_to_one` and :func:`matches_moments` say, from one quadrature.
+    """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature.
 
     >>> from ldp_jax.features import Duchi
     >>> total, moments = integrals(Duchi(1.0))

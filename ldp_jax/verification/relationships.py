@@ -1,4 +1,4 @@
-"""What an edge costs, by enumeration: every graph on a few nodes, every edge, every reporting, personal budgets."""
+"""The loss about an edge, by enumeration: every graph on a few nodes, every edge, reporting and budget."""
 
 import itertools
 import math
@@ -91,7 +91,7 @@ def _one_of(leaf: Any, place: int) -> Any:
 
 
 def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[dict[Any, int] | None]:
-    """Who reports each pair; both answers for all pairs of equal budgets, the lower end or the higher one."""
+    """The reporter of each pair; both answers for pairs of equal budgets, the lower end or the higher one."""
     if reporting == "full":
         return [None]
     return [
@@ -100,7 +100,7 @@ def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[
 
 
 def _views(edge: Any, graph: Any, owners: Any, reporting: str) -> list[tuple[int, tuple[int, int, bool]]]:
-    """For each user whose report depends on the edge: pairs that her degree is of, how many are true, her bit."""
+    """For each user whose report depends on the edge: pairs of the degree, how many are true, and the bit."""
     views = []
     for user in edge:
         mine = [pair for pair in itertools.combinations(range(NODES), 2) if user in pair]

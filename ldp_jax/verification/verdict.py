@@ -48,7 +48,7 @@ _LEVELS = 64  # of a stack
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """What one rung found.
+    """The answer of one rung.
 
     Attributes:
       name: short.
@@ -229,7 +229,7 @@ def _fit(fit: Fit) -> tuple[Any, ...]:
 
 
 class Questions:
-    """What is asked of a mechanism that each user runs; each answer is found, limit, whether it holds, and why."""
+    """The questions about a mechanism that each user runs."""
 
     def __init__(self, mechanism: Any, draw_key: PRNGKey, trials: int, significance: float) -> None:
         self.m, self.draw_key, self.trials, self.share = mechanism, draw_key, trials, significance / 6
@@ -356,7 +356,7 @@ def delta_of(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool
 
 
 class _Release:
-    """What is asked of a curator's release, whose draws are made one after the other: some thousands at most."""
+    """The questions about a curator's release, whose draws are made one after the other: some thousands at most."""
 
     def __init__(self, mechanism: CentralMechanism, trials: int, significance: float) -> None:
         self.m, self.trials, self.share = mechanism, trials, significance / 2
