@@ -1,9 +1,9 @@
 """Gauss-Legendre rules, the one place where they are made; float64, NumPy alone."""
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 
 @functools.cache
@@ -35,7 +35,7 @@ def unit_rule(order: int) -> tuple[np.ndarray, np.ndarray]:
     return rule
 
 
-def subdivide(edges: ArrayLike, panels: int) -> np.ndarray:
+def subdivide(edges: Sequence[float] | np.ndarray, panels: int) -> np.ndarray:
     """Edges of ``panels`` equal panels between any two edges that follow each other.
 
     >>> subdivide([0.0, 1.0, 3.0], 2).tolist()
@@ -46,7 +46,7 @@ def subdivide(edges: ArrayLike, panels: int) -> np.ndarray:
     return np.append(inner.ravel(), edges[-1])
 
 
-def panel_rule(edges: ArrayLike, order: int, panels: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def panel_rule(edges: Sequence[float] | np.ndarray, order: int, panels: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights [(edges - 1) * panels * order] of a rule on each panel between rising edges.
 
     >>> points, weights = panel_rule([0.0, 1.0, 3.0], 8)
