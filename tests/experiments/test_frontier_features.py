@@ -19,6 +19,7 @@ from experiments.frontier import (
     joint,
     joint_methods,
     joint_report,
+    messages,
 )
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
@@ -313,20 +314,21 @@ def test_padding_is_no_record():
 
 def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
-    asked = []
-    monkeypatch.setattr(features_methods, "predict_from_reports", lambda *_, **given: asked.append(given))
-    facts = type("Facts", (), {"num_classes": 3})
-    draw = features_methods.Asked(
-        "g", type("Data", (), {"graph": None}), feature_rows(np.eye(4)), np.array([0, -1, -1, -1]), facts
-    )
     told = (SCORES, RECORD_ITSELF, SAMPLED)
-    for name in (LOCAL, UNGUARDED, PLAIN, PLACEBO, UNGUARDED_PLACEBO, *told):
-        with pytest.raises(AttributeError):  # nothing was found
-            METHODS[name].run(jax.random.key(0), draw, 1.0)
-    assert [given["guarded"] for given in asked] == [True, False, True, True, False, True, True, True]
-    assert ["alphabets" in given for given in asked[:5]] == [False, False, True, False, False]
-    assert [given.get("message") for given in asked] == [None] * 5 + ["scores", "record", "sampled"]
-    assert asked[2]["alphabets"].sizes.tolist() == [3, 3, 3, 3]
+    names = (LOCAL, UNGUARDED, PLAIN, PLACEBO, UNGUARDED_PLACEBO, *told)
+    assert [getattr(METHODS[name].run, "keywords", {}) for name in names] == [
+        {},
+        {"guarded": False},
+        {"message": messages.any_class},
+        {"placebo": True},
+        {"placebo": True, "guarded": False},
+        {"message": messages.class_scores},
+        {"message": messages.projected_record},
+        {"message": messages.sampled_numbers},
+    ]
+    monkeypatch.setattr(messages, "class_reports", lambda alphabets, rows: alphabets)
+    facts = type("Facts", (), {"num_classes": 3, "labels": np.array([0, -1, -1, -1])})
+    assert messages.any_class(1.0, facts, feature_rows(np.eye(4))).collect.sizes.tolist() == [3, 3, 3, 3]
     assert {METHODS[name].noise for name in (LOCAL, UNGUARDED, PLAIN, *told)} == {METHODS[LOCAL].noise}
     assert METHODS[PLACEBO].noise == METHODS[UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
 

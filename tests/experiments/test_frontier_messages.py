@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.frontier import messages
+from experiments.frontier import features_methods, messages
+from experiments.frontier.features_methods import LOCAL, METHODS
 from experiments.frontier.messages import density_evidence, principal_axes, score_directions
 from ldp_jax.features import PrivUnitG
 from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
@@ -24,6 +25,17 @@ def data():
     graph, y, x = blocks(n=N, degree=5.0, homophily=0.35, clarity=3.0)
     labels = np.where(np.arange(N) < PANEL, y, -1)
     return y, x, panel_facts(jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3)
+
+
+def test_the_steps_with_a_class_are_the_one_call(data):
+    """Rows by steps have the noise and the guarantee of the row of the library's call."""
+    y, x, facts = data
+    graph = blocks(n=N, degree=5.0, homophily=0.35, clarity=3.0)[0]
+    asked = features_methods.Asked("g", type("Data", (), {"graph": graph}), feature_rows(x), facts.labels, facts)
+    whole = METHODS[LOCAL].run(jax.random.key(4), asked, 2.0)
+    steps = features_methods._by_steps(jax.random.key(4), asked, 2.0)
+    np.testing.assert_array_equal(whole.scores, steps.scores)
+    assert (str(whole.guarantee), whole.also) == (str(steps.guarantee), steps.also)
 
 
 @pytest.mark.parametrize("name", ["any_class", "class_scores", "projected_record", "sampled_numbers"])
