@@ -155,7 +155,7 @@ class Sampled:
         own = type(self).privatize is Sampled.privatize and type(self).estimate_columns is Sampled.estimate_columns
         single = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(self))
         # Where words depend on how many there are, no other number gives the same ones.
-        alike = getattr(jax.config, "jax_threefry_partitionable")  # noqa: B009 - no type checker knows it
+        alike = random_words.words_by_place()
         return bool(plain and own and single and self.k < self.dim and alike)
 
     def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
@@ -164,9 +164,7 @@ class Sampled:
         For :meth:`shares_programs` alone; all arguments are concrete. A report is drawn with room for
         :data:`_ROOM` coordinates or a power of two, which costs time where users are many: for some thousands.
         """
-        keys, subset_keys = _split_each(keys)
-        halves = _split_each(subset_keys)
-        return _first(_privatized(keys, *halves, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
+        return _first(_privatized(keys, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
 
     def column_blocks(self, y: SparseReport, width: int) -> Callable[[Any], Float[Array, "n width"]]:
         """:meth:`estimate_columns` of n users, given ``start``, by a program that serves many k and budgets.
@@ -222,19 +220,13 @@ def _room(k: int) -> int:
     return max(_ROOM, 1 << (k - 1).bit_length())
 
 
-@partial(compiling.jit, options=compiling.WORDS)
-def _split_each(keys: PRNGKeys) -> tuple[PRNGKeys, PRNGKeys]:
-    """``jax.random.split`` of each key; one program, whatever the halves are for."""
-    halves = jax.vmap(jax.random.split)(keys)
-    return halves[:, 0], halves[:, 1]
-
-
 @partial(compiling.jit, options=compiling.WORDS, static_argnames="room")
-def _privatized(
-    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Any, x: Array, k: Any, *, room: int
-) -> SparseReport:
-    """Reports in ``room`` places, of which the first k count; ``high`` and ``low`` are keys of the subset."""
+def _privatized(keys: PRNGKeys, inner: Any, x: Array, k: Any, *, room: int) -> SparseReport:
+    """Reports in ``room`` places, of which the first k count."""
     n, dim = x.shape
+    pair = jax.vmap(jax.random.split)(keys)
+    keys, subset = pair[:, 0], jax.vmap(jax.random.split)(pair[:, 1])
+    high, low = subset[:, 0], subset[:, 1]
     count = 2 if isinstance(inner, Worded) else 1
     # One generator of words for all three: word i of a key is the same, however many are asked for.
     drawn = jax.vmap(lambda key: random_words.words(key, (count * room,), 1)[0])(jnp.concatenate([keys, high, low]))
