@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
 _WORD = np.float32(2.0**32)
 
@@ -57,7 +57,7 @@ def words_at(key: PRNGKey, place: Any) -> Array:
     return high ^ low
 
 
-def keys_at(key: PRNGKey, place: Any) -> PRNGKey:
+def keys_at(key: PRNGKey, place: Any) -> PRNGKeys:
     """The keys at some places below 2^32 of all that ``jax.random.split`` makes (:func:`words_by_place`).
 
     >>> key, same = jax.random.key(0), jax.random.key(0)
