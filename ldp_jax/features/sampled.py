@@ -132,7 +132,8 @@ class Sampled:
         """Whether :meth:`privatize_many` serves: one budget, a proper subset, values drawn from words."""
         single = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(self))
         words = type(self) is Sampled and type(self.inner).draw in (Numeric.draw, Worded.draw)
-        return words and single and self.k < self.dim
+        # Where words depend on how many there are, no other number gives the same ones.
+        return bool(words and single and self.k < self.dim and random_words.words_by_place())
 
     def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
         """The reports of n users, as :meth:`privatize` draws them, by one program for many k and budgets.
@@ -140,9 +141,7 @@ class Sampled:
         For :meth:`shares_programs`, concrete arguments and some thousands of users: a report has room for 64
         coordinates, or the next power of two.
         """
-        keys, subset_keys = _split_each(keys)
-        halves = _split_each(subset_keys)
-        return _first(_privatized(keys, *halves, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
+        return _first(_privatized(keys, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
 
     def column_blocks(self, y: SparseReport, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
         """:meth:`estimate_columns` of n users, given ``start``; for :meth:`shares_programs` alone."""
@@ -192,19 +191,13 @@ def _room(k: int) -> int:
     return max(_ROOM, 1 << (k - 1).bit_length())
 
 
-@jax.jit
-def _split_each(keys: PRNGKeys) -> tuple[PRNGKeys, PRNGKeys]:
-    """``jax.random.split`` of each key."""
-    halves = jax.vmap(jax.random.split)(keys)
-    return halves[:, 0], halves[:, 1]
-
-
 @partial(jax.jit, static_argnames="room")
-def _privatized(
-    keys: PRNGKeys, high: PRNGKeys, low: PRNGKeys, inner: Numeric | Worded, x: Array, k: Scalar, *, room: int
-) -> SparseReport:
-    """Reports in ``room`` places, of which the first k count; ``high`` and ``low`` are keys of the subset."""
+def _privatized(keys: PRNGKeys, inner: Numeric | Worded, x: Array, k: Scalar, *, room: int) -> SparseReport:
+    """Reports in ``room`` places, of which the first k count."""
     n, dim = x.shape
+    pair = jax.vmap(jax.random.split)(keys)
+    keys, subset = pair[:, 0], jax.vmap(jax.random.split)(pair[:, 1])
+    high, low = subset[:, 0], subset[:, 1]
     count = 2 if isinstance(inner, Worded) else 1
     # One generator of words for all three: word i of a key is the same, however many are asked for.
     drawn = jax.vmap(lambda key: random_words.words(key, (count * room,), 1)[0])(jnp.concatenate([keys, high, low]))

@@ -28,7 +28,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.core import compiling, validate
+from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.graph import aggregation, graphs
@@ -309,7 +309,7 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
     return _pages(op, x, alpha, r, tol)
 
 
-@partial(compiling.jit, options=compiling.LEVEL_2)  # a fifth less to compile, the same code
+@jax.jit
 def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, blocks: Any) -> Array:
     """One of many blocks: in a loop of ``blocks`` = 1 rounds, which the compiler does not know.
 

@@ -11,7 +11,7 @@ import scipy.sparse
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import compiling, validate
+from ldp_jax.core import compiling, random_words, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
@@ -269,11 +269,12 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     _check_budgets(mechanism)
     domain = _box(mechanism)
     known = all(map(validate.concrete, (key, *jax.tree.leaves(mechanism))))
-    keys = _keys(_key_for(key, x), n=n) if known else jax.random.split(_key_for(key, x), n)
+    key = _key_for(key, x)
     sharing = _sharing(mechanism, n) if known else None
     made = _reports if known else _report
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
+        keys = _keys(key, np.int32(0), n=n, rows=n) if known else jax.random.split(key, n)
         if not validate.concrete(records):
             return _report(keys, mechanism, records)
         return made(keys, mechanism, records) if sharing is None else sharing.privatize_many(keys, records)
@@ -285,12 +286,13 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         block = x.scaled_rows(start, min(n, start + rows))
         block = np.pad(block, ((0, rows - len(block)), (0, 0)))  # a last block of the same shape
         take = partial(_take_users, start=np.int32(start), rows=rows)
+        keys = _keys(key, np.int32(start), n=n, rows=rows)
         records = _to_domain(as_records(block), domain)
         if sharing is None:
             own = [leaf if axis is None else take(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
-            pieces.append(made(take(keys), jax.tree.unflatten(structure, own), records))
+            pieces.append(made(keys, jax.tree.unflatten(structure, own), records))
         else:
-            pieces.append(jax.tree.map(np.asarray, sharing.privatize_many(take(keys), records)))
+            pieces.append(jax.tree.map(np.asarray, sharing.privatize_many(keys, records)))
     if sharing is None:
         return _stacked(pieces, n=n)
     # On the host, where another shape of report compiles nothing.
@@ -307,13 +309,14 @@ def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
     return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x)
 
 
-_reports = compiling.jit(_report, compiling.LEVEL_2)
+_reports = jax.jit(_report)
 
 
-@partial(compiling.jit, options=compiling.WORDS, static_argnames="n")
-def _keys(key: PRNGKey, *, n: int) -> PRNGKeys:
-    """A key for each user."""
-    return jax.random.split(key, n)
+@partial(compiling.jit, options=compiling.WORDS, static_argnames=("n", "rows"))
+def _keys(key: PRNGKey, start: Any = 0, *, n: int, rows: int) -> PRNGKeys:
+    """The keys of the users from ``start`` on, of a key for each of n."""
+    place = jnp.minimum(start + jnp.arange(rows), n - 1)
+    return random_words.keys_at(key, place) if random_words.words_by_place() else jax.random.split(key, n)[place]
 
 
 @partial(jax.jit, static_argnames="rows")

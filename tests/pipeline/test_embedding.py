@@ -487,3 +487,18 @@ def test_traced_operator_serves_the_pipeline():
         return embedding.propagate(traced_operator(graph, N), m, reports, alpha=ALPHA, r=R)
 
     np.testing.assert_allclose(embedded(jax.random.key(0), GRAPH), embed().z, atol=1e-4)
+
+
+def test_with_an_operator_it_is_a_part_of_a_program_and_a_traced_graph_or_mechanism_is_refused():
+    op, mechanism = operator(GRAPH), MECHANISMS["hds"]
+    keys = lambda: jax.random.split(jax.random.key(8), 2)
+
+    def one(key, op, mechanism):
+        return private_embedding(key, op, X, mechanism, alpha=ALPHA, r=R).z
+
+    found = jax.jit(jax.vmap(lambda key: one(key, op, mechanism)))(keys())
+    wanted = [np.asarray(one(key, op, mechanism)) for key in keys()]
+    np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
+    for given in ((op, HDS(1.0, D, 3)), (GRAPH, HDS(1.0, D, 3))):
+        with pytest.raises(ValueError, match="where they are traced use perturb and propagate with an Operator"):
+            jax.jit(lambda graph, m: one(jax.random.key(9), graph, m))(*given)
