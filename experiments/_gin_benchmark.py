@@ -100,18 +100,18 @@ def flax_model() -> models.Model:
 def _flax_epoch(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], Any]:
     """One epoch a call, by the program that trains ours."""
     model, optimizer = flax_model(), graph_training.step_decay_adam(RATE)
-    packed, validation = packing.pack(train, BATCH), packing.pack(one, BATCH, shapes=1)
+    packed = packing.pack(train, BATCH)
+    chosen_by = graph_training._Validation(packing.pack(one, BATCH, shapes=1), None)
     init_key, key = jax.random.split(jax.random.key(0))
-    variables = graph_training._init(init_key, packed, model=model)
-    state, number = (variables, optimizer.init(variables["params"])), 0
+    run = graph_training._begin(init_key, packed, model=model, optimizer=optimizer, room=1000)
 
     def epoch() -> float:
-        nonlocal state, number
-        state, loss, _ = graph_training._epoch(
-            state, jax.random.clone(key), number, packed, validation, model=model, optimizer=optimizer
-        )
-        number += 1
-        return float(loss)
+        nonlocal run
+        run = graph_training._train(
+            run, jax.random.clone(key), run.number + 1, 1000, packed, chosen_by, model=model,
+            optimizer=optimizer,
+        )  # fmt: skip
+        return float(run.losses[run.number - 1])
 
     return epoch
 

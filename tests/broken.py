@@ -349,7 +349,7 @@ class FloatDuchi(Numeric):
 
 @mechanism
 class OverspentCurator(EdgeRand):
-    """A curator who runs at an epsilon 5 % larger than the one that he claims, and says so in his law."""
+    """A curator who runs at an epsilon 5 % larger than the one that they claim, and says so in the law."""
 
     def guarantee(self) -> Guarantee:
         return EdgeRand(float(self.epsilon)).guarantee()

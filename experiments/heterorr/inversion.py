@@ -25,7 +25,7 @@ from experiments._report import markdown, pyplot, save, signed
 from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.attacks.inversion import Reconstruction
+from ldp_jax.attacks import Reconstruction
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.learning import models, training
 from ldp_jax.learning.importance import Public, importance, sensitivity

@@ -14,7 +14,7 @@ from experiments.poindp import membership
 from experiments.poindp.labels import label
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
 from experiments.poindp.settings import PUBLISHED, STRUCTURE
-from ldp_jax.attacks.membership import MembershipProtocol
+from ldp_jax.attacks.shadows import MembershipProtocol
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 LIRA = "LiRA online"

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from experiments._runner import DEFAULT_OUT, UsageError, check_positive
 from experiments.poindp.settings import EPSILONS, LENGTHS, Settings
-from ldp_jax.attacks.membership import MembershipProtocol
+from ldp_jax.attacks.shadows import MembershipProtocol
 
 Part = Literal["table1", "table2", "figure3", "noise", "membership", "gaps"]
 PARTS: tuple[Part, ...] = ("table1", "table2", "figure3", "noise", "membership", "gaps")

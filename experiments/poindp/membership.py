@@ -21,7 +21,6 @@ from experiments.poindp.config import ATTACKS, Config
 from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.attacks import membership
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 
@@ -96,26 +95,28 @@ def inputs(bench: cells.Bench, row: Row) -> tuple[Model, Any, Any]:
 
 
 @lru_cache(maxsize=1)
-def trained(bench: cells.Bench, row: Row) -> membership.Shadows:
+def trained(bench: cells.Bench, row: Row) -> attacks.Shadows:
     """Networks of one row, each trained on a share of the nodes."""
     here = bench.world
     settings = here.settings
     network, graph, x = inputs(bench, row)
-    return membership.shadow_models(
+    return attacks.shadow_models(
         jax.random.clone(bench.fit_key), network, training.node_classification, graph, x,
-        here.data.y.astype(np.int32), models=row.models, protocol="TSTF", share=row.share,
-        optimizer=training.adam(settings.learning_rate, settings.weight_decay), epochs=settings.epochs,
+        here.data.y.astype(np.int32),
+        training.Settings(
+            training.adam(settings.learning_rate, settings.weight_decay), settings.epochs, here.data.num_nodes
+        ), models=row.models, protocol="TSTF", share=row.share,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
-def shadows(bench: cells.Bench, row: Row, protocol: str) -> membership.Shadows:
+def shadows(bench: cells.Bench, row: Row, protocol: str) -> attacks.Shadows:
     """The networks of a row with their answers under a protocol."""
-    return membership.ask_shadows(trained(bench, row), *inputs(bench, row), protocol=cast(Any, protocol))
+    return attacks.ask_shadows(trained(bench, row), *inputs(bench, row), protocol=cast(Any, protocol))
 
 
 @lru_cache(maxsize=8)
-def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> membership.Membership:
+def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attacks.Attack:
     """What one attack finds on all targets of a row."""
     here = bench.world
     asked = shadows(bench, row, protocol)
@@ -127,16 +128,16 @@ def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> member
         return attacks.trained_membership(
             key, posteriors, asked.member, side=side, epochs=min(50, here.settings.epochs)
         )
-    odds = membership.log_odds(asked.outputs, labels)
+    odds = attacks.log_odds(asked.outputs, labels)
     if attack == "RMIA offline":
         return attacks.rmia(odds, asked.member, form="offline")
     return attacks.lira(odds, asked.member, form="online" if attack == "LiRA online" else "offline")
 
 
-def judged(found: membership.Membership, target: int) -> dict[str, float]:
+def judged(found: attacks.Attack, target: int) -> dict[str, float]:
     """The metrics of one target."""
     one = slice(target, target + 1)
-    own = membership.evaluate_membership(found.name, found.scores[one], found.member[one])
+    own = attacks.evaluate_membership(found.name, found.scores[one], found.targets.truth[one])
     strict = math.nan if own.strict_tpr is None else own.strict_tpr.mean
     values = (own.precision.mean, own.average_precision.mean, own.tpr.mean, strict, own.auc.mean)
     return {name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)}

@@ -1,11 +1,10 @@
-"""What several releases cost together, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
+"""The cost of several releases, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
 
-Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, :func:`per_user` for
-personal budgets, and :func:`over_rounds` for data that are asked for again and again. Between units only what is
-stated here: :func:`relationship`, :func:`whole_list`, :func:`joint`.
+Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, :func:`per_user`,
+:func:`over_rounds`. Between units only: :func:`relationship`, :func:`whole_list`, :func:`joint`.
 
-Each composition holds whether or not a release looks at the reports before it, as long as the epsilons, the
-sigmas and the number of releases are fixed beforehand and do not depend on anyone's record.
+A release may look at the reports before it, as long as the epsilons, the sigmas and the number of releases are
+fixed beforehand and do not depend on a record.
 """
 
 import dataclasses
@@ -55,13 +54,10 @@ def __dir__() -> list[str]:
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Releases about disjoint users: each user's own releases cost what they cost, so the worst one counts.
+    """Releases about disjoint users: the worst one counts. Who belongs to which release must be public.
 
-    Who belongs to which release must be public. For RELATIONSHIP and EDGE_CENTRAL "disjoint" is said of edges:
-    two releases about disjoint users that both report the edge between them are *not* parallel.
-
-    Args:
-      *guarantees: at least one, all of the same unit.
+    For RELATIONSHIP and EDGE_CENTRAL "disjoint" is said of edges: two releases that both report an edge are not
+    parallel.
 
     Returns:
       The largest epsilon with the largest delta; the weakest status; ``exact`` only if all are.
@@ -81,17 +77,7 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``: k times as much.
 
-    Sampling amplifies nothing here. The chosen coordinates are part of the report, so an observer conditions
-    on them; two records of the cube that differ in *every* coordinate differ in the chosen ones whichever they
-    are, and if one coordinate's epsilon is attained, then so is k times it.
-
-    Args:
-      guarantee: what one reported coordinate costs.
-      k: coordinates reported, 1 <= k <= dim.
-      dim: coordinates in a record.
-
-    Returns:
-      k times ``guarantee``, for any two records in the cube of ``dim`` coordinates.
+    Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may differ in all.
 
     Raises:
       ValueError: if k is not a whole number in [1, dim], or dim not one >= 1.
@@ -107,15 +93,15 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
 
 
 def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
-    """One undirected edge, from what its ends spend on one bit of their neighbour lists.
+    """One undirected edge, from the guarantee of one bit of its ends' neighbour lists.
 
-    With two full lists both ends report the edge, and both reports are about it: eps_i + eps_j. With one
-    argument, only the owner of the pair reports it (half-matrix reporting, the owner fixed by a public rule),
-    and the owner's eps is all. Under personal budgets take the largest eps_i + eps_j over the edges asked about.
+    With two full lists both ends report the edge: eps_i + eps_j. With one argument its owner alone does
+    (half-matrix reporting, by a public rule). Under personal budgets take the largest sum over the edges asked
+    about.
 
     Args:
-      first: of unit NEIGHBOUR_LIST; the guarantee of one end, or of the owner.
-      second: of unit NEIGHBOUR_LIST; the other end, where it reports the edge too.
+      first: of unit NEIGHBOUR_LIST; of one end, or of the owner.
+      second: likewise, of the other end, where it reports the edge too.
 
     Returns:
       A guarantee of unit RELATIONSHIP; deltas add as epsilons do.
@@ -123,7 +109,7 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
     Raises:
       ValueError: if a unit is not NEIGHBOUR_LIST.
 
-    Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021), relationship DP (there with one eps: 2 eps).
+    Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021).
 
     >>> bit = Guarantee(1.0, unit=NEIGHBOUR_LIST)
     >>> relationship(bit, bit).epsilon, relationship(bit).epsilon
@@ -131,8 +117,7 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
     """
     ends = (first,) if second is None else (first, second)
     for end in ends:
-        if end.unit != NEIGHBOUR_LIST:
-            raise ValueError(f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
+        _of_lists("relationship", end.unit)
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
     total = sequential(*ends)
     return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}")
@@ -143,16 +128,15 @@ def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
 
     .. math:: (k \epsilon, \; \delta \sum_{i<k} e^{i \epsilon}), \quad k = degree
 
-    with delta capped at 1. ``degree`` counts differing *bits*: a list of g neighbours and the empty list differ
-    in g, two lists of g neighbours in up to 2g.
+    with delta at most 1.
 
     Args:
       guarantee: of unit NEIGHBOUR_LIST.
-      degree: the largest number of differing bits, >= 1.
+      degree: the largest number of differing bits, >= 1: g from a list of g neighbours to the empty one, up to 2g
+        between two.
 
     Returns:
-      A guarantee whose unit is the whole list (NEIGHBOUR_LIST itself if degree is 1), so that it does not add
-      to guarantees of one bit.
+      A guarantee per whole list (per bit if degree is 1), which does not add to guarantees of one bit.
 
     Raises:
       ValueError: if the unit is not NEIGHBOUR_LIST or degree not a whole number >= 1.
@@ -164,8 +148,7 @@ def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
     >>> whole_list(Guarantee(0.1, delta=1e-6, unit=NEIGHBOUR_LIST), degree=20).delta > 20e-6
     True
     """
-    if guarantee.unit != NEIGHBOUR_LIST:
-        raise ValueError(f"whole_list needs the unit {NEIGHBOUR_LIST}, got {guarantee.unit}")
+    _of_lists("whole_list", guarantee.unit)
     k, epsilon, delta = validate.whole(1, degree=degree), guarantee.epsilon, guarantee.delta
     if k == 1:
         return guarantee
@@ -181,13 +164,8 @@ def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
 def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     r"""Several units protected at once: two inputs may differ in all of them, as ``adjacency`` says in words.
 
-    Guarantees of one unit are added first, then the units are changed one after the other: epsilons add, and
-    deltas chain, :math:`\delta_1 + e^{\epsilon_1} \delta_2 + \dots`, in the order that gives least. (For releases
-    that each read one of the units alone, the deltas would add; but one release may carry two guarantees, and then
-    they do not. With at most one delta above 0 both say the same.)
-
-    The guarantees must cover everything that is released: a release that reads a unit and promises nothing about
-    it is not protected by any sum.
+    Guarantees of one unit are added first. Then epsilons add, and deltas chain, :math:`\delta_1 + e^{\epsilon_1}
+    \delta_2 + \dots`, in the order that gives least. The guarantees must cover everything that is released.
 
     Args:
       *guarantees: at least one, of any units but METRIC.
@@ -197,8 +175,7 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
       A guarantee whose unit names the units that were summed, and which adds to no other unit.
 
     Raises:
-      ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC: a
-        loss per unit of distance has no total.
+      ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC.
 
     >>> total = joint(
     ...     Guarantee(1.0),
@@ -213,8 +190,7 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     if not adjacency.strip():
         raise ValueError("adjacency must say in words which two inputs are compared, got an empty string")
     for guarantee in guarantees:
-        if guarantee.unit.rate is not None:
-            raise ValueError(f"joint cannot add {guarantee.unit}: a loss per unit of distance has no total")
+        _totalled("joint", guarantee.unit)
     units = dict.fromkeys(g.unit for g in guarantees)
     parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
     return merged(
@@ -224,6 +200,16 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
         Unit(" + ".join(sorted(unit.name for unit in units))),
         adjacency,
     )
+
+
+def _totalled(name: str, unit: Unit) -> None:
+    if unit.rate is not None:
+        raise ValueError(f"{name} cannot add {unit}: a loss per unit of distance has no total")
+
+
+def _of_lists(name: str, unit: Unit) -> None:
+    if unit != NEIGHBOUR_LIST:
+        raise ValueError(f"{name} needs the unit {NEIGHBOUR_LIST}, got {unit}")
 
 
 _ENOUGH = 1500  # e^1500 lifts the least float above 1
@@ -255,10 +241,10 @@ def _group_delta(epsilon: float, delta: float, k: int) -> float:
 
 
 class PersonalTotals(NamedTuple):
-    """What each user has spent under a budget of her own.
+    """The spending of each user under personal budgets.
 
     Attributes:
-      totals: float64 [users], read-only; each user's epsilon over all her releases.
+      totals: float64 [users], read-only; each user's epsilon over all releases.
       guarantee: the largest of them, as a guarantee for everybody.
     """
 
@@ -269,24 +255,21 @@ class PersonalTotals(NamedTuple):
 def per_user(
     epsilons: Any, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
 ) -> PersonalTotals:
-    """Personal budgets: each user's total, and the guarantee that holds for all.
-
-    A user's epsilon is public here, so it must not depend on her record.
+    """Personal budgets, independent of records: each user's total, and the guarantee that holds for all.
 
     Args:
       epsilons: [users] or [releases, users]; finite, >= 0. 0 is for a user who takes no part in a release.
-      releases: how many times what ``epsilons`` lists is released.
-      unit: what each release protects.
-      status: of the releases; numbers alone prove nothing.
-      reason: why it is so; only ``none`` may go without.
+      releases: how often ``epsilons`` is released.
+      unit: of each release.
+      status: of the releases.
+      reason: for the status; only ``none`` may go without.
 
     Returns:
-      ``(totals, guarantee)``: float64 [users], rounded up, and a :class:`Guarantee` whose epsilon is the largest
-      total and whose adjacency says that each user has her own.
+      ``(totals, guarantee)``: float64 [users], rounded up, and a :class:`Guarantee` of the largest total.
 
     Raises:
-      ValueError: if an epsilon is NaN, infinite or negative, if there is no user or no release, if the array
-        has neither one nor two axes, for a METRIC unit, or a status without its reason.
+      ValueError: for an invalid epsilon, no user or release, another number of axes, a METRIC unit, or a status
+        without its reason.
 
     >>> totals, guarantee = per_user([[0.5, 1.0, 2.0], [0.5, 0.0, 1.0]])
     >>> totals.tolist(), guarantee.epsilon
@@ -304,8 +287,7 @@ def per_user(
         )
     totals = sum_up(table, validate.whole(1, releases=releases))
     totals.setflags(write=False)
-    if unit.rate is not None:
-        raise ValueError(f"per_user cannot add {unit}: a loss per unit of distance has no total")
+    _totalled("per_user", unit)
     words = f"{own_words(unit)}, at that user's own total; epsilon is the largest of {totals.size}"
     return PersonalTotals(totals, Guarantee(float(totals.max()), 0.0, unit, words, "ideal", status, reason))
 
@@ -313,22 +295,17 @@ def per_user(
 def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     r"""``times`` releases under one guarantee, at the smallest epsilon that ``delta`` allows: exact.
 
-    k releases of (eps, delta_0) are at worst k randomised responses, whose hockey-stick divergence is a finite sum.
     With :math:`p_l = \binom{k}{l} e^{(k-l)\epsilon} / (1+e^\epsilon)^k` and :math:`q_l = p_l e^{(2l-k)\epsilon}`,
 
     .. math:: \delta_{RR}(\epsilon') = \max_i \sum_{l<i} (p_l - e^{\epsilon'} q_l), \qquad
        1 - \delta = (1-\delta_0)^k (1 - \delta_{RR}(\epsilon'))
 
-    which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta; the theorem lists its corners
-    :math:`\epsilon' = (k-2i)\epsilon`. Never worse than k eps, the basic composition.
+    which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse than k eps.
 
     Args:
-      guarantee: what one release promises; epsilon finite, delta below 1.
+      guarantee: of one release; epsilon finite, delta below 1.
       times: k in [1, 10^7], fixed beforehand.
       delta: of the whole, in [1 - (1 - delta_0)^k, 1).
-
-    Returns:
-      The guarantee of the whole, at ``delta``.
 
     Raises:
       ValueError: if ``delta`` or ``times`` is out of range, epsilon infinite, or the unit METRIC.
@@ -338,8 +315,7 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     >>> advanced(Guarantee(0.1), times=100, delta=1e-6).epsilon < 100 * 0.1
     True
     """
-    if guarantee.unit.rate is not None:
-        raise ValueError(f"advanced cannot compose {guarantee.unit}: a loss per unit of distance has no total")
+    _totalled("advanced", guarantee.unit)
     epsilon = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
     each = validate.number(0.0, 1.0, open_upper=True, **{"delta of guarantee": guarantee.delta})
     k, delta = validate.whole(1, 10**7, times=times), validate.number(0.0, 1.0, open_upper=True, delta=delta)
@@ -365,30 +341,26 @@ ANSWERS = ("fresh", "permanent")
 
 
 def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None) -> Guarantee:
-    """What a user spends who is asked for her record in every round.
+    """The cost of being asked for one's record in every round.
 
-    *Fresh* answers follow the record, each with noise of its own, and each is a release: k epsilon in k rounds, or,
-    where a ``delta`` is granted, what :func:`advanced` makes of it. A *permanent* answer is drawn in the first
-    round, from the record of the first round, and is sent again in every other: one release, whatever becomes of
-    the record, which no later answer shows. Averaging over rounds gains nothing.
-
-    An answer that is drawn anew where the record has changed, and kept where it has not, has no guarantee at all:
-    of two histories, one of which changes, only one can give two different answers.
+    *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` is granted. A
+    *permanent* answer is drawn in the first round and sent again in every other: one release. (An answer that is
+    drawn a second time only where the record has changed has no guarantee.)
 
     Args:
       guarantee: of one answer.
       rounds: k, fixed beforehand.
       answers: one of :data:`ANSWERS`.
-      delta: of all rounds together, for fresh answers alone; by default what epsilons add up to.
+      delta: of all rounds together, for fresh answers alone.
 
     Returns:
       A guarantee for any two histories of one user's data, k records each, in every one of which they may differ.
 
     Raises:
-      ValueError: for other words, rounds that are no whole number >= 1, a delta that permanent answers do not need
-        or that :func:`advanced` refuses, and fresh answers under METRIC.
+      ValueError: for other words, rounds that are no whole number >= 1, a delta for permanent answers or one that
+        :func:`advanced` refuses, and fresh answers under METRIC.
 
-    Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3, for answers that are kept.
+    Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 
     >>> once = Guarantee(0.5, status="proved", reason="randomised response")
     >>> over_rounds(once, 10, answers="fresh").epsilon, over_rounds(once, 10, answers="permanent").epsilon
@@ -398,8 +370,8 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
     """
     validate.one_of(ANSWERS, answers=answers)
     k = validate.whole(1, rounds=rounds)
-    if answers == "fresh" and guarantee.unit.rate is not None:
-        raise ValueError(f"over_rounds cannot add {guarantee.unit}: a loss per unit of distance has no total")
+    if answers == "fresh":
+        _totalled("over_rounds", guarantee.unit)
     histories = f"any two histories of {k} rounds, where in a round: {guarantee.adjacency}"
     if answers == "fresh":
         total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)

@@ -36,8 +36,7 @@ _NODES = _NODES + 0.5  # on [0, 1]
 def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
     """delta(epsilon) of N(0, 1) against N(mu, 1), to about 1e-13 of itself down to 1e-300.
 
-    The two terms of the closed form agree to many digits when mu is small; there the same quantity is
-    E[(1 - e^(epsilon - loss))_+], an integral of what is never negative.
+    For small mu the closed form cancels: E[(1 - e^(epsilon - loss))_+] is integrated instead.
     """
     if mu == 0.0:
         return np.zeros_like(epsilon)
@@ -73,22 +72,21 @@ def _bisect(good: float, bad: float, holds: Callable[[float], bool]) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class GaussianCurve:
-    r"""Everything Gaussian noise promises: the whole curve of (epsilon, delta) pairs, by one number.
+    r"""The whole curve of (epsilon, delta) pairs of Gaussian noise, by one number.
 
     .. math:: \delta(\epsilon) = \Phi(\tfrac\mu2 - \tfrac\epsilon\mu)
        - e^\epsilon \, \Phi(-\tfrac\mu2 - \tfrac\epsilon\mu)
 
-    *Guarantee*: for every epsilon >= 0 the release is (epsilon, delta(epsilon))-DP, and no smaller delta will do.
-    Curves compose exactly: :math:`\mu^2` adds, which costs less than adding epsilons and deltas. It holds in ideal
-    arithmetic; float32 samplers of a Gaussian have outputs that one input alone can produce.
+    *Guarantee*: (epsilon, delta(epsilon))-DP for every epsilon >= 0, and no smaller delta will do, in ideal
+      arithmetic. Curves compose exactly: :math:`\mu^2` adds.
 
-    *Numerics*: relative error about 1e-13 for any mu and epsilon with delta(epsilon) >= 1e-300.
+    *Numerics*: relative error about 1e-13 wherever delta(epsilon) >= 1e-300.
 
     Attributes:
       mu: L2 sensitivity / sigma, finite, >= 0.
 
-    Reference: Balle and Wang (ICML 2018), Theorem 8; Dong, Roth and Su (arXiv:1905.02383),
-    Corollaries 2.13 and 3.3.
+    Reference: Balle and Wang (ICML 2018), Theorem 8; Dong, Roth and Su (arXiv:1905.02383), Corollaries 2.13 and
+      3.3.
 
     >>> curve = GaussianCurve.of(sensitivity=1.0, sigma=4.0)
     >>> round(curve.epsilon(1e-5), 4), round(curve.repeated(4).epsilon(1e-5), 4)
@@ -102,11 +100,7 @@ class GaussianCurve:
 
     @classmethod
     def of(cls, sensitivity: float, sigma: float) -> "GaussianCurve":
-        """Noise of standard deviation ``sigma`` on each coordinate of a vector of L2 ``sensitivity``.
-
-        Args:
-          sensitivity: the largest L2 distance between the vectors of two adjacent inputs, >= 0.
-          sigma: > 0, in the units of the sensitivity.
+        """Noise of standard deviation ``sigma`` > 0 on each coordinate of a vector of L2 ``sensitivity`` >= 0.
 
         Raises:
           ValueError: if either is out of range, NaN or infinite.
@@ -122,13 +116,7 @@ class GaussianCurve:
     @overload
     def delta(self, epsilon: np.ndarray) -> np.ndarray: ...
     def delta(self, epsilon: float | np.ndarray) -> float | np.ndarray:
-        """The smallest delta at ``epsilon``.
-
-        Args:
-          epsilon: >= 0; a number or an array of any shape.
-
-        Returns:
-          A float, or float64 of the shape of ``epsilon``.
+        """The smallest delta at ``epsilon`` >= 0; a float, or float64 of the shape of an array.
 
         Raises:
           ValueError: if an epsilon is negative, NaN or no number.
@@ -224,12 +212,8 @@ def _composed(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu = sensitivity / sigma whose curve passes (epsilon, delta), to 1e-12, on the safe side.
 
-    Args:
-      epsilon: in [0, 1e9].
-      delta: in [1e-300, 1).
-
     Raises:
-      ValueError: if either is out of range or NaN.
+      ValueError: unless epsilon is in [0, 1e9] and delta in [1e-300, 1).
 
     Reference: Balle and Wang (ICML 2018), Algorithm 1, as one bisection in mu.
 
@@ -251,16 +235,13 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """The smallest standard deviation of Gaussian noise for (epsilon, delta), to 1e-12, on the safe side.
 
-    Unlike the classic sqrt(2 ln(1.25 / delta)) / epsilon, which wastes noise at small epsilons and breaks its
-    promise at large ones (from 8.5 at delta = 1e-5, 9.7 at 1e-9), it is right at every epsilon.
+    The classic sqrt(2 ln(1.25 / delta)) / epsilon wastes noise at small epsilons and breaks its promise at large
+    ones (from 8.5 at delta = 1e-5).
 
     Args:
       epsilon: in [0, 1e9].
       delta: in [1e-300, 1).
-      sensitivity: L2, > 0.
-
-    Returns:
-      sigma, in the units of ``sensitivity``.
+      sensitivity: L2, > 0; sigma has its units.
 
     Raises:
       ValueError: if an argument is out of range or NaN.

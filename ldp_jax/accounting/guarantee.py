@@ -1,11 +1,7 @@
-"""What a mechanism promises, as an object that can be asked, added and printed; and what a budget allows.
+"""Guarantees as objects that can be asked, added and printed, and budgets. Pure Python, float64.
 
-Pure Python, float64. How numbers are rounded:
-
-- what is kept is at or above the truth: the exact sum of the floats that were given, rounded up;
-  a budget is rounded down. As floats, 0.1 and 0.9 are together a little more than 1: 1.0000000000000002 is kept.
-- what is printed has six significant digits and is rounded the same way, except where it would be within 1e-12 of
-  what is kept: 1.0000000000000002 is printed as 1, and 1.00000000001 as 1.00001.
+Sums are exact and rounded up; a budget is rounded down: 0.1 and 0.9 are together 1.0000000000000002. Six
+significant digits are printed, rounded the same way, except where they would be within 1e-12 of the number.
 """
 
 import dataclasses
@@ -24,12 +20,10 @@ __all__ = [
     "RECORD",
     "RELATIONSHIP",
     "WORDS",
-    "Arithmetic",
     "Budget",
     "Guarantee",
     "PipelineGuarantee",
     "Status",
-    "Trust",
     "Unit",
     "metric",
 ]
@@ -52,7 +46,7 @@ _ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What one unit of privacy protects.
+    """A unit of privacy.
 
     Attributes:
       name: the word that is printed.
@@ -78,7 +72,7 @@ class Unit:
 RECORD = Unit("record")
 """The whole record that one user's mechanism is given; which fields that is, a pipeline's ``protected`` says."""
 LABEL = Unit("label")
-"""The label alone of one user's record; what costs it costs her record too, and a guarantee says both."""
+"""The label alone of one user's record; it costs the record too, and a guarantee says both."""
 NEIGHBOUR_LIST = Unit("neighbour-list")
 """One bit of one user's neighbour list; a whole list of degree g costs g times as much."""
 RELATIONSHIP = Unit("relationship")
@@ -112,18 +106,18 @@ class Guarantee:
     Attributes:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
       delta: the mass that may lose more than epsilon.
-      unit: what is protected.
+      unit: of privacy.
       adjacency: in words, which two inputs are compared; by default the unit's own words.
-      arithmetic: ``ideal`` where the proof is over real numbers (float32 samplers), ``exact`` where it is
-        over the integers that are sampled from.
-      status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``: nobody has shown it.
-      reason: one sentence that says why the status is what it is; only ``none`` may go without.
-      trust: ``local`` where each user perturbs her own data, ``shuffled`` where a trusted shuffler mixes such
-        reports (:func:`ldp_jax.accounting.shuffle.amplified`), ``central`` where a trusted curator holds
-        everybody's data and perturbs what leaves his hands. What is not local is printed as such; no two of them
-        add. EDGE_CENTRAL is always central, and a report about a neighbour list or a relationship always local.
+      arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` for one over the integers
+        that are sampled from.
+      status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
+      reason: one sentence for the status; only ``none`` may go without.
+      trust: ``local`` where users perturb their own data, ``shuffled`` where a trusted shuffler mixes such reports
+        (:func:`ldp_jax.accounting.shuffle.amplified`), ``central`` where a trusted curator holds all data.
+        Different ones do not add. EDGE_CENTRAL is always central, a neighbour list or a relationship always local.
 
-    ``+`` is sequential composition within a unit:
+    Raises:
+      ValueError: for an invalid argument, or a status without its reason.
 
     >>> half = Guarantee(0.5, status="proved", reason="randomised response")
     >>> (half + half).epsilon
@@ -200,15 +194,15 @@ class Guarantee:
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """How much may be lost per unit: a limit that somebody sets, which promises and proves nothing.
+    """A limit of the loss per unit, which promises and proves nothing.
 
     Attributes:
       epsilon: finite, >= 0; rounded down where float64 does not hold it.
       delta: in [0, 1), likewise.
-      unit: what the limit is about.
+      unit: of the limit.
 
     Raises:
-      ValueError: for an epsilon or a delta out of range, or a unit that is none.
+      ValueError: for an invalid argument.
 
     >>> print(Budget(1.0, delta=1e-6))
     at most epsilon 1, delta 1e-06 per record
@@ -258,14 +252,10 @@ def said_once(texts: Iterable[str]) -> str:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Several releases about the same record: epsilon and delta add, within one unit; what ``+`` does, for many.
-
-    Args:
-      *guarantees: at least one, all of the same unit.
+    """Several releases about the same record: epsilon and delta add, within one unit; ``+`` for many.
 
     Returns:
-      The sum, rounded up once; its status is the weakest one, with the reasons of all that have it, its arithmetic
-      ``exact`` only if all are.
+      The sum, rounded up once; the weakest status, with its reasons; ``exact`` only if all are.
 
     Raises:
       ValueError: if none is given, their units differ, or some are local and some central.
@@ -283,14 +273,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 def merged(
     guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
 ) -> Guarantee:
-    """One guarantee over several: numbers and unit as a composition found them, the rest the weakest of all.
-
-    Args:
-      guarantees: at least one.
-      epsilon: of the whole.
-      delta: of the whole.
-      unit: of the whole.
-      adjacency: in words; those of all parts by default.
+    """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default.
 
     Raises:
       ValueError: where some are local and some central.
@@ -309,17 +292,10 @@ def merged(
 
 
 def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:
-    """The unit that all guarantees share.
-
-    Args:
-      guarantees: at least one.
-      name: of the composition, for the message.
+    """The unit that all guarantees share; ``name`` is the composition's, for the message.
 
     Raises:
       ValueError: if none is given or their units differ.
-
-    >>> one_unit([Guarantee(0.5), Guarantee(0.25)], "parallel").name
-    'record'
     """
     if not guarantees:
         raise ValueError(f"{name} needs at least one guarantee, got none")
@@ -336,10 +312,7 @@ def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
     """The trust model that all guarantees share.
 
     Raises:
-      ValueError: where they differ: of their sum nobody could say whom it protects from whom.
-
-    >>> one_trust([Guarantee(0.5), Guarantee(0.25)])
-    'local'
+      ValueError: where they differ.
     """
     found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
     if len(found) > 1:
@@ -355,7 +328,7 @@ def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
     """Names of fields as a tuple.
 
     Raises:
-      ValueError: for one string, which would be a sequence of letters, or what is no name.
+      ValueError: for one string, or an invalid name.
     """
     names = () if isinstance(value, str) else tuple(value)
     if isinstance(value, str) or not all(isinstance(one, str) and one.strip() for one in names):
@@ -367,11 +340,11 @@ def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class PipelineGuarantee(Mapping[Unit, Guarantee]):
-    """What a whole pipeline spends: one guarantee a unit, and which fields it does and does not protect.
+    """The cost of a whole pipeline: one guarantee a unit, and which fields are and are not protected.
 
     Raises:
-      ValueError: for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not,
-        or one string in place of several names.
+      ValueError: for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not, or
+        one string in place of several names.
 
     >>> spent = PipelineGuarantee.of(
     ...     [Guarantee(1.0, status="proved", reason="Laplace noise")],

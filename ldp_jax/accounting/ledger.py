@@ -1,8 +1,7 @@
-"""A ledger: what has been released so far, against budgets that it keeps to. Float64, on the host, no JAX.
+"""A ledger: the releases so far, against budgets that it keeps to. Float64, on the host, no JAX.
 
-It composes as :mod:`ldp_jax.accounting.composition` and :mod:`ldp_jax.accounting.gaussian` do, and what holds there
-holds here: a release may look at those before it, as long as no epsilon, sigma or number of releases depends on
-anyone's record.
+It composes as :mod:`ldp_jax.accounting.composition` and :mod:`ldp_jax.accounting.gaussian` do: no epsilon, sigma or
+number of releases may depend on a record.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ from ldp_jax.accounting.guarantee import (
 )
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
 
-__all__ = ["BudgetExceededError", "HasGuarantee", "Ledger", "Release"]
+__all__ = ["BudgetExceededError", "Ledger", "Release"]
 
 
 def __dir__() -> list[str]:
@@ -49,10 +48,10 @@ _EDGES = "edges"
 
 
 def _about(unit: Unit) -> set[str]:
-    """What of a user's data a unit speaks of; a unit of somebody's own may speak of all.
+    """The data of a user that a unit speaks of; another library's unit may speak of all.
 
-    Between units that speak of the same data no release is free: a bit of a list costs its relationship, and a
-    relationship the lists of both its ends, at a price that depends on who reports what.
+    Between units that speak of the same data no release is free: a bit of a list costs its relationship, and
+    reversely.
     """
     about: set[str] = set()
     for name in unit.name.split(" + "):  # as joint() writes it
@@ -81,13 +80,13 @@ class Release:
     """One line of a :class:`Ledger`.
 
     Attributes:
-      name: what was released.
+      name: of the release.
       cost: a guarantee, a pipeline's guarantees for several units, or the curve of Gaussian noise.
-      unit: for a curve: what it protects. A guarantee has its own, a pipeline several: None.
-      adjacency: for a curve: in words, which two inputs are compared.
-      delta: for a curve alone: where the ledger is asked to convert the curves of this unit.
+      unit: for a curve alone.
+      adjacency: for a curve alone: in words, which two inputs are compared.
+      delta: for a curve alone: where the ledger converts the curves of this unit.
       protects: fields whose values reach the release through the mechanism alone; a pipeline's own.
-      exposes: fields that the release, or what is done with it, uses in the clear; a pipeline's own, and more.
+      exposes: fields that are used in the clear; a pipeline's own, and more.
     """
 
     name: str
@@ -198,31 +197,26 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """What has been released so far, against a budget; it never changes, spending returns a new one.
+    """The releases so far, against a budget; it never changes, spending returns a new one.
 
-    Every ledger that exists is within its budgets, or there would have been an error in its place. Within a unit,
-    guarantees add; Gaussian curves compose first, through mu, and are converted to (epsilon, delta) once: at the
-    largest ``delta`` that one of them names, and if none does, at all the budget's delta that the guarantees leave.
-    k Gaussian releases therefore cost less than the sum of theirs, and share one delta.
+    Within a unit, guarantees add. Gaussian curves compose first, through mu, and are converted once: at the largest
+    ``delta`` that one names, or at all the budget's delta that the guarantees leave.
 
-    A budget cannot be talked down. Units of edges (a bit of a list, a relationship, an edge of a curator's graph)
-    are not free of each other, nor are records, their labels and metric privacy of records, nor a unit of
-    somebody's own and any other; and no unit is converted into another. So where budgets are kept, a release states
-    what it costs for each of them that speaks of the same data, in one
-    :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`; a lone guarantee of a list is refused where a budget
-    per relationship is kept. A release that uses ``edges`` in the clear is refused where edges have a budget. What
-    a release reads is believed: the fields it names, and the units it states.
+    Units of edges (a bit of a list, a relationship, an edge of a curator's graph) are not free of each other, nor
+    are records, labels and metric privacy, nor an unknown unit and any other; no unit is converted into another. So
+    where budgets are kept, a release states its cost for each of them that speaks of the same data, in one
+    :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. A release that uses ``edges`` in the clear is refused
+    where edges have a budget. The fields and units that a release names are believed.
 
     Attributes:
       budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
         unit; () or None to keep a record only.
-      releases: what was spent, in order.
+      releases: in order.
 
     Raises:
-      ValueError: for what is no budget (a ``Guarantee`` is none), or two of one unit.
-      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it, so that ten times 0.1 is 1);
-        where there are budgets, if a release has none, does not state its loss for all that it touches, or has
-        status ``none``.
+      ValueError: for an invalid budget, or two of one unit.
+      BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it); where there are budgets, if a
+        release has none, does not state its loss for all that it touches, or has status ``none``.
 
     >>> ledger = Ledger(Budget(1.0, delta=1e-6))
     >>> released = Guarantee(0.25, status="proved", reason="Laplace noise")
@@ -337,14 +331,13 @@ class Ledger:
         """A new ledger with one release more; this one stays as it is.
 
         Args:
-          name: what is released, for people to read.
-          release: what it costs: a guarantee, a whole pipeline's, or the curve of Gaussian noise; or what has a
-            guarantee, as ``private_embedding`` and ``privatize_graph`` return it.
+          name: of the release, for people to read.
+          release: a guarantee, a whole pipeline's, the curve of Gaussian noise, or a result that has a guarantee.
           protects: the fields that reach the release through the mechanism alone; a pipeline says its own.
-          exposes: the fields that are used in the clear; a pipeline says its own, and these are added.
-          delta: for a curve: where to convert the curves of its unit, in [1e-300, 1); needed where there is no
-            budget to take it from.
-          unit: for a curve: what its sensitivity was taken over; RECORD by default.
+          exposes: the fields that are used in the clear; added to a pipeline's own.
+          delta: for a curve: where to convert the curves of its unit, in [1e-300, 1); needed where no budget has
+            one.
+          unit: for a curve: of its sensitivity; RECORD by default.
           adjacency: for a curve: in words, which two inputs its sensitivity compares.
 
         Raises:
@@ -394,9 +387,7 @@ class Ledger:
         return _left(self.spent(unit), budget)
 
     def total(self) -> PipelineGuarantee:
-        """What everything costs, unit by unit, and which fields are protected.
-
-        A field that one release uses in the clear is not protected, whatever the others do for it.
+        """The cost of everything, unit by unit, and which fields no release exposes.
 
         >>> ledger = Ledger().spend("x", Guarantee(0.5), protects=["features"], exposes=["edges"])
         >>> print(ledger.spend("y", Guarantee(0.5), protects=["edges", "labels"]).total())
@@ -413,10 +404,7 @@ class Ledger:
         )
 
     def explain(self) -> str:
-        """The account as text: release by release, then each unit's total, its budget and what remains.
-
-        What is spent is rounded up and what remains rounded down, to six digits.
-        """
+        """The account as text: each release, then each unit's total, its budget and the rest, rounded safely."""
         rows = [("release", "cost", "unit", "total so far", "protects", "exposes")]
         for index, release in enumerate(self.releases):
             protects, exposes = (", ".join(names) or "-" for names in (release.protects, release.exposes))

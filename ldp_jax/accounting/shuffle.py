@@ -1,23 +1,19 @@
-r"""What shuffling saves: reports that carry no name hide among each other. Float64, on the host, no JAX.
+r"""What shuffling saves: reports without names hide among each other. Float64, on the host, no JAX.
 
-A shuffler whom users trust to drop names and mix the order passes on n reports, each of an epsilon_0-private
-mechanism. To whoever sees what it passes on, one user's record costs less than epsilon_0, since other users'
-reports might as well be hers.
+A trusted shuffler drops names and mixes n reports, each of an epsilon_0-private mechanism.
 
-**Bound.** Let R_0 and R_1 be the laws of one user's report under two records, and let every report of everybody
-else be at least q / 2 times (R_0 + R_1), whatever her record is: q >= e^-epsilon_0 by privacy alone. Any two such
-laws are mixtures :math:`R_0 = \lambda Q_0 + (1 - \lambda) Q_1, R_1 = (1 - \lambda) Q_0 + \lambda Q_1` of some two
-laws, with :math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} + 1)`, so that R_0 + R_1 = Q_0 + Q_1: each other report
-is, with probability q, a clone, drawn from Q_0 or Q_1 by a fair coin. Who sees which reports come from Q_0 or Q_1
-and which are no clones sees more, and all that differs is then how many come from Q_0, out of how many. So shuffled
-reports are no farther apart than
+**Bound.** Let R_0 and R_1 be the laws of one user's report under two records, and every other report be at least q
+/ 2 times (R_0 + R_1), whatever the record: q >= e^-epsilon_0. The two laws are mixtures :math:`R_0 = \lambda Q_0 +
+(1 - \lambda) Q_1, R_1 = (1 - \lambda) Q_0 + \lambda Q_1` with :math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} +
+1)`. Each other report is, with probability q, a clone: from Q_0 or Q_1 by a fair coin. So shuffled reports are no
+farther apart than
 
 .. math:: (A + \Delta, C + 1 - A - \Delta) \quad \text{and} \quad (A + 1 - \Delta, C - A + \Delta), \qquad
    C \sim \mathrm{Bin}(n - 1, q), \; A \sim \mathrm{Bin}(C, 1/2), \; \Delta \sim \mathrm{Bern}(\lambda)
 
-*Numerics.* Given C = c the two are apart by :math:`w P(A = t - 1) - (e^\epsilon - 1) P(A \ge t)`, in closed form.
-It falls in c, since a further clone only hides more: so up to 2 048 intervals of c stand for all, each at its lower
-end. Rounding goes to the safe side: 1e-9 of each probability, 1e-6 of delta.
+*Numerics.* Given C = c the two are apart by :math:`w P(A = t - 1) - (e^\epsilon - 1) P(A \ge t)`, which falls in c:
+up to 2 048 intervals of c stand for all, each at its lower end. Rounding goes to the safe side: 1e-9 of each
+probability, 1e-6 of delta.
 
 Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theorem 3.2, where q = e^-epsilon_0.
 """
@@ -51,16 +47,14 @@ _EACH, _ALL = 1e-9, 1e-6
 
 
 def clone_share(masses: Any) -> float:
-    r"""The q of a finite mechanism: how much of every report says nothing of which of two records it is of.
+    r"""The q of a finite mechanism: the share of every report that is independent of which of two records it is of.
 
     .. math:: q = \min_y \frac{2 \min_x P(y | x)}{\max_{x \ne x'} P(y | x) + P(y | x')}
 
-    It lies in [e^-epsilon, 1]. Of generalised randomised response it is 2 / (e^epsilon + 1): nearly twice as many
-    clones as :func:`amplified` may assume of any mechanism.
+    It lies in [e^-epsilon, 1]; for generalised randomised response it is 2 / (e^epsilon + 1).
 
     Args:
-      masses: [inputs, outputs] >= 0, rows of one sum, such as ``table.masses`` of a
-        :class:`ldp_jax.deployment.Table`; at least two inputs. Outputs that no input has are left out.
+      masses: [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; at least two inputs.
 
     Returns:
       q, rounded down.
@@ -86,21 +80,20 @@ def clone_share(masses: Any) -> float:
 def amplified(
     guarantee: Guarantee, users: int, delta: float, *, reports: Reports, clones: float | None = None
 ) -> Guarantee:
-    """What one user's record costs towards those who see shuffled reports alone.
+    """The cost of one user's record towards those who see shuffled reports alone.
 
     Args:
       guarantee: of each user's report, of unit RECORD, without delta.
-      users: n, who report by this mechanism and one public epsilon, herself included; the number is public. Not
-        more than are sure to take part honestly: whoever's report is known to the attacker is no clone.
+      users: n, who report honestly by this mechanism and one public epsilon; the number is public.
       delta: of the whole, in (0, 1).
-      reports: ``anonymous`` where a report, and what is done with it, does without its user's name. A report that
-        enters a graph is ``by user``: it is put at a node, and is refused.
-      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, but at most
-        2 / (e^epsilon + 1), of a report that may lose epsilon.
+      reports: ``anonymous`` where a report does without its user's name. One that enters a graph is ``by user``,
+        and is refused.
+      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, but at most 2 /
+        (e^epsilon + 1).
 
     Returns:
-      The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; its ``trust``
-      is ``shuffled``. Towards the shuffler, and whoever taps the lines to it, the report's own guarantee holds.
+      The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; ``shuffled``.
+      Towards the shuffler the report's own guarantee holds.
 
     Raises:
       ValueError: for reports by user, another unit than RECORD, a guarantee that is not local, more clones than a

@@ -1,9 +1,8 @@
-"""What an attacker infers from a model or a release, beside what public knowledge alone gives.
+"""Attacks: inferences from a model or a release, beside the inferences from public knowledge alone.
 
-Every attack takes what the attacker sees and the :class:`Targets` she is asked about, and returns an
-:class:`Attack`: scores, and metrics with intervals. The truth within the targets is what she is judged by; no score
-depends on it. Nothing here is a guarantee: an attack that finds nothing shows the limits of the attack, the
-``guarantee()`` of a mechanism those of all attacks.
+Every attack takes what the attacker sees and the :class:`Targets` in question, and returns an :class:`Attack`:
+scores, and metrics with intervals. The truth within the targets is for the verdict; no score depends on it. An
+attack that finds nothing shows the limits of the attack, the ``guarantee()`` of a mechanism those of all attacks.
 
 >>> import numpy as np
 >>> secret = all_pairs(np.arange(4), [[0, 1], [2, 3]])
@@ -12,32 +11,31 @@ depends on it. Nothing here is a guarantee: an attack that finds nothing shows t
 0.625
 """
 
-from ldp_jax.attacks._result import Attack, Difference, Targets, all_pairs, balanced_pairs, evaluate, table
+from ldp_jax.attacks._result import (
+    Attack,
+    Difference,
+    Reconstruction,
+    Targets,
+    all_pairs,
+    balanced_pairs,
+    evaluate,
+    evaluate_membership,
+    table,
+)
 from ldp_jax.attacks.attribute import attribute_inference, inferred_edges
-from ldp_jax.attacks.inversion import Reconstruction, ReconstructionDifference, inversion, public_mean
+from ldp_jax.attacks.inversion import inversion, public_mean
 from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge
 from ldp_jax.attacks.link_stealing import Distance, link_stealing, trained_link_stealing
 from ldp_jax.attacks.linkteller import linkteller
-from ldp_jax.attacks.membership import (
-    Membership,
-    Shadows,
-    ask_shadows,
-    evaluate_membership,
-    lira,
-    log_odds,
-    rmia,
-    shadow_models,
-    trained_membership,
-)
+from ldp_jax.attacks.membership import lira, log_odds, rmia, trained_membership
 from ldp_jax.attacks.public_knowledge import common_neighbours, degree_product, feature_similarity
+from ldp_jax.attacks.shadows import Shadows, ask_shadows, shadow_models
 
 __all__ = [
     "Attack",
     "Difference",
     "Distance",
-    "Membership",
     "Reconstruction",
-    "ReconstructionDifference",
     "Shadows",
     "Targets",
     "all_pairs",

@@ -1,38 +1,49 @@
-"""What an attack is asked, what it found, and how far two attacks are apart."""
+"""Targets and results of attacks, and the difference of two results."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 from scipy import stats
 
 from ldp_jax.core import validate
-from ldp_jax.learning.metrics import ConfidenceInterval
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _GROUPS = 100
 """Groups of nodes that the jackknife leaves out, one at a time."""
 
-_FALSE = 0.01
-"""The share of false positives at which true ones are counted."""
+_FALSE, _STRICT = 0.01, 0.001
+"""The shares of false positives at which true ones are counted."""
 
 _BLOCK = 2**21
 """Values of a block of the jackknife's sums, about: 16 MB."""
 
-_METRICS = ("auc", "average_precision", "precision", "recall", "tpr")
+_TITLES = {
+    "auc": "AUC",
+    "average_precision": "AP",
+    "precision": "precision",
+    "recall": "recall",
+    "tpr": "TPR at 1 % FPR",
+    "mse": "MSE",
+    "ssim": "SSIM",
+}
+_METRICS = tuple(_TITLES)[:5]
 
 
 class Targets(NamedTuple):
-    """What an attack is asked about, and the truth that it is judged by.
+    """The questions of an attack, and their true answers, for the verdict.
 
     Attributes:
       units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
-      truth: bool [p], whether the secret holds: an edge joins the pair, the node has the attribute.
+      truth: bool [p], whether the secret holds: an edge joins the pair, the node has the attribute. For
+        memberships bool [N, p], whether each of N models was trained on the node.
     """
 
     units: Int[np.ndarray, "p k"]
-    truth: Bool[np.ndarray, " p"]
+    truth: Bool[np.ndarray, "*N p"]
 
 
 def _codes(pairs: Any, name: str, size: int) -> np.ndarray:
@@ -56,11 +67,11 @@ def _nodes(nodes: Any, *edges: Any) -> tuple[np.ndarray, int]:
 
 
 _PAIR = 80.0
-"""Bytes of a pair at most, while all of them are listed: its ends, places and code, and what searching takes."""
+"""The most bytes that a pair takes while all pairs are listed."""
 
 
 def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) -> Targets:
-    """Every pair of some nodes, once: what an attack meets at the true density.
+    """Every pair of some nodes, once, at the true density of edges.
 
     Args:
       nodes: distinct integers [n].
@@ -90,10 +101,10 @@ def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) 
     return Targets(units[kept], np.isin(code[kept], _codes(edges, "edges", size)))
 
 
-def balanced_pairs(key: Any, nodes: Any, edges: Any, *, known: Any = ()) -> Targets:
-    """The edges among some nodes and as many pairs without one, as attacks are published.
+def balanced_pairs(key: PRNGKey, nodes: Any, edges: Any, *, known: Any = ()) -> Targets:
+    """The edges among some nodes and as many pairs without an edge, as attacks are published.
 
-    At the true density, some hundred times lower, the same attack is far less precise: see :func:`all_pairs`.
+    At the true density the same attack is far less precise: see :func:`all_pairs`.
 
     Args:
       key: a typed threefry key.
@@ -123,6 +134,15 @@ def balanced_pairs(key: Any, nodes: Any, edges: Any, *, known: Any = ()) -> Targ
     return Targets(every.units[taken], every.truth[taken])
 
 
+def distinct(name: str, nodes: Any, size: int) -> Int[np.ndarray, " p"]:
+    """Nodes as int32, refused unless distinct, in [0, size) and at least one."""
+    nodes = np.asarray(nodes)
+    whole = nodes.ndim == 1 and len(nodes) and np.issubdtype(nodes.dtype, np.integer)
+    if not whole or nodes.min() < 0 or nodes.max() >= size or len(np.unique(nodes)) < len(nodes):
+        raise ValueError(f"{name} must be distinct integers in [0, {size}), at least one")
+    return nodes.astype(np.int32)
+
+
 def check_targets(targets: Targets, size: int, k: int = 2) -> None:
     """Refuse targets that are no k-tuples of nodes in [0, size), or a truth that is not theirs."""
     units, truth = np.asarray(targets.units), np.asarray(targets.truth)
@@ -138,90 +158,136 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Attack:
-    """What an attack found. Prints as one line; ``a.minus(b)`` compares two on the same targets.
-
-    Each metric is a :class:`ldp_jax.learning.metrics.ConfidenceInterval` of a share (not of per cent): how far it
-    would be from what the same attack finds on other nodes drawn alike. It does not say how far another training of
-    the attacked model would lead; seeds do (:func:`ldp_jax.learning.metrics.mean_interval`).
+class Difference:
+    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric.
 
     Attributes:
-      name: of the attack.
-      targets: what was asked.
-      scores: float64 [p], larger where the attacker rather believes in the secret.
-      auc: the area under the ROC curve.
-      average_precision: the mean precision over the true ones, from the largest score down; chance is ``density``.
-      precision: the share of true ones among the ``believed`` largest scores.
-      recall: the share of the true ones that are among these.
-      tpr: the share of true ones that stand out above all but 1 % of the others; chance is 0.01.
-      density: the share of true ones among the targets.
-      believed: the share that the attacker takes for true.
+      name: of the two attacks.
+      metrics: the interval of each metric, by its name.
     """
 
     name: str
+    metrics: dict[str, ConfidenceInterval]
+
+    def __getattr__(self, metric: str) -> ConfidenceInterval:
+        known = self.__dict__.get("metrics", {})
+        if metric in known:
+            return known[metric]
+        raise AttributeError(f"{type(self).__name__} has no {metric!r}")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {_shown(self.metrics, '+')}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Attack(Difference):
+    """The result of an attack. Prints as one line; ``a.minus(b)`` compares two on the same targets.
+
+    Each metric is a :class:`ldp_jax.learning.metrics.ConfidenceInterval` of a share (not of per cent), over nodes
+    drawn alike; of memberships over models. It does not cover another training of the attacked model; seeds do
+    (:func:`ldp_jax.learning.metrics.mean_interval`).
+
+    * ``auc``: the area under the ROC curve;
+    * ``average_precision``: the mean precision over the true targets, from the largest score down;
+    * ``precision``: the share of true targets among the ``believed`` largest scores;
+    * ``recall``: the share of the true targets that are among these;
+    * ``tpr``: the share of true targets that stand out above all but 1 % of the others; chance is 0.01.
+
+    Attributes:
+      name: of the attack.
+      metrics: the interval of each metric, by its name.
+      targets: what was asked.
+      scores: float64, one a truth of the targets, larger where the attacker rather believes in the secret.
+      density: the share of true targets, the precision of chance.
+      believed: the share that the attacker takes for true.
+    """
+
     targets: Targets
-    scores: Float64[np.ndarray, " p"]
-    auc: ConfidenceInterval
-    average_precision: ConfidenceInterval
-    precision: ConfidenceInterval
-    recall: ConfidenceInterval
-    tpr: ConfidenceInterval
+    scores: Float64[np.ndarray, "*N p"]
     density: float
     believed: float
-    _left_out: np.ndarray  # [groups, metrics], each metric without one group of units
+    _samples: np.ndarray  # [groups, metrics], each metric without one group of units; of memberships [N, metrics]
     _confidence: float
 
-    def minus(self, other: "Attack") -> "Difference":
-        """How much more this attack finds than ``other``, such as one from public knowledge alone.
+    @property
+    def turned_auc(self) -> ConfidenceInterval:
+        """max(AUC, 1 - AUC), for attackers who know that the sign is turned; at least 0.5 by construction."""
+        return self.auc._replace(mean=max(self.auc.mean, 1.0 - self.auc.mean))
 
-        The intervals are paired: both attacks are asked about the same targets, and what makes some of them easy
-        for both cancels.
+    @property
+    def strict_tpr(self) -> ConfidenceInterval | None:
+        """The true positive rate at 0.1 % false ones; None but for memberships with at least 1000 others each."""
+        return self.metrics.get("strict_tpr")
+
+    def minus(self, other: "Attack") -> Difference:
+        """How much more this attack finds than ``other``, by paired intervals.
 
         Raises:
           ValueError: where the targets are not the same.
         """
-        same = all(np.array_equal(a, b) for a, b in zip(self.targets, other.targets, strict=True))
-        if not same:
+        if not all(np.array_equal(a, b) for a, b in zip(self.targets, other.targets, strict=True)):
             raise ValueError(f"{other.name} must be asked about the targets of {self.name}, got others")
-        found = (self, other)
-        means = [np.array([getattr(attack, metric).mean for metric in _METRICS]) for attack in found]
-        gap = self._left_out - other._left_out
-        intervals = _intervals(means[0] - means[1], gap, self.auc.n, self._confidence)
-        return Difference(f"{self.name} minus {other.name}", *intervals)
+        gap = self._samples - other._samples
+        if self.targets.truth.ndim == 2:
+            found = [mean_interval(column, self._confidence) for column in gap.T]
+        else:
+            means = [np.array([attack.metrics[metric].mean for metric in _METRICS]) for attack in (self, other)]
+            found = _intervals(means[0] - means[1], gap, self.auc.n, self._confidence)
+        return Difference(f"{self.name} minus {other.name}", dict(zip(_METRICS, found, strict=True)))
 
     def __str__(self) -> str:
-        true = int(self.targets.truth.sum())
-        return f"{self.name}: {_shown(self)}; {true} of {len(self.scores)} true"
+        truth = self.targets.truth
+        models, size = (None, len(truth)) if truth.ndim == 1 else truth.shape
+        about = f"{truth.sum()} of {size} true" if models is None else f"{models} targets of {size} nodes"
+        return f"{self.name}: {_shown(self.metrics)}; {about}"
 
-    __repr__ = __str__
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction(Difference):
+    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Difference:
-    """How much more one attack finds than another, metric by metric; see :meth:`Attack.minus`."""
+    Attributes:
+      name: of the attack.
+      metrics: ``mse``, the squared error a feature; and of images ``ssim``, the structural similarity: means over
+        records with Student's interval.
+      x: float32 [n, d], the reconstructions.
+    """
 
-    name: str
-    auc: ConfidenceInterval
-    average_precision: ConfidenceInterval
-    precision: ConfidenceInterval
-    recall: ConfidenceInterval
-    tpr: ConfidenceInterval
+    x: Float[np.ndarray, "n d"]
+    _samples: np.ndarray  # float64 [n, metrics]
+
+    @property
+    def ssim(self) -> ConfidenceInterval | None:
+        """The structural similarity; None where records are no images."""
+        return self.metrics.get("ssim")
+
+    def minus(self, other: "Reconstruction") -> Difference:
+        """The difference of two reconstructions of the same records, paired; a better one has a negative MSE.
+
+        Raises:
+          ValueError: for reconstructions of other records, as far as their number and form say.
+        """
+        if self.x.shape != other.x.shape or list(self.metrics) != list(other.metrics):
+            raise ValueError(f"{other.name} must reconstruct the records of {self.name}, got others")
+        gap = (self._samples - other._samples).T
+        metrics = {name: mean_interval(column) for name, column in zip(self.metrics, gap, strict=True)}
+        return Difference(f"{self.name} minus {other.name}", metrics)
 
     def __str__(self) -> str:
-        return f"{self.name}: {_shown(self, '+')}"
-
-    __repr__ = __str__
+        return f"{self.name}: {_shown(self.metrics)}; {len(self.x)} records"
 
 
-_TITLES = dict(zip(_METRICS, ("AUC", "AP", "precision", "recall", "TPR at 1 % FPR"), strict=True))
+def _number(value: ConfidenceInterval, sign: str = "", digits: int = 3) -> str:
+    return f"{value.mean:{sign}.{digits}f} ± {value.half_width:.{digits}f}"
 
 
-def _number(value: ConfidenceInterval, sign: str = "") -> str:
-    return f"{value.mean:{sign}.3f} ± {value.half_width:.3f}"
-
-
-def _shown(result: Any, sign: str = "") -> str:
-    return ", ".join(f"{title} {_number(getattr(result, metric), sign)}" for metric, title in _TITLES.items())
+def _shown(metrics: dict[str, ConfidenceInterval], sign: str = "") -> str:
+    digits = 4 if "mse" in metrics else 3
+    named = [(title, metrics[name]) for name, title in _TITLES.items() if name in metrics]
+    return ", ".join(f"{title} {_number(value, sign, digits)}" for title, value in named)
 
 
 def evaluate(
@@ -229,17 +295,16 @@ def evaluate(
 ) -> Attack:
     r"""Judge the scores of an attack, one's own or one of this package.
 
-    Of equal scores a random part is taken: precision and recall are expectations over that, and the ROC curve is
-    straight across ties. The average precision has one threshold for them all, as scikit-learn's.
+    Ties are broken at random, in expectation: the ROC curve is straight across ties. The average precision has one
+    threshold for them all, as scikit-learn's.
 
     The intervals are Student's, from a jackknife that leaves out one of at most 100 groups of nodes at a time, with
-    every pair that a node of the group is in: pairs that share a node are not independent, and intervals that take
-    them to be are several times too narrow. Noise of each pair by itself counts twice in the variance, so the
-    intervals are up to 1.5 times too wide. The groups are fixed, which pairs the intervals of :meth:`Attack.minus`.
-    Their width is NaN where one group is in all the true targets, or in all the false ones.
+    every pair of a node of the group: pairs that share a node are not independent. Noise of each pair by itself
+    counts twice in the variance, so the intervals are up to 1.5 times too wide. The groups are fixed, which pairs
+    the intervals of :meth:`Attack.minus`. Widths are NaN where one group is in all true targets, or all others.
 
     Args:
-      name: what the attack is called.
+      name: of the attack.
       scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
       targets: what was asked.
       density: the share of targets that the attacker takes for true; by default the true one, where precision and
@@ -259,13 +324,9 @@ def evaluate(
     scores = np.asarray(scores, np.float64)
     if scores.shape != truth.shape or units.ndim != 2 or len(units) != len(truth) or truth.dtype != bool:
         raise ValueError(f"scores must be one a target [{len(truth)}], got shape {scores.shape}")
-    if np.isnan(scores).any():
-        raise ValueError(f"scores of {name} must be numbers, got NaN for {np.isnan(scores).sum()} targets")
+    density, confidence = _checked(name, scores, density, confidence, "targets")
     if truth.all() or not truth.any():
         raise ValueError(f"targets must be true and false ones, got {truth.sum()} of {len(truth)} true")
-    if density is not None:
-        density = validate.number(0.0, 1.0, open_lower=True, density=density)
-    confidence = validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
     who, place = np.unique(units, return_inverse=True)
     if len(who) < 3:
         raise ValueError(f"targets must have at least three units, for intervals, got {len(who)}")
@@ -285,10 +346,80 @@ def evaluate(
         ]
     )
     share = float(truth.mean())
+    metrics = dict(zip(_METRICS, _intervals(estimate, left_out, len(who), confidence), strict=True))
     return Attack(
-        name, targets, scores, *_intervals(estimate, left_out, len(who), confidence),
-        density=share, believed=share if density is None else density, _left_out=left_out, _confidence=confidence,
+        name, metrics, targets, scores, share, share if density is None else density, left_out, confidence
+    )
+
+
+def _checked(
+    name: str, scores: np.ndarray, density: float | None, confidence: float, units: str
+) -> tuple[float | None, float]:
+    if np.isnan(scores).any():
+        raise ValueError(f"scores of {name} must be numbers, got NaN for {np.isnan(scores).sum()} {units}")
+    if density is not None:
+        density = validate.number(0.0, 1.0, open_lower=True, density=density)
+    return density, validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
+
+
+def evaluate_membership(
+    name: str, scores: Any, member: Any, *, density: float | None = None, confidence: float = 0.95
+) -> Attack:
+    """Judge the scores of an attack on memberships, one's own or one of this package.
+
+    Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models. These
+    share nodes and the attacker's models: the intervals take them for more independent than they are. Ties as in
+    :func:`evaluate`.
+
+    Args:
+      name: of the attack.
+      scores: float [N, n], larger where a node rather is a member; infinite ones are allowed.
+      member: bool [N, n], the truth: which of n nodes each of N targets was trained on.
+      density: the share of nodes that the attacker takes for members; by default the true one of each target, where
+        precision and recall are the same number.
+      confidence: of the intervals.
+
+    Raises:
+      ValueError: for NaN, arrays of another shape, or a target all of whose nodes are members, or none.
+
+    >>> member = np.array([[True, False, True], [False, False, True]])
+    >>> found = evaluate_membership("opposite", -1.0 * member, member)
+    >>> found.auc.mean, found.turned_auc.mean
+    (0.0, 1.0)
+    """
+    member = check_member(member)
+    scores = np.asarray(scores, np.float64)
+    if scores.shape != member.shape:
+        raise ValueError(f"scores must be float {list(member.shape)}, as member is, got shape {scores.shape}")
+    density, confidence = _checked(name, scores, density, confidence, "nodes")
+    order = np.argsort(-scores, 1, kind="stable")
+    ordered = np.take_along_axis(scores, order, 1)
+    places = np.arange(scores.shape[1])
+    last = np.concatenate([ordered[:, 1:] != ordered[:, :-1], np.ones((len(scores), 1), bool)], 1)
+    # The end of the run of equal scores that a place is in: the next place that ends one.
+    ends = np.minimum.accumulate(np.where(last, places, len(places))[:, ::-1], 1)[:, ::-1]
+    rates = (_FALSE, _STRICT) if (~member).sum(1).min() >= 1 / _STRICT else (_FALSE,)
+    each = _metrics(np.ones_like(member), np.take_along_axis(member, order, 1), ends, density, rates)
+    found = [mean_interval(column, confidence) for column in each.T]
+    share = float(member.mean())
+    return Attack(
+        name, dict(zip((*_METRICS, "strict_tpr"), found, strict=False)), Targets(places[:, None], member), scores,
+        share, share if density is None else density, each[:, : len(_METRICS)], confidence,
     )  # fmt: skip
+
+
+def check_member(member: Any) -> Bool[np.ndarray, "N n"]:
+    """Memberships, refused unless each of N targets was trained on some nodes and not on others."""
+    member = np.asarray(member)
+    if member.ndim != 2 or member.dtype != bool or not member.size:
+        raise ValueError(f"member must be bool [N, n], got {member.dtype} of shape {member.shape}")
+    members = member.sum(1)
+    if members.min() == 0 or members.max() == member.shape[1]:
+        raise ValueError(
+            f"member must have nodes that each target was trained on and others, got from {members.min()} to "
+            f"{members.max()} of {member.shape[1]}"
+        )
+    return member
 
 
 def _metrics(
@@ -338,19 +469,20 @@ def _intervals(estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: f
     return [ConfidenceInterval(float(mean), float(width), n) for mean, width in zip(estimate, half, strict=True)]
 
 
-def table(attacks: Sequence[Any], *, beside: Any = None) -> str:
+def table(attacks: Sequence[Attack], *, beside: Attack | None = None) -> str:
     """Attacks as a Markdown table, one line each; with a column of what each finds beyond ``beside``.
 
     Args:
-      attacks: at least one :class:`Attack`, or :class:`ldp_jax.attacks.Membership`.
+      attacks: at least one.
       beside: an attacker with public knowledge only, asked about the same targets.
 
     Raises:
       ValueError: where ``beside`` was asked about other targets.
     """
-    titles = ["attack", *_TITLES.values()] + ([f"AUC beyond {beside.name}"] if beside is not None else [])
+    titles = ["attack", *(_TITLES[metric] for metric in _METRICS)]
+    titles += [f"AUC beyond {beside.name}"] if beside is not None else []
     lines = [titles, ["---"] + ["--:"] * (len(titles) - 1)]
     for attack in attacks:
-        cells = [attack.name, *(_number(getattr(attack, metric)) for metric in _METRICS)]
+        cells = [attack.name, *(_number(attack.metrics[metric]) for metric in _METRICS)]
         lines.append(cells + ([_number(attack.minus(beside).auc, "+")] if beside is not None else []))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,11 +1,11 @@
-"""Attribute inference: what a node hides shows in its neighbours, once the edges are known."""
+"""Attribute inference: the attributes of a node's neighbours reveal its own, once the edges are known."""
 
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate
 from ldp_jax.core import validate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
@@ -15,14 +15,10 @@ _SHRINKAGE = 0.02
 
 
 def inferred_edges(attack: Attack, *, known: Any = ()) -> np.ndarray:
-    """The pairs that an attack takes for edges, the ``believed`` share of largest scores, with those known already.
+    """The pairs that an attack takes for edges, the ``believed`` share of largest scores, with the known ones.
 
-    Args:
-      attack: on pairs of nodes.
-      known: integers [e, 2], such as the public edges.
-
-    Returns:
-      int64 [m, 2], each pair once with u < v, sorted.
+    ``known`` are integers [e, 2], such as the public edges. The result is int64 [m, 2], each pair once with u < v,
+    sorted.
 
     Raises:
       ValueError: for an attack that was not on pairs, or known pairs of another form.
@@ -57,11 +53,11 @@ def attribute_inference(
 
     With M the known nodes, P the walk to a random neighbour and a the share of M that has the attribute, the score
     of v is a plus :math:`\sum_l \alpha (1-\alpha)^l [P^l (y - a) 1_M]_v` over :math:`0.02 + \sum_l \alpha
-    (1-\alpha)^l [P^l 1_M]_v`. Asked once with public edges alone and once with :func:`inferred_edges`,
-    :meth:`Attack.minus` says what the inferred ones give away.
+    (1-\alpha)^l [P^l 1_M]_v`. Once with public edges alone and once with :func:`inferred_edges`,
+    :meth:`Attack.minus` is the leak of the latter.
 
     Args:
-      edges: integers [m, 2], undirected: what the attacker takes the graph to be.
+      edges: integers [m, 2], undirected: the graph as the attacker knows it.
       num_nodes: n.
       known_nodes: distinct integers [k], at least one, whose attribute is public.
       known_values: bool [k].
@@ -82,10 +78,7 @@ def attribute_inference(
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     graph = graphs.from_edges(edges, num_nodes, pairs_in="rows")
     check_targets(targets, num_nodes, 1)
-    nodes, values = np.asarray(known_nodes), np.asarray(known_values)
-    whole = nodes.ndim == 1 and len(nodes) and np.issubdtype(nodes.dtype, np.integer)
-    if not whole or nodes.min() < 0 or nodes.max() >= num_nodes or len(np.unique(nodes)) < len(nodes):
-        raise ValueError(f"known_nodes must be distinct integers in [0, {num_nodes}), at least one")
+    nodes, values = distinct("known_nodes", known_nodes, num_nodes), np.asarray(known_values)
     if values.shape != nodes.shape or values.dtype != bool:
         raise ValueError(f"known_values must be bool [{len(nodes)}], got {values.dtype} of shape {values.shape}")
     units = np.asarray(targets.units)[:, 0]

@@ -1,17 +1,16 @@
 """Feature inversion: raw inputs from their embeddings, by a network that was trained on public ones."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
+from ldp_jax.attacks._result import Reconstruction
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import metrics
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.learning.models import mlp
 from ldp_jax.learning.training import Objective, Settings, adam, fit
 
@@ -27,64 +26,6 @@ _RECONSTRUCTION = Objective(
     score=lambda outputs, rows: -((outputs - rows.x) ** 2).mean(),
 )
 """Squared error of reconstructed rows."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Reconstruction:
-    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
-
-    Attributes:
-      name: of the attack.
-      x: float32 [n, d], the reconstructions.
-      mse: the squared error a feature, its mean over records with Student's interval.
-      ssim: the structural similarity, likewise; None where records are no images.
-    """
-
-    name: str
-    x: Float[np.ndarray, "n d"]
-    mse: ConfidenceInterval
-    ssim: ConfidenceInterval | None
-    _errors: np.ndarray  # float64 [n]
-    _likeness: np.ndarray | None
-
-    def minus(self, other: "Reconstruction") -> "ReconstructionDifference":
-        """How far this one is from another of the same records: paired, so a good attack has a negative MSE.
-
-        Raises:
-          ValueError: for reconstructions of other records, as far as their number and form say.
-        """
-        if self.x.shape != other.x.shape or (self.ssim is None) != (other.ssim is None):
-            raise ValueError(f"{other.name} must reconstruct the records of {self.name}, got others")
-        likeness = None
-        if self._likeness is not None and other._likeness is not None:
-            likeness = mean_interval(self._likeness - other._likeness)
-        return ReconstructionDifference(
-            f"{self.name} minus {other.name}", mean_interval(self._errors - other._errors), likeness
-        )
-
-    def __str__(self) -> str:
-        return f"{self.name}: {_shown(self)}; {len(self.x)} records"
-
-    __repr__ = __str__
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class ReconstructionDifference:
-    """How far two reconstructions of the same records are apart; see :meth:`Reconstruction.minus`."""
-
-    name: str
-    mse: ConfidenceInterval
-    ssim: ConfidenceInterval | None
-
-    def __str__(self) -> str:
-        return f"{self.name}: {_shown(self, '+')}"
-
-    __repr__ = __str__
-
-
-def _shown(result: Any, sign: str = "") -> str:
-    parts = [("MSE", result.mse), ("SSIM", result.ssim)]
-    return ", ".join(f"{title} {i.mean:{sign}.4f} ± {i.half_width:.4f}" for title, i in parts if i is not None)
 
 
 def inversion(
@@ -103,13 +44,13 @@ def inversion(
 ) -> Reconstruction:
     """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
 
-    An attacker who knows the mechanism perturbs her public embeddings by it too: give those as ``public_z``. What
-    the reconstruction owes to the embeddings is its difference to :func:`public_mean`.
+    An attacker who knows the mechanism perturbs the public embeddings by it too. The leak of the embeddings is the
+    difference to :func:`public_mean`. Reconstructions are clipped to the range of the public records.
 
     Args:
       key: a typed threefry key.
-      z: float [n, k], what was released of the records; as estimates, not as codes.
-      x: float [n, d], the records themselves: what the result is judged by, and nothing else.
+      z: float [n, k], the release of the records; as estimates, not as codes.
+      x: float [n, d], the records themselves, for the verdict alone.
       public_z: float [m, k], at least 10, of public records made the same way.
       public_x: float [m, d].
       shape: height and width where records are images; for the SSIM.
@@ -118,9 +59,6 @@ def inversion(
       hidden: its width.
       epochs: of its training; a tenth of the public records chooses the epoch.
       learning_rate: of Adam.
-
-    Returns:
-      The reconstructions, clipped to the range of the public records, and how close they are.
 
     Raises:
       ValueError: for arrays that do not fit each other or are not finite, too few public records, or a shape that
@@ -159,16 +97,9 @@ def inversion(
 
 
 def public_mean(x: Any, *, public_x: Any, shape: tuple[int, int] | None = None, window: int = 7) -> Reconstruction:
-    """Take the mean public record for every record: the attacker who has no embedding.
+    """Take the mean public record for every record: the attacker without an embedding.
 
-    Args:
-      x: as :func:`inversion`.
-      public_x: as :func:`inversion`.
-      shape: as :func:`inversion`.
-      window: as :func:`inversion`.
-
-    Raises:
-      ValueError: as :func:`inversion`.
+    Arguments and errors as :func:`inversion`.
 
     >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
     public mean: MSE 0.2500 ± 0.0000; 2 records
@@ -197,10 +128,10 @@ def _judge(
 ) -> Reconstruction:
     lower, upper = float(public_x.min()), float(public_x.max())
     found = np.clip(found, lower, upper).astype(np.float32)
-    errors = ((found - x).astype(np.float64) ** 2).mean(1)
-    likeness = None
+    samples = {"mse": ((found - x).astype(np.float64) ** 2).mean(1)}
     if shape is not None:
         images: list[Array] = [jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x)]
-        likeness = np.asarray(metrics.ssim(*images, value_range=upper - lower, window=window), np.float64)
-    ssim = None if likeness is None else mean_interval(likeness)
-    return Reconstruction(name, found, mean_interval(errors), ssim, errors, likeness)
+        similarity = metrics.ssim(*images, value_range=upper - lower, window=window)
+        samples["ssim"] = np.asarray(similarity, np.float64)
+    intervals = {metric: mean_interval(values) for metric, values in samples.items()}
+    return Reconstruction(name, intervals, found, np.stack(list(samples.values()), 1))

@@ -34,19 +34,16 @@ def planted_edge(
 
     Args:
       key: a typed threefry key.
-      observe: ``observe(key, world)`` -> what the attacker sees of one run, float of any one shape: perturbation,
-        training and query, traceable. Made once: each function is a compiled program. What cannot be traced is run
-        by the caller, and given to :func:`likelihood_ratio`.
+      observe: ``observe(key, world)`` -> float, the attacker's view of one run: perturbation, training and query.
+        It is traced, and each function is a compiled program; give views that cannot be traced to
+        :func:`likelihood_ratio`.
       without: the world without the edge, a pytree such as ``(graph, x)``; an argument of the program.
-      with_edge: the same with it. Where its arrays have the same shapes (padded edges) one program serves both.
-      shadows: the attacker's own runs of each world, at least 8.
+      with_edge: the same with it. Arrays of the same shapes (padded edges) share one program.
+      shadows: the attacker's runs of each world, at least 8.
       runs: of each world, to be told apart; at least 2.
       at_once: runs that are vmapped together; None for one at a time.
       ridge: as :func:`likelihood_ratio`.
       confidence: as :func:`likelihood_ratio`.
-
-    Returns:
-      As :func:`likelihood_ratio`.
 
     Raises:
       ValueError: as :func:`likelihood_ratio`, and for a key that is not threefry.
@@ -76,17 +73,16 @@ def likelihood_ratio(
     ridge: float = 0.1,
     confidence: float = 0.95,
 ) -> Attack:
-    r"""Tell runs with a planted edge from runs without it, by what shadow runs of both kinds looked like.
+    r"""Tell runs with a planted edge from runs without it, by shadow runs of both kinds.
 
-    The attacker knows everything but the edge {u, v}: she runs the whole of perturbation, training and query many
-    times on the graph with it and on the graph without, with keys of her own. What a run showed is a vector, for
-    instance the posteriors of u and v and of their neighbours. Half of the shadows give the direction
-    :math:`w = (S + \lambda \, \mathrm{diag} S)^{-1} (\mu_1 - \mu_0)`; on the other half, the projections on w are
-    taken to be normal with a mean and a variance for each kind, and the score of a run is
-    :math:`\log N(w \cdot y; m_1, s_1) - \log N(w \cdot y; m_0, s_0)`.
+    The attacker knows everything but the edge {u, v}, and runs the whole of perturbation, training and query many
+    times with it and without it. A run shows a vector, for instance the posteriors of u, v and their neighbours.
+    Half of the shadows give the direction :math:`w = (S + \lambda \, \mathrm{diag} S)^{-1} (\mu_1 - \mu_0)`; the
+    other half give normal laws of the projections on w, and the score of a run is :math:`\log N(w \cdot y; m_1,
+    s_1) - \log N(w \cdot y; m_0, s_0)`.
 
     Args:
-      shadows_without: float [a, q], what the attacker's runs without the edge showed; at least 8.
+      shadows_without: float [a, q], the attacker's runs without the edge; at least 8.
       shadows_with: float [b, q], the same with it; at least 8.
       observed_without: float [c, q], runs to be told apart, without the edge; independent of the shadows.
       observed_with: float [d, q], the same with it.
@@ -94,14 +90,14 @@ def likelihood_ratio(
       confidence: of the intervals, which here are over runs.
 
     Returns:
-      Scores of the runs without the edge, then of those with it. Its TPR at 1 % FPR bounds epsilon from below:
-      a mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
+      Scores of the runs without the edge, then of those with it. The TPR at 1 % FPR bounds epsilon from below: a
+      mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
 
     Raises:
       ValueError: for runs of different lengths, too few of them, or ones that are not finite.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
-    one target and a direction of its own.
+    one target and a learned direction.
 
     >>> rng = np.random.default_rng(0)
     >>> runs = [rng.normal(mean, 1.0, (400, 2)) for mean in (0.0, 1.5, 0.0, 1.5)]
@@ -124,10 +120,10 @@ def likelihood_ratio(
     shadows = parts["shadows_without"], parts["shadows_with"]
     first, second = ([part[half::2] for part in shadows] for half in (0, 1))
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first) / 2
-    own = np.diag(spread)
+    variances = np.diag(spread)
     # What never varies gets a tiny variance: it decides alone where it differs, and not at all where it does not.
-    floor = 1e-12 * max(1.0, float(own.max()))
-    direction = np.linalg.solve(spread + np.diag(ridge * own + floor), first[1].mean(0) - first[0].mean(0))
+    floor = 1e-12 * max(1.0, float(variances.max()))
+    direction = np.linalg.solve(spread + np.diag(ridge * variances + floor), first[1].mean(0) - first[0].mean(0))
     laws = []
     for part in second:
         along = part @ direction

@@ -1,18 +1,19 @@
 """Link stealing: nodes that a model answers alike are joined; compared directly, or by a trained attacker."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ldp_jax.attacks._classifier import CLASSIFICATION, Rows, settings
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.models import linear, mlp
-from ldp_jax.learning.training import Objective, Settings, adam, fit
+from ldp_jax.learning.training import fit
 
 Distance = Literal[
     "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
@@ -64,10 +65,10 @@ def _rows(values: Any, name: str) -> Array:
 def link_stealing(
     posteriors: Any, targets: Targets, *, distance: Distance = "correlation", density: float | None = None
 ) -> Attack:
-    """Score pairs by how alike the model's answers are: the attacker has these alone.
+    """Score pairs by how alike the model's answers are, which are all the attacker has.
 
     Args:
-      posteriors: float [n, classes], what the model answered for each node; logits do as well.
+      posteriors: float [n, classes], the model's answer for each node; logits do as well.
       targets: pairs of nodes.
       distance: whose negative is the score; those of the paper, the ones of ``scipy.spatial.distance``.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
@@ -83,10 +84,11 @@ def link_stealing(
     >>> link_stealing(answers, all_pairs(np.arange(4), [[0, 1], [2, 3]]), distance="cosine").auc.mean
     1.0
     """
-    return _alike(f"link stealing ({distance})", posteriors, targets, distance, density, "posteriors")
+    return by_distance(f"link stealing ({distance})", posteriors, targets, distance, density, "posteriors")
 
 
-def _alike(name: str, rows: Any, targets: Targets, distance: str, density: float | None, what: str) -> Attack:
+def by_distance(name: str, rows: Any, targets: Targets, distance: str, density: float | None, what: str) -> Attack:
+    """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
     known = _rows(rows, what)
     check_targets(targets, len(known))
@@ -96,31 +98,12 @@ def _alike(name: str, rows: Any, targets: Targets, distance: str, density: float
 
 @jax.jit
 def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -> Float[Array, "p k"]:
-    """What the trained attacker sees of a pair; the same for {u, v} and {v, u}."""
+    """The features of a pair for the trained attacker; the same for {u, v} and {v, u}."""
     distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
     entropy = -(posteriors * jnp.log(jnp.maximum(posteriors, _TINY))).sum(-1)
     first, second = entropy[pairs[:, 0]], entropy[pairs[:, 1]]
     mixed = [first * second, (first + second) / 2, jnp.abs(first - second), (first - second) ** 2]
     return jnp.concatenate([*distances, jnp.stack(mixed, 1)], 1)
-
-
-class _Rows(NamedTuple):
-    features: Any  # float [n, k]
-    truth: Any  # float [n, 1], 0 or 1
-
-
-def _cross_entropy(outputs: Array, rows: _Rows) -> Array:
-    return jax.nn.softplus(jnp.where(rows.truth > 0, -outputs, outputs))[:, 0]
-
-
-_TOLD_APART = Objective(
-    inputs=lambda _, rows: rows.features,
-    loss=_cross_entropy,
-    score=lambda outputs, rows: -_cross_entropy(outputs, rows).mean(),
-)
-"""Binary cross entropy on rows, which chooses the epoch too."""
-
-_OPTIMIZER = adam(0.01)
 
 
 def trained_link_stealing(
@@ -145,20 +128,20 @@ def trained_link_stealing(
       key: a typed threefry key.
       posteriors: float [n, classes], probabilities that the model answered.
       targets: pairs of its rows.
-      known: pairs with a public truth, at least 20 and of both kinds, for instance
-        :func:`ldp_jax.attacks.balanced_pairs` of the public edges; a fifth of them chooses the epoch. None of them
-        may be among ``targets``, where they are pairs of the same nodes.
-      known_posteriors: float [m, classes], the answers that ``known`` names: those of a shadow model on another
-        graph, as against inductive models. By default ``posteriors``.
+      known: pairs with a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
+        the public edges; a fifth of them chooses the epoch. No target may be among them, where they are of the same
+        nodes.
+      known_posteriors: float [m, classes], the answers for ``known``: those of a shadow model on another graph,
+        against inductive models. By default ``posteriors``.
       x: float [n, d], records that the attacker has, too.
-      known_x: float [m, d], the records that ``known`` names, where ``known_posteriors`` are given with ``x``.
+      known_x: float [m, d], the records of ``known``, where ``known_posteriors`` are given with ``x``.
       hidden: width of the perceptron; 0 for logistic regression.
       epochs: of its training.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
 
     Raises:
       ValueError: as :func:`link_stealing`; also for targets among the known pairs, records for one of the two sets
-        alone, or known pairs that are too few or all of one kind.
+        alone, or too few known pairs.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
     et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
@@ -187,14 +170,11 @@ def trained_link_stealing(
     mean, spread = rows.mean(0), rows.std(0) + 1e-6
     validates = np.arange(len(order)) % 5 == 0
     train, validation = (
-        _Rows((rows[part] - mean) / spread, jnp.asarray(truth[part], jnp.float32)[:, None])
+        Rows((rows[part] - mean) / spread, jnp.asarray(truth[part], jnp.float32)[:, None])
         for part in (order[~validates], order[validates])
     )
     model = mlp(2, hidden, 1) if hidden else linear(1)
-    fitted = fit(
-        fit_key, model, _TOLD_APART, (), train, validation, validation,
-        Settings(_OPTIMIZER, epochs, batch_size=256),
-    )  # fmt: skip
+    fitted = fit(fit_key, model, CLASSIFICATION, (), train, validation, validation, settings(epochs))
     features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
     scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]
     name = "trained link stealing" + (" with records" if asked_x else "")

@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
-from ldp_jax.learning.models import Model, NodeInputs
+from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
 
 Outputs = Literal["logits", "softmax", "sigmoid"]
 
@@ -19,7 +19,7 @@ _READ = {"logits": lambda outputs: outputs, "softmax": jax.nn.softmax, "sigmoid"
 
 def linkteller(
     model: Model,
-    variables: Any,
+    variables: Variables,
     inputs: Any,
     targets: Targets,
     *,
@@ -31,33 +31,28 @@ def linkteller(
 ) -> Attack:
     r"""Score pairs by the influence of one node's record on the other's output, both ways.
 
-    The attacker knows the records x, chooses them, and sees the outputs of a model that works on a graph she does
-    not see: :math:`I(u \to v) = \| \partial f_v / \partial s_u \|_2` where s_u multiplies x_u, and the score of
-    {u, v} is :math:`I(u \to v) + I(v \to u)`. All derivatives are pushed through one linearisation of the model.
+    The attacker knows the records x, chooses them, and sees the outputs of a model on a hidden graph: :math:`I(u
+    \to v) = \| \partial f_v / \partial s_u \|_2` where s_u multiplies x_u, and the score of {u, v} is :math:`I(u
+    \to v) + I(v \to u)`. All derivatives are pushed through one linearisation of the model. The share of the
+    records alone is that of :func:`ldp_jax.attacks.feature_similarity`.
 
     Args:
       model: of nodes on a graph.
       variables: its parameters.
-      inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale: its ``scale`` is what is varied, which is
-        fast; or any ``(graph, x)``, whose rows of x are multiplied. Its graph is best an operator
+      inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale, which the attack varies; or any ``(graph,
+        x)``, whose rows of x are multiplied. The graph is best an operator
         (:func:`ldp_jax.graph.propagation.operator`).
-      targets: pairs of nodes. Time is in proportion to how many nodes they name, memory to the number of pairs
-        where all nodes have about as many.
+      targets: pairs of nodes. Time is in proportion to the nodes that they name.
       step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
-      degrees: float [n], how many neighbours each node has as far as the attacker knows (a released noisy degree,
-        or the true one in an audit): influence on v is then multiplied by degrees[v] + 1, which the mean over v's
-        neighbourhood had divided it by. None leaves it as it is.
-      outputs: what the attacker sees: ``logits``, or their ``softmax`` or ``sigmoid``.
+      degrees: float [n], the known or released number of neighbours of each node: influence on v is multiplied by
+        degrees[v] + 1, by which the mean over v's neighbourhood divides it. None leaves it as it is.
+      outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
       at_once: nodes whose derivatives are pushed together; more take more memory.
 
-    Returns:
-      Scores and metrics. What they owe to the records alone, :func:`ldp_jax.attacks.feature_similarity` says.
-
     Raises:
       ValueError: for targets that are not pairs of nodes of ``inputs``, a step that is not > 0, degrees of another
-        shape or negative, inputs that have a scale already, or a model whose outputs do not move with x: what leaks
-        nothing must not be what was not asked.
+        shape or negative, inputs that have a scale already, or a model whose outputs do not move with x.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
@@ -93,10 +88,11 @@ def linkteller(
     place[order] = np.arange(len(row)) - first[row[order]]
     asked = np.zeros((len(nodes), place.max(initial=0) + 1), np.int32)
     asked[row, place] = target
-    named = isinstance(inputs, NodeInputs)
+    read = Bound(_read, (model, isinstance(inputs, NodeInputs), outputs))
+    given = variables, graph, x
     found, moves = _influences(
-        variables, graph, x, nodes.astype(np.int32), asked, jnp.float32(step or 0.0),
-        model=model, named=named, finite=step is not None, outputs=outputs, at_once=at_once,
+        given, nodes.astype(np.int32), asked, jnp.float32(step or 0.0), read=read, finite=step is not None,
+        at_once=at_once,
     )  # fmt: skip
     if not moves:
         raise ValueError(
@@ -109,34 +105,25 @@ def linkteller(
     return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets, density=density)
 
 
-@partial(jax.jit, static_argnames=("model", "named", "finite", "outputs", "at_once"))
+def _read(
+    model: Model, named: bool, outputs: str, variables: Variables, graph: Any, x: Array, scale: Array
+) -> Array:
+    inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
+    return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
+
+
+@partial(jax.jit, static_argnames=("read", "finite", "at_once"))
 def _influences(
-    variables: Any,
-    graph: Any,
-    x: Array,
-    nodes: Array,
-    asked: Array,
-    step: Array,
-    *,
-    model: Model,
-    named: bool,
-    finite: bool,
-    outputs: str,
-    at_once: int,
+    given: tuple[Any, ...], nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool, at_once: int
 ) -> tuple[Array, Array]:
     """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; and whether x moves anything."""
-
-    def read(scale: Array) -> Array:
-        inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
-        return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
-
-    ones = jnp.ones(len(x))
-    value, push = jax.linearize(read, ones)
+    ones = jnp.ones(len(given[-1]))
+    value, push = jax.linearize(lambda scale: read(*given, scale), ones)
 
     def one(node_and_asked: Any) -> Array:
         node, who = node_and_asked
         along = jnp.zeros_like(ones).at[node].set(1.0)
-        moved = (read(ones + step * along) - value) / step if finite else push(along)
+        moved = (read(*given, ones + step * along) - value) / step if finite else push(along)
         return jnp.linalg.norm(moved[who], axis=-1)
 
     found = jax.lax.map(one, (nodes, asked), batch_size=at_once if at_once > 1 else None)

@@ -1,4 +1,4 @@
-"""Attackers who have public knowledge alone: no model, no release. What they find is no leakage of a mechanism."""
+"""Attackers with public knowledge alone: no model, no release. What they find is no leakage of a mechanism."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
-from ldp_jax.attacks.link_stealing import Distance, _alike
+from ldp_jax.attacks.link_stealing import Distance, by_distance
 from ldp_jax.core import validate
 
 _BLOCK = 2**16
@@ -61,16 +61,7 @@ def common_neighbours(
 
 
 def degree_product(public_edges: Any, num_nodes: int, targets: Targets, *, density: float | None = None) -> Attack:
-    """Score pairs by the product of their public degrees.
-
-    Args:
-      public_edges: as :func:`common_neighbours`.
-      num_nodes: as :func:`common_neighbours`.
-      targets: as :func:`common_neighbours`.
-      density: as :func:`common_neighbours`.
-
-    Raises:
-      ValueError: for edges or targets outside the nodes.
+    """Score pairs by the product of their public degrees; arguments and errors as :func:`common_neighbours`.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> secret = all_pairs(np.arange(4), [[0, 1]], known=[[0, 2], [1, 3]])
@@ -85,15 +76,8 @@ def degree_product(public_edges: Any, num_nodes: int, targets: Targets, *, densi
 def feature_similarity(
     x: Any, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
 ) -> Attack:
-    """Score pairs by how alike their records are, for attackers who have these: LinkTeller's does.
+    """Score pairs of rows of x [n, d] by how alike they are, for attackers who have the records, as LinkTeller's.
 
-    Args:
-      x: float [n, d].
-      targets: pairs of rows.
-      distance: whose negative is the score; see :func:`ldp_jax.attacks.link_stealing`.
-      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
-
-    Raises:
-      ValueError: as :func:`ldp_jax.attacks.link_stealing`.
+    Other arguments and errors as :func:`ldp_jax.attacks.link_stealing`.
     """
-    return _alike(f"feature similarity ({distance})", x, targets, distance, density, "x")
+    return by_distance(f"feature similarity ({distance})", x, targets, distance, density, "x")

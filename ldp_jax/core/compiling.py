@@ -24,14 +24,7 @@ newer one, to the same bits; it is asked for where it is known to be.
 
 
 class jit:  # noqa: N801  it is jax.jit's to whoever reads it
-    """``jax.jit``, with compiler options where the default backend is a CPU: others need not know them.
-
-    Within another program, whose options count, it has none.
-
-    Args:
-      function: a pure function.
-      options: of XLA.
-      settings: of ``jax.jit``.
+    """``jax.jit``, with compiler options where the default backend is a CPU; within another program it has none.
 
     >>> doubled = jit(lambda x: 2 * x, LEVEL_2)
     >>> int(doubled(3)), int(jax.jit(doubled)(3))

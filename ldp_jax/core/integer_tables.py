@@ -1,11 +1,10 @@
 """Finite mechanisms as integer probability mass over 2^32: NumPy only, shared by the device's client and JAX.
 
-A table has one row an input and one column an output; a row's entries are whole numbers that sum to 2^32, and one
-uniform 32-bit word picks the output whose cumulative mass it falls in. So the probability of an output *is* an
-integer over 2^32, and the privacy loss is a ratio of integers: exact, in the arithmetic that is run.
+A table has one row an input and one column an output; a row's whole numbers sum to 2^32, and one uniform 32-bit
+word picks the output whose cumulative mass it falls in. So a probability *is* an integer over 2^32, and the privacy
+loss a ratio of integers: exact, in the arithmetic that is run.
 
-:func:`split` and :func:`outcome` are written once for NumPy and for ``jax.numpy`` (the argument ``xp``): both turn
-the same words into the same reports.
+:func:`split` and :func:`outcome` serve NumPy and ``jax.numpy`` (the argument ``xp``): equal words, equal reports.
 """
 
 import dataclasses
@@ -44,9 +43,9 @@ class Table(Public):
     """A finite mechanism, as it is sampled.
 
     Attributes:
-      name: what it is called in guarantees.
+      name: in guarantees.
       masses: uint32 [inputs, outputs]; rows sum to 2^32, every entry is at least 1.
-      values: float32 [outputs] or [outputs, size]; what the server estimates from each output.
+      values: float32 [outputs] or [outputs, size]: the server's estimate from each output.
       encoding: how a record becomes a row.
     """
 
@@ -78,7 +77,7 @@ class Table(Public):
         if self.encoding == "grid" and inputs < 2:
             raise ValueError("a grid has at least two points")
         for name in ("masses", "values"):  # what the digest and the loss were computed from stays as it is
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __repr__(self) -> str:
         shape = f"{self.inputs} inputs ({self.encoding}), {self.outputs} outputs"
@@ -98,7 +97,7 @@ class Table(Public):
     def thresholds(self) -> np.ndarray:
         """uint32 [inputs, 2^b - 1]: cumulative masses, the last of each row (2^32) left out; padded at the top."""
         cumulative = np.cumsum(self.masses[:, :-1], axis=1, dtype=np.uint64).astype(np.uint32)
-        return _frozen(padded(cumulative, width(self.outputs)))
+        return frozen(padded(cumulative, width(self.outputs)))
 
     @cached_property
     def loss(self) -> Fraction:
@@ -153,8 +152,8 @@ class Table(Public):
         return cls(header["name"], masses, values, header["encoding"])
 
 
-def _frozen(array: np.ndarray) -> np.ndarray:
-    """A copy over bytes, which neither the array nor one that it is a view of can be made to write to."""
+def frozen(array: np.ndarray) -> np.ndarray:
+    """A copy over bytes, which nothing can be made to write to."""
     return np.frombuffer(np.ascontiguousarray(array).tobytes(), array.dtype).reshape(array.shape)
 
 
@@ -162,7 +161,7 @@ def checked_epsilon(epsilon: Any) -> float:
     """A table's budget as a Python float.
 
     Raises:
-      ValueError: for what is not one concrete number in (0, 20].
+      ValueError: unless it is one concrete number in (0, 20].
     """
     if not concrete(epsilon) or np.ndim(epsilon):
         raise ValueError(
@@ -187,7 +186,7 @@ def split(xp: Any, x: Any, inputs: int, encoding: str) -> tuple[Any, Any]:
     """The row at or below each record, and how far it is to the next, as uint32 in [0, 2^23).
 
     Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first rounded to
-    multiples of 2^-22; from there on all is done in integers. Only a grid has parts other than 0.
+      multiples of 2^-22; all else is done in integers. Only a grid has parts other than 0.
     """
     x = xp.clip(xp.asarray(x), -1e9, 1e9).astype(xp.float32)  # no float64 overflows
     if encoding == "grid":
@@ -211,7 +210,7 @@ def rounds_up(word: Any, part: Any) -> Any:
 
 
 def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: Any) -> Any:
-    """The output that each word picks: how many thresholds of its row are at or below it, by bisection.
+    """The output that each word picks: how many thresholds of its row are at or below it, by bisection; int32.
 
     Args:
       xp: ``numpy`` or ``jax.numpy``.
@@ -220,9 +219,6 @@ def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: A
       word: uint32, uniform.
       size: thresholds a row, 2^b - 1.
       outputs: how many outputs the row has; the padding above is never an output.
-
-    Returns:
-      int32 indices.
     """
     start = row * size
     place = xp.zeros_like(start)
@@ -235,7 +231,7 @@ def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: A
 
 
 def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:
-    """The sum over the first axis, ``times`` over, at or above the exact one and a rounding a row at most above it.
+    """The sum over the first axis, ``times`` over: not below the exact one, and a rounding a row at most above it.
 
     >>> sum_up(np.array([[0.1], [0.9]])).tolist(), sum_up(np.array([[0.25, 0.5]]), times=3).tolist()
     ([1.0000000000000002], [0.75, 1.5])
@@ -261,7 +257,7 @@ def _add_up(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _floor_exp(epsilon: float, masses: list[int]) -> list[int]:
-    """floor(e^epsilon m), never above it: the exponential is taken to 60 digits and cut at 58."""
+    """floor(e^epsilon m), never above it: the exponential has 60 digits and is cut at 58."""
     factor = exponential(float(epsilon)) * (1 - Fraction(1, 10**58))
     return [min(WORDS, math.floor(factor * mass)) for mass in masses]
 
@@ -270,20 +266,19 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     """Round a law to whole numbers over 2^32 without losing more than epsilon.
 
     For each output, the least mass is m = max(1, ceil(2^32 min P)) and the greatest floor(e^epsilon m), in exact
-    arithmetic. Entries start at floor(2^32 P), brought into that box; what a row lacks of 2^32 goes to its largest
-    entries as far as their boxes have room, so any two entries of one column are within e^epsilon.
+    arithmetic. Entries start at floor(2^32 P), brought into that box; a row's rest goes to its largest entries as
+    far as their boxes have room.
 
     Args:
-      probabilities: float64 [inputs, outputs], rows summing to 1 within 1e-6. Columns of zeros must be dropped
-        before.
+      probabilities: float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns of zeros.
       epsilon: in [0, 20]; 0 only where all rows are equal.
 
     Returns:
       uint32 [inputs, outputs].
 
     Raises:
-      ValueError: where no such rounding exists: the law loses more than epsilon by far more than rounding, or
-        epsilon is so small (about outputs / 2^32) that the integers are too coarse.
+      ValueError: where no such rounding exists: the law loses more than epsilon, or epsilon is so small (about
+        outputs / 2^32) that the integers are too coarse.
 
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), np.log(3.0))
     >>> masses.sum(1).tolist(), (masses.max() / masses.min()).item() <= 3.0
@@ -311,10 +306,10 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def unbiased(masses: np.ndarray) -> np.ndarray:
-    """Of a square table unbiased estimates of the indicator of an input, by output: its inverse, float32.
+    """Unbiased estimates of an input's indicator by output, for a square table: its inverse, float32.
 
     Raises:
-      ValueError: where rows are alike to whole numbers, so that reports say nothing.
+      ValueError: where rows are alike to whole numbers.
     """
     try:
         return np.linalg.inv(masses.astype(np.float64) / WORDS).astype(np.float32)

@@ -34,7 +34,7 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
 
 
 def _one_id(value: Any, n: int) -> int:
-    """An id among things of several kinds, n for what is none."""
+    """An id among things of several kinds, n for anything else."""
     try:
         if not isinstance(value, numbers.Real):
             return n

@@ -8,10 +8,10 @@ from ldp_jax.core.list_ids import host_ids
 
 
 class Ownership(NamedTuple):
-    """A public order of users: of each pair the earlier one reports it, and nobody does where both are silent.
+    """A public order of users: the earlier one of a pair reports it, and nobody does where both are silent.
 
     Attributes:
-      order: float64 [n]; of two users with one value the parity of their ids decides, so that nobody owns all.
+      order: float64 [n]; where two are equal, the parity of the ids decides.
       silent: bool [n], who reports nothing.
     """
 
@@ -21,15 +21,13 @@ class Ownership(NamedTuple):
     def owns(self, user: Any, other: Any) -> Any:
         """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
         user, other = np.asarray(user), np.asarray(other)
-        mine, hers = self.order[user], self.order[other]
+        mine, theirs = self.order[user], self.order[other]
         by_parity = (other > user) == ((user + other) % 2 == 0)
-        earlier = (mine < hers) | ((mine == hers) & by_parity)
+        earlier = (mine < theirs) | ((mine == theirs) & by_parity)
         return ~self.silent[user] & (self.silent[other] | earlier) & (user != other)
 
     def owned(self, user: int, neighbours: Any) -> np.ndarray:
-        """Those of one user's neighbours whose pair with her is hers to report; int32, of a list of any kind.
-
-        A device reports on these instead of its list. Total: what is no id of a node is dropped.
+        """The neighbours whose pair with ``user`` is the user's to report; int32. Anything but an id is dropped.
 
         >>> ownership([0.9, 0.2, 0.5], silent=[True, False, False]).owned(1, [0, 2, 7, -1, None]).tolist()
         [0, 2]
@@ -44,14 +42,10 @@ class Ownership(NamedTuple):
 
 
 def ownership(confidence: Any, silent: Any = None) -> Ownership:
-    """Each pair is reported once: by the one who reports at all, or by the one of whom less is known.
+    """Each pair is reported once, so that a relationship costs as much as a bit of a list, not twice that.
 
-    Whoever reports counts all her pairs with silent users; of two who report, the pair is counted by the one with
-    the smaller ``confidence``, to whom it says more. So a relationship costs what a bit of a list costs, not twice
-    that.
-
-    Both arguments are public, such as a public model's largest probability for each user. From private lists they
-    would cost what they were made with.
+    A user reports all pairs with silent users; of two who report, the one with the smaller ``confidence`` does.
+    Both arguments are public, such as a public model's largest probability for each user.
 
     Args:
       confidence: [n], finite.

@@ -14,7 +14,7 @@ _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 
 
 class Alphabets(NamedTuple):
-    """The classes of each user, the likeliest first, and how many of them are her alphabet.
+    """The classes of each user, the likeliest first, and how many of them are the alphabet.
 
     Attributes:
       order: int32 [n, C], all classes; the first ``sizes[i]`` of row i are the alphabet of user i.
@@ -38,22 +38,20 @@ class Alphabets(NamedTuple):
 
 
 def alphabets(prior: Any, epsilon: Any) -> Alphabets:
-    r"""The alphabet of each user: her k likeliest classes, by a public posterior.
+    r"""The alphabet of each user: the k likeliest classes, by a public posterior.
 
     k maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)` over k >= 2, the smaller
-    one of two that are as good: the mass inside, times by how much generalised randomised response on k classes
-    rather reports the true one than another one. A large alphabet misses few classes and says little of each.
+    one of two that are as good: the mass inside, times the advantage of the true class in randomised response on k.
 
     Args:
-      prior: q [n, C], rows of probabilities, from public facts alone: an alphabet that depends on a private record
-        is a release of its own.
+      prior: q [n, C], rows of probabilities, from public facts alone.
       epsilon: one concrete number in (0, 20].
 
     Raises:
-      ValueError: for rows that are no probabilities, fewer than 2 or more than 512 classes, or such an epsilon.
+      ValueError: for invalid rows, fewer than 2 or more than 512 classes, or such an epsilon.
 
-    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, whose k
-    is the same where it is not 1.
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, whose k is
+      the same where it is not 1.
 
     >>> found = alphabets([[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0)
     >>> found.sizes.tolist(), found.order[0].tolist()
@@ -92,9 +90,9 @@ def checked_prior(prior: Any) -> np.ndarray:
 def table(epsilon: Any, size: int, classes: int) -> Table:
     r"""Generalised randomised response on the first ``size`` of ``classes`` places, as whole numbers.
 
-    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1), another one with
-    1 / (e^epsilon + k - 1); of a record beyond, each is reported with 1/k. The values [k, classes] are unbiased
-    estimates of a place's indicator, 0 beyond the alphabet.
+    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1), another one with 1 /
+    (e^epsilon + k - 1); for a record beyond, each with 1/k. The values [k, classes] are unbiased estimates of a
+    place's indicator.
 
     Raises:
       ValueError: for an epsilon outside (0, 20] or a size outside [2, classes].

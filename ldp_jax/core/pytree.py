@@ -1,8 +1,7 @@
 """Frozen dataclasses that are pytrees: the form of every mechanism.
 
-``jax.tree_util.register_dataclass`` and ``flax.struct`` call ``__init__`` whenever a tree is rebuilt, so a
-check in the constructor would meet tracers, ``None`` and placeholders. Here a tree is rebuilt through
-``object.__new__``: the constructor runs once, where a person calls it, and may check what it likes.
+A tree is rebuilt through ``object.__new__``: the constructor runs once, where a person calls it, and may check its
+arguments. (``jax.tree_util.register_dataclass`` and ``flax.struct`` call it with tracers and placeholders.)
 """
 
 import dataclasses
@@ -16,11 +15,7 @@ _T = TypeVar("_T")
 
 
 def static(**kwargs: Any) -> Any:
-    """Declare a field that is part of the program, not of the data.
-
-    Only for what fixes a shape, a loop length or a Python branch; two values of a static field are two
-    compiled programs. The value must be hashable.
-    """
+    """Declare a hashable field that is part of the program: it fixes a shape, a loop length or a Python branch."""
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 

@@ -1,14 +1,13 @@
 """Draws from explicit random words, exact where a probability is small.
 
-A float32 uniform has 23 bits: an event of probability 1e-8 never happens, and one of 1e-6 has another probability.
-Here an event is a comparison of whole numbers. k uniform 32-bit words are one number W below 2^(32 k), most
-significant word first; a float32 probability p becomes the threshold ceil(p 2^(32 k)), and the event is W below it.
-So P(event) is p exactly wherever p 2^(32 k) is whole (for two words from p = 2^-41 on), else above p by less than
-2^(-32 k): an event that may happen is never lost, and of two words the rarest has probability 2^-64 = 5.4e-20.
+A float32 uniform has 23 bits: an event of probability 1e-8 never happens. Here an event is a comparison of whole
+numbers. k uniform 32-bit words are one number W below 2^(32 k), most significant word first; a float32 probability
+p becomes the threshold ceil(p 2^(32 k)), and the event is W below it. P(event) is p exactly wherever p 2^(32 k) is
+whole (for two words from p = 2^-41 on), else above p by less than 2^(-32 k): the rarest event of two words has
+probability 5.4e-20.
 
-Each draw has a form that takes its words, so that arithmetic can be asked without a key: words of all zeros and all
-ones, or :func:`threshold` and its neighbours. Every draw is monotone in the number W, but for the sign of two-sided
-noise, which is the last bit of a word of its own, the first.
+Each draw has a form that takes its words, so that arithmetic can be asked without a key. Every draw is monotone in
+W, but for the sign of two-sided noise, the last bit of the first word.
 """
 
 import math
@@ -71,8 +70,7 @@ def split(key: PRNGKey, num: int = 2) -> tuple[PRNGKey, ...]:
 def threshold(p: Any, count: int = 2) -> Array:
     """ceil(p 2^(32 count)) of a float32 p in [0, 1), in words; uint32 [count, *p.shape].
 
-    At least 1 for p > 0 (p >= 2^-126: a device may take smaller ones for 0), and 0 for p <= 0 and NaN. At p >= 1 it
-    would be one word too long, and is 0 too.
+    At least 1 for p >= 2^-126, and 0 for p <= 0 and NaN; at p >= 1, which would be one word too long, 0 too.
 
     >>> threshold(0.75).tolist(), threshold(2.0**-64).tolist(), threshold(1e-30).tolist(), threshold(0.0).tolist()
     ([3221225472, 0], [0, 1], [0, 1], [0, 0])
@@ -102,8 +100,8 @@ def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
     Args:
       word: uniform words, uint32 [count, ...], as :func:`words` draws them.
       p: probabilities in float32; <= 0 and NaN never happen, >= 1 always.
-      rest: 1 - p, without cancellation, where p may be so near to 1 that it is 1 in float32: where p is above 1/2
-        the event is that the rest does not happen. Then neither side is ever lost.
+      rest: 1 - p, without cancellation, where p may be 1 in float32: above 1/2 the event is that the rest does not
+        happen, so that neither side is ever lost.
 
     >>> tiny = jnp.float32(1e-12)
     >>> bernoulli_from_words(jnp.zeros(2, jnp.uint32), tiny).item()
@@ -124,8 +122,6 @@ def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
 def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
     """Independent events of probability p, from two words each; bool, of the shape of p.
 
-    See :func:`bernoulli_from_words` for p and rest: P(event) is float32's p, or above it by less than 2^-64.
-
     Raises:
       ValueError: for a key that is not a typed threefry key.
     """
@@ -133,9 +129,9 @@ def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
 
 
 def below_from_words(high: Any, low: Any, bound: Any) -> Array:
-    """What ``jax.random.randint`` makes of two blocks of words: (2^32 high + low) mod bound; int32, elementwise.
+    """(2^32 high + low) mod bound as ``jax.random.randint`` computes it; int32, elementwise.
 
-    As there, products are taken mod 2^32, which matters for bounds above 2^16.
+    Products are taken mod 2^32, which matters for bounds above 2^16.
 
     >>> below_from_words(jnp.uint32([1, 0]), jnp.uint32([5, 7]), jnp.int32([10, 4])).tolist()  # 2^32 is 6 mod 10
     [1, 3]
@@ -147,10 +143,9 @@ def below_from_words(high: Any, low: Any, bound: Any) -> Array:
 
 
 def fraction(word: Any) -> Array:
-    """W 2^(-32 count) of words [count, ...], rounded to float32 but for 0: small ones keep their precision.
+    """W 2^(-32 count) of words [count, ...], rounded to float32: small ones keep their precision.
 
-    The smallest is 0, for W = 0 alone where there are two words: so ``fraction(words) < p`` is possible for each
-    p > 0, and has probability p to 2^-24 of it from p = 2^-40 on.
+    The smallest is 0, for W = 0: so ``fraction(words) < p`` is possible for each p > 0.
     """
     word = jnp.asarray(word, jnp.uint32)
     total = jnp.zeros(word.shape[1:], jnp.float32)
@@ -224,9 +219,7 @@ def _signed(word: Array, size: Array) -> Array:
 def poisson_from_words(word: Any, mean: Any) -> Array:
     """Poisson counts of means up to 4, by inversion of the survival function; int32, elementwise.
 
-    A count exceeds k where the words' fraction is below P(X > k), which is summed from its tail and so keeps its
-    relative precision, about 1e-5, however small the mean: of two words P(X > 0) is right down to a mean of 1e-18,
-    and is never 0.
+    P(X > k) is summed from its tail and keeps its relative precision, about 1e-5, however small the mean.
 
     >>> bool(poisson_from_words(jnp.zeros(2, jnp.uint32), 1e-18) > 0)
     True

@@ -1,10 +1,8 @@
 """Checks of parameters: a ``ValueError`` on concrete values, silence on tracers.
 
-Each check takes its arguments by keyword, one or several, so that the message can name the one at fault:
-``positive(epsilon=1.0, delta=-1)`` says "delta must be finite and > 0, got -1". :func:`number` and :func:`whole`
-take one and give it back as a Python number. Data are never checked here: a mechanism is total on data.
-
-Neither JAX nor NumPy is imported before a value needs it: guarantees and devices check their parameters here too.
+Arguments come by keyword, so that the message names the one at fault. :func:`number` and :func:`whole` give theirs
+back as a Python number. Data are never checked: a mechanism is total on data. Neither JAX nor NumPy is imported
+before a value needs it.
 """
 
 import math
@@ -84,7 +82,7 @@ def number(
     """One finite number in a range, as a Python float; NaN and infinity never pass.
 
     Raises:
-      ValueError: for anything else; text, booleans, stacks, tracers and numbers beyond float64 among it.
+      ValueError: for anything else, text, booleans, stacks, tracers and numbers beyond float64 included.
 
     >>> number(0.0, delta=1), number(0.0, 1.0, open_upper=True, delta=0.5)
     (1.0, 0.5)
@@ -178,10 +176,9 @@ def one_of(choices: tuple[str, ...], **kwargs: Any) -> None:
 
 
 def threefry(key: Any, axes: int = 0) -> None:
-    """Refuse what is not one typed ``threefry2x32`` key, or an array of them with some ``axes``.
+    """Refuse all but one typed ``threefry2x32`` key, or an array of them with some ``axes``.
 
-    Under ``vmap`` the ``rbg`` generators draw every user's noise from the first user's key, which would void
-    every guarantee of this library.
+    Under ``vmap`` the ``rbg`` generators draw every user's noise from the first user's key.
     """
     import jax
 

@@ -1,11 +1,9 @@
-"""Two-sided geometric noise as whole numbers over 2^97: a law whose loss is a ratio of integers.
+"""Two-sided geometric noise as whole numbers over 2^97, whose loss is a ratio of integers. No JAX.
 
-NumPy and Python's integers alone. A magnitude is drawn by comparing a number W below 2^96 with cumulative masses,
-its sign is a bit of its own: P(z = k) = P(z = -k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96.
-
-The law is P(z) proportional to e^(-epsilon |z|), cut where a report ends. From one magnitude to the next a mass
-falls by e^-epsilon and is rounded up, so that no ratio is above e^epsilon; where nothing is left to fall it stays,
-a few times 2^-97 as far as reports reach, and the last mass is all of what is beyond it.
+A magnitude is drawn by comparing a number W below 2^96 with cumulative masses, its sign is a bit: P(z = k) = P(z =
+-k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96. P(z) is proportional to e^(-epsilon |z|), cut where a report
+ends. From one magnitude to the next a mass falls by e^-epsilon and is rounded up, so that no ratio is above
+e^epsilon; where it cannot fall it stays, a few times 2^-97, and the last mass is all of what is beyond.
 """
 
 import bisect
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ldp_jax.core.integer_tables import frozen, width
 from ldp_jax.core.rounding import ABOVE, exponential, log_up
 from ldp_jax.core.validate import number, whole
 
@@ -36,20 +35,12 @@ MAX_EPSILON = 40.0
 
 
 def checked_epsilon(epsilon: Any) -> float:
-    """A budget as a Python float.
-
-    Raises:
-      ValueError: for what is not one concrete number in [0.001, 40].
-    """
+    """A budget as a Python float; ValueError unless it is one concrete number in [0.001, 40]."""
     return number(MIN_EPSILON, MAX_EPSILON, epsilon=epsilon)
 
 
 def checked_most(most: Any) -> int:
-    """The largest count.
-
-    Raises:
-      ValueError: for what is no whole number in [1, 2^20].
-    """
+    """The largest count; ValueError unless it is a whole number in [1, 2^20]."""
     return whole(1, MAX_REACH, most=most)
 
 
@@ -58,9 +49,9 @@ class WholeNoise:
     """Noise z in [-reach, reach], added to a count in [0, most] and clipped to [-margin, most + margin].
 
     Attributes:
-      epsilon: what was asked for.
+      epsilon: as given.
       most: the largest count.
-      margin: how far a report may be beyond a count; what is further has mass below 2^-80 or so.
+      margin: how far a report may be beyond a count; mass beyond is about 2^-80.
       masses: A_0 to A_reach, which sum to 2^96.
     """
 
@@ -76,21 +67,16 @@ class WholeNoise:
 
     @functools.cached_property
     def cumulative(self) -> list[int]:
-        """A_0 + ... + A_k for each k below the last: what a number below 2^96 is compared with."""
+        """A_0 + ... + A_k for each k below the last."""
         return list(itertools.accumulate(self.masses[:-1]))
 
     @functools.cached_property
     def thresholds(self) -> np.ndarray:
         """:attr:`cumulative` in words, uint32 [3, 2^b - 1], padded at the top; read-only."""
-        size = 1
-        while size < len(self.masses):
-            size *= 2
-        found = np.full((WORDS, size - 1), 2**32 - 1, np.uint32)
-        for place, total in enumerate(self.cumulative):
-            for word in range(WORDS):
-                found[word, place] = total >> (32 * (WORDS - 1 - word)) & (2**32 - 1)
-        found.flags.writeable = False
-        return found
+        short = width(len(self.masses)) - len(self.cumulative)
+        totals = [*self.cumulative, *[_TOTAL - 1] * short]
+        words = [[total >> 32 * place & 2**32 - 1 for total in totals] for place in reversed(range(WORDS))]
+        return frozen(np.array(words, np.uint32))
 
     def report(self, words: np.ndarray, counts: Any) -> np.ndarray:
         """Noisy counts, int32 [K]: the same numbers as ``edges.NeighbourCounts.from_words`` gives.
@@ -124,7 +110,7 @@ class WholeNoise:
 
     @functools.cached_property
     def loss(self) -> float:
-        """The logarithm of :attr:`ratio`, rounded up: what one bit of a list loses."""
+        """The logarithm of :attr:`ratio`, rounded up: the loss of one bit of a list."""
         return log_up(self.ratio)
 
     @property

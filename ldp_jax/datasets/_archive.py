@@ -1,8 +1,7 @@
 """Files and archives of unknown origin: what they declare is compared with a limit before any of it is read.
 
-A few bytes of a zip can stand for gigabytes. So the sizes in the directory, and the shapes in the headers of
-arrays, are added up first; a member is then inflated in pieces, never past the size it declared, and what comes out
-must have that size and the checksum beside it.
+Sizes in the directory and shapes in the headers of arrays are added up first. A member is inflated in pieces, never
+past its declared size, and must have that size and its checksum.
 """
 
 import ast
@@ -49,9 +48,6 @@ def _too_much(where: str, verb: str, size: int, max_bytes: int) -> str:
 
 class Archive:
     """The members of a zip in memory, their directory checked.
-
-    Args:
-      data: the bytes of the archive.
 
     Raises:
       ValueError: where the directory is damaged, names a member twice, or has one that is encrypted, shares bytes
@@ -167,12 +163,7 @@ def _inflated(packed: memoryview, name: str) -> Iterator[bytes]:
 
 
 def read_member(data: bytes, *choices: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """One file of a zip archive, by its exact name.
-
-    Args:
-      data: the archive.
-      choices: names it may have; the first that is there counts.
-      max_bytes: the largest size that the file may declare.
+    """One file of a zip archive, the first of ``choices`` that is there, of at most ``max_bytes``.
 
     Raises:
       ValueError: where the archive is broken, has none of the names, or the file is larger.
@@ -239,11 +230,11 @@ def read_arrays(
     Args:
       data: the bytes of the file.
       where: the file, named by every message.
-      max_bytes: what the arrays that are read may declare together; compared before any of them is read.
-      names: which to read; by default all. The others are not touched.
+      max_bytes: the most that the arrays may declare together; compared before any of them is read.
+      names: which to read; by default all.
 
     Raises:
-      ValueError: where the file is none, is damaged, lacks one of ``names`` or declares too much.
+      ValueError: where the file is damaged, lacks one of ``names`` or declares too much.
     """
     try:
         archive = Archive(data)

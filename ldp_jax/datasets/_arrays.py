@@ -35,7 +35,7 @@ def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) ->
 
     Args:
       text: the lines.
-      name: what messages call the file.
+      name: of the file, in messages.
       of: what a line is about.
       width: how many numbers a line has.
       shown: whether a message may show the line; not where lines are private.
@@ -103,10 +103,10 @@ def checked_csr(
     Args:
       values: real numbers [entries].
       indices: columns [entries], in any order within a row.
-      indptr: where rows start, [rows + 1].
+      indptr: row starts, [rows + 1].
       shape: two sizes, [rows, columns].
-      part: how the names of the four begin in messages, which show no entry: ``x_``.
-      entries: how the name of ``values`` goes on.
+      part: the beginning of all names in messages: ``x_``.
+      entries: the rest of the name of ``values``.
 
     Raises:
       ValueError: naming the array that does not fit.
@@ -134,6 +134,14 @@ def checked_csr(
     with np.errstate(over="ignore", invalid="ignore"):  # becomes inf, which validate_records refuses
         values = values.astype(np.float32)
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
+
+
+def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
+    """The nodes of the largest connected component, ascending; of two as large the one of the least node."""
+    from scipy.sparse.csgraph import connected_components  # slow to import, and asked by few formats
+
+    _, component = connected_components(adjacency, directed=False)
+    return np.flatnonzero(component == np.bincount(component).argmax())
 
 
 def integers(field: str, array: Any, dtype: Any) -> np.ndarray:

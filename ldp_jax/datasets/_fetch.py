@@ -67,11 +67,9 @@ def _no_cache(number: int) -> OSError:
 
 
 def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
-    """The checked bytes of one public file.
+    """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
 
-    Looked for in ``$LDP_JAX_DATA/<name>/``, then among earlier downloads, then at its address. What is
-    returned is what was checked: a file is never read twice. A file without a published digest is not kept;
-    its counts decide, and the parsed arrays are what is cached.
+    A file is never read twice. One without a published digest is not kept: the parsed arrays are cached.
 
     Raises:
       DataUnavailableError: where it is nowhere, and no download is possible.

@@ -1,10 +1,9 @@
 """The uniform format: one ``.npz`` a data set, numpy arrays alone, never a pickle.
 
-A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indices``, ``x_values``,
-``x_shape``: left out, or of width 0, where there are none), ``y`` (left out where nothing is labelled), and
-``node_graph`` for a set of graphs. Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text
-as uint8 arrays: ``source``, ``licence``, ``notes``, and ``feature_names``, ``node_names``, ``class_names``
-with one name a line. Any other array is an extra.
+A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indices``, ``x_values``, ``x_shape``:
+left out where there are none), ``y`` (left out where nothing is labelled), and ``node_graph`` for a set of graphs.
+Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text as uint8 arrays: ``source``, ``licence``,
+``notes``, and ``feature_names``, ``node_names``, ``class_names`` with one name a line. Any other array is an extra.
 """
 
 import contextlib
@@ -42,13 +41,13 @@ def build(
     """Check the arrays of the uniform format and make a data set of them.
 
     Args:
-      name: what the data set is called.
-      arrays: the arrays of one file.
+      name: of the data set.
+      arrays: of one file.
       where: the file, named by every message.
       bounds: public bounds of the features; those of the arrays where ``None``.
       clip: bring values outside the bounds to the nearer one, and say so in the notes.
       metadata: ``source``, ``licence`` and ``notes`` that stand above those of the arrays.
-      max_bytes: what one dense record may take.
+      max_bytes: of one dense record.
 
     Raises:
       ValueError: naming the file and the array, and of the graph the place; never a value of ``x`` or ``y``.
@@ -206,16 +205,10 @@ def text_array(text: str) -> np.ndarray:
 
 
 def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Write a data set as one ``.npz`` of the uniform format, bounds and names included.
-
-    The same data give the same bytes (the archive carries no time), and the file appears whole or not at all.
-
-    Args:
-      dataset: what to write.
-      path: the file; ``load`` knows a path by its ending ``.npz``.
+    """Write a data set as one ``.npz`` of the uniform format: equal data, equal bytes; whole or not at all.
 
     Raises:
-      ValueError: for a path without the ending, or names that the format cannot hold.
+      ValueError: for a path that does not end in ``.npz``, or names that the format cannot hold.
 
     >>> import tempfile
     >>> from ldp_jax import datasets

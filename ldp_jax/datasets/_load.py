@@ -47,34 +47,27 @@ def load(
 ) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
-    A name is looked up in this order: the data embedded in the package (``debian``); ``<name>.npz`` in the
-    folder that the environment variable LDP_JAX_DATA names, refused unless its sha256 is the registered one;
-    what an earlier call parsed and cached; a copy of TU Dortmund's files in that folder, of the sets that have one
-    (``github_stargazers.zip`` or, unpacked, ``github_stargazers/github_stargazers_A.txt`` and the other files); the
-    public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from their pinned addresses, refused unless their
-    digests are the registered ones, and parsed. LDP_JAX_CACHE moves the cache; what was parsed is used again while
-    it has the sha256 that was written beside it, and made again where it has not.
+    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA, with the
+    registered sha256; the cache of parsed arrays; TU Dortmund's files in that folder, of the sets that have some;
+    the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses, with the registered
+    digests. $LDP_JAX_CACHE moves the cache.
 
     Args:
-      name_or_path: one of :func:`names`, or a path: of an ``.npz`` in the uniform format, as
-        :func:`ldp_jax.datasets.save` writes it; of a set of graphs in the format of TU Dortmund, the unpacked
-        folder or the ``.zip``; or of one in the text format of powerful-gnns (``.txt``).
-      bounds: public (lower, upper) of every feature value; needed for a file that has features and does not
-        declare them, and above any declaration where given. Never compute them from the records.
-      clip: bring every value outside the declared bounds to the nearer one, where it would be refused; ``notes`` of
-        the data set says so. NaN is refused all the same.
-      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked, all its arrays
-        together. Sizes are compared before anything is read; building the graph takes a few times as much.
-
-    Returns:
-      The data set, checked.
+      name_or_path: one of :func:`names`, or a path: of an ``.npz`` as :func:`ldp_jax.datasets.save` writes it; of a
+        set of graphs in the format of TU Dortmund, the unpacked folder or the ``.zip``; or in that of powerful-gnns
+        (``.txt``).
+      bounds: public (lower, upper) of every feature value; needed for features without declared bounds, and above
+        any declaration. Never compute them from the records.
+      clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused all the
+        same.
+      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked. Sizes are
+        compared before anything is read.
 
     Raises:
-      ValueError: for an unknown name, a file that is corrupt, truncated, larger than ``max_bytes`` or not the
-        registered one, or contents that break the format: the message names the file, the array, and of the graph
-        the place, but never a value of a record, nor whose it is.
-      FileNotFoundError: for a path that does not exist, or a name whose data are not here and cannot be
-        downloaded.
+      ValueError: for an unknown name, a file that is corrupt, too large or not the registered one, or contents that
+        break the format. The message names the file, the array, and of the graph the place; never a value of a
+        record, nor whose it is.
+      FileNotFoundError: for a path that does not exist, or a name whose data are nowhere.
       OSError: for a cache that cannot be written; the message names LDP_JAX_CACHE.
 
     >>> from ldp_jax import datasets
@@ -154,7 +147,7 @@ def _cached(entry: Entry, path: Path) -> Dataset | None:
 
 
 def _keep(dataset: Dataset, path: Path) -> None:
-    """Write the cache of parsed arrays, the digest last: until it is there too, the file counts as damaged."""
+    """Write the cache of parsed arrays, the digest last: without it the file counts as damaged."""
     data = _format.packed(dataset)
     digest = hashlib.sha256(data).hexdigest() + "\n"
     with _fetch.writing_cache():

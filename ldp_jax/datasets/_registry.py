@@ -93,21 +93,21 @@ class Entry:
 
 def _registry(text: str) -> dict[str, Entry]:
     """The entries of a registry, in its order, with hosts and bounds put in where they are named."""
-    told = tomllib.loads(text)
+    listed = tomllib.loads(text)
 
     def address(short: str) -> str:
-        for name, host in told["hosts"].items():
+        for name, host in listed["hosts"].items():
             short = short.replace("{" + name + "}", host)
         return short
 
     def entry(name: str, fields: dict[str, Any]) -> Entry:
-        low, high = told["bounds"][fields["bounds"]]
+        low, high = listed["bounds"][fields["bounds"]]
         raw = tuple(RawFile(**{**file, "url": address(file["url"])}) for file in fields.get("raw", ()))
         complete: dict[str, Any] = {"nodes": None, "edges": None, "graphs": None, **fields}
         complete |= {"bounds": (low, high), "source": address(fields["source"]), "raw": raw}
         return Entry(name, **complete)
 
-    return {name: entry(name, fields) for name, fields in told["data_sets"].items()}
+    return {name: entry(name, fields) for name, fields in listed["data_sets"].items()}
 
 
 _TEXT = resources.files("ldp_jax.datasets").joinpath("registry.toml").read_text("utf-8")

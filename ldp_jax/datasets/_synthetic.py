@@ -27,13 +27,11 @@ def synthetic(
 ) -> Dataset:
     """Draw an attributed degree-corrected block model with a chosen edge homophily.
 
-    Classes are as equal in size as can be, in random order. There are ``num_nodes mean_degree / 2``
-    edges, rounded; each joins two nodes of one class with probability ``homophily``. Its ends are drawn
-    within classes in proportion to node weights from a power law; loops and repeats are drawn again.
-    Records are bags of words: each of about ``words_per_node`` words of a node comes, with probability
-    ``topicality``, from the words of its class (word j belongs to class j mod ``num_classes``), else from
-    all words, in both cases by Zipf's law; a feature is 1 where its word was drawn. Time and memory are
-    O(nodes + edges + words).
+    Classes are nearly equal in size, in random order. Each of ``num_nodes mean_degree / 2`` edges joins two nodes
+    of one class with probability ``homophily``; within classes ends are drawn in proportion to node weights from a
+    power law. Each of about ``words_per_node`` words of a node comes, with probability ``topicality``, from the
+    words of its class (word j belongs to class j mod ``num_classes``), else from all words, in both cases by Zipf's
+    law; a feature is 1 where its word was drawn. Time and memory are O(nodes + edges + words).
 
     Args:
       key: a typed threefry key; the same key gives the same data.
@@ -45,9 +43,6 @@ def synthetic(
       degree_exponent: of the power law of node weights, > 2.
       words_per_node: mean number of words drawn for a node, > 0.
       topicality: how much the records say about the class, in [0, 1].
-
-    Returns:
-      The data set; its bounds are (0, 1).
 
     Raises:
       ValueError: for a parameter outside its range, or a graph too dense for its number of nodes.
@@ -191,18 +186,15 @@ def synthetic_graphs(
 ) -> Dataset:
     """Draw graphs of two classes that degrees cannot tell apart: communities (1), and the same rewired (0).
 
-    Every graph is first drawn with communities: groups of nodes, two of one group joined with probability
-    ``within`` and others with probability ``across``. Half of the graphs, at random, are then rewired by
-    double-edge swaps, which replace edges a-b and c-d by a-d and c-b where that makes no loop and no repeat:
-    every node keeps its degree, and all else is forgotten. So the degree sequences of both classes have one
-    law, and what tells the classes apart is who is joined with whom. Time and memory are O(pairs of nodes).
+    Groups of nodes are joined with probability ``within``, other pairs with ``across``. Half of the graphs, at
+    random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every degree is kept, and all
+    else is forgotten. Time and memory are O(pairs of nodes).
 
     Args:
       key: a typed threefry key; the same key gives the same data.
       num_graphs: at least 2.
       num_nodes: the least and the most nodes of a graph, at least 4; uniform between them.
-      group_size: the least and the most nodes of a group, at least 1; uniform, but for groups that
-        the end of a graph cuts.
+      group_size: the least and the most nodes of a group, at least 1; uniform, but for a graph's last group.
       within: probability of an edge in a group, in [0, 1].
       across: probability of an edge between groups, in [0, 1].
 

@@ -27,8 +27,8 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-from scipy.sparse.csgraph import connected_components
 
+from ldp_jax.datasets._arrays import attribute_arrays, largest_connected
 from ldp_jax.datasets._format import replacing, text_array
 
 SECTIONS = ("admin", "net", "science", "sound", "graphics", "games", "mail", "editors")
@@ -89,12 +89,6 @@ def _words(fields: dict[str, str]) -> set[str]:
     return set(re.findall("[a-z]{2,}", text.lower())) - _STOP_WORDS
 
 
-def _largest_component(edges: np.ndarray, n: int) -> np.ndarray:
-    adjacency = scipy.sparse.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
-    _, component = connected_components(adjacency, directed=False)
-    return np.flatnonzero(component == np.bincount(component).argmax())
-
-
 def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
     """The data set in the uniform format, from the bytes of a dump.
 
@@ -122,7 +116,8 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
     if not pairs:
         raise ValueError("dump must be the output of `apt-cache dumpavail`, got no related packages in it")
     edges = np.array(sorted(pairs), np.int32)
-    keep = _largest_component(edges, len(names))
+    shape = (len(names), len(names))
+    keep = largest_connected(scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=shape))
     renumber = np.full(len(names), -1, np.int32)
     renumber[keep] = np.arange(len(keep), dtype=np.int32)
     edges = renumber[edges]
@@ -133,14 +128,11 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
     frequency = Counter(word for words in described for word in words)
     vocabulary = sorted(word for word, count in frequency.items() if count >= _PACKAGES_A_WORD)
     column = {word: j for j, word in enumerate(vocabulary)}
-    rows = [sorted(column[word] for word in words if word in column) for words in described]
+    rows = [[column[word] for word in words if word in column] for words in described]
     digest = hashlib.sha256(dump).hexdigest()
     return {
         "edges": edges,
-        "x_indptr": np.cumsum([0, *map(len, rows)]).astype(np.int32),
-        "x_indices": np.array([j for row in rows for j in row], np.int32),
-        "x_values": np.ones(sum(map(len, rows)), np.float32),
-        "x_shape": np.array([len(kept), len(vocabulary)], np.int64),
+        **attribute_arrays(rows, len(vocabulary)),
         "x_lower": np.array(0.0),
         "x_upper": np.array(1.0),
         "y": np.array([SECTIONS.index(_section(index[name])) for name in kept], np.int32),
@@ -164,17 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arrays = arrays_of(options.dump.read_bytes(), options.release)
     with replacing(options.out) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
-    nodes, words = arrays["x_shape"].tolist()
+    (nodes, words), ends = arrays["x_shape"].tolist(), arrays["y"][arrays["edges"]]
     print(  # noqa: T201
-        f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, edge homophily "
-        f"{_homophily(arrays):.3f}, {options.out.stat().st_size} bytes, "
+        f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, "
+        f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} bytes, "
         f"sha256 {hashlib.sha256(options.out.read_bytes()).hexdigest()}"
     )
-
-
-def _homophily(arrays: dict[str, np.ndarray]) -> float:
-    ends = arrays["y"][arrays["edges"]]
-    return float((ends[:, 0] == ends[:, 1]).mean())
 
 
 if __name__ == "__main__":

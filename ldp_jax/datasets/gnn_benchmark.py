@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ldp_jax.datasets._archive import MAX_BYTES, read_arrays
-from ldp_jax.datasets._arrays import checked_csr, csr_arrays, integers, simple_edges
+from ldp_jax.datasets._arrays import checked_csr, csr_arrays, integers, largest_connected, simple_edges
 
 _FIELDS = ("data", "indices", "indptr", "shape")
 _ARRAYS = tuple(f"{part}_{field}" for part in ("adj", "attr") for field in _FIELDS)
@@ -42,10 +42,7 @@ def parse(
         )
     adjacency.eliminate_zeros()
     if largest_component:
-        from scipy.sparse.csgraph import connected_components  # slow to import, and asked by this format alone
-
-        _, component = connected_components(adjacency, directed=False)
-        keep = np.flatnonzero(component == np.bincount(component).argmax())
+        keep = largest_connected(adjacency)
         adjacency, x, y = adjacency[keep][:, keep], x[keep], y[keep]
     entries = adjacency.tocoo()
     return {"edges": simple_edges(np.stack([entries.row, entries.col], 1)), **csr_arrays(x), "y": y}

@@ -1,7 +1,7 @@
 """Sets of graphs: the text format of TU Dortmund, and that of ``weihua916/powerful-gnns``.
 
-Both come as zip archives. Members are read by name into memory; nothing is ever extracted to a path that an
-archive chooses. Messages number graphs and nodes as the files do: from 1 in TU's, from 0 in the other.
+Members of archives are read by name into memory. Messages number graphs and nodes as the files do: from 1 in TU's,
+from 0 in the other.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _END = "the end of the file (is it cut short?)"
 
 
 def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """What :func:`parse_tu` reads of a set in a folder: its unpacked files, or its archive; nothing for neither.
+    """The files of a set in a folder, for :func:`parse_tu`: unpacked, or the archive; nothing for neither.
 
     Raises:
       FileNotFoundError: where only some of the unpacked files are there, naming one that is not.
@@ -34,9 +34,8 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
     """A set of graphs in the format of TU Dortmund.
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
-    ``_graph_labels.txt`` the class of each graph, all ids from 1. Edges are listed all in both directions, or all
-    in one. Nodes are sorted by graph, in their old order within one; classes are numbered in the order of their
-    values. Labels and attributes of nodes and edges are not read.
+    ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or all in one.
+    Nodes are sorted by graph; classes are numbered by value. Labels and attributes of nodes and edges are not read.
 
     Args:
       files: the bytes of the one archive, or of the three files.
@@ -77,10 +76,9 @@ def parse_powerful_gnns(
 ) -> dict[str, np.ndarray]:
     """A set of graphs in the format of powerful-gnns: whole numbers in one text file.
 
-    First the number of graphs; for each graph its number of nodes and its class; for each node a tag, the
-    number of its neighbours, and their ids within the graph from 0. Tags are ignored: in these sets they
-    carry nothing. Edges are listed all at both ends, or all at one; classes are numbered in the order of their
-    values.
+    First the number of graphs; for each graph its number of nodes and its class; for each node a tag (ignored), the
+    number of its neighbours, and their ids within the graph from 0. Edges are listed all at both ends, or all at
+    one; classes are numbered by value.
 
     Args:
       files: the bytes of the one archive, or of the text file.
@@ -155,12 +153,12 @@ def _arrays(
     """The arrays of the uniform format, after the checks that both formats share.
 
     Args:
-      where: what messages call the source.
+      where: the source, in messages.
       pairs: directed edges, int64 [m, 2], nodes from 0 through the set.
       graph: int64 [n], the graph of each node, from 0, in any order.
       labels: int64 [graphs].
-      ids: int64 [n], what the source calls each node.
-      first: what the source calls the first graph.
+      ids: int64 [n], the source's names of nodes.
+      first: the source's number of the first graph.
     """
     if not len(labels):
         raise ValueError(f"{where} must hold a graph, got none")

@@ -29,8 +29,8 @@ def parse(
     Args:
       files: the checked bytes of the three files, by name.
       stem: how the file names begin.
-      label: where the classes come from: ``page_type`` (in alphabetical order), ``traffic`` (above its
-        median; the figures themselves become the extra ``target``) or ``mature`` (the flag).
+      label: the source of classes: ``page_type`` (in alphabetical order), ``traffic`` (above its median; the extra
+        ``target`` has the figures) or ``mature`` (the flag).
       num_features: how many attributes there are, over all countries for Twitch.
       karateclub_above: traffic above which the extra ``y_karateclub`` is 1.
 

@@ -1,8 +1,7 @@
 """Cora, Citeseer and Pubmed from the files of ``kimiyoung/planetoid``: ``ind.<name>.*``.
 
-Seven of the eight files are pickles. They are read only after their sha256 matched (the caller passes
-checked bytes), and through an unpickler that knows lists, dicts and inert stand-ins for the classes of NumPy and
-SciPy: no other name can be looked up, let alone called, and an array is made of its bytes only after their check.
+Seven of the eight files are pickles. They are read after their sha256 matched, by an unpickler that knows lists,
+dicts and inert stand-ins for the classes of NumPy and SciPy; an array is made of its bytes after their check.
 """
 
 import io

@@ -1,10 +1,8 @@
 """PPI: which proteins interact in 24 human tissues, from the archive ``ppi.zip`` of ``data.dgl.ai``.
 
 For each of ``train``, ``valid`` and ``test`` the archive has ``_graph.json`` (nodes and directed links, by row),
-``_graph_id.npy`` (the graph of each row, numbered from 1 on through the three), ``_feats.npy`` and ``_labels.npy``.
-Of the public distributions it is the one that says which graph a node is of.
-
-Whoever has the archive puts it at ``$LDP_JAX_DATA/ppi/ppi.zip``; elsewhere it is downloaded.
+``_graph_id.npy`` (the graph of each row, numbered from 1 on), ``_feats.npy`` and ``_labels.npy``. A copy at
+``$LDP_JAX_DATA/ppi/ppi.zip`` comes before a download.
 """
 
 import json
@@ -24,9 +22,8 @@ def parse(
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format: the graphs of all three splits, one after the other.
 
-    A feature says whether a protein is in one gene set. The archive has it standardised, by mean and deviation over
-    the training graphs, which no user knows and everybody's records move. That is undone here: features are 0 or 1,
-    so that their bounds hold by definition.
+    The archive has features standardised by mean and deviation over the training graphs, which everybody's records
+    move. That is undone: features are 0 or 1, so that their bounds hold by definition.
 
     Args:
       files: the checked bytes of the one archive, by its name.
@@ -86,9 +83,9 @@ def _links(text: bytes, split: str, graph: np.ndarray) -> np.ndarray:
     """The links of a split, int64 [m, 2], between rows of one graph."""
     name, n = f"{split}_graph.json", len(graph)
     try:
-        told = json.loads(text)
-        nodes = [node["id"] for node in told["nodes"]]
-        ends = [link[end] for link in told["links"] for end in ("source", "target")]
+        found = json.loads(text)
+        nodes = [node["id"] for node in found["nodes"]]
+        ends = [link[end] for link in found["links"] for end in ("source", "target")]
         if not {int}.issuperset({*map(type, nodes), *map(type, ends)}):
             raise TypeError("a node is no whole number")
         pairs = np.array(ends, np.int64).reshape(-1, 2)
@@ -114,12 +111,11 @@ def _links(text: bytes, split: str, graph: np.ndarray) -> np.ndarray:
 def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.ndarray:
     """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows.
 
-    Above 0 is what was 1, and nothing else, whatever the deviation: with n rows by at least 1 / sqrt(n), far more
-    than rounding. A column of 0 everywhere was 0.
+    What was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of 0 everywhere was 0.
 
     Raises:
-      ValueError: for columns that were something else: more than one value above 0 or at most 0, or a mean other
-        than 0 over the first rows.
+      ValueError: for columns of more than one value above 0 or at most 0, or another mean than 0 over the first
+        rows.
 
     >>> _attributes(np.array([[-0.5], [2.0], [-0.5], [-0.5], [-0.5]]), np.array([[2.0]]), np.zeros((0, 1))).ravel()
     array([0., 1., 0., 0., 0., 1.], dtype=float32)

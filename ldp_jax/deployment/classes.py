@@ -21,7 +21,7 @@ import numpy as np
 
 from ldp_jax.core import personal_alphabets
 from ldp_jax.core.checksum import Public
-from ldp_jax.core.integer_tables import Table, checked_epsilon
+from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
 from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.session import Session
 
@@ -209,8 +209,7 @@ def _frozen(name: str, values: Any) -> np.ndarray:
     array = np.array(values, np.float32)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
-    array.setflags(write=False)
-    return array
+    return frozen(array)
 
 
 def alphabet_table(epsilon: float, size: int, classes: int) -> Table:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee
 from ldp_jax.core.checksum import Public
-from ldp_jax.core.integer_tables import WORDS
+from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.validate import whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
@@ -70,7 +70,7 @@ class Question(Public):
             )
         checked = {
             "round": whole(0, WORDS - 1, round=self.round),
-            "groups": np.frombuffer(groups.astype(_kind(count)).tobytes(), _kind(count)),  # never writeable
+            "groups": frozen(groups.astype(_kind(count))),
             "num_groups": count,
             "epsilon": checked_epsilon(self.epsilon),
             "most": checked_most(self.most),

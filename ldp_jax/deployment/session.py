@@ -18,9 +18,9 @@ is ASCII, with a tag that nobody can make without the device's secret ("ldp-list
     key = the first 32 bytes of BLAKE2b keyed with the secret, of "ldp_jax 2 memory"
     tag = BLAKE2b with a digest of 32 bytes, keyed with key, of everything but the tag and its newline
 
-Damaged, foreign and edited memory is refused. A whole older copy is *not* told from the newest by its bytes. Keep
-:attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``: memory with fewer
-releases is then refused. No counter shows two sessions that go on from one copy at the same time.
+Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the newest by its
+bytes. Keep :attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``: memory with
+fewer releases is then refused. No counter shows two sessions that go on from one copy at the same time.
 """
 
 import contextlib

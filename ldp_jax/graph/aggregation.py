@@ -1,7 +1,6 @@
-r"""Sums over neighbours, once: :math:`y_i = \sum_{j \to i} w_{ji} h_j`, which server-side computations repeat.
+r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, which server-side computations repeat.
 
-Propagation, GIN and any other message passing add up the rows of ``h`` that belong to the senders of a node's
-edges. Three layouts of that one linear map:
+Three layouts of that one linear map:
 
 * :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of nodes and edges
   alone, so one program serves many graphs, traced and stacked ones too.
@@ -13,14 +12,12 @@ edges. Three layouts of that one linear map:
 :class:`Induced` is tables of which only edges within parts of the nodes count: subgraphs drawn inside a program.
 
 All are differentiable forward (``jax.jvp``, ``jax.linearize``) and backward (``jax.grad``). The transpose of a
-gather is a scatter, slow on every backend; so the layouts of gathers carry the layout of their transpose
-(:func:`linear`), and a gradient is a sum of gathers as well. A layout is an argument of compiled code, never
-captured.
+gather is a scatter, slow on every backend; so gradients of gathers are given as gathers (:func:`linear`). A layout
+is an argument of compiled code, never captured.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,20 +42,16 @@ _FEW = 256
 """Classes of fewer nodes add up :data:`_FEW_CHUNK` at a time: their sums stay in the cache, and compile faster."""
 
 _FEW_CHUNK = 4
-"""Neighbours that classes of few nodes add up before a sum goes back to memory."""
 
 
 def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array) -> Array:
     """``forward(x)`` of a linear map that keeps the shape of ``x``, whose transpose is given rather than derived.
 
-    ``jax.custom_vjp`` would refuse forward mode. Here both modes work, in any order, and so does ``vmap``: to JAX
-    the map is the solution of ``y = x``, found by ``forward``. What the two functions close over is a constant to
-    a derivative.
+    Unlike ``jax.custom_vjp``, it works in both modes, in any order, and under ``vmap``: to JAX the map is the
+    solution of ``y = x``, found by ``forward``. The closures of both functions are constants to a derivative.
 
     >>> doubled = lambda x: linear(lambda v: 2 * v, lambda v: 2 * v, x)
     >>> jax.grad(lambda x: doubled(x).sum())(jnp.ones(2)).tolist()
-    [2.0, 2.0]
-    >>> jax.jvp(doubled, (jnp.ones(2),), (jnp.ones(2),))[1].tolist()
     [2.0, 2.0]
     """
     return jax.lax.custom_linear_solve(
@@ -67,28 +60,30 @@ def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array
 
 
 def _along(weights: Array, h: Array) -> Array:
-    """Weights [m] or [m, k] of edges, with axes added until they multiply rows [m, ...] of ``h``."""
+    """Weights [m] or [m, k], with axes added until they multiply rows [m, ...] of ``h``."""
     return weights.reshape(weights.shape + (1,) * (h.ndim - weights.ndim))
 
 
-def _check_ends(senders: Any, receivers: Any, size: int | None = None) -> None:
+def _check_ends(senders: Array | np.ndarray, receivers: Array | np.ndarray, size: int | None = None) -> None:
     """Refuse concrete ends of edges that are no ids, of different numbers, or not in order."""
     if np.shape(senders) != np.shape(receivers):
         shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
         raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
-    for name, ids in (("senders", senders), ("receivers", receivers)):
-        if validate.concrete(ids):
-            _check_ids(name, np.asarray(ids), size)
+    _check_ids(size, senders=senders, receivers=receivers)
     if validate.concrete(receivers) and (np.diff(np.asarray(receivers).astype(np.int64), axis=-1) < 0).any():
         raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
 
 
-def _check_ids(name: str, ids: np.ndarray, size: int | None = None) -> None:
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(f"{name} must be integers, got {ids.dtype}")
-    if ids.size and (ids.min() < 0 or (size is not None and ids.max() >= size)):
-        wanted = ">= 0" if size is None else f"in [0, {size})"
-        raise ValueError(f"{name} must be ids of nodes {wanted}, got {ids.min()} to {ids.max()}")
+def _check_ids(size: int | None = None, **named: Array | np.ndarray) -> None:
+    for name, values in named.items():
+        if not validate.concrete(values):
+            continue
+        ids = np.asarray(values)
+        if not np.issubdtype(ids.dtype, np.integer):
+            raise ValueError(f"{name} must be integers, got {ids.dtype}")
+        if ids.size and (ids.min() < 0 or (size is not None and ids.max() >= size)):
+            wanted = ">= 0" if size is None else f"in [0, {size})"
+            raise ValueError(f"{name} must be ids of nodes {wanted}, got {ids.min()} to {ids.max()}")
 
 
 @pytree
@@ -103,18 +98,18 @@ class Segments:
       ValueError: for concrete ids that are negative or no integers, different lengths, or receivers that decrease.
     """
 
-    senders: Any
-    receivers: Any
+    senders: Array | np.ndarray
+    receivers: Array | np.ndarray
 
     def __post_init__(self) -> None:
         _check_ends(self.senders, self.receivers)
 
-    def sum(self, h: Float[Array, "n ..."], weights: Any = None) -> Float[Array, "n ..."]:
-        """The sum over the senders of each node's edges; 0 for a node without.
+    def sum(self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None) -> Float[Array, "n ..."]:
+        """The sum over the senders of each node's edges; 0 for a node without edges.
 
         Args:
           h: a row for each node.
-          weights: float [m], or [m, k] for rows [k, ...] such as attention heads; one weight an edge. None for 1.
+          weights: float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1.
         """
         rows = h.at[self.senders].get(mode="clip")
         if weights is not None:
@@ -127,21 +122,14 @@ class Tables:
     """Nodes by degree class; each class a table of as many neighbours for each of its nodes. See :func:`tables`.
 
     Attributes:
-      neighbours: for each class int32 [width, rows], in the numbering of the classes; n where there is none.
-      edges: for each class int32 [width, rows], which edge that is; m where none. ``()`` where the sums have no
-        weights.
+      neighbours: for each class int32 [width, rows], in the numbering of the classes; n in free places.
       order: int32 [n], the node in each row of the stacked classes.
       rank: int32 [n], the row of each node.
-      segments: the same edges as :class:`Segments`; ``()`` where the sums have no weights.
-      reverse: int32 [m], the edge that leads the other way; ``()`` where the sums have no weights.
     """
 
-    neighbours: Any
-    edges: Any
-    order: Any
-    rank: Any
-    segments: Any
-    reverse: Any
+    neighbours: tuple[Array, ...]
+    order: Array
+    rank: Array
 
     def by_class(self, values: Array) -> Array:
         """Bring rows by node into the order of the classes."""
@@ -151,55 +139,24 @@ class Tables:
         """Bring rows in the order of the classes back to nodes."""
         return values[self.rank]
 
-    def sum_by_class(self, h: Float[Array, "n ..."], weights: Any = None) -> Float[Array, "n ..."]:
+    def sum_by_class(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """:meth:`sum` of rows that stay in the order of the classes: for products that are repeated."""
         padded = _with_zero(h)
-        if weights is None:
-            return jnp.concatenate([_table_sum(table, padded) for table in self.neighbours])
-        known = _with_zero(weights)
-        pairs = zip(self.neighbours, self.edges, strict=True)
-        return jnp.concatenate([_table_sum(table, padded, edge, known) for table, edge in pairs])
+        return jnp.concatenate([_table_sum(table, padded) for table in self.neighbours])
 
-    def sum(self, h: Float[Array, "n ..."], weights: Any = None) -> Float[Array, "n ..."]:
-        """The sum over the neighbours of each node; 0 for a node without.
+    def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The sum over the neighbours of each node; 0 for a node without edges."""
+        return linear(self._sum, self._sum, h)  # the graph is symmetric
 
-        Args:
-          h: a row for each node.
-          weights: float [m] or [m, k] as for :meth:`Segments.sum`, of edges sorted by receiver, then sender.
-
-        Differentiable in both, in both modes.
-        """
-        if weights is None:
-            return linear(self._sum, self._sum, h)  # the graph is symmetric
-        if not len(self.edges):
-            raise ValueError("weights need tables that were built with weighted=True")
-        return _weighted(self, h, jnp.asarray(weights))
-
-    def _sum(self, h: Array, weights: Any = None) -> Array:
-        return self.by_node(self.sum_by_class(self.by_class(h), weights))
-
-
-@jax.custom_jvp
-def _weighted(tables: Tables, h: Array, weights: Array) -> Array:
-    return tables._sum(h, weights)
-
-
-@_weighted.defjvp
-def _weighted_tangent(primals: Any, tangents: Any) -> Any:
-    tables, h, weights = primals
-    _, h_dot, weights_dot = tangents
-    backward = weights[tables.reverse]
-    along_h = linear(lambda v: tables._sum(v, weights), lambda v: tables._sum(v, backward), h_dot)
-    # In the weights the map goes from edges to nodes: its transpose, products of two gathered rows, JAX finds.
-    return tables._sum(h, weights), along_h + tables.segments.sum(h, weights_dot)
+    def _sum(self, h: Array) -> Array:
+        return self.by_node(self.sum_by_class(self.by_class(h)))
 
 
 @pytree
 class Induced:
     """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
 
-    A product costs as much as that of the whole graph, once a part; no table is made anew, so which nodes are in a
-    part may be decided inside a program.
+    A product costs as much as that of the whole graph, once a part. The parts may be decided inside a program.
 
     Attributes:
       whole: of all edges.
@@ -211,10 +168,10 @@ class Induced:
     """
 
     whole: Tables
-    parts: Any
+    parts: Array
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The sum over the neighbours of each node in its part; 0 for a node in none."""
+        """The sum over the neighbours of each node in its part; 0 for a node in no part."""
         total = jnp.zeros_like(h)
         for part in self.parts:
             inside = _along(part, h)
@@ -222,21 +179,18 @@ class Induced:
         return total
 
 
-def tables(
-    senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, weighted: bool = False, spare: int = 1024
-) -> Tables:
+def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare: int = 1024) -> Tables:
     """Lay a symmetric graph out by degree class, on the host, once: widths are some of 0, 1, 2, 3, 4, 6, 8, ...
+
+    Some 17 % of the places are padding, and the spared ones.
 
     Args:
       senders: integers [m], of edges sorted by receiver, then sender, each with its reverse, as
         :func:`ldp_jax.graph.graphs.validate_symmetric` returns them.
       receivers: integers [m].
       num_nodes: n.
-      weighted: whether the sums are to take weights, which need twice the memory.
-      spare: places of padding that it may cost to leave a class out, whose nodes the next wider one takes. So few
-        are gathered sooner than a table is compiled: a graph of some thousand edges has half as many tables.
-
-    Some 17 % of the places are padding, and what is spared.
+      spare: places of padding at most for leaving a class out, whose nodes the next wider one takes: gathering them
+        is faster than compiling a table.
 
     Raises:
       ValueError: for ids outside [0, n), different lengths, or edges that are not sorted by receiver.
@@ -255,21 +209,15 @@ def tables(
     rank = np.empty(n, np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
     start = np.concatenate([[0], np.cumsum(degree)])
-    named = np.append(rank[senders], n).astype(np.int32)  # in the classes' own numbering; n is a row of zeros
-    neighbours, edges = [], []
+    named = np.append(rank[senders], n).astype(np.int32)  # in the classes' numbering; n is a row of zeros
+    neighbours = []
     for index, width in enumerate(widths):
         rows = order[bucket[order] == index]
         if len(rows):
             place = start[rows][None, :] + np.arange(width)[:, None]
             edge = np.where(np.arange(width)[:, None] < degree[rows][None, :], place, m)
             neighbours.append(jax.device_put(named[edge]))
-            if weighted:
-                edges.append(jax.device_put(edge.astype(np.int32)))
-    segments = reverse = ()
-    if weighted:
-        segments = Segments(*(jax.device_put(ends.astype(np.int32)) for ends in (senders, receivers)))
-        reverse = jax.device_put(np.lexsort((receivers, senders)).astype(np.int32))
-    return Tables(tuple(neighbours), tuple(edges), jax.device_put(order), jax.device_put(rank), segments, reverse)
+    return Tables(tuple(neighbours), jax.device_put(order), jax.device_put(rank))
 
 
 def _fewer(widths: list[int], degree: np.ndarray, spare: int) -> list[int]:
@@ -289,75 +237,57 @@ def _with_zero(h: Array) -> Array:
     return jnp.concatenate([h, jnp.zeros((1, *h.shape[1:]), h.dtype)])
 
 
-def gather_sum(total: Array, table: Array, padded: Array) -> Array:
+def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
     """Add to ``total`` the rows of ``padded`` that each column of ``table`` names: fused into one pass."""
+    numbers = jax.lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(1, padded.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
     for place in range(len(table)):
-        total = total + _named(padded, table, place)
+        # In XLA's terms: jax.numpy's indexing would take most of the time to trace and compile a product.
+        names = jax.lax.slice_in_dim(table, place, place + 1).reshape(-1, 1)
+        rows = jax.lax.gather(padded, names, numbers, (1, *padded.shape[1:]), mode="promise_in_bounds")
+        total = total + rows
     return total
 
 
-def _named(rows: Array, table: Array, place: int) -> Array:
-    """The rows that line ``place`` of ``table`` names, all of them in bounds.
-
-    Said in XLA's own terms: the indexing of jax.numpy would take most of the time to trace and compile a product.
-    """
-    names = jax.lax.slice_in_dim(table, place, place + 1).reshape(-1, 1)
-    numbers = jax.lax.GatherDimensionNumbers(
-        offset_dims=tuple(range(1, rows.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
-    )
-    return jax.lax.gather(rows, names, numbers, (1, *rows.shape[1:]), mode="promise_in_bounds")
-
-
-def _table_sum(table: Array, padded: Array, edge: Any = None, weights: Any = None) -> Array:
-    """Sum of the rows that each column of ``table`` names, a few neighbours at a time; weighted by its ``edge``."""
+def _table_sum(table: Array, padded: Array) -> Array:
+    """Sum of the rows that each column of ``table`` names, a few neighbours at a time."""
     width, rows = table.shape
     zero = jnp.zeros((rows, *padded.shape[1:]), padded.dtype)
-
-    def add(total: Array, part: Any) -> Array:
-        if edge is None:
-            return gather_sum(total, part[0], padded)
-        for place in range(len(part[0])):
-            row = _named(padded, part[0], place)
-            total = total + row * _along(_named(weights, part[1], place), row)
-        return total
-
-    parts = (table,) if edge is None else (table, edge)
     most = _CHUNK if rows >= _FEW else _FEW_CHUNK
     if width <= most:
-        return add(zero, parts)
+        return gather_sum(zero, table, padded)
     chunk = math.gcd(width, most)
-    chunks = [part.reshape(width // chunk, chunk, rows) for part in parts]
-    return jax.lax.fori_loop(0, width // chunk, lambda j, total: add(total, [part[j] for part in chunks]), zero)
+    chunks = table.reshape(width // chunk, chunk, rows)
+    return jax.lax.fori_loop(0, width // chunk, lambda j, total: gather_sum(total, chunks[j], padded), zero)
 
 
 @pytree
 class NeighbourRows:
-    """A few first neighbours of each node, then rows of further ones: what batches of graphs are laid out as.
+    """A few first neighbours of each node, then rows of further ones: the layout of batches of graphs.
 
     Attributes:
-      first: int32 [w, n], the first w neighbours of each node; n where there is none.
-      more: int32 [W, rows], further neighbours; n where there is none.
+      first: int32 [w, n], the first w neighbours of each node; n in free places.
+      more: int32 [W, rows], further neighbours; n in free places.
       node: int32 [rows], whose; non-decreasing, n where a row is padding.
 
     Raises:
       ValueError: for concrete ids that are negative or no integers.
     """
 
-    first: Any
-    more: Any
-    node: Any
+    first: Array | np.ndarray
+    more: Array | np.ndarray
+    node: Array | np.ndarray
 
     def __post_init__(self) -> None:
-        for name in ("first", "more", "node"):
-            if validate.concrete(getattr(self, name)):
-                _check_ids(name, np.asarray(getattr(self, name)))
+        _check_ids(first=self.first, more=self.more, node=self.node)
 
     def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
-        """The sum over the neighbours of each node; 0 for a node without.
+        """The sum over the neighbours of each node; 0 for a node without edges.
 
         Args:
           h: a row for each node.
-          transpose: rows of the reversed edges, which derivatives take; None where the graphs are symmetric.
+          transpose: rows of the reversed edges, for derivatives; None where the graphs are symmetric.
         """
         return linear(self._sum, (transpose or self)._sum, h)
 

@@ -1,8 +1,8 @@
 """Graphs as ``jraph.GraphsTuple``: building, checking, degrees. The only file that imports jraph.
 
-An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender,
-without self-loops and without repeats; ``nodes``, ``edges`` and ``globals`` are ``None``: what is private
-(features, labels) never travels inside the graph. A set of graphs is a :class:`GraphSet`.
+An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender, without
+self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private values never travel inside the graph.
+A set of graphs is a :class:`GraphSet`.
 """
 
 import dataclasses
@@ -42,14 +42,10 @@ _BLOCK = 2**22
 
 
 def as_graph(graph: Any, name: str = "graph") -> Any:
-    """A graph as it is, traced or not.
-
-    Args:
-      graph: what a user gave.
-      name: of the argument.
+    """A graph as it is, traced or not; ``name`` is that of the argument.
 
     Raises:
-      ValueError: for anything but a ``GraphsTuple``, with what makes one of it.
+      ValueError: for anything but a ``GraphsTuple``, with how to make one of it.
 
     >>> as_graph(None)
     Traceback (most recent call last):
@@ -78,7 +74,7 @@ def as_graph(graph: Any, name: str = "graph") -> Any:
 def from_edges(
     edges: Any, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
 ) -> jraph.GraphsTuple:
-    """Build an undirected graph from a list of node pairs.
+    """Build an undirected graph of 2m directed edges, sorted by (receiver, sender), from m node pairs.
 
     Args:
       edges: integers [m, 2]; each undirected edge once, in any order and direction.
@@ -86,18 +82,34 @@ def from_edges(
       pairs_in: ``columns`` for an ``edge_index`` [2, m] that has each edge once; ``rows`` by default, except that
         [2, 2] numbers are refused where both readings are graphs, and different ones.
 
-    Returns:
-      A graph with 2m directed edges, sorted by (receiver, sender).
-
     Raises:
       ValueError: for another shape, a [2, 2] of two readings, a node outside [0, num_nodes), a self-loop, or an
-        edge given twice. Nothing is repaired in silence.
+        edge given twice.
 
     >>> graph = from_edges([[0, 1], [2, 1]], num_nodes=4)
     >>> graph.senders.tolist(), graph.receivers.tolist()
     ([1, 0, 2, 1], [0, 1, 1, 2])
     """
     integer_in(1, _MAX_NODES, num_nodes=num_nodes)
+    pairs = _pairs(edges, num_nodes, pairs_in)
+    loops = pairs[:, 0] == pairs[:, 1]
+    if loops.any():
+        raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
+    code = np.empty(len(pairs), np.int64)
+    for some in _blocks(len(pairs)):
+        one, other = pairs[some].T.astype(np.int64)
+        code[some] = np.minimum(one, other) * num_nodes + np.maximum(one, other)
+    code.sort()
+    repeat = code[1:] == code[:-1]
+    if repeat.any():
+        first = int(code[1:][repeat][0])
+        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
+    senders, receivers = _both_ways(code, num_nodes)
+    return directed(senders, receivers, num_nodes)
+
+
+def _pairs(edges: Any, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
+    """The pairs as rows, of nodes that there are."""
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = np.asarray(edges)
     pairs = given.T if pairs_in == "columns" else given
@@ -122,20 +134,7 @@ def from_edges(
                 f"edges of shape (2, 2) must say how they are read: {first} with pairs_in='rows', or {second} with "
                 "pairs_in='columns', as an edge_index has them"
             )
-    loops = pairs[:, 0] == pairs[:, 1]
-    if loops.any():
-        raise ValueError(f"edges must have no self-loops, got one at node {int(pairs[loops][0, 0])}")
-    code = np.empty(len(pairs), np.int64)
-    for some in _blocks(len(pairs)):
-        one, other = pairs[some].T.astype(np.int64)
-        code[some] = np.minimum(one, other) * num_nodes + np.maximum(one, other)
-    code.sort()
-    repeat = code[1:] == code[:-1]
-    if repeat.any():
-        first = int(code[1:][repeat][0])
-        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
-    senders, receivers = _both_ways(code, num_nodes)
-    return directed(senders, receivers, num_nodes)
+    return pairs
 
 
 def _blocks(count: int) -> Iterator[slice]:
@@ -162,7 +161,7 @@ def _both_ways(code: np.ndarray, n: int) -> np.ndarray:
             place = before[receiver] + np.arange(some.start, some.stop)
             ends[0, place], ends[1, place] = sender, receiver
 
-    # Of a node's neighbours those below it come first; so each half is in order, and only moved apart.
+    # Neighbours below a node come first; so each half is in order, and only moved apart.
     write(from_below.cumsum())
     for some in _blocks(len(code)):
         low, high = np.divmod(code[some], n)
@@ -179,13 +178,7 @@ def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
 
 
 def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:
-    """A graph of directed edges as they are, from arrays that are sorted by (receiver, sender) already.
-
-    Args:
-      senders: int32 [m].
-      receivers: int32 [m].
-      num_nodes: how many nodes there are.
-    """
+    """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already."""
     ends: Any = [np.asarray(senders, np.int32), np.asarray(receivers, np.int32)]
     counts: Any = np.array([[num_nodes], [len(senders)]], np.int32)
     return jraph.GraphsTuple(
@@ -203,8 +196,8 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted; int32 [m, 2].
 
     Raises:
-      ValueError: for a graph where an edge has no reverse, such as the noisy one of neighbour lists that each end
-        reports: half of its pairs would be lost. Its directed pairs are ``np.stack([senders, receivers], 1)``.
+      ValueError: for a graph where an edge has no reverse; its directed pairs are ``np.stack([senders, receivers],
+        1)``.
 
     >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
     [[0, 1], [1, 2]]
@@ -212,8 +205,7 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     if not isinstance(graph, GraphSet):
         as_graph(graph)
     senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
-    n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
-    if not np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)):
+    if not _symmetric(senders, receivers):
         raise ValueError(
             "graph must hold each edge in both directions, and has one without its reverse; its directed pairs are "
             "np.stack([graph.senders, graph.receivers], 1)"
@@ -229,11 +221,7 @@ def num_nodes(graph: jraph.GraphsTuple) -> int:
 
 
 def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Array, " n"]:
-    """How many edges end at each node; float32 [num_nodes], traced or not.
-
-    >>> degree(from_edges([[0, 1], [2, 1]], num_nodes=4).receivers, 4).tolist()
-    [1.0, 2.0, 1.0, 0.0]
-    """
+    """The number of edges that end at each node; float32 [num_nodes], traced or not."""
     import jax.numpy as jnp
 
     return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
@@ -245,21 +233,22 @@ def is_symmetric(graph: jraph.GraphsTuple) -> bool:
     >>> is_symmetric(from_edges([[0, 1]], num_nodes=2)), is_symmetric(directed([0], [1], num_nodes=2))
     (True, False)
     """
-    n = num_nodes(graph)
-    senders, receivers = (np.asarray(ends).astype(np.int64) for ends in (graph.senders, graph.receivers))
-    return bool(np.array_equal(np.sort(receivers * n + senders), np.sort(senders * n + receivers)))
+    return _symmetric(as_graph(graph).senders, graph.receivers)
+
+
+def _symmetric(senders: Any, receivers: Any) -> bool:
+    senders, receivers = (np.asarray(end).astype(np.int64) for end in (senders, receivers))
+    n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
+    return bool(np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)))
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
     """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
 
-    Args:
-      senders: integers [m].
-      receivers: integers [m].
-      node_graph: integers [n], the graph of each node.
+    ``senders`` and ``receivers`` are integers [m], ``node_graph`` integers [n], the graph of each node.
 
     Raises:
-      ValueError: naming the first edge that does not, and its graph.
+      ValueError: naming the first invalid edge and its graph.
     """
     n = len(node_graph)
     ends = senders, receivers
@@ -283,7 +272,7 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
 
 
 def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
-    """Where something holds first, looked for block by block; None where it never does."""
+    """The first place where something holds, sought block by block; None where it never does."""
     for some in _blocks(len(arrays[0])):
         found = holds(*(array[some] for array in arrays))
         if found.any():
@@ -299,12 +288,11 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
       node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
 
     Returns:
-      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's own arrays where they
-      are so already.
+      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves
+      where they are sorted already.
 
     Raises:
-      ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`. The message names
-        the graph.
+      ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`, naming the graph.
     """
     sizes = np.ravel(np.asarray(as_graph(graph).n_node))
     n = int(sizes.sum())
@@ -355,9 +343,8 @@ def _codes(first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | Non
 class GraphSet:
     """Labelled graphs, checked; on the host. Made by :meth:`from_edges` or :meth:`from_dataset`.
 
-    Nodes are numbered through the whole set, graph after graph. Edges are directed and lead from a sender to a
-    receiver; an undirected graph has each in both directions. In a noisy graph the edges *into* node i are the
-    neighbour list that user i reported, so the set may be asymmetric.
+    Nodes are numbered through the whole set, graph after graph. Edges are directed; an undirected graph has each in
+    both directions. In a noisy graph the edges *into* node i are the neighbour list that user i reported.
 
     Attributes:
       senders: int32 [m].
@@ -387,13 +374,10 @@ class GraphSet:
 
         Raises:
           ValueError: for a set without graphs, labels and graphs that disagree, an edge that joins two graphs or
-            ends outside the nodes, a self-loop, or an edge given twice. The message names the graph.
+            ends outside the nodes, a self-loop, or an edge given twice, naming the graph.
 
         >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
         [2, 1]
-        >>> GraphSet.from_edges([0], [2], [0, 0, 1], [0, 1])
-        Traceback (most recent call last):
-        ValueError: edges must stay in one graph, got 0 -> 2, which joins graph 0 and graph 1
         """
         labels = _whole("labels", labels, "graph")
         node_graph = _whole("node_graph", node_graph)
@@ -450,9 +434,7 @@ class GraphSet:
     @property
     def symmetric(self) -> bool:
         """Whether every edge has its reverse."""
-        n = len(self.node_graph)
-        backward = np.sort(self.senders.astype(np.int64) * n + self.receivers)
-        return bool(np.array_equal(self.receivers.astype(np.int64) * n + self.senders, backward))
+        return _symmetric(self.senders, self.receivers)
 
     @property
     def graph(self) -> jraph.GraphsTuple:
@@ -486,9 +468,8 @@ class GraphSet:
             raise ValueError(f"indices must name each graph once, got graph {_first_repeat(indices)} twice")
         counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
         nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
-        edges = _ranges(
-            (np.cumsum(edge_counts) - edge_counts)[indices], edge_counts[indices]
-        )  # by receiver is by graph
+        # Sorted by receiver is sorted by graph.
+        edges = _ranges((np.cumsum(edge_counts) - edge_counts)[indices], edge_counts[indices])
         place = np.zeros(len(self.node_graph), np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
         return GraphSet(

@@ -5,18 +5,17 @@ shapes of its batches; :func:`deal` draws which graphs share a batch, :func:`ass
 compiled, so a new order for every epoch costs no work on the host, no transfer and no new program.
 
 Batches are dealt, not bucketed: graphs are sorted by size and cut into strata of as many graphs as there are
-batches, and each batch gets one random graph of each stratum. All batches are then nearly of one size, whatever
-the draw, and each is a stratified sample of the set. (Batches of graphs of one size would need no more padding,
-but size tells the class in most sets of social graphs: each batch would be biased, and so would its batch norm.)
+batches, and each batch gets one random graph of each stratum. All batches are then nearly of one size, and each is
+a stratified sample of the set. (In batches of graphs of one size, size would tell the class.)
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
@@ -24,27 +23,12 @@ from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum
 from ldp_jax.graph.graphs import GraphSet, as_graph
 
-__all__ = [
-    "Batch",
-    "Graded",
-    "GraphSet",
-    "BatchLayout",
-    "Packed",
-    "Shape",
-    "Waste",
-    "assemble",
-    "deal",
-    "from_graphs",
-    "pack",
-    "whole",
-]
+__all__ = ["Batch", "GraphSet", "Packed", "Shape", "assemble", "deal", "from_graphs", "pack", "whole"]
 
 
 def __dir__() -> list[str]:
     return __all__
 
-
-BatchLayout = Literal["auto", "gather", "segment"]
 
 _POOL = 16
 """Nodes that a readout adds up before the sum goes back to memory."""
@@ -65,14 +49,14 @@ def _starts(counts: np.ndarray) -> np.ndarray:
 
 
 class Shape(NamedTuple):
-    """The static shape of some batches; each number is what one batch has room for.
+    """The static shape of some batches; each number is the room of one batch.
 
     Attributes:
       batches: how many batches have it.
       graphs: graphs.
       nodes: nodes.
-      edges: directed edges (what layout ``segment`` holds).
-      rows: rows of neighbours after a node's first ones (layout ``gather``).
+      edges: directed edges.
+      rows: rows of neighbours after a node's first ones.
       rows_out: the same for the reversed edges.
     """
 
@@ -84,37 +68,17 @@ class Shape(NamedTuple):
     rows_out: int
 
 
-class Waste(NamedTuple):
-    """The share of padding in the shapes, each in [0, 1].
-
-    Attributes:
-      graphs: of the places for graphs.
-      nodes: of the places for nodes.
-      edges: of the places for edges.
-      gathers: layout ``gather``: of the neighbours that :meth:`Batch.sum_neighbours` adds up, those that are 0.
-    """
-
-    graphs: float
-    nodes: float
-    edges: float
-    gathers: float
-
-
 @pytree
-class Graded:
-    """:class:`~ldp_jax.graph.aggregation.NeighbourRows` of a whole set, numbered within each graph; -1 where none.
+class _Graded:
+    """:class:`~ldp_jax.graph.aggregation.NeighbourRows` of a whole set, numbered within each graph; -1 if free.
 
-    Attributes:
-      first: int32 [w, n].
-      more: int32 [W, rows].
-      node: int32 [rows].
-      start: int32 [graphs + 2], the further rows of each graph.
+    ``start`` int32 [graphs + 2] are the further rows of each graph.
     """
 
-    first: Any
-    more: Any
-    node: Any
-    start: Any
+    first: Array
+    more: Array
+    node: Array
+    start: Array
 
 
 @pytree
@@ -125,41 +89,26 @@ class Packed:
       labels: int32 [graphs + 1]; the last is the empty graph, which fills free places.
       node_start: int32 [graphs + 2], the nodes of each graph.
       strata: int32 [slots, batches], the graphs by falling size; ``graphs`` is the empty one.
-      sizes: int32 [graphs + 1, 5], what each graph takes of the last five fields of :class:`Shape`.
-      into: layout ``gather``: :class:`Graded` rows of the senders of each node, else None.
-      out: layout ``gather``: the same of the receivers of each node; None where the set is symmetric, whose
-        ``into`` serves both.
-      senders: layout ``segment``: int32 [m], numbered within the graph, else None.
-      receivers: the same.
-      edge_start: layout ``segment``: int32 [graphs + 2], the edges of each graph, else None.
+      sizes: int32 [graphs + 1, 5], the room of each graph in the last five fields of :class:`Shape`.
+      into: rows of the senders of each node.
+      out: rows of the receivers of each node; None where the set is symmetric, whose ``into`` serves both.
       shapes: the shapes of the batches, in the order of the columns of ``strata``.
-      real: how many graphs, nodes and edges there are.
     """
 
-    labels: Any
-    node_start: Any
-    strata: Any
-    sizes: Any
-    into: Any
-    out: Any
-    senders: Any
-    receivers: Any
-    edge_start: Any
+    labels: Array
+    node_start: Array
+    strata: Array
+    sizes: Array
+    into: _Graded
+    out: _Graded | None
     shapes: tuple[Shape, ...] = static()
-    real: tuple[int, int, int] = static()
 
-    @property
-    def waste(self) -> Waste:
-        """The share of all places in the batches of one epoch that hold padding."""
-        places = [sum(shape.batches * shape[field] for shape in self.shapes) for field in range(1, 5)]
-        graphs, nodes, edges, rows = places
-        gathers = 0 if self.into is None else len(self.into.first) * nodes + len(self.into.more) * rows
-        pairs = zip((*self.real, self.real[2]), (graphs, nodes, edges, gathers), strict=True)
-        return Waste(*(1.0 - real / room if room else 0.0 for real, room in pairs))
+    def __len__(self) -> int:
+        return len(self.labels) - 1
 
 
 class Batch(NamedTuple):
-    """Some graphs side by side, padded to a static shape: what a graph model is applied to.
+    """Some graphs side by side, padded to a static shape: the input of a graph model.
 
     Attributes:
       labels: int32 [graphs]; 0 in free places.
@@ -167,24 +116,21 @@ class Batch(NamedTuple):
       nodes_per_graph: float32 [graphs]; 0 in free places.
       node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
       node_mask: bool [nodes], which are nodes.
-      into: who is added up for each node: :class:`~ldp_jax.graph.aggregation.NeighbourRows` or
+      into: the senders of each node: :class:`~ldp_jax.graph.aggregation.NeighbourRows` or
         :class:`~ldp_jax.graph.aggregation.Segments`.
       out: the rows of the reversed edges; None where those of ``into`` serve.
     """
 
-    labels: Any
-    graph_mask: Any
-    nodes_per_graph: Any
-    node_graph: Any
-    node_mask: Any
-    into: Any
-    out: Any
+    labels: Int[Array, " graphs"]
+    graph_mask: Bool[Array, " graphs"]
+    nodes_per_graph: Float[Array, " graphs"]
+    node_graph: Int[Array, " nodes"]
+    node_mask: Bool[Array, " nodes"]
+    into: NeighbourRows | Segments
+    out: NeighbourRows | None
 
     def sum_neighbours(self, h: Float[Array, "nodes d"]) -> Float[Array, "nodes d"]:
-        """The sum of ``h`` over the senders of each node's edges; 0 for a node without, and for padding.
-
-        Differentiable in ``h``, forward and backward; see :mod:`ldp_jax.graph.aggregation`.
-        """
+        """The sum of ``h`` over the senders of each node's edges; 0 for padding. Differentiable in both modes."""
         return self.into.sum(h) if isinstance(self.into, Segments) else self.into.sum(h, self.out)
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
@@ -209,11 +155,11 @@ def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     return jax.ops.segment_sum(sums, target, num_segments=graphs, indices_are_sorted=True)
 
 
-def _pool_forward(h: Array, node_graph: Array, counts: Array) -> Any:
+def _pool_forward(h: Array, node_graph: Array, counts: Array) -> tuple[Array, Array]:
     return _pool(h, node_graph, counts), node_graph
 
 
-def _pool_backward(node_graph: Array, cotangent: Array) -> Any:
+def _pool_backward(node_graph: Array, cotangent: Array) -> tuple[Array, None, None]:
     return cotangent.at[node_graph].get(mode="fill", fill_value=0.0), None, None
 
 
@@ -230,45 +176,32 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
     return run, place - (ends - counts)[run], inside
 
 
-def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, layout: BatchLayout = "auto") -> Packed:
+def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
     The batches of an epoch are as many as hold all graphs and have nearly equally many graphs each, so no batch
     norm meets a last batch of one graph. A shape has room for the largest of its batches in some deals (a fixed
-    number, the same for the same set); :func:`deal` draws again what does not fit. What one very large graph adds
-    is paid by the batches of its own shape alone.
+    number, the same for the same set); :func:`deal` draws again a deal that does not fit.
 
     Args:
       graph_set: the graphs.
-      batch_size: at most how many graphs a batch has.
-      shapes: at most how many shapes; each is compiled, and more of them waste less.
-      layout: how :meth:`Batch.sum_neighbours` adds up. ``gather`` (what ``auto`` is) gathers a node's neighbours
-        some at a time, forward and backward, five times faster than ``segment`` on a CPU; ``segment`` is a sorted
-        segment sum with JAX's own gradient.
+      batch_size: the largest number of graphs in a batch.
+      shapes: the largest number of shapes; each is compiled, and more of them waste less.
 
     >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
     >>> pack(pairs, batch_size=2).shapes
     (Shape(batches=2, graphs=2, nodes=3, edges=2, rows=0, rows_out=0),)
     """
-    validate.integer_in(1, batch_size=batch_size)
-    validate.integer_in(1, shapes=shapes)
-    validate.one_of(("auto", "gather", "segment"), layout=layout)
+    validate.integer_in(1, batch_size=batch_size, shapes=shapes)
     graphs = len(graph_set)
     nodes, edges = graph_set.nodes_per_graph, graph_set.edges_per_graph
-    into = out = senders = receivers = edge_start = None
-    rows = rows_out = np.zeros(graphs, np.int64)
     first = _starts(nodes)[graph_set.node_graph]
-    if layout == "segment":
-        own = _starts(nodes)[graph_set.node_graph[graph_set.receivers]]
-        senders, receivers = (_int32(ends - own) for ends in (graph_set.senders, graph_set.receivers))
-        edge_start = _int32(np.append(_starts(edges), edges.sum()))
-    else:
-        into, rows = _neighbours(graph_set.senders, graph_set.receivers, graph_set.node_graph, first, graphs)
-        rows_out = rows
-        if not graph_set.symmetric:
-            order = np.lexsort((graph_set.receivers, graph_set.senders))
-            reverse = graph_set.receivers[order], graph_set.senders[order]
-            out, rows_out = _neighbours(*reverse, graph_set.node_graph, first, graphs)
+    into, rows = _neighbours(graph_set.senders, graph_set.receivers, graph_set.node_graph, first, graphs)
+    out, rows_out = None, rows
+    if not graph_set.symmetric:
+        order = np.lexsort((graph_set.receivers, graph_set.senders))
+        reverse = graph_set.receivers[order], graph_set.senders[order]
+        out, rows_out = _neighbours(*reverse, graph_set.node_graph, first, graphs)
 
     order = np.argsort(-(nodes + edges), kind="stable")
     batches = -(-graphs // batch_size)
@@ -290,16 +223,12 @@ def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, layout: Batch
         sizes=_int32(sizes),
         into=into,
         out=out,
-        senders=senders,
-        receivers=receivers,
-        edge_start=edge_start,
         shapes=tuple(found),
-        real=(graphs, int(nodes.sum()), int(edges.sum())),
     )
 
 
 def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    """What the batch of each of the largest graphs takes at most, over some deals; [batches, 5]."""
+    """The room of the batch of each of the largest graphs, over some deals; [batches, 5]."""
     loads = sizes[strata].sum(0)  # the deal by size: it must fit
     draws = np.random.default_rng(0)  # decides how much room there is, and nothing else
     for _ in range(_TRIALS):
@@ -314,7 +243,7 @@ def _int32(values: np.ndarray) -> Array:
 
 def _neighbours(
     senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray, first_node: np.ndarray, graphs: int
-) -> tuple[Graded, np.ndarray]:
+) -> tuple[_Graded, np.ndarray]:
     """Rows of the senders of each node, from edges sorted by receiver; and how many rows each graph has."""
     n = len(node_graph)
     degree = np.bincount(receivers, minlength=n)
@@ -331,7 +260,7 @@ def _neighbours(
     node = np.repeat(np.arange(n) - first_node, rows)
     per_graph = np.bincount(node_graph, rows, minlength=graphs).astype(np.int64)
     start = np.append(_starts(per_graph), rows.sum())
-    return Graded(jnp.asarray(first), jnp.asarray(more), _int32(node), _int32(start)), per_graph
+    return _Graded(jnp.asarray(first), jnp.asarray(more), _int32(node), _int32(start)), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
@@ -377,13 +306,8 @@ def _classes(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
 def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batches slots"], ...]:
     """Draw which graphs share a batch, and in which order the batches come; traced or not.
 
-    Args:
-      packed: as :func:`pack` makes it.
-      key: a threefry key; None deals in the order of size.
-
-    Returns:
-      For each shape the graphs of its batches, int32 [batches, slots]; the number of graphs stands for a free
-      place. Each graph is dealt once.
+    Without a key the deal is in the order of size. The result has for each shape the graphs of its batches, int32
+    [batches, slots]; the number of graphs stands for a free place. Each graph is dealt once.
     """
     strata = packed.strata
     kind = np.repeat(np.arange(len(packed.shapes)), [shape.batches for shape in packed.shapes])
@@ -396,26 +320,20 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
             order = order.at[0].add(jnp.asarray(kind, jnp.float32))
             return jnp.take_along_axis(strata, jnp.argsort(order, axis=1), axis=1)
 
-        def again(carry: Any) -> Array:
+        def unfit(carry: tuple[Array, Array]) -> Array:
             return (packed.sizes[carry[1]].sum(0) > room).any() & (carry[0] < _DRAWS)
 
-        def redraw(carry: Any) -> Any:
+        def redraw(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             attempt = carry[0] + 1
             return attempt, jnp.where(attempt < _DRAWS, draw(attempt), strata)
 
-        _, strata = jax.lax.while_loop(again, redraw, (jnp.int32(0), draw(jnp.int32(0))))
+        _, strata = jax.lax.while_loop(unfit, redraw, (jnp.int32(0), draw(jnp.int32(0))))
     return tuple(jnp.split(strata.T, np.flatnonzero(np.diff(kind)) + 1))
 
 
 @partial(jax.jit, static_argnames="shape")
 def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
-    """Put graphs side by side in one batch of a static shape; traced or not.
-
-    Args:
-      packed: as :func:`pack` makes it.
-      graphs: the graphs of the batch, as :func:`deal` gives them.
-      shape: the shape they were dealt for.
-    """
+    """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch; traced or not."""
     graphs = jnp.asarray(graphs)
     counts = packed.node_start[graphs + 1] - packed.node_start[graphs]
     slot, within, inside = _runs(counts, shape.nodes)
@@ -425,9 +343,7 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     def renumber(local: Array, offsets: Array, real: Array) -> Array:
         return jnp.where(real & (local >= 0), local + offsets, shape.nodes)
 
-    def rows(source: Graded | None, room: int) -> NeighbourRows | None:
-        if source is None:
-            return None
+    def rows(source: _Graded, room: int) -> NeighbourRows:
         begin = source.start[graphs]
         row_slot, row_within, row_inside = _runs(source.start[graphs + 1] - begin, room)
         row = jnp.where(row_inside, begin[row_slot] + row_within, 0)
@@ -437,44 +353,37 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
             renumber(source.node[row], offset[row_slot], row_inside),
         )
 
-    into = rows(packed.into, shape.rows)
-    if packed.edge_start is not None:
-        begin = packed.edge_start[graphs]
-        edge_slot, edge_within, edge_inside = _runs(packed.edge_start[graphs + 1] - begin, shape.edges)
-        edge = jnp.where(edge_inside, begin[edge_slot] + edge_within, 0)
-        into = Segments(
-            *(renumber(ends[edge], offset[edge_slot], edge_inside) for ends in (packed.senders, packed.receivers))
-        )
-    real = graphs < len(packed.labels) - 1
+    real = graphs < len(packed)
     return Batch(
         labels=packed.labels[graphs],
         graph_mask=real,
         nodes_per_graph=counts.astype(jnp.float32),
         node_graph=jnp.where(inside, slot, len(graphs)),
         node_mask=inside,
-        into=into,
-        out=rows(packed.out, shape.rows_out),
+        into=rows(packed.into, shape.rows),
+        out=None if packed.out is None else rows(packed.out, shape.rows_out),
     )
 
 
-def whole(graph_set: GraphSet, *, layout: BatchLayout = "auto") -> Batch:
-    """All graphs of a set in one batch without padding, in their order: for a look at a few graphs, and tests."""
-    packed = pack(graph_set, len(graph_set), shapes=1, layout=layout)
+def whole(graph_set: GraphSet) -> Batch:
+    """All graphs of a set in one batch without padding, in their order."""
+    packed = pack(graph_set, len(graph_set), shapes=1)
     return assemble(packed, np.arange(len(graph_set), dtype=np.int32), packed.shapes[0])
 
 
-def from_graphs(graph: Graph, labels: Any = None, *, padded: bool = False) -> Batch:
+def from_graphs(
+    graph: Graph, labels: Int[Array | np.ndarray, " graphs"] | None = None, *, padded: bool = False
+) -> Batch:
     """A ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, as a batch; traced or not.
 
     Args:
-      graph: its ``nodes``, ``edges`` and ``globals`` are not looked at, except that ``nodes``, where there are any,
-        say how many nodes there are. Edges may come in any order.
+      graph: edges in any order; its ``nodes``, where there are any, give the number of nodes, and nothing else.
       labels: int [graphs], 0 by default; of padding graphs anything.
       padded: whether ``jraph.pad_with_graphs`` made it: then the last graph that has a node, and the empty ones
-        after it, are padding. They are outside the masks, and contribute nothing to sums, means and batch norms.
+        after it, are padding, outside the masks.
 
     Raises:
-      ValueError: where ``n_node`` is traced and there are no ``nodes``: nothing then says how many nodes there are.
+      ValueError: where ``n_node`` is traced and there are no ``nodes``: the number of nodes is then unknown.
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))

@@ -1,8 +1,7 @@
-"""Which features matter to a model, and which give sensitive inputs away: scores for the budgets of FeatureRR.
+"""Which features matter to a model, and which reveal sensitive inputs: scores for the budgets of FeatureRR.
 
-Scores that say anything of a private record are a release of their own, which no guarantee of FeatureRR covers. So
-a score knows what it was computed on: :class:`Public` marks what everybody may know, and :class:`FeatureScores` of
-anything else cannot be turned into numbers, by :func:`ldp_jax.features.importance_weights` or otherwise.
+Scores of private records are a release that no guarantee of FeatureRR covers. So a score knows its sources:
+:class:`Public` marks public values, and :class:`FeatureScores` of anything else cannot be turned into numbers.
 
 >>> from ldp_jax.features import FeatureRR, importance_weights
 >>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
@@ -41,12 +40,11 @@ def __dir__() -> list[str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Public:
-    """Something that everybody may know, and why.
+    """A public value, and why it is public.
 
     Attributes:
-      value: records, or a function that depends on nothing private: a model is public where all that it was trained
-        on is.
-      source: where it comes from, in words; what guarantees are read with.
+      value: records, or a function that depends on nothing private, such as a model trained on public data.
+      source: where it comes from, in words.
 
     Raises:
       ValueError: without a source.
@@ -62,11 +60,11 @@ class Public:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class FeatureScores:
-    """A score for each feature, and what it was computed on. ``np.asarray`` gives the numbers of public ones.
+    """A score for each feature, and its sources. ``np.asarray`` gives the numbers of public scores.
 
     Attributes:
       name: of the score.
-      sources: of the public things that it was computed on.
+      sources: of the public values that it was computed on.
       private: names of the arguments that were not marked as :class:`Public`.
     """
 
@@ -84,7 +82,7 @@ class FeatureScores:
         return np.array(self._values, dtype)
 
     def audit(self) -> Float64[np.ndarray, " d"]:
-        """The numbers, whatever they were computed on: float64 [d], to be looked at and never released."""
+        """The numbers, of private scores too: float64 [d], never to be released."""
         return self._values.copy()
 
     def __repr__(self) -> str:
@@ -165,16 +163,16 @@ def shapley_values(
     r"""How much each feature of each record moves each output, by expected gradients.
 
     :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x' and t uniform
-    in [0, 1]. The phi of a record sum to f(x) - E f(x') (to the error of the draws). They are the Shapley values
-    where f is a sum of functions of one feature each; of a linear f, :math:`w_i (x_i - E x'_i)`, exactly where
-    ``draws`` is a multiple of the number of background records.
+    in [0, 1]. The phi of a record sum to f(x) - E f(x'), to the error of the draws. They are the Shapley values
+    where f is a sum of functions of one feature each; of a linear f exactly where ``draws`` is a multiple of the
+    background records.
 
     Args:
       key: a typed threefry key.
-      function: of rows [b, d], each by itself, to [b] or [b, c]; differentiable, and made once: each function is a
-        compiled program. A :class:`Public` is opened.
+      function: of rows [b, d], each by itself, to [b] or [b, c]; differentiable. Each function is a compiled
+        program. A :class:`Public` is opened.
       x: float [n, d], records to explain, or a :class:`Public` of them.
-      background: float [m, d], what they are compared with.
+      background: float [m, d], records to compare them with.
       draws: points a record.
 
     Returns:
@@ -198,18 +196,10 @@ def shapley_values(
 def importance(key: PRNGKey, function: Any, x: Any, background: Any, *, draws: int = 128) -> FeatureScores:
     r"""HeteroRR's importance of a feature: the mean of its :math:`|\phi_i|` over records and outputs, normalised.
 
-    Args:
-      key: as :func:`shapley_values`.
-      function: as :func:`shapley_values`; :class:`Public` where it was trained on public data alone.
-      x: as :func:`shapley_values`.
-      background: as :func:`shapley_values`.
-      draws: as :func:`shapley_values`.
+    Arguments and errors are those of :func:`shapley_values`; it is an error, too, that no feature moves any output.
 
     Returns:
       Scores that sum to 1; public where all three arguments are.
-
-    Raises:
-      ValueError: as :func:`shapley_values`; also where no feature moves any output.
 
     Reference: HeteroRR eq. 6, averaged over records.
     """
@@ -220,13 +210,13 @@ def importance(key: PRNGKey, function: Any, x: Any, background: Any, *, draws: i
 
 
 def sensitivity(embed: Any, x: Any, masked: Any) -> FeatureScores:
-    r"""HeteroRR's sensitivity of an embedding's feature: what it changes by where the sensitive inputs are masked.
+    r"""HeteroRR's sensitivity of an embedding's feature: its change where the sensitive inputs are masked.
 
     :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding of x and :math:`\hat z` that of the
     same record masked, averaged over the records that change at all.
 
     Args:
-      embed: function of rows [b, d] to [b, k]; :class:`Public` where it was trained on public data alone.
+      embed: function of rows [b, d] to [b, k].
       x: float [n, d], records.
       masked: float [n, d], the same records without their sensitive inputs.
 

@@ -1,34 +1,26 @@
 r"""Training on labels that their owners randomised: LPGNN's Drop, label denoising with propagation.
 
 Users of the training and validation parts send their class through randomised response: no true class is seen.
-*Forward correction* trains a model for the classes all the same. Its posterior goes through the channel of the
-reports, :math:`p(y' | x) = \sum_y P(y' | y) \, p(y | x)`, before it is compared with what was reported: in
-expectation over the reports that loss is least at the true posterior. The plain cross entropy is least at the
-posterior of the reports, and goes on to learn their noise.
+*Forward correction* sends the posterior of a model through the channel of the reports, :math:`p(y' | x) = \sum_y
+P(y' | y) \, p(y | x)`, before it is compared with them: in expectation that loss is least at the true posterior.
+*Drop* averages both sides over neighbours by K steps of :func:`ldp_jax.graph.propagation.kprop`: the noise of
+single reports averages out.
 
-*Drop* compares averages over neighbours on both sides, by K steps of :func:`ldp_jax.graph.propagation.kprop`: what
-the users around a node reported, and what the model holds these users' reports to be. The noise of single reports
-averages out, and the model cannot fit them one by one.
-
-Guarantee: all of this is post-processing. A user whose features cost epsilon_x and whose label costs epsilon_y has
-epsilon_x + epsilon_y for her record; one whose label is never asked for, epsilon_x. The graph is public, and so is
-who was asked.
-
->>> from ldp_jax.graph import graphs
->>> from ldp_jax.features import GeneralizedRR, MultiBit
->>> from ldp_jax.learning.models import NodeInputs, gcn
->>> from ldp_jax.graph.propagation import operator
->>> from ldp_jax.learning.training import Settings, adam, fit, on_graph
->>> feature_noise, label_noise = MultiBit(2.0, dim=8, k=1), GeneralizedRR(1.0, 2)
->>> round((feature_noise.guarantee() + label_noise.guarantee()).epsilon, 6)
-3.0
+Guarantee: post-processing. The record of a user whose features cost epsilon_x and whose label costs epsilon_y has
+epsilon_x + epsilon_y; of a user whose label is never asked for, epsilon_x. The graph is public, and so is who was
+asked.
 
 On the server, from noisy records ``x`` and reports; the true class of node 5 is for the score alone.
 
+>>> from ldp_jax.graph import graphs
+>>> from ldp_jax.features import GeneralizedRR
+>>> from ldp_jax.learning.models import NodeInputs, gcn
+>>> from ldp_jax.graph.propagation import operator
+>>> from ldp_jax.learning.training import Settings, adam, fit, on_graph
 >>> path = operator(graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], num_nodes=6))
 >>> x = kprop(path, jax.random.normal(jax.random.key(0), (6, 8)), 2)
->>> train = noisy_examples(label_noise, np.array([0, 1, 4]), np.array([0, 1, 1]))
->>> validation = noisy_examples(label_noise, np.array([2, 3]), np.array([0, 1]))
+>>> train = noisy_examples(GeneralizedRR(1.0, 2), np.array([0, 1, 4]), np.array([0, 1, 1]))
+>>> validation = noisy_examples(GeneralizedRR(1.0, 2), np.array([2, 3]), np.array([0, 1]))
 >>> context, train = drop_inputs(NodeInputs(path, x), path, train, steps=2, also=validation)
 >>> fitted = fit(
 ...     jax.random.key(1), drop(gcn(2, 4, 2)), on_graph(noisy_node_classification), context, train, validation,
@@ -37,12 +29,10 @@ On the server, from noisy records ``x`` and reports; the true class of node 5 is
 >>> float(fitted.test) in (0.0, 1.0)
 True
 
-Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), the part on learning with
-private labels; Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2 (forward
-correction). What differs from the text or its release, and why, is said where it does.
+Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), section on private labels;
+Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2 (forward correction).
 """
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -51,12 +41,12 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import log_reported, other_share
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
 from ldp_jax.learning import metrics
-from ldp_jax.learning.models import Model
-from ldp_jax.learning.training import Examples, Objective, node_classification
+from ldp_jax.learning.models import Bound, Model, Variables
+from ldp_jax.learning.training import Examples, Objective, check_columns, node_classification
 
 __all__ = [
     "DropInputs",
@@ -73,7 +63,7 @@ def __dir__() -> list[str]:
 
 
 _LEAST = 1e-30
-"""Mass below which nothing of a posterior, or of a neighbourhood, is there."""
+"""Mass below which a posterior, or a neighbourhood, counts as empty."""
 
 _ERRORS = 3.0
 """Standard errors that the accuracy against reports may lie above the best that a right model reaches."""
@@ -84,10 +74,10 @@ class NoisyExamples(NamedTuple):
 
     Attributes:
       index: int32 [b].
-      label: float32 [b, k], the share of each class in the reports that speak for a row: 1 at its own report, or
-        those of its neighbours (:func:`drop_inputs`).
-      keep: float32 [b], the probability in (1 / k, 1] that a report is the true class; each other class is reported
-        with probability (1 - keep) / (k - 1).
+      label: float32 [b, k], the share of each class in the reports of a row: 1 at its report, or the shares of its
+        neighbours (:func:`drop_inputs`).
+      keep: float32 [b], the probability in (1 / k, 1] that a report is the true class; each other class has
+        probability (1 - keep) / (k - 1).
     """
 
     index: Any
@@ -96,23 +86,21 @@ class NoisyExamples(NamedTuple):
 
 
 def noisy_examples(mechanism: Discrete, index: Any, reports: Any) -> NoisyExamples:
-    """Reports of a randomised response as examples, each its own row's.
+    """Reports of a randomised response as examples, one a row.
 
     Args:
       mechanism: a table on categories that keeps each with one probability and takes all others alike:
         :func:`ldp_jax.features.GeneralizedRR`.
       index: integers [b], the rows.
-      reports: integers [b], what ``mechanism.privatize`` gave; may be traced.
+      reports: integers [b], of ``mechanism.privatize``; may be traced.
 
     Raises:
-      ValueError: for another kind of mechanism, reports that are none of its categories, or lengths that differ.
+      ValueError: for another kind of mechanism, reports outside its categories, or lengths that differ.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> made = noisy_examples(GeneralizedRR(1.0, 3), [4, 7], [2, 0])
-    >>> made.label.tolist()
-    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
-    >>> round(float(made.keep[0]), 4)
-    0.5761
+    >>> made.label.tolist(), round(float(made.keep[0]), 4)
+    ([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], 0.5761)
     """
     size, keep = _channel(mechanism)
     index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
@@ -157,16 +145,12 @@ def _score(scores: Array, examples: Any) -> Array:
 def _check(name: str, examples: Any, z: Any, scores: Any) -> None:
     clean = isinstance(examples, Examples)
     if node_classification.check is not None:
-        plain = examples if clean else Examples(examples.index, np.zeros(1, np.int32))
-        node_classification.check(name, plain, z, scores)
+        rows = examples if clean else Examples(examples.index, np.zeros(1, np.int32))
+        node_classification.check(name, rows, z, scores)
     if clean:
         return
     classes = scores.shape[-1]
-    if np.shape(examples.label)[-1] != classes:
-        raise ValueError(
-            f"label of {name} must have a column for each of the model's {classes} outputs, "
-            f"got shape {np.shape(examples.label)}"
-        )
+    check_columns(name, examples.label, classes)
     if validate.concrete(examples.keep):
         keep = np.asarray(examples.keep)
         if not ((keep > 1.0 / classes) & (keep <= 1.0)).all():
@@ -178,23 +162,21 @@ noisy_node_classification = Objective(
 )
 """Forward-corrected cross entropy on rows with randomised labels: context z [n, d], :class:`NoisyExamples`.
 
-Through :func:`ldp_jax.learning.training.on_graph` the context is what a model of the nodes of a graph takes. The
-score of noisy examples is the mean log-likelihood of their reports, in expectation largest at the true posterior:
-no true class takes part in choosing an epoch. It is -inf where the model agrees with more reports than a right
-model could, the best share being the mean of ``keep``, by more than three standard errors of such a share: then it
-has learned the noise, and such an epoch is never kept. The published limit is the share itself, which chance lifts
-half of all right models above, and the release holds the training reports to it as well.
+The score of noisy examples is the mean log-likelihood of their reports, in expectation largest at the true
+posterior: no true class takes part in choosing an epoch. It is -inf where the model agrees with more reports than a
+right model could, by three standard errors: then it has learned the noise. :class:`Examples` hold true labels and
+are scored by accuracy: the test, and non-private rows.
 
-:class:`ldp_jax.learning.training.Examples` hold true labels and are scored by accuracy: the test, and non-private
-rows.
+The published limit has no standard errors, which refuses half of all right models, and the release holds the
+training reports to it as well.
 """
 
 
 class DropInputs(NamedTuple):
-    """What a model under :func:`drop` is applied to; made by :func:`drop_inputs`.
+    """The inputs of a model under :func:`drop`; made by :func:`drop_inputs`.
 
     Attributes:
-      inputs: what the model itself takes.
+      inputs: of the model itself.
       op: the graph that labels are averaged over.
       given: float32 [n], 1 for nodes whose report is averaged, 0 for others.
       steps: K, int32, traced.
@@ -215,23 +197,20 @@ def drop_inputs(
     also: NoisyExamples | None = None,
     rounded: bool = True,
 ) -> tuple[DropInputs, NoisyExamples]:
-    """Average the reports over neighbours, for a model under :func:`drop` to be trained on.
+    """Average the reports over neighbours, for the training of a model under :func:`drop`.
 
     Args:
-      inputs: what the model itself takes, such as :class:`ldp_jax.learning.models.NodeInputs`.
-      op: the public graph, with an edge for every two nodes whose classes are alike more often than not.
+      inputs: of the model itself, such as :class:`ldp_jax.learning.models.NodeInputs`.
+      op: the public graph, whose neighbours are alike more often than not.
       train: the reports of the training nodes, as :func:`noisy_examples` makes them.
-      steps: K >= 0, may be traced. 0 averages nothing: forward correction alone. With many steps the averages of
-        all nodes are alike, and rounded they name one class: choose K by the validation score.
-      also: reports that are averaged, too, and not trained on: those of the validation nodes, as published. The
-        validation score then is no longer that of fresh reports, which the limit of
-        :data:`noisy_node_classification` guards.
-      rounded: whether an averaged label is rounded to its largest class, as published, or kept as it is
-        (:func:`drop` says what that means).
+      steps: K >= 0, may be traced; 0 is forward correction alone. Many steps make all averages alike: choose K by
+        the validation score.
+      also: reports that are averaged and not trained on: those of the validation nodes, as published.
+      rounded: whether an averaged label is rounded to its largest class, as published (see :func:`drop`).
 
     Returns:
-      The context of training, and the training examples with averaged labels; the two belong together. Nodes
-      without a report weigh nothing, and one with no report K steps away keeps its own.
+      The context of training, and the training examples with averaged labels; the two belong together. A node with
+      no report K steps away keeps its own.
 
     Raises:
       ValueError: for steps that are no whole number >= 0, a graph that is not laid out, and examples of nodes that
@@ -260,38 +239,37 @@ def _around(context: DropInputs, shares: Array) -> Array:
     return jnp.where(some, total / jnp.where(some, mass, 1.0), shares)
 
 
-@lru_cache
 def drop(model: Model) -> Model:
-    r"""A model that is trained by averages over neighbours: Drop; cached.
+    r"""A model that is trained by averages over neighbours: Drop.
 
     With W the matrix of K steps of :func:`ldp_jax.graph.propagation.kprop`, V the nodes whose report y' is
-    averaged, and :math:`s_v = \sum_{u \in V} W_{vu}`, node v compares
+    averaged, and :math:`s_v = \sum_{u \in V} W_{vu}`, node v compares by cross entropy
 
     .. math:: \frac{1}{s_v} \sum_{u \in V} W_{vu} \, [y'_u = c] \quad \text{with} \quad
         \frac{1}{s_v} \sum_{u \in V} W_{vu} \, p(y'_u = c \mid x_u)
 
-    by cross entropy. The right side is the mean of the left one over the reports, so that the loss is least at the
-    true posterior, whatever K is and whoever is whose neighbour. Rounded to its largest class, as published, the
-    left side is the class of a neighbourhood and has lost most of its noise: the better label where neighbours are
-    alike, at the price of that property. In the release the right side runs over all nodes, also those without a
-    report, and both sides go through a softmax of what are shares already; here both average the same nodes.
+    The right side is the mean of the left one over the reports, so the loss is least at the true posterior. Rounded
+    to its largest class, as published, the left side loses most of its noise, and that property. In the release the
+    right side runs over all nodes, and both sides go through one more softmax.
 
     Args:
       model: of the nodes of a graph, whose outputs are [n, classes].
 
     Returns:
       A model whose inputs are :class:`DropInputs`. In training its outputs are the logarithms of averaged
-      posteriors (the channel, which is linear, may come after the average); otherwise they are the model's own, and
-      so are its variables.
+      posteriors; otherwise they are the model's own, and so are its variables.
     """
+    return Model(Bound(_drop_init, (model,)), Bound(_drop_apply, (model,)))
 
-    def init(key: Any, inputs: DropInputs) -> Any:
-        return model.init(key, inputs.inputs)
 
-    def apply(variables: Any, inputs: DropInputs, *, key: Any, train: bool) -> Any:
-        outputs, variables = model.apply(variables, inputs.inputs, key=key, train=train)
-        if train:
-            outputs = jnp.log(jnp.maximum(_around(inputs, jax.nn.softmax(outputs)), _LEAST))
-        return outputs, variables
+def _drop_init(model: Model, key: PRNGKey, inputs: DropInputs) -> Variables:
+    return model.init(key, inputs.inputs)
 
-    return Model(init, apply)
+
+def _drop_apply(
+    model: Model, variables: Variables, inputs: DropInputs, *, key: PRNGKey | None, train: bool
+) -> tuple[Array, Variables]:
+    outputs, variables = model.apply(variables, inputs.inputs, key=key, train=train)
+    if train:
+        outputs = jnp.log(jnp.maximum(_around(inputs, jax.nn.softmax(outputs)), _LEAST))
+    return outputs, variables

@@ -1,4 +1,4 @@
-"""What a result is measured by, and how sure it is."""
+"""Metrics of results, and their confidence intervals."""
 
 from typing import Any, NamedTuple
 
@@ -49,12 +49,7 @@ def accuracy(
 
 
 def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
-    """The F1 score of single-label predictions.
-
-    Args:
-      scores: [n, classes].
-      labels: [n].
-      average: ``micro``, ``macro`` (classes alike) or ``weighted`` (by class size).
+    """The F1 score of single-label predictions; ``average`` is ``micro``, ``macro`` or ``weighted``.
 
     >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
@@ -94,7 +89,7 @@ def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Arr
 def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
     """The F1 score of labels that a row has or has not, all rows and labels together.
 
-    Labels scored above 0 are predicted. 0 where nothing is predicted and nothing is due.
+    Scores above 0 predict a label. 0 where nothing is predicted and no label is there.
 
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
     0.6666...
@@ -106,7 +101,7 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
 def roc_auc(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
     """The mean over labels of the area under each one's ROC curve, ties exactly.
 
-    Labels that all rows have, or none, do not count; NaN where no label counts, or a score is NaN.
+    Labels that all rows have, or no row has, do not count; NaN where no label counts, or a score is NaN.
 
     >>> float(roc_auc(jnp.array([[3.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), jnp.array([[1, 1], [0, 0], [0, 1]])))
     0.75
@@ -137,11 +132,11 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
 
 
 class Fidelity(NamedTuple):
-    """How much of an embedding another one shows; made by :func:`fidelity`.
+    """How well an embedding shows another one; made by :func:`fidelity`.
 
     Attributes:
       correlation: of all their numbers, each column about its mean; 0 where one of them is constant.
-      relative_error: what is left of the reference after the best scalar: sqrt(1 - correlation^2).
+      relative_error: that of the reference after the best scalar: sqrt(1 - correlation^2).
     """
 
     correlation: Float[Array, ""]
@@ -151,7 +146,7 @@ class Fidelity(NamedTuple):
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
     """The correlation of an embedding with the true one, and its relative error after the best scalar.
 
-    A mechanism that shrinks its reports alike loses nothing by it, as a network that is trained on them does not.
+    A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on them.
 
     >>> found = fidelity(jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[5.0], [9.0], [13.0]]))
     >>> round(float(found.correlation), 4), round(float(found.relative_error), 2)
@@ -167,16 +162,13 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
 def ssim(
     images: Float[Array, "n h w"], others: Float[Array, "n h w"], *, value_range: float = 1.0, window: int = 7
 ) -> Float[Array, " n"]:
-    """The structural similarity of each image to another, from -1 to 1; 1 where they are the same.
-
-    Means, sample variances and the covariance are taken over every square window within the image, and the index is
-    averaged over windows.
+    """The structural similarity of each image to another, from -1 to 1: the mean over all square windows within it.
 
     Args:
       images: [n, h, w].
       others: [n, h, w].
-      value_range: the largest value that a pixel can have less the smallest.
-      window: its side in pixels, at most h and w.
+      value_range: the largest possible value of a pixel less the smallest.
+      window: side of a window in pixels, at most h and w.
 
     Raises:
       ValueError: for a window that does not fit, or a value range that is not > 0.
@@ -223,10 +215,8 @@ class ConfidenceInterval(NamedTuple):
 def mean_interval(values: Any, confidence: float = 0.95) -> ConfidenceInterval:
     """The mean of independent runs and Student's interval around it, in float64.
 
-    >>> mean_interval([1.0, 2.0, 3.0]).mean
-    2.0
-    >>> round(mean_interval([1.0, 2.0, 3.0]).half_width, 3)
-    2.484
+    >>> mean_interval([1.0, 2.0, 3.0])
+    ConfidenceInterval(mean=2.0, half_width=2.48..., n=3)
     """
     data = np.asarray(values, np.float64)
     n = len(data)

@@ -1,11 +1,11 @@
-"""Training as one compiled scan: pure, keyed, the best validation epoch kept in the carry.
+"""Training as one compiled loop: pure, keyed, the best validation epoch kept in the carry.
 
 :func:`fit` trains one model; :func:`fit_many` trains one a key over stacked inputs, in one program.
 """
 
 import dataclasses
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
-from ldp_jax.learning.models import Model
+from ldp_jax.learning.models import Bound, Model, Variables
 
 __all__ = [
     "Examples",
@@ -32,6 +32,7 @@ __all__ = [
     "node_classification",
     "node_labels",
     "on_graph",
+    "scored_by_loss",
 ]
 
 
@@ -40,15 +41,15 @@ def __dir__() -> list[str]:
 
 
 class Objective(NamedTuple):
-    """What is trained for; functions of a shared ``context`` (an embedding) and a batch of ``examples``.
+    """The goal of a training: functions of a shared ``context`` (an embedding) and a batch of ``examples``.
 
     Attributes:
-      inputs: ``inputs(context, examples)`` -> what the model is applied to.
-      loss: ``loss(outputs, examples)`` -> float [batch], one loss an example.
+      inputs: ``inputs(context, examples)`` -> the inputs of the model.
+      loss: ``loss(outputs, examples)`` -> float [batch], the loss of each example.
       score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
-      check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that the
-        context and the model's outputs, both given as ``jax.ShapeDtypeStruct``, do not allow; the examples may have
-        a leading axis of runs. ``None`` checks nothing.
+      check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that do not fit
+        the context and the outputs, both ``jax.ShapeDtypeStruct``; examples may have a leading axis of runs. None
+        checks nothing.
     """
 
     inputs: Callable[[Any, Any], Any]
@@ -62,11 +63,11 @@ class Fitted(NamedTuple):
 
     Attributes:
       variables: those of the best validation epoch (the earliest, on ties).
-      validation: the validation score then.
-      test: the test score then.
-      epoch: which epoch that was, from 0.
-      losses: float [epochs], the mean training loss of each epoch; NaN for those that were not run.
-      validations: float [epochs], the validation score after each epoch; NaN for those that were not run.
+      validation: the validation score of that epoch.
+      test: the test score of that epoch.
+      epoch: the number of that epoch, from 0.
+      losses: float [epochs], the mean training loss of each epoch; NaN for epochs that were not run.
+      validations: float [epochs], the validation score after each epoch; NaN likewise.
     """
 
     variables: Any
@@ -79,13 +80,15 @@ class Fitted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a model is trained; checked when it is made.
+    """How a model is trained; checked at construction.
 
     Attributes:
-      optimizer: any optax transformation; make it once, since programs are told apart by it.
-      epochs: at most how many, at least 1.
-      batch_size: examples, or graphs, of a batch; any size.
-      patience: stop after as many epochs without a better validation score; ``None`` trains all epochs.
+      optimizer: any optax transformation; make it once, since it identifies a program.
+      epochs: the largest number of epochs, at least 1.
+      batch_size: examples, or graphs, in a batch; any size.
+      patience: stop after as many epochs without a better validation score; None trains all epochs.
+      at_once: of many runs, those that are vmapped together; None for one at a time, which is fastest on a CPU. On
+        an accelerator take as many as fit.
 
     Raises:
       ValueError: for numbers out of range.
@@ -98,12 +101,19 @@ class Settings:
     epochs: int
     batch_size: int
     patience: int | None = None
+    at_once: int | None = None
 
     def __post_init__(self) -> None:
         validate.integer_in(1, epochs=self.epochs)
         validate.integer_in(1, batch_size=self.batch_size)
-        if self.patience is not None:
-            validate.integer_in(1, patience=self.patience)
+        for name in ("patience", "at_once"):
+            if getattr(self, name) is not None:
+                validate.integer_in(1, **{name: getattr(self, name)})
+
+    @property
+    def most_idle(self) -> np.int32:
+        """Epochs without a better score after which training stops."""
+        return np.int32(self.patience or self.epochs)
 
 
 class Examples(NamedTuple):
@@ -118,6 +128,9 @@ class Pairs(NamedTuple):
 
     edge: Int[Array | np.ndarray, "n 2"]
     non_edge: Int[Array | np.ndarray, "n 2"]
+
+
+# --- Objectives ------------------------------------------------------------------------------------------------
 
 
 def _refuse_outside(name: str, values: Any, size: int, of: str) -> None:
@@ -144,6 +157,22 @@ def _check_pairs(name: str, pairs: Pairs, z: Any, _: Any) -> None:
         _refuse_outside(f"{field} of {name}", getattr(pairs, field), z.shape[0], "the rows of the context")
 
 
+def check_columns(name: str, labels: Any, outputs: int) -> None:
+    """Refuse labels [n, k] of another number of columns than the model has outputs."""
+    if np.shape(labels)[-1] != outputs:
+        raise ValueError(
+            f"label of {name} must have a column for each of the model's {outputs} outputs, "
+            f"got shape {np.shape(labels)}"
+        )
+
+
+def _check_labels(name: str, examples: Examples, z: Any, scores: Any) -> None:
+    _refuse_outside(f"index of {name}", examples.index, z.shape[0], "the rows of the context")
+    check_columns(name, examples.label, scores.shape[-1])
+    if validate.concrete(examples.label) and not np.isin(np.asarray(examples.label), (0, 1)).all():
+        raise ValueError(f"label of {name} must be 0 or 1, one column a label")
+
+
 node_classification = Objective(
     inputs=lambda z, examples: z[examples.index],
     loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(scores, examples.label),
@@ -151,18 +180,6 @@ node_classification = Objective(
     check=_check_nodes,
 )
 """Cross entropy on rows of an embedding, scored by accuracy: context z [n, d], :class:`Examples`."""
-
-
-def _check_labels(name: str, examples: Examples, z: Any, scores: Any) -> None:
-    _refuse_outside(f"index of {name}", examples.index, z.shape[0], "the rows of the context")
-    if np.shape(examples.label)[-1] != scores.shape[-1]:
-        raise ValueError(
-            f"label of {name} must have a column for each of the model's {scores.shape[-1]} outputs, "
-            f"got shape {np.shape(examples.label)}"
-        )
-    if validate.concrete(examples.label) and not np.isin(np.asarray(examples.label), (0, 1)).all():
-        raise ValueError(f"label of {name} must be 0 or 1, one column a label")
-
 
 node_labels = Objective(
     inputs=lambda z, examples: z[examples.index],
@@ -173,35 +190,8 @@ node_labels = Objective(
     check=_check_labels,
 )
 """Cross entropy of each of several labels of a row, scored by micro-F1: context z [n, d], :class:`Examples` whose
-``label`` is [n, k] of 0 and 1. ``node_labels._replace(score=...)`` scores otherwise, make it once.
+``label`` is [n, k] of 0 and 1.
 """
-
-
-@lru_cache
-def on_graph(objective: Objective) -> Objective:
-    """The same objective on nodes whose outputs depend on the whole graph; cached.
-
-    Every step applies the model to all nodes, so a batch of all training examples is the one to take.
-
-    Args:
-      objective: of :class:`Examples`: :data:`node_classification`, :data:`node_labels`, or one's own.
-
-    Returns:
-      An objective whose context is what the model takes, such as :class:`ldp_jax.learning.models.NodeInputs`, and
-      whose ``index`` names nodes.
-
-    >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
-    >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
-    0.5
-    """
-    return Objective(
-        inputs=lambda context, examples: context,
-        loss=lambda outputs, examples: objective.loss(outputs[examples.index], examples),
-        score=lambda outputs, examples: objective.score(outputs[examples.index], examples),
-        check=lambda name, examples, _, outputs: (
-            objective.check(name, examples, outputs, outputs) if objective.check is not None else None
-        ),
-    )
 
 
 def _hadamard(z: Array, pairs: Pairs) -> Array:
@@ -225,8 +215,54 @@ by AUC. Context: z [n, d]. Examples: :class:`Pairs`.
 """
 
 
+def on_graph(objective: Objective) -> Objective:
+    """The same objective on nodes whose outputs depend on the whole graph.
+
+    Every step applies the model to all nodes, so one batch of all training examples is cheapest.
+
+    Args:
+      objective: of :class:`Examples`, such as :data:`node_classification` or :data:`node_labels`.
+
+    Returns:
+      An objective whose context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`, and
+      whose ``index`` names nodes; equal for equal objectives.
+
+    >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
+    >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
+    0.5
+    """
+    return Objective(
+        _all_nodes,
+        Bound(_at_nodes, (objective.loss,)),
+        Bound(_at_nodes, (objective.score,)),
+        Bound(_check_at_nodes, (objective.check,)),
+    )
+
+
+def _all_nodes(context: Any, examples: Any) -> Any:
+    return context
+
+
+def _at_nodes(function: Callable[[Any, Any], Array], outputs: Array, examples: Any) -> Array:
+    return function(outputs[examples.index], examples)
+
+
+def _check_at_nodes(check: Any, name: str, examples: Any, _: Any, outputs: Any) -> None:
+    if check is not None:
+        check(name, examples, outputs, outputs)
+
+
+def scored_by_loss(objective: Objective) -> Objective:
+    """The same objective whose score is minus the mean loss; equal for equal objectives."""
+    return objective._replace(score=Bound(_minus_loss, (objective.loss,)))
+
+
+def _minus_loss(loss: Callable[[Any, Any], Array], outputs: Any, examples: Any) -> Array:
+    return -loss(outputs, examples).mean()
+
+
 def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
-    """Adam with weight decay added to the gradient (L2), as PyTorch has it; cached by its numbers.
+    """Adam with weight decay added to the gradient (L2), as in PyTorch; the same object for the same numbers.
 
     Raises:
       ValueError: for a learning rate that is no number > 0, or a weight decay outside [0, 1].
@@ -235,11 +271,100 @@ def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTrans
     return _adam(rate, validate.number(0.0, 1.0, weight_decay=weight_decay))
 
 
-@lru_cache
+@cache
 def _adam(learning_rate: float, weight_decay: float) -> optax.GradientTransformation:
     if weight_decay == 0.0:
         return optax.adam(learning_rate)
     return optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate))
+
+
+# --- The loop --------------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """A training between two epochs."""
+
+    number: Array  # epochs that were run
+    variables: Variables
+    state: Any  # of the optimizer
+    best: Variables
+    best_score: Array
+    best_epoch: Array
+    losses: Array
+    validations: Array
+
+
+def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
+    """A training before its first epoch."""
+    never, zero = jnp.full(epochs, jnp.nan, jnp.float32), jnp.int32(0)
+    state = optimizer.init(variables["params"])
+    return Run(zero, variables, state, variables, jnp.float32(-jnp.inf), zero, never, never)
+
+
+def step(
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    loss: Callable[[Any], tuple[Array, Array]],
+    variables: Variables,
+    state: Any,
+    inputs: Any,
+    key: PRNGKey,
+    number: Array,
+) -> tuple[Variables, Any, Array]:
+    """One step down the gradient: ``loss(outputs)`` is what is minimised, and what is returned of it."""
+    rest = {name: value for name, value in variables.items() if name != "params"}
+
+    def total(parameters: Any) -> Any:
+        outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
+        minimised, value = loss(outputs)
+        return minimised, (value, {name: part for name, part in changed.items() if name != "params"})
+
+    parameters = variables["params"]
+    (_, (value, rest)), gradient = jax.value_and_grad(total, has_aux=True)(parameters)
+    update = optax.with_extra_args_support(optimizer).update
+    updates, state = update(gradient, state, parameters, epoch=number)
+    return {**rest, "params": optax.apply_updates(parameters, updates)}, state, value
+
+
+def run_epochs(
+    run: Run,
+    until: Any,
+    patience: Any,
+    epoch: Callable[[Array, Variables, Any], tuple[Variables, Any, Array]],
+    score: Callable[[Variables], Array],
+) -> Run:
+    """Run epochs up to ``until``, or until ``patience`` of them had no better score; the one loop of all trainers.
+
+    Args:
+      run: where training begins.
+      until: a number of epochs.
+      patience: a number of epochs.
+      epoch: ``epoch(number, variables, state)`` -> variables, state and mean loss after it.
+      score: of variables, by which the best are kept; NaN is never better.
+    """
+
+    def going(run: Run) -> Array:
+        return (run.number < until) & (run.number - 1 - run.best_epoch < patience)
+
+    def one(run: Run) -> Run:
+        number = run.number
+        variables, state, loss = epoch(number, run.variables, run.state)
+        now = score(variables)
+        better = now > run.best_score
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), variables, run.best)
+        # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.
+        return Run(
+            number + 1,
+            variables,
+            state,
+            best,
+            jnp.where(better, now, run.best_score),
+            jnp.where(better, number, run.best_epoch),
+            run.losses.at[number].set(loss),
+            run.validations.at[number].set(now),
+        )
+
+    return jax.lax.while_loop(going, one, run)
 
 
 def fit(
@@ -252,23 +377,22 @@ def fit(
     test: Any,
     settings: Settings,
 ) -> Fitted:
-    """Train for a number of epochs, or until validation no longer gets better, and keep the best by validation.
+    """Train until the epochs are over, or validation no longer improves; keep the best epoch by validation.
 
-    Every epoch visits every training example once, in a new order; a last batch that is not full is padded,
-    and the padding weighs nothing.
+    Every epoch visits every training example once, in a new order. A last batch that is not full is padded, and the
+    padding weighs nothing. Compiled once for the same model, objective, optimizer and shapes, whatever the
+    patience. A run whose validation score is NaN in every epoch returns its first variables, and a validation of
+    -inf.
 
     Args:
       key: for the parameters, the order of examples and dropout.
-      model: as the constructors of :mod:`ldp_jax.learning.models` make it.
+      model: of :mod:`ldp_jax.learning.models`, or one's own.
       objective: :data:`node_classification`, :data:`link_prediction`, or one's own.
-      context: what all examples share; any pytree.
+      context: shared by all examples; any pytree.
       train: examples, a pytree whose leaves have one leading axis.
-      validation: examples.
-      test: examples; looked at once, with the variables that validation chose.
+      validation: examples that choose the epoch.
+      test: examples that are scored once, with the variables of that epoch.
       settings: optimizer, epochs, batch size and patience.
-
-    Compiled once for the same model, objective, optimizer and shapes, whatever the patience. A run whose validation
-    score is NaN in every epoch returns its first variables, and a validation of -inf.
 
     Raises:
       ValueError: for a key that is not threefry, no training example, or concrete examples that name a row
@@ -276,14 +400,15 @@ def fit(
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
-    patience = jnp.int32(settings.patience or settings.epochs)  # traced, so that it tells no two programs apart
-    settings = dataclasses.replace(settings, patience=None)
-    return _fit(key, model, objective, context, train, validation, test, patience, settings=settings)
+    # Patience is traced, so that it tells no two programs apart.
+    stopless = dataclasses.replace(settings, patience=None, at_once=None)
+    parts = train, validation, test
+    return _fit(key, context, parts, settings.most_idle, model=model, objective=objective, settings=stopless)
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
 def _outputs(context: Any, examples: Any, *, model: Model, objective: Objective) -> Any:
-    """What a model makes of examples: asked for its shape alone, which is traced once and never compiled."""
+    """The outputs for examples: asked for their shape alone, which is traced once and never compiled."""
     inputs = objective.inputs(context, examples)
     variables = model.init(jax.random.key(0), inputs)
     return model.apply(variables, inputs, key=None, train=False)[0]
@@ -292,20 +417,18 @@ def _outputs(context: Any, examples: Any, *, model: Model, objective: Objective)
 def check_examples(
     model: Model, objective: Objective, context: Any, parts: dict[str, Any], *, stacked: bool = False
 ) -> None:
-    """An example to train by, and the objective's own check of each part, from known values and all shapes."""
+    """Refuse a training without examples, and parts that the objective's own check refuses."""
     sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(parts["train"])}
     if not sizes or (0,) in sizes:
         raise ValueError("train must hold at least one example, got none")
     if objective.check is None:
         return
-    shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), (context, parts)
-    )
-    if stacked:
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
-    context, examples = shapes
 
-    made = _outputs.eval_shape(context, examples["train"], model=model, objective=objective)
+    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(jnp.shape(leaf)[1 if stacked else 0 :], jnp.result_type(leaf))
+
+    context, examples = jax.tree.map(shape, (context, parts["train"]))
+    made = _outputs.eval_shape(context, examples, model=model, objective=objective)
     for name, part in parts.items():
         objective.check(name, part, context, made)
 
@@ -313,77 +436,56 @@ def check_examples(
 @partial(jax.jit, static_argnames=("model", "objective", "settings"))
 def _fit(
     key: PRNGKey,
+    context: Any,
+    parts: tuple[Any, Any, Any],
+    patience: Any,
+    *,
     model: Model,
     objective: Objective,
-    context: Any,
-    train: Any,
-    validation: Any,
-    test: Any,
-    patience: Array,
-    *,
     settings: Settings,
 ) -> Fitted:
-    optimizer, epochs = settings.optimizer, settings.epochs
-    count = jax.tree.leaves(train)[0].shape[0]
+    examples, validation, test = parts
+    count = jax.tree.leaves(examples)[0].shape[0]
     batch_size = min(settings.batch_size, count)
     batches = -(-count // batch_size)
     init_key, epochs_key = jax.random.split(key)
 
-    def take(examples: Any, index: Array) -> Any:
+    def take(index: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[index], examples)
 
-    def loss(parameters: Any, rest: Any, index: Array, key: PRNGKey) -> Any:
-        weight = (index < count).astype(jnp.float32)
-        batch = take(train, jnp.minimum(index, count - 1))
-        outputs, variables = model.apply(
-            {**rest, "params": parameters}, objective.inputs(context, batch), key=key, train=True
-        )
-        mean = (objective.loss(outputs, batch) * weight).sum() / weight.sum()
-        return mean, {name: value for name, value in variables.items() if name != "params"}
-
-    def score(variables: Any, examples: Any) -> Array:
+    def score(variables: Variables, examples: Any) -> Array:
         outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
         return objective.score(outputs, examples)
 
-    def step(carry: Any, index_and_key: Any) -> Any:
-        parameters, rest, state, total = carry
-        (value, rest), gradient = jax.value_and_grad(loss, has_aux=True)(parameters, rest, *index_and_key)
-        updates, state = optimizer.update(gradient, state, parameters)
-        return (optax.apply_updates(parameters, updates), rest, state, total + value), None
-
-    def going(carry: Any) -> Any:
-        number, _, _, _, best, *_ = carry
-        return (number < epochs) & (number - 1 - best[1] < patience)
-
-    def epoch(carry: Any) -> Any:
-        number, parameters, rest, state, best, chosen, losses, validations = carry
+    def epoch(number: Array, variables: Variables, state: Any) -> tuple[Variables, Any, Array]:
         order_key, steps_key = jax.random.split(jax.random.fold_in(epochs_key, number))
         order = jax.random.permutation(order_key, count)
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
-        (parameters, rest, state, total), _ = jax.lax.scan(
-            step,
-            (parameters, rest, state, jnp.float32(0.0)),
-            (order.reshape(batches, batch_size), jax.random.split(steps_key, batches)),
-        )
-        now = score({**rest, "params": parameters}, validation)
-        better = now > best[0]
-        chosen = jax.tree.map(lambda new, old: jnp.where(better, new, old), {**rest, "params": parameters}, chosen)
-        best = (jnp.where(better, now, best[0]), jnp.where(better, number, best[1]))
-        # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.
-        return (
-            number + 1, parameters, rest, state, best, chosen,
-            losses.at[number].set(total / batches), validations.at[number].set(now),
-        )  # fmt: skip
 
-    first = take(train, jnp.zeros(batch_size, jnp.int32))
-    variables = model.init(init_key, objective.inputs(context, first))
-    parameters = variables["params"]
-    rest = {name: value for name, value in variables.items() if name != "params"}
-    never = jnp.full(epochs, jnp.nan)
-    best = (jnp.float32(-jnp.inf), jnp.int32(0))
-    start = (jnp.int32(0), parameters, rest, optimizer.init(parameters), best, variables, never, never)
-    _, _, _, _, best, chosen, losses, validations = jax.lax.while_loop(going, epoch, start)
-    return Fitted(chosen, best[0], score(chosen, test), best[1], losses, validations)
+        def one(carry: Any, index_and_key: Any) -> Any:
+            variables, state, total = carry
+            index, step_key = index_and_key
+            weight = (index < count).astype(jnp.float32)
+            batch = take(jnp.minimum(index, count - 1))
+
+            def loss(outputs: Any) -> tuple[Array, Array]:
+                mean = (objective.loss(outputs, batch) * weight).sum() / weight.sum()
+                return mean, mean
+
+            inputs = objective.inputs(context, batch)
+            variables, state, value = step(
+                model, settings.optimizer, loss, variables, state, inputs, step_key, number
+            )
+            return (variables, state, total + value), None
+
+        steps = order.reshape(batches, batch_size), jax.random.split(steps_key, batches)
+        (variables, state, total), _ = jax.lax.scan(one, (variables, state, jnp.float32(0.0)), steps)
+        return variables, state, total / batches
+
+    variables = model.init(init_key, objective.inputs(context, take(jnp.zeros(batch_size, jnp.int32))))
+    run = begin(variables, settings.optimizer, settings.epochs)
+    run = run_epochs(run, settings.epochs, patience, epoch, lambda variables: score(variables, validation))
+    return Fitted(run.best, run.best_score, score(run.best, test), run.best_epoch, run.losses, run.validations)
 
 
 def fit_many(
@@ -395,24 +497,18 @@ def fit_many(
     validation: Any,
     test: Any,
     settings: Settings,
-    *,
-    at_once: int | None = None,
-    keep_variables: bool = False,
 ) -> Fitted:
     """Train one model a key, over inputs stacked along a leading axis, in one compiled program.
 
     Args:
       keys: [runs] typed threefry keys.
-      model: see :func:`fit`.
-      objective: see :func:`fit`.
+      model: as :func:`fit`.
+      objective: as :func:`fit`.
       context: stacked [runs, ...].
       train: stacked [runs, ...].
       validation: stacked [runs, ...].
       test: stacked [runs, ...].
       settings: of all runs; another patience is another program here.
-      at_once: runs that are vmapped together; 1 at a time by default, which is fastest on a CPU. On an
-        accelerator take as many as fit.
-      keep_variables: whether to return the trained variables, or ``()``.
 
     Returns:
       :class:`Fitted`, each leaf with a leading axis of runs. Programs for different numbers of runs may round
@@ -424,30 +520,14 @@ def fit_many(
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts, stacked=True)
-    return _fit_many(
-        keys, model, objective, context, train, validation, test, settings=settings, at_once=at_once,
-        keep_variables=keep_variables,
-    )  # fmt: skip
+    stacked = keys, context, train, validation, test
+    return _fit_many(stacked, model=model, objective=objective, settings=settings)
 
 
-@partial(jax.jit, static_argnames=("model", "objective", "settings", "at_once", "keep_variables"))
-def _fit_many(
-    keys: PRNGKeys,
-    model: Model,
-    objective: Objective,
-    context: Any,
-    train: Any,
-    validation: Any,
-    test: Any,
-    *,
-    settings: Settings,
-    at_once: int | None,
-    keep_variables: bool,
-) -> Fitted:
+@partial(jax.jit, static_argnames=("model", "objective", "settings"))
+def _fit_many(stacked: tuple[Any, ...], *, model: Model, objective: Objective, settings: Settings) -> Fitted:
     def one(inputs: Any) -> Fitted:
         key, context, train, validation, test = inputs
-        fitted = fit(key, model, objective, context, train, validation, test, settings)
-        return fitted if keep_variables else fitted._replace(variables=())
+        return fit(key, model, objective, context, train, validation, test, settings)
 
-    stacked = (keys, context, train, validation, test)
-    return jax.lax.map(one, stacked) if at_once is None else jax.lax.map(one, stacked, batch_size=at_once)
+    return jax.lax.map(one, stacked, batch_size=settings.at_once)

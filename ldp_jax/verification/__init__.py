@@ -6,7 +6,7 @@
 >>> bool(verdict)
 True
 
-What each rung can see, and what it cannot: a defect of the size that is given is missed with probability 1e-6 at
+The table says what each rung sees: a defect of the given size is missed with probability 1e-6 at
 the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
 of ``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the
 table says.
@@ -62,23 +62,20 @@ whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search o
 """
 
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.verification.arithmetic import ArithmeticLoss, arithmetic
+from ldp_jax.verification.arithmetic import arithmetic
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.central import (
     HasReleaseLaw,
-    PrivateEdgeLoss,
     matches_release,
     private_edge_lower_bound,
     private_edge_supremum,
 )
 from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.distinct import distinct_reports
-from ldp_jax.verification.empirical import LowerBound, epsilon_lower_bound, matches_density
+from ldp_jax.verification.empirical import epsilon_lower_bound, matches_density
 from ldp_jax.verification.everywhere import largest_lower_bound, matches_everywhere
 from ldp_jax.verification.exact import (
     FloatAudit,
-    Supremum,
-    enumerated_supremum,
     float_audit,
     hockey_stick,
     privacy_loss_supremum,
@@ -87,28 +84,21 @@ from ldp_jax.verification.moments import draws_have_moments, matches_moments, su
 from ldp_jax.verification.purity import is_pure, uses_the_whole_key
 from ldp_jax.verification.records import record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
-from ldp_jax.verification.relationships import RelationshipLoss, relationship_supremum
+from ldp_jax.verification.relationships import relationship_supremum
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.totality import is_total
-from ldp_jax.verification.verdict import Rung, Verdict, check
+from ldp_jax.verification.verdict import Verdict, check
 
 __all__ = [
-    "ArithmeticLoss",
     "Fit",
     "FloatAudit",
     "HasReleaseLaw",
-    "LowerBound",
     "NotApplicable",
-    "PrivateEdgeLoss",
-    "RelationshipLoss",
-    "Rung",
-    "Supremum",
     "Verdict",
     "arithmetic",
     "check",
     "distinct_reports",
     "draws_have_moments",
-    "enumerated_supremum",
     "epsilon_lower_bound",
     "float_audit",
     "hockey_stick",

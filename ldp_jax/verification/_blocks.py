@@ -11,30 +11,43 @@ SIZE = 8192
 """Rows of a block."""
 
 
+def block_of(rows: Any, start: int = 0) -> Any:
+    """The block of stacked rows that begins at ``start``, filled up with its own rows."""
+
+    def part(leaf: Any) -> Any:
+        some = np.asarray(leaf)[start : start + SIZE]
+        return some if len(some) == SIZE else np.resize(some, (SIZE, *some.shape[1:]))
+
+    return jax.tree.map(part, rows)
+
+
+def take(stacked: Any, place: Any) -> Any:
+    """Some of stacked values, as NumPy arrays.
+
+    >>> take((np.arange(3), np.arange(3) + 5), 1)
+    (np.int64(1), np.int64(6))
+    """
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
+
+
 def in_blocks(ask: Callable[[Any], Any], rows: Any) -> Any:
-    """What ``ask`` says of stacked rows, NumPy arrays; the last block is filled up with its own rows once more.
+    """The answers of ``ask`` to stacked rows, as NumPy arrays.
 
     >>> in_blocks(jax.jit(lambda row: row + 1), np.arange(3)).tolist()
     [1, 2, 3]
     """
     rows = jax.tree.map(np.asarray, rows)
     count = len(jax.tree.leaves(rows)[0])
-
-    def block(leaf: Any, start: int) -> Any:
-        part = leaf[start : start + SIZE]
-        return part if len(part) == SIZE else np.resize(part, (SIZE, *leaf.shape[1:]))
-
-    take = lambda start: jax.tree.map(lambda leaf: block(leaf, start), rows)
-    found = [jax.tree.map(np.asarray, ask(take(start))) for start in range(0, max(count, 1), SIZE)]
+    found = [jax.tree.map(np.asarray, ask(block_of(rows, start))) for start in range(0, max(count, 1), SIZE)]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *found)
 
 
-def anew(program: Any) -> Any:
-    """A compiled function that is traced once more, whatever it remembers.
+def retraced(program: Any) -> Any:
+    """A compiled function that is traced once more, whatever was traced before.
 
     >>> calls = []
     >>> double = jax.jit(lambda x: (calls.append(x), 2 * x)[1])
-    >>> double(1).item(), double(2).item(), anew(double)(3).item(), len(calls)
+    >>> double(1).item(), double(2).item(), retraced(double)(3).item(), len(calls)
     (2, 4, 6, 2)
     """
     function = program.__wrapped__

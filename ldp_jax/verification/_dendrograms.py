@@ -90,7 +90,7 @@ def log_law(log_density: Any) -> np.ndarray:
 
 
 def losses(n: int, scale: float, base: Any = 0.0, pairs: Any = None) -> Float[np.ndarray, "graphs pairs trees"]:
-    r"""What each dendrogram of the law :math:`\propto \exp(s L + b)` tells of each edge, at each graph without it.
+    r"""The loss about each edge in each dendrogram of the law :math:`\propto \exp(s L + b)`, at each graph.
 
     Args:
       n: nodes.

@@ -55,7 +55,7 @@ def law_of(space: Reports) -> Any:
 
 
 class Law:
-    """What all laws share; see :class:`~ldp_jax.core.spaces.ReportLaw` for the methods."""
+    """Defaults of all laws; see :class:`~ldp_jax.core.spaces.ReportLaw` for the methods."""
 
     def __init__(self, space: Any) -> None:
         self.space = space

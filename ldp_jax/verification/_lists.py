@@ -1,4 +1,4 @@
-"""Mechanisms that take whose list it is: the loss per bit of every user, and whether her law is what is drawn."""
+"""Mechanisms on neighbour lists: the loss per bit of every user, and whether their law is drawn."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges.lists import NeighbourList, listed, nodes_of, stacked
 from ldp_jax.verification import statistics
-from ldp_jax.verification._blocks import anew, in_blocks
+from ldp_jax.verification._blocks import in_blocks
 from ldp_jax.verification.statistics import Fit
 
 _MOST_NODES = 64  # of which all degrees and critical reports are enumerated
@@ -33,14 +33,13 @@ class ListLoss(NamedTuple):
 
 
 @jax.jit
-def _reports(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
+def reports(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
     keys = jax.random.wrap_key_data(words)
     return jax.vmap(lambda key, x, own: m.privatize(key, x, own))(keys, x, own)
 
 
-def report_each(words: Any, m: Any, x: NeighbourList, own: Any, *, again: bool = False) -> Any:
+def report_each(words: Any, m: Any, x: NeighbourList, own: Any) -> Any:
     """The report of each of stacked lists, by a key and an owner each; the keys as the words that they hold."""
-    reports = anew(_reports) if again else _reports
     return in_blocks(lambda rows: reports(rows[0], m, *rows[1:]), (words, x, own))
 
 

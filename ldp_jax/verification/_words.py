@@ -27,7 +27,7 @@ class Draw(NamedTuple):
 
 
 class Sampler(NamedTuple):
-    """What a mechanism does with its words.
+    """A mechanism as a function of its words.
 
     Attributes:
       draws: the words that one report takes, in order.

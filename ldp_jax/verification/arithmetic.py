@@ -18,7 +18,7 @@ from ldp_jax.verification import _words
 from ldp_jax.verification.exact import coordinate_laws, spaces
 
 ROUNDING = 1e-5
-"""What the float32 arithmetic of a probability may add to a loss, in nats: 1e-6 for what is computed without
+"""The loss that float32 arithmetic of a probability may add, in nats: 1e-6 for sums computed without
 cancellation. A side that is lost, or rounded up to the step of a uniform, costs far more."""
 
 _BATCH = 1024  # reports at once: one shape, one compiled program
@@ -27,11 +27,11 @@ _CELLS = 4096
 
 
 class ArithmeticLoss(NamedTuple):
-    r"""What the arithmetic of a sampler loses.
+    r"""The loss of a sampler's arithmetic.
 
     Attributes:
-      epsilon: the largest log ratio of the probabilities that are drawn, of two records; ``inf`` where the
-        arithmetic lost a side that another record has. Rounded up.
+      epsilon: the largest log ratio of the drawn probabilities of two records, rounded up; ``inf`` where the
+        arithmetic lost a side.
       x: the record of the larger probability.
       x_other: that of the smaller one.
       y: the report, as a place in the codomain.
@@ -52,26 +52,20 @@ class ArithmeticLoss(NamedTuple):
 
 
 def arithmetic(mechanism: Any) -> ArithmeticLoss:
-    r"""The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
+    """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
-    The program of ``privatize`` is run with words of the verifier's choice. A finite report is a step function of
-    them: its steps are found by bisection, from probes at 0, at the largest word, at powers of two from both ends,
-    on a grid, and at the masses that the density claims; between steps 16 384 random words look for others.
-    So a probability of 2^-64 is seen as exactly that, and a side that float32 rounds away as 0. Pairs (branch,
-    value) are asked for their branch and, where it is finite, their value; vectors whose coordinates have laws of
-    their own for those of as many as are sent; tables are whole numbers already. Of a mechanism that declares its
-    runs of words (:class:`~ldp_jax.core.mechanism.HasWordRuns`: noisy counts) both ends of every run are probed, on
-    the records that it names.
-
-    Power: a set of words of mass 1e-3 of all that lies apart from every step of the law is found with probability
-    1 - 1e-6; a smaller one only where a probe is in it.
+    Its program is run with words of the verifier's choice. A finite report is a step function of them, whose steps
+    are found by bisection from probes at both ends, at powers of two, on a grid and at the claimed masses; 16 384
+    random words look for others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of
+    their coordinates; tables are whole numbers already, and runs of words are asked at both ends
+    (:class:`~ldp_jax.core.mechanism.HasWordRuns`).
 
     Args:
       mechanism: on one number or category, or on vectors as above; epsilon one number.
 
     Raises:
-      ValueError: for vectors that are drawn together, for reports of a continuum, whose arithmetic is asked by
-        :func:`~ldp_jax.verification.float_audit`, or a sampler that is no step function of its words.
+      ValueError: for vectors that are drawn together, reports of a continuum
+        (:func:`~ldp_jax.verification.float_audit` asks them), or a sampler that is no step function of its words.
 
     >>> from ldp_jax.features import Duchi
     >>> found = arithmetic(Duchi(1.0))

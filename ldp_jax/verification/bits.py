@@ -1,4 +1,4 @@
-"""What the last bits of a float32 report say about the record."""
+"""Whether the last bits of a float32 report follow the record."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ LAST = 8
 """How many of the last bits of a float32 number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
-"""What the rounding of a float32 sampler may say in one bit, in nats: a report of small size is a difference of
+"""The loss in one bit that float32 rounding may cause, in nats: a report of small size is a difference of
 larger numbers and ends in zeros."""
 
 _NUMBERS = 32  # numbers of a report that are asked
@@ -33,17 +33,11 @@ def record_in_bits(
 ) -> Fit:
     """Whether a bit of a report's float32 numbers tells one half of the records from the other.
 
-    Random records are reported. Each of the last eight bits of each number, and its parity with the next, is
-    counted under both values of many statistics of the record. Of a vector these are the halves that each
-    coordinate, the sum and the length are in, and the parity of how many coordinates are in the upper half. Of a
-    list they are each bit and the parity of the degree, over pairs of lists that differ in one bit. At most 32
-    numbers and 128 coordinates are asked, chosen at random. A lower bound of the loss (Clopper and Pearson) above
-    the claim and :data:`ROUNDING` is a report that carries the record where rounding would be.
-
-    Power at 2^18 reports: a bit that equals a statistic, where epsilon is at most 7 (6 for lists). At larger
-    epsilon draws cannot show more than the claim. A bit that follows the record less than epsilon + 1 allows is not
-    told from rounding: what float32 gives away of a continuous law is measured by
-    :func:`~ldp_jax.verification.float_audit`, and only whole numbers give nothing away.
+    Each of the last eight bits of each number, and its parity with the next, is counted by the half of the records:
+    of each coordinate, the sum, the length and a parity; of lists by each bit and the parity of the degree. At most
+    32 numbers of a report and 128 coordinates of a record are asked, chosen at random (:func:`asked_of`). A lower
+    bound of the loss above the claim and :data:`ROUNDING` is a report that carries the record where rounding would
+    be.
 
     Args:
       mechanism: whose reports hold numbers of a continuum.
@@ -78,6 +72,20 @@ def record_in_bits(
     worst = _largest_loss(ones, sizes, significance)
     limit = mechanism.guarantee().epsilon + ROUNDING
     return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), len(upper))
+
+
+def asked_of(mechanism: Any) -> str:
+    """How much of a report and of a record is asked; empty where all is."""
+    domain, codomain = spaces(mechanism)
+    record = sum(np.size(leaf) for leaf in jax.tree.leaves(domain.typical()))
+    if isinstance(codomain, ByCoordinate):
+        report = codomain.dim
+    else:
+        shape = jax.eval_shape(mechanism.privatize, jax.random.key(0), domain.typical())
+        report = sum(leaf.size for leaf in jax.tree.leaves(shape) if leaf.dtype == np.float32)
+    parts = (("reported numbers", _NUMBERS, report), ("coordinates", _COORDINATES, domain.users or record))
+    said = [f"{most} of {count} {name}" for name, most, count in parts if count > most]
+    return f"asked of {' and '.join(said)}, chosen at random" if said else ""
 
 
 def _has_reals(codomain: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a trusted curator's release tells of one private edge: enumerated where its law is known, and by draws."""
+"""The loss of a trusted curator's release about one private edge, enumerated and by draws."""
 
 import math
 from collections.abc import Callable
@@ -31,24 +31,11 @@ from ldp_jax.verification import statistics
 from ldp_jax.verification.empirical import LowerBound, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
-__all__ = [
-    "HasReleaseLaw",
-    "PrivateEdgeLoss",
-    "matches_release",
-    "private_edge_lower_bound",
-    "private_edge_supremum",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 NODES = 4
-"""Of the graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
+"""Nodes of graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
 
 DENDROGRAM_NODES = 5
-"""Of the graphs whose dendrograms are enumerated: 105 of them, and up to 1 024 graphs."""
+"""Nodes of graphs whose 105 dendrograms are enumerated, and up to 1 024 graphs."""
 
 _PATH = ((0, 1), (1, 2))
 _BITS = 0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
@@ -91,19 +78,11 @@ class PrivateEdgeLoss(NamedTuple):
 def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     r"""The largest loss about one private edge over all graphs of a few nodes, enumerated.
 
-    Of :class:`EdgeRand`, :class:`LapGraph`, :class:`BinnedPairs` (whole noise) and a mechanism that
-    :class:`HasReleaseLaw`: over all graphs of four nodes, with and without public edges, all private edges and all
-    sets of pairs that may be released. Of one that :class:`~ldp_jax.edges.curator.HasDendrogram`: over all
-    dendrograms of five nodes, in the chain's *stationary* law, together with the noisy counts of the dendrogram's
-    groups; what is released is computed from these alone. An edge's noisy counts lose :math:`\epsilon_2` each, in
-    all graphs: one count, or, in :meth:`~ldp_jax.edges.curator.EdgeRR.as_published`, one for each node of its
-    group; the dendrogram is that of its own scales, although the alternating chain has no known law.
-
-    Laws are written here a second time, as they are documented, in float64. Whether they are what is drawn,
-    :func:`matches_release` asks.
-
-    Power: a claim that is too small by one part in 1e9, for graphs of so few nodes. Claims need not be attained:
-    the dendrogram loses about two thirds of its budget.
+    :class:`EdgeRand`, :class:`LapGraph`, :class:`BinnedPairs` (whole noise) and a :class:`HasReleaseLaw` are asked
+    over all graphs of four nodes, with and without public edges, and all released sets. A
+    :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in the chain's
+    *stationary* law, with the noisy counts of the dendrogram's groups, which lose :math:`\epsilon_2` each. Laws are
+    written here a second time, in float64; :func:`matches_release` asks whether they are drawn.
 
     Args:
       mechanism: one budget.
@@ -138,7 +117,7 @@ def _candidates(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
 
 
 def _largest(loss: np.ndarray, pairs: np.ndarray, public: Any, released: str) -> PrivateEdgeLoss:
-    """Of losses [graphs, pairs, whatever is released]."""
+    """The largest of losses [graphs, pairs, releases]."""
     worst = np.nan_to_num(loss, nan=math.inf).max(-1)
     graph, pair = np.unravel_index(worst.argmax(), worst.shape)
     as_tuple = lambda one: (int(one[0]), int(one[1]))
@@ -191,7 +170,7 @@ def _edge_rand(m: Any, split: EdgeSplit) -> np.ndarray:
 
 
 def _overlaps(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each graph and set: private edges, pairs that are released, and how many are both."""
+    """Counts for each graph and set: private edges, released pairs, and pairs that are both."""
     sets = np.arange(1 << count)
     sizes = np.bitwise_count(sets).astype(np.int64)
     return sizes[:, None], sizes[None, :], np.bitwise_count(sets[:, None] & sets).astype(np.int64)
@@ -311,11 +290,10 @@ def _copies(said: DendrogramLaw, pairs: np.ndarray) -> np.ndarray:
 def matches_release(
     mechanism: CentralMechanism, key: PRNGKey, *, trials: int = 2000, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether a curator draws what his law says, of four nodes of which two pairs are public edges: a G test.
+    """Whether a curator draws the law that is known of them, of four nodes with two public edges: a G test.
 
-    Of released sets, all 16 of them; of a curator who has a dendrogram of those that chains of his own number of
-    sweeps end with, all 15, against the stationary law: how near a chain of few nodes comes,
-    which says nothing of many. Of 2 000 draws a total variation of 0.13 is seen.
+    Of all 16 released sets; of a curator with a dendrogram, of the 15 that chains of their number of sweeps end
+    with, against the stationary law. Of 2 000 draws a total variation of 0.13 is seen.
 
     Args:
       mechanism: one budget.
@@ -324,8 +302,7 @@ def matches_release(
       significance: how often a correct curator may be rejected.
 
     Raises:
-      ValueError: for a mechanism without a law that is known (:func:`private_edge_supremum`), and
-        :meth:`~ldp_jax.edges.curator.EdgeRR.as_published`, whose chain has none.
+      ValueError: for a mechanism without a known law, and :meth:`~ldp_jax.edges.curator.EdgeRR.as_published`.
 
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=300).fits
     True
@@ -371,12 +348,12 @@ def _last_dendrograms(keys: Any, m: HasDendrogram, split: EdgeSplit) -> Any:
 
 def releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) -> Int[np.ndarray, " trials"]:
     """Independent releases, each by the bits of its pairs; -1 for one that has a pair twice, or no candidate."""
-    codes, every = split.pairs().codes, _candidates(split)
-    known = codes(every)
+    pairs = split.pairs()
+    codes, known = pairs.codes, pairs.codes(_candidates(split))
     found = np.zeros(trials, np.int64)
     # A release is made on the host, in shapes that follow the draws: one after the other.
     for place, one in enumerate(jax.random.split(key, trials)):
-        drawn = codes(np.searchsorted(split.pairs().nodes, m.sample_pairs(one, split)))
+        drawn = codes(np.searchsorted(pairs.nodes, m.sample_pairs(one, split)))
         at = np.minimum(np.searchsorted(known, drawn), len(known) - 1)
         possible = (known[at] == drawn).all() and len(np.unique(drawn)) == len(drawn)
         found[place] = (1 << at).sum() if possible else -1
@@ -391,27 +368,21 @@ def private_edge_lower_bound(
     *,
     splits: tuple[EdgeSplit, EdgeSplit] | None = None,
 ) -> LowerBound:
-    """A lower bound on what a release tells of one private edge, from draws of two adjacent graphs alone.
+    """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
 
-    On half of the draws released sets are put in order by how much more often one graph has them, and an event is
-    chosen; on the other half its two probabilities are bounded by Clopper and Pearson. No law is asked, so that it
-    needs none: any mechanism of a curator may be given.
-
-    Power: of 4 000 draws each, 1.5 times the claim is seen from epsilon 1 to 3, where a release of four nodes loses
-    it; 4.9 is the largest value that can be shown. What a dendrogram or a count tells that no release of so small a
-    graph does is not seen.
+    On half of the draws released sets are ordered by how much more often one graph has them, and an event is
+    chosen; on the other half its two probabilities are bounded by Clopper and Pearson.
 
     Args:
       mechanism: one budget.
       key: a typed threefry key.
       trials: draws of each graph, at least 1 000.
       confidence: of the bound.
-      splits: with the same private nodes and public edges, of at most 62 candidates; by default of four nodes, of
-        which two pairs are public edges, without a private edge and with the one that has a common neighbour.
+      splits: with the same private nodes and public edges, of at most 62 candidates; by default of four nodes with
+        two public edges, without a private edge and with the one that has a common neighbour.
 
     Raises:
-      ValueError: for other splits, fewer trials, a key that is not threefry, and chains so long that it would take
-        minutes: ask with fewer sweeps.
+      ValueError: for other splits, fewer trials, a key that is not threefry, and chains that would take minutes.
 
     >>> bound = private_edge_lower_bound(EdgeRand(4.0), jax.random.key(0), 1000)
     >>> 1.5 < bound.epsilon <= 4.0

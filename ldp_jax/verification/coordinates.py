@@ -26,17 +26,8 @@ def independent_coordinates(
 ) -> Fit:
     """Whether signs of coordinates are independent: all pairs, all triples, and parities of any number.
 
-    Every value of a report becomes a fair sign, by the side of the median of its own law on which it lies (an atom
-    at the median is split at random); signs of :class:`~ldp_jax.features.DuchiVector`, which are independent at
-    the centre of the cube alone, are asked there. The sum of every product of two and of three signs is a binomial
-    number. Where all coordinates are sent, the signs are also bits of a matrix over GF(2) of as many rows as
-    coordinates and 64 more: it has full rank but once in 2^64, and never where one sign is the product of any
-    others.
-
-    Power at 50 000 reports, all of them sent: a correlation of two signs, or a mean product of three, of 0.06; an
-    exact product of any number. A dependence of four or more that is not exact, or one that leaves every sign as it
-    is, is not seen beyond the joint G test of :func:`~ldp_jax.verification.empirical.matches_density` (at most
-    4096 cells).
+    Each value becomes a fair sign, by the side of the median of its law. The sum of every product of two and of
+    three signs is binomial; where all coordinates are sent, the signs as bits also have full rank over GF(2).
 
     Args:
       mechanism: on vectors.

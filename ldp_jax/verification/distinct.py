@@ -23,14 +23,10 @@ _UNIFORM = 2.0**-23
 def distinct_reports(
     mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether no single report comes more often than its law and float32 allow.
+    """Whether no single report of one record comes more often than its law and float32 allow.
 
-    Reports of one record are counted; vectors are counted whole. A report of a finite law may come as often as its
-    mass says; one of a continuum has a mass of 2^-23 and of the four float32 spacings around it.
-
-    Power at 2^20 draws (significance 1e-6, and as rarely missed): noise from up to 19 bits of the key, where
-    the reports are of a continuum (each value then comes 2^20 / 2^bits times, and 8 are too many); a value that is
-    sent with probability 2.8e-5 beside it (7e-6 needs 2^23).
+    A report of a finite law may come as often as its mass says; one of a continuum has a mass of 2^-23 and of the
+    four float32 spacings around it. Vectors are counted whole.
 
     Args:
       mechanism: with ``log_density``, on numbers or vectors.
@@ -44,9 +40,15 @@ def distinct_reports(
     True
     """
     validate.integer_in(1000, trials=trials)
-    _, codomain = spaces(mechanism)
+    spaces(mechanism)
     x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
-    y = jax.tree.map(np.asarray, draws(mechanism, key, x, trials))
+    return counted(mechanism, x, draws(mechanism, key, x, trials), significance)
+
+
+def counted(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
+    """The same of stacked reports of a record."""
+    codomain, y = mechanism.codomain(), jax.tree.map(np.asarray, y)
+    trials = len(jax.tree.leaves(y)[0])
     rows = np.concatenate(
         [np.ascontiguousarray(leaf).reshape(trials, -1).view(np.uint32) for leaf in jax.tree.leaves(y)], 1
     )

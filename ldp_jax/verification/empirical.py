@@ -17,7 +17,7 @@ from ldp_jax.core.spaces import as_records
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification import _lists, statistics
-from ldp_jax.verification._blocks import anew, in_blocks
+from ldp_jax.verification._blocks import block_of, in_blocks, retraced
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification.exact import logs_of
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -32,17 +32,16 @@ _TRAINING = 100_000  # reports of each record that a distinguisher is trained on
 def matches_density(
     mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether ``privatize`` draws what ``log_density`` says: rung 2.
+    """Whether ``privatize`` draws what ``log_density`` says at one record.
 
-    Numbers on a line by the Kolmogorov-Smirnov test, other reports by a G test of the cells that their space is cut
-    into. Vectors by a G test of coordinates and cells together, so that an uneven
-    subset, a wrong value and a dependence between them are all seen; where that has too many cells, of one
-    coordinate a user, chosen uniformly, which sees all but the dependence between coordinates.
+    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space.
+    Vectors are asked by coordinates and cells together or, where these are too many, by one random coordinate a
+    user.
 
     Args:
       mechanism: with ``log_density``; epsilon one number.
       key: a typed threefry key.
-      x: the record that all draws are about, exact in float32; by default one off the centre.
+      x: the record, exact in float32; by default one off the centre.
       trials: draws.
       significance: how often a correct sampler may be rejected.
 
@@ -50,7 +49,7 @@ def matches_density(
       A :class:`Fit`, which says the smallest defect that it detects.
 
     Raises:
-      ValueError: for a key that is not threefry, or a mechanism whose codomain is of another kind.
+      ValueError: for a key that is not threefry, or a codomain of another kind.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -128,15 +127,23 @@ def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
     return report_each(jax.random.key_data(jax.random.split(key, len(jax.tree.leaves(x)[0]))), mechanism, x)
 
 
-def report_each(words: Any, mechanism: Any, x: Any, *, again: bool = False) -> Any:
-    """The report of each of stacked records, by a key each; the keys as the words that they hold.
-
-    Where it is ``again`` the mechanism's code runs once more, and not what was compiled of it before.
-    """
+def report_each(words: Any, mechanism: Any, x: Any) -> Any:
+    """The report of each of stacked records, by a key each; the keys as the words that they hold."""
     if mechanism.domain().users:
-        return _lists.report_each(words, mechanism, x, np.zeros(len(words), np.int32), again=again)
-    reports = anew(_reports) if again else _reports
-    return in_blocks(lambda rows: reports(rows[0], mechanism, rows[1]), (words, x))
+        return _lists.report_each(words, mechanism, x, np.zeros(len(words), np.int32))
+    return in_blocks(lambda rows: _reports(rows[0], mechanism, rows[1]), (words, x))
+
+
+def report_each_retraced(words: Any, mechanism: Any, x: Any) -> Any:
+    """The same after the mechanism's code was traced once more; None where that gives the same program."""
+    own = (np.zeros(len(words), np.int32),) if mechanism.domain().users else ()
+    program = _lists.reports if own else _reports
+    ask = lambda one: lambda rows: one(rows[0], mechanism, *rows[1:])
+    rows = (words, x, *own)
+    fresh = retraced(program)
+    first = block_of(rows)
+    texts = [one.lower(first[0], mechanism, *first[1:]).as_text() for one in (program, fresh)]
+    return None if texts[0] == texts[1] else in_blocks(ask(fresh), rows)
 
 
 @jax.jit
@@ -165,12 +172,10 @@ def _wide(leaf: Any) -> np.ndarray:
 
 
 def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | None, float]:
-    """The distribution function of a report on a line, from its density; and the mass that float32 may misplace.
+    """The distribution function of a report on a line, or None where the density does not sum to 1 (to 1e-4).
 
-    None in its place where the density does not sum to 1 (to 1e-4).
-
-    A float32 report near the record is rounded twice; with a high piece of width 2b that misplaces a mass of up to
-    one spacing times the density (0.9 % for SquareWave(16) at x = 0.3, nothing at x = 0).
+    And the mass that float32 may misplace: up to one spacing times the density, 0.9 % for SquareWave(16) at x =
+    0.3.
     """
     with float64_on_cpu():
         cdf, misplaced, edges = line(mechanism.codomain(), np.float64(x), _wide_law(mechanism, np.float64(x)))
@@ -229,14 +234,13 @@ def _vectors(each: list[Any], codomain: Any, y: Any, key: PRNGKey, significance:
 
 
 class LowerBound(NamedTuple):
-    """What a distinguishing game shows about epsilon.
+    """The outcome of a distinguishing game.
 
     Attributes:
-      epsilon: holds with the confidence asked for: no smaller epsilon is true of this sampler (0 where nothing was
-        shown).
+      epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.
       limit: the largest value that so many trials could have shown.
-      event: the set of reports that was chosen, in words.
-      share: how often the record that the event speaks for was in it, among the trials that did not choose it.
+      event: the chosen set of reports, in words.
+      share: how often the event's record was in it, among the trials that did not choose it.
       share_other: how often the other record was.
       trials: draws of each record, half of them to choose the event.
     """
@@ -260,28 +264,23 @@ def epsilon_lower_bound(
     delta: float = 0.0,
     resolution: float = 1e-4,
 ) -> LowerBound:
-    r"""A lower bound on the epsilon of a sampler, from draws alone: rung 3.
+    r"""A lower bound on the epsilon of a sampler, from draws of two records.
 
-    Both records are drawn from; on half of the draws the event of largest
-    :math:`\log((P - \delta)/P')` is chosen among thresholds on several scores (the report, its size, the declared
-    privacy loss; for vectors a logistic regression on binned coordinates), on the other half its two
-    probabilities are bounded by Clopper and Pearson. The bound is valid whatever the score, so a wrong density can
-    weaken it but not falsify it. 2e5 trials tell 5 % at epsilon 1 (1e5 every other time), 8e6 at epsilon 0.1 every
-    other time; the largest value that can be shown is ``limit``. Two opposite corners are not the worst pair for
-    every defect: where one is suspected, say ``x`` and ``x_other``.
+    On half of the draws the event of largest :math:`\log((P - \delta)/P')` is chosen among thresholds on several
+    scores: the report, its size, the declared loss, for vectors a logistic regression. On the other half both
+      probabilities are
+    bounded by Clopper and Pearson: the bound holds whatever the scores are worth. 2e5 trials see 5 % at epsilon 1.
 
     Args:
       mechanism: epsilon one number.
       key: a typed threefry key.
       trials: draws of each record.
-      confidence: of the bound; for many cells divide 1 - confidence among them.
-      x: one record, by default the lower end of the domain in every coordinate; a list of user 0's.
-      x_other: the other, by default the upper end; a list that differs in one bit.
+      confidence: of the bound.
+      x: one record; by default the lower end of the domain in every coordinate.
+      x_other: the other; by default the upper end, of a list one that differs in a bit.
       delta: of the (epsilon, delta) guarantee that is asked about.
-      resolution: scores are rounded to this share of their size. The last bits of a float32 report are those of the
-        record, and the game finds them: at 0, draws of :class:`Laplace` at epsilon 1 are seen to lose more than
-        1. That is real, and :func:`~ldp_jax.verification.float_audit` measures it; rounded, it is the law that
-        is asked.
+      resolution: the share of their size that scores are rounded to; at 0 the last bits of a float32 report, which
+        are the record's, are seen (:func:`~ldp_jax.verification.float_audit` measures them).
 
     Raises:
       ValueError: for a key that is not threefry, or fewer than 1 000 trials.
@@ -417,10 +416,7 @@ def _scores(
 
 
 def _logit(mechanism: Any, reports: list[Any], half: int) -> tuple[np.ndarray, np.ndarray]:
-    """A logistic regression on which bin each coordinate of the estimate is in, trained on the first halves.
-
-    Given its coordinates a report's loss is a sum of functions of one coordinate each, which bins approximate.
-    """
+    """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
     found = [e.reshape(len(e), -1) for e in found]
     dim = found[0].shape[1]

@@ -12,6 +12,7 @@ from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _lists, empirical
+from ldp_jax.verification._blocks import take
 from ldp_jax.verification.empirical import LowerBound
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -28,15 +29,9 @@ def matches_everywhere(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
-    :func:`~ldp_jax.verification.matches_density` asks one record. This rung asks all of at most 128 members
-    (categories; the lists of up to eight nodes, their owners in turn) and 128 random records of a larger space.
-    Of vectors whose coordinates have laws of their own it asks 8 to 128 records, 256 laws in all. Lists are of all
-    degrees, vectors of all directions and lengths. The records share the trials. Each category has up to ``trials``
-    draws, all together at most 2^22, and each of its reports is also counted alone.
-
-    Power: a region of the share ``smallest_defect`` of all records, whose reports are far from their law, is missed
-    with probability 1e-6 (0.10 at 128 records). A region is far off where one record in it would be refused at
-    ``draws / records`` draws. At epsilon 1 a category of 40 that is kept 1.15 times as often is found.
+    All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in turn), else 128
+    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials; each
+    category has up to ``trials``, at most 2^22 together, and each of its reports is also counted alone.
 
     Args:
       mechanism: with ``log_density``; epsilon one number.
@@ -45,7 +40,7 @@ def matches_everywhere(
       significance: how often a correct sampler may be rejected.
 
     Returns:
-      A :class:`Fit`, that of the worst record; ``records`` is the number of records.
+      The :class:`Fit` of the worst record; a region of the share ``smallest_defect`` that is far off is found.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> fit = matches_everywhere(GeneralizedRR(1.0, 40), jax.random.key(0), trials=40_000)
@@ -69,8 +64,8 @@ def matches_everywhere(
         y = empirical.report_each(words, mechanism, many)
     fits = []
     for place, pick in enumerate(jax.random.split(pick_key, count)):
-        record = jax.tree.map(lambda leaf, at=place: leaf[at], x)
-        reports = jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at * each : (at + 1) * each], y)
+        record = take(x, place)
+        reports = take(y, slice(place * each, (place + 1) * each))
         share = significance / ((1 + categories) * count)
         if mechanism.domain().users:
             fits.append(_lists.fit_of(mechanism, record, int(owners[place]), reports, share))
@@ -115,10 +110,9 @@ def _each_report(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
 def largest_lower_bound(
     mechanism: Any, key: PRNGKey, trials: int = 200_000, confidence: float = 1 - SIGNIFICANCE, *, delta: float = 0.0
 ) -> LowerBound:
-    """The largest of several lower bounds on epsilon: of the extreme records, and of random adjacent pairs.
+    """The largest of several lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
 
-    :func:`~ldp_jax.verification.epsilon_lower_bound` of the extremes has all trials and half of 1 - ``confidence``;
-    8 random pairs share as many trials again, and the other half.
+    The extremes have all trials and half of 1 - ``confidence``; the pairs share as many, and the other half.
 
     Args:
       mechanism: epsilon one number.
@@ -143,8 +137,8 @@ def largest_lower_bound(
                 pair_key,
                 max(1000, trials // _PAIRS),
                 1 - wrong / _PAIRS,
-                x=jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at], pairs[0]),
-                x_other=jax.tree.map(lambda leaf, at=place: np.asarray(leaf)[at], pairs[1]),
+                x=take(pairs[0], place),
+                x_other=take(pairs[1], place),
                 delta=delta,
             )
             for place, pair_key in enumerate(keys[1:])

@@ -28,7 +28,7 @@ from ldp_jax.core.mechanism import (
 )
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.verification import _lists
-from ldp_jax.verification._blocks import in_blocks
+from ldp_jax.verification._blocks import in_blocks, take
 from ldp_jax.verification._laws import law_of
 
 _MAX_EPSILON = 700.0
@@ -44,8 +44,7 @@ class Supremum(NamedTuple):
       epsilon: the loss; ``inf`` where one record makes possible what another makes impossible.
       x: the record in the numerator.
       x_other: the record in the denominator.
-      y: the report: a number, a pair (branch, value), or a tuple of these; of a neighbour list the noisy degree
-        and what is sent of the bits.
+      y: the report: a number, a pair (branch, value), or a tuple of these; of a list the noisy degree and the bits.
       searched: the largest loss of the random search alone; the whole where everything was enumerated.
     """
 
@@ -57,25 +56,16 @@ class Supremum(NamedTuple):
 
 
 def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
-    """The supremum of log p(y | x) - log p(y | x') over records x, x' and reports y.
+    """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
-    Reports that are impossible under every record are skipped; one that is possible under some records alone makes
-    the supremum infinite. It is the law that is asked, ``log_density``; whether the sampler follows it is another
-    question (:mod:`ldp_jax.verification.empirical`). Tables (:class:`~ldp_jax.core.mechanism.HasTable`) are asked
-    in integers, rounded up. Where coordinates have laws of their own
-    (:class:`~ldp_jax.core.mechanism.HasCoordinates`) the choice of them is independent of the record and the values
-    are independent given it, so the supremum is the sum of the largest ones of as many coordinates as are sent; of
-    one law for all its witness is given. Where a mechanism names the points that decide
-    (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), it is asked there. Other vectors of few finite values are
-    enumerated over the corners and the centres of their domain. Mechanisms of :mod:`ldp_jax.edges` (n from 2 to 64)
-    are asked about lists that differ in one bit: every degree, with the bit reported and not, at every critical
-    noisy degree.
+    Tables are asked in whole numbers, rounded up. Of coordinates with laws of their own the suprema of as many as
+    are sent are added. Others are asked at critical records and reports, or where the mechanism says
+    (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search; lists (n from 2 to 64) at every
+    degree.
 
     Args:
-      mechanism: one with a density, on one number or category, or one of the vector or list mechanisms above;
-        parameters are one number each.
-      records: stacked records to look at in place of the domain's critical ones, members or not; not for tables,
-        lists and the vectors that have a rule of their own.
+      mechanism: with a density; parameters are one number each.
+      records: stacked records in place of the critical ones, members or not; not for tables, lists and coordinates.
 
     Raises:
       ValueError: for another mechanism, or whose epsilon is a stack or traced.
@@ -141,15 +131,14 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
     r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
 
     :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
-    where reports are finite (for tables 0 exactly from their exact epsilon on), else Gauss-Legendre quadrature
-    between the breaks of both records, good to about 1e-6 of the mass in a piece where the loss crosses epsilon.
-    Vectors of numbers that are independent given the record are integrated over the numbers whose laws differ, of
-    which there may be three: the direction of a shift is all that matters of one.
+    where reports are finite, else quadrature, good to 1e-6 of the mass of a piece where the loss crosses epsilon.
+    Vectors of independent numbers are integrated over the numbers whose laws differ, at most three, good to 3e-4 of
+    delta.
 
     Args:
-      mechanism: one with a density, on one number or category, or whose reports are such vectors.
-      epsilon: in [0, 700]; float64 has no e^epsilon beyond.
-      panels: between two breaks of a line; vectors have a rule of their own, good to 3e-4 of delta.
+      mechanism: with a density, on one number or category, or whose reports are such vectors.
+      epsilon: in [0, 700].
+      panels: between two breaks of a line.
 
     Raises:
       ValueError: for another mechanism or a negative epsilon.
@@ -177,10 +166,10 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
         first = jax.tree.map(lambda leaf: leaf[0], records)
         reports, weights = law_of(codomain).quadrature(records, lambda y: logs_of(wide, y, first), panels=panels)
         count = _count(records)
-        each = [jax.tree.map(lambda leaf, i=i: leaf[i], records) for i in range(count)]
+        each = [take(records, i) for i in range(count)]
         density = np.exp(np.stack([logs_of(wide, reports, x) for x in each])) * np.asarray(weights)
         at = [np.repeat(np.arange(count), count), np.tile(np.arange(count), count)]
-        pairs = (jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], records) for i in at)
+        pairs = (take(records, i) for i in at)
         adjacent = np.asarray(domain.adjacent(*pairs)).reshape(count, count)
     excess = (
         np.where(adjacent[i], np.maximum(row - np.exp(epsilon) * density, 0).sum(1), 0.0).max()
@@ -203,58 +192,13 @@ def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float
     return max(found)
 
 
-def enumerated_supremum(mechanism: HasCoordinates, limit: int = 4_000_000) -> Supremum:
-    """The supremum of a mechanism whose coordinates are drawn from one table, over all records, sets and reports.
-
-    Nothing is assumed: every record of the grid, every set of coordinates and every vector of outputs is visited,
-    and its mass is a product of integers. It is what composition says it is, shown where it can be.
-
-    Args:
-      mechanism: with one law for all coordinates, a table.
-      limit: the most (record, report) pairs to visit.
-
-    Raises:
-      ValueError: for another law of a coordinate, or more pairs than ``limit``.
-
-    >>> from ldp_jax.features import GridSquareWave, Sampled
-    >>> small = Sampled(GridSquareWave(0.5, inputs=2), dim=3, k=2)
-    >>> abs(enumerated_supremum(small).epsilon - 1.0) < 1e-6
-    True
-    """
-    laws, codomain = coordinate_laws(mechanism), mechanism.codomain()
-    if len(laws) > 1 or not isinstance(laws[0][0], HasTable):
-        raise ValueError(
-            "mechanism must sample coordinates of a Discrete mechanism: its gridded twin, for instance"
-        )
-    table = laws[0][0].table()
-    subsets = list(itertools.combinations(range(codomain.dim), codomain.sent))
-    records = list(itertools.product(range(table.inputs), repeat=codomain.dim))
-    outputs = list(itertools.product(range(table.outputs), repeat=codomain.sent))
-    if len(subsets) * len(records) * len(outputs) > limit:
-        raise ValueError(
-            f"{len(subsets) * len(records) * len(outputs)} pairs are more than {limit}: take a coarser grid"
-        )
-    masses = table.masses.astype(object)
-    best = (Fraction(0), (), (), ())
-    for subset, output in itertools.product(subsets, outputs):
-        # The mass of (subset, output) under every record, but for the subset's own, which all records share.
-        mass = [math.prod(masses[record[j], y] for j, y in zip(subset, output, strict=True)) for record in records]
-        high, low = max(range(len(mass)), key=mass.__getitem__), min(range(len(mass)), key=mass.__getitem__)
-        ratio = Fraction(mass[high], mass[low])
-        if ratio > best[0]:
-            best = (ratio, records[high], records[low], (subset, output))
-    loss = integer_tables.log_up(best[0])
-    points = _points(table)
-    return Supremum(loss, tuple(points[i] for i in best[1]), tuple(points[i] for i in best[2]), best[3], loss)
-
-
 class FloatAudit(NamedTuple):
-    """What the float32 arithmetic of a sampler gives away about two records.
+    """The leak of a sampler's float32 arithmetic about two records.
 
     Attributes:
       impossible: the mass, under the first record, of reports that the second cannot give.
       impossible_other: the same the other way round.
-      largest_loss: the largest absolute log ratio of masses among the reports that both can give; ``nan`` for none.
+      largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for none.
       reports: how many different reports the first record can give.
     """
 
@@ -267,10 +211,8 @@ class FloatAudit(NamedTuple):
 def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
 
-    ``privatize`` of these mechanisms draws one of them, so this is the law that runs, not the one on paper:
-    whatever its epsilon, a report that one record gives and the other cannot tells them apart for certain. For a
-    table both figures are read from the table over all 2^32 words; for a mechanism of few reports that
-    draws a 64-bit word they are counted over all 2^64, by bisection.
+    ``privatize`` of these mechanisms draws one of them, so this is the law that runs. Tables are read over all 2^32
+    words; few reports of a 64-bit word are counted over all 2^64, by bisection.
 
     Args:
       mechanism: with ``from_uniform``, ``from_word64`` or ``table``; epsilon one number.
@@ -482,10 +424,7 @@ def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
 def _largest(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     """The largest loss among all triples."""
     axes = np.meshgrid(*(np.arange(_count(each)) for each in (x, other, y)), indexing="ij")
-    picked = [
-        jax.tree.map(lambda leaf, at=axis: np.asarray(leaf)[at], each)
-        for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)
-    ]
+    picked = [take(each, axis) for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)]
     return _witness(mechanism, *picked)
 
 

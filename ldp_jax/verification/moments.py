@@ -39,9 +39,7 @@ class Law(NamedTuple):
 
 
 def law(mechanism: Any, x: Any) -> Law:
-    """The rule for the reports about one record; to be called with x64 enabled.
-
-    Of coordinates with laws of their own: every set of them, with the product of the rules of its coordinates.
+    """The rule for the reports about one record, with x64 enabled; of coordinates a product rule for every set.
 
     Raises:
       NotApplicable: where that has more than two million points.
@@ -124,9 +122,7 @@ def _records(mechanism: Any, x: Any) -> list[Any]:
 
 
 def sums_to_one(mechanism: Any, x: Any = None) -> Fit:
-    """Whether the density of reports sums to 1, in float64.
-
-    Power: 1e-8 of the mass at the records that are asked; a spike between the points of the quadrature is not seen.
+    """Whether the density of reports sums to 1 to 1e-8, in float64.
 
     Args:
       mechanism: with ``log_density``.
@@ -149,10 +145,9 @@ def _total(found: list[Any]) -> Fit:
 
 
 def matches_moments(mechanism: Any, x: Any = None) -> Fit:
-    """Whether ``mean`` and ``variance`` are those of the estimate under the density, in float64 and in float32.
+    """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
-    Power: 1e-8 of a mean or of a variance; in float32 1e-5 of a mean and 3e-5 of a variance (and 1e-6: a variance
-    may be a difference of numbers near 1).
+    To 1e-8 in float64; in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6.
 
     Args:
       mechanism: with ``log_density``, ``estimate``, ``mean`` and ``variance``.
@@ -172,7 +167,7 @@ def matches_moments(mechanism: Any, x: Any = None) -> Fit:
 
 
 def integrals(mechanism: Any, x: Any = None) -> tuple[Fit, Fit]:
-    """What :func:`sums_to_one` and :func:`matches_moments` say, from one quadrature.
+    """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature.
 
     >>> from ldp_jax.features import Duchi
     >>> total, moments = integrals(Duchi(1.0))
@@ -205,12 +200,9 @@ def _integrated(mechanism: Any, x: Any) -> tuple[list[Any], Fit]:
 
 
 def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = 200_000) -> Fit:
-    """Whether estimates of draws have the mean and the variance that are said, within five standard errors.
+    """Whether estimates of draws have the stated mean and variance, within five standard errors.
 
     The standard errors are the law's; of vectors whose reports are too many to count, those of the draws.
-
-    Power: ten standard errors of the mean or of the variance of ``trials`` draws (6e-7 of correct samplers are
-    rejected, in each number).
 
     Args:
       mechanism: with ``estimate``, ``mean`` and ``variance``.
@@ -225,7 +217,13 @@ def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: i
     validate.integer_in(1000, trials=trials)
     spaces(mechanism)
     x = typical_record(mechanism) if x is None else mechanism.domain().given(x)
-    values = np.asarray(estimates(mechanism, draws(mechanism, key, x, trials)), np.float64)
+    return moments_of(mechanism, x, draws(mechanism, key, x, trials))
+
+
+def moments_of(mechanism: Any, x: Any, y: Any) -> Fit:
+    """The same of stacked reports of a record."""
+    values = np.asarray(estimates(mechanism, y), np.float64)
+    trials = len(values)
     with float64_on_cpu():
         wide = jax.tree.map(np.float64, x)
         mean, variance = (np.asarray(moment, np.float64) for moment in closed_forms(mechanism, wide))

@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.verification.empirical import report_each
+from ldp_jax.verification.empirical import report_each, report_each_retraced
 from ldp_jax.verification.statistics import Fit
 
 FUSED = 2e-5
@@ -20,19 +20,17 @@ FUSED = 2e-5
 def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     """Whether ``privatize`` gives the same report traced, eager, traced again and eager again.
 
-    Python code of a mechanism runs once when it is traced, and every time when it is not: what it remembers, or
-    asks of the type of its arguments, shows as a difference; an exception that depends on a record is raised. Both
-    extreme records, the typical one, the centre and ``calls`` random ones are reported, a key each, by a compiled
-    program, plain calls, a program compiled anew, and plain calls with the record as a NumPy array and as a JAX
-    array; whole numbers must be equal, others to 2e-5.
-
-    Power: state that changes within ``24 + 6 * calls`` reports; an exception for half of the records. State that
-    waits longer is not seen; the statistic is how many reports differed.
+    Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a compiled program,
+    by plain calls with NumPy and with JAX arrays, and by the program of a second trace where that is another one.
+    Whole numbers must be equal, others to 2e-5; what a plain call raises is raised.
 
     Args:
       mechanism: any; epsilon one number.
       key: a typed threefry key.
       calls: random records.
+
+    Returns:
+      A :class:`Fit` whose statistic is how many reports differ.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
@@ -55,8 +53,8 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
         return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
 
     first = report_each(data, mechanism, many)
-    others = [eager(np.asarray), report_each(data, mechanism, many, again=True), eager(jnp.asarray)]
-    different = sum(_differ(first, jax.tree.map(np.asarray, other), count) for other in others)
+    others = [eager(np.asarray), report_each_retraced(data, mechanism, many), eager(jnp.asarray)]
+    different = sum(_differ(first, jax.tree.map(np.asarray, other), count) for other in others if other is not None)
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * count), 3 * count)
 
 
@@ -73,15 +71,9 @@ def _differ(a: Any, b: Any, calls: int) -> int:
 
 
 def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit:
-    """Whether every one of the 64 bits of a key changes what is reported.
+    """Whether every one of the 64 bits of a key changes what is reported, at a record in the middle of the domain.
 
-    Each of ``calls`` keys is compared with the same key with one bit changed, for each bit, at a record in the
-    middle of the domain. Threefry mixes all bits into all words, so about as many reports change as two independent
-    ones would differ; a bit that never changes one is not read.
-
-    Power: any bit that is dropped, wherever two independent reports differ with probability 0.06 (missed with
-    probability 1e-6 at 256 keys). A sampler that reads all 64 bits and mixes them into 16 is seen by
-    :func:`~ldp_jax.verification.distinct.distinct_reports`.
+    Each of ``calls`` keys is compared with the same key with one bit changed.
 
     Args:
       mechanism: any; epsilon one number.
@@ -89,7 +81,7 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
       calls: keys.
 
     Raises:
-      ValueError: for a mechanism whose reports of one record are nearly always the same.
+      ValueError: where two independent reports differ with a probability below 0.06.
 
     >>> from ldp_jax.features import Duchi
     >>> uses_the_whole_key(Duchi(1.0), jax.random.key(0)).fits

@@ -26,17 +26,9 @@ def record_windows(
 ) -> Fit:
     """Whether reports follow their law in every window of the records, however narrow.
 
-    Each of ``trials`` random records is reported once, and each report brought to its position in the law of its
-    own record: uniform, whatever the record. Windows of records by cells of positions are counted at five scales,
-    from wide windows with fine cells to windows that hold about sixteen records; one crowded cell is enough. Of a
-    vector, records are cut by the coordinate itself, by another one, and by their sum: no value may follow what is
-    reported elsewhere.
-
-    Power (significance 1e-6, and as rarely missed): no noise at all, in a window of ``64 / trials`` of the records
-    (6e-5 of the domain at 2^20); one report in a hundred raw, everywhere or in a window of ``2^13 / trials``; the
-    figure of the :class:`Fit` is the first. A finite report hides a raw one among those that the law gives anyway:
-    with two outputs the window must be ``512 / trials``. At large epsilon float32 itself misplaces up to 13 % of
-    the mass of a narrow piece (:class:`~ldp_jax.features.SquareWave` at 16), which is allowed for.
+    Each report of a random record is brought to its position in the law of that record: uniform. Windows of records
+    by cells of positions are counted at five scales, down to windows of about sixteen records; one crowded cell is
+    enough. Vectors are cut by the coordinate itself, by another one, and by their sum.
 
     Args:
       mechanism: on one number or category, or on a vector whose coordinates are independent given the record.
@@ -105,16 +97,9 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
 
 
 def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
-    r"""Whether no report that is really drawn loses more than the guarantee, against the density's own word.
+    """Whether no report that is drawn loses more than the guarantee, by the density.
 
-    Each of ``trials`` random records is reported once; the loss of that report is asked against another random
-    record and against both ends of the domain. So a spike that sampler and density share is found where it is, and
-    not only where the codomain declares a break. A report within float32's reach of a break may be of either side,
-    which the losses of a law that keeps its guarantee never show.
-
-    Power: a set of reports of mass ``13.8 / trials`` (1.4e-5 at 2^20; 6.6e-6 at 2^21) under a random record, whose
-    loss exceeds the claim by a thousandth, is missed with probability 1e-6. What is rarer, or said by neither
-    draws nor density, is not seen.
+    The report of each random record is asked against another one and against both ends of the domain.
 
     Args:
       mechanism: with ``log_density`` and a guarantee.

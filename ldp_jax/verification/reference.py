@@ -24,20 +24,15 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
     """Whether each report is the one that the claimed law has at the words that were drawn.
 
-    Random words and random records go through the program of ``privatize``; the share of words below the drawn ones
-    must lie between the claimed law's masses below and up to the report, to 2^-22 and what float32 misplaces. The
-    claimed law is written here a second time, from the papers and in float64, for :class:`Laplace`, :class:`Duchi`,
-    :class:`GeneralPiecewise`, :class:`SquareWave` and :class:`ThreeOutputs` and their subclasses; tables are
-    compared report for report with their whole numbers; of another mechanism the caller gives the law.
-
-    Power: one pair is enough. Words and records of mass ``13.8 / trials`` together (6.6e-6 at 2^21) are missed with
-    probability 1e-6. A report that is off by less than its own float32 spacing is not seen here: see
-    :func:`~ldp_jax.verification.bits.record_in_bits`.
+    Random words and records go through the program of ``privatize``; the share of words below the drawn ones must
+    lie between the law's masses below and up to the report, to 2^-22 and what float32 misplaces. The laws of
+    :class:`Laplace`, :class:`Duchi`, :class:`GeneralPiecewise`, :class:`SquareWave`, :class:`ThreeOutputs` and
+    their subclasses are written here a second time, in float64; tables are compared report for report.
 
     Args:
       mechanism: on one number, whose report is a nondecreasing function of one draw of words, or a table.
       key: a typed threefry key.
-      law: the claimed distribution function, where the mechanism is of none of the classes above.
+      law: the claimed distribution function of another mechanism.
       trials: pairs.
 
     Raises:

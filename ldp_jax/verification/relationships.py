@@ -1,4 +1,4 @@
-"""What an edge costs, by enumeration: every graph on a few nodes, every edge, every reporting, personal budgets."""
+"""The loss about an edge, by enumeration: every graph on a few nodes, every edge, reporting and budget."""
 
 import itertools
 import math
@@ -34,18 +34,12 @@ class RelationshipLoss(NamedTuple):
 
 
 def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) -> RelationshipLoss:
-    r"""The largest loss about one edge, through the reports of all users, enumerated.
+    """The largest loss about one edge, through the reports of all users, enumerated.
 
-    All 64 graphs on four nodes and all six edges, taken away or added. Reports of different users are independent
-    given the graph, so that the loss of a report of all is a sum over users, and its supremum the sum of the
-    suprema; each is taken over the critical reports that the mechanism names, by the density that it has of them.
-    Who reports a pair is written here a second time, as it is documented: both ends (``full``), or the end of the
-    smaller budget, with equal budgets either; the degree is of the whole list (``half list``) or of the owned
-    pairs.
-
-    Power: a claim that is too small by one part in 1e9, for four users or whatever is a matter of degrees up to
-    three; a rule that is broken for larger graphs alone is not seen. Whether ``privatize_graph`` follows
-    the rule is a matter of its own tests.
+    All 64 graphs on four nodes and all six edges, taken away or added. Given the graph, reports of different users
+    are independent, so that the supremum is a sum over users, each taken over the mechanism's critical reports. A
+    pair is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the
+    degree is of the whole list (``half list``) or of the owned pairs.
 
     Args:
       mechanism: an :class:`~ldp_jax.edges.HasBitLaw`; budgets may be arrays [4], one a user.
@@ -97,7 +91,7 @@ def _one_of(leaf: Any, place: int) -> Any:
 
 
 def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[dict[Any, int] | None]:
-    """Who reports each pair; both answers for all pairs of equal budgets, the lower end or the higher one."""
+    """The reporter of each pair; both answers for pairs of equal budgets, the lower end or the higher one."""
     if reporting == "full":
         return [None]
     return [
@@ -106,7 +100,7 @@ def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[
 
 
 def _views(edge: Any, graph: Any, owners: Any, reporting: str) -> list[tuple[int, tuple[int, int, bool]]]:
-    """For each user whose report depends on the edge: pairs that her degree is of, how many are true, her bit."""
+    """For each user whose report depends on the edge: pairs of the degree, how many are true, and the bit."""
     views = []
     for user in edge:
         mine = [pair for pair in itertools.combinations(range(NODES), 2) if user in pair]

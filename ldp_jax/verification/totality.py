@@ -12,11 +12,10 @@ from ldp_jax.verification.statistics import Fit
 
 
 def is_total(mechanism: Any, key: PRNGKey) -> Fit:
-    """Whether what is no record is reported as the record that its space takes it for, and inside the codomain.
+    """Whether values that are not records are reported as the record that ``clip`` takes them for.
 
-    An exception or a NaN that depends on a record would be an output outside the analysis. NaN, infinities, 1e30
-    and numbers just beyond the ends are privatised with the keys of the records that the domain's ``clip`` makes of
-    them; the reports must be the same. Each is also privatised by a plain call, which must not raise.
+    NaN, infinities, 1e30 and numbers just beyond the ends are privatised with the keys of the clipped records:
+    reports must be the same and inside the codomain. Each is also privatised by a plain call, which must not raise.
 
     Args:
       mechanism: epsilon one number.

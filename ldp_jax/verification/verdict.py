@@ -14,14 +14,14 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator import CentralMechanism, promised
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
-from ldp_jax.verification.bits import record_in_bits
+from ldp_jax.verification.bits import asked_of, record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
 from ldp_jax.verification.coordinates import independent_coordinates
-from ldp_jax.verification.distinct import distinct_reports
-from ldp_jax.verification.empirical import matches_density
+from ldp_jax.verification.distinct import counted
+from ldp_jax.verification.empirical import draws, fit_of, matches_density, typical_record
 from ldp_jax.verification.everywhere import largest_lower_bound, matches_everywhere
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
-from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
+from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
 from ldp_jax.verification.purity import is_pure, uses_the_whole_key
 from ldp_jax.verification.records import record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
@@ -35,6 +35,11 @@ SLACK = 1e-9
 LEAST_DELTA = 1e-12
 """The least delta that quadrature in float64 can show."""
 
+Answer = tuple[Any, ...]
+"""Found, limit, whether it holds, and perhaps why."""
+Question = tuple[str, str, str, Callable[[PRNGKey], Answer]]
+"""Name, words, what is needed, and the answer to a key."""
+
 _QUADRATURE = 1e-3  # of delta: what quadrature of a smooth law is good to, with room
 _WINDOWS = 65_536  # the fewest records that windows are cut of
 _RELEASES = 4000  # of a curator
@@ -43,7 +48,7 @@ _LEVELS = 64  # of a stack
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """What one rung found.
+    """The answer of one rung.
 
     Attributes:
       name: short.
@@ -75,8 +80,8 @@ class Rung:
 class Verdict:
     """The rungs of one mechanism. True where all that apply hold, and all that are needed apply.
 
-    Needed are the law, and the sampler at one record and at many; of vectors whose coordinates have laws of their
-    own their independence, and of reports of a continuum their last bits. Of a curator's release, law and sampler.
+    Needed are law and sampler, at one record and at many; the independence of coordinates with laws of their own;
+    the last bits of reports of a continuum. Of a curator's release, law and sampler.
 
     Attributes:
       mechanism: in words.
@@ -121,20 +126,15 @@ class Verdict:
 def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE) -> Verdict:
     """Ask a mechanism everything that applies to it, and compare with what it claims.
 
-    A rung that does not apply says why; one that raises anything else is refused, as a mechanism never raises on
-    data. What each rung can see and what it cannot is said in :mod:`ldp_jax.verification`; no rung needs more of a
-    mechanism than its protocol (:class:`~ldp_jax.core.mechanism.Mechanism` and, for what is exact,
-    :class:`~ldp_jax.core.mechanism.HasDensity` and :class:`~ldp_jax.core.mechanism.HasMoments`) and its spaces.
-
-    A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked what its release tells of one private edge; where
-    it has a chain, the claim is that of the stationary law. Of a stack of budgets each level is asked; the verdict
-    shows the worst answer to each rung, and says of which level.
+    A rung that does not apply says why; one that raises anything else is refused. :mod:`ldp_jax.verification` says
+    what each can see. A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked about one private edge, a chain
+    in its stationary law. Of a stack of budgets each level is asked, and the worst answer to each rung shown.
 
     Args:
       mechanism: or a stack of them, of at most 64 different levels.
       key: a typed threefry key.
-      trials: draws of each rung that draws, at least 1 000 (65 536 records at least are cut into windows; of a
-        curator's releases 4 000 at most).
+      trials: draws of each rung that draws, at least 1 000; windows take 65 536 at least, a curator's releases 4
+        000 at most.
       significance: how often an honest mechanism may be refused, by all rungs together; in (0, 0.5].
 
     Returns:
@@ -178,16 +178,21 @@ def _badness(rung: Rung) -> tuple[bool, bool, float]:
     return rung.holds is False, rung.holds is None, near
 
 
-def _check(mechanism: Any, key: Any, trials: int, significance: float) -> Verdict:
+def _check(mechanism: Any, key: PRNGKey, trials: int, significance: float) -> Verdict:
     check_budget(mechanism)
     central = isinstance(mechanism, CentralMechanism)
-    guarantee = promised(mechanism) if central else mechanism.guarantee()
-    asked = (_central_questions if central else questions)(mechanism, guarantee, trials, significance)
+    key, draw_key = jax.random.split(key)
+    asked: Any = (
+        _Release(mechanism, trials, significance)
+        if central
+        else Questions(mechanism, draw_key, trials, significance)
+    )
     necessary = {"law", "sampler"} if central else needed(mechanism)
-    keys = jax.random.split(key, len(asked))
-    rungs = [ask(mechanism, *question, key=keys[i]) for i, question in enumerate(asked)]
+    table = asked.table()
+    keys = jax.random.split(key, len(table))
+    rungs = [ask(mechanism, *question, key=keys[i]) for i, question in enumerate(table)]
     rungs = [dataclasses.replace(rung, needed=rung.name in necessary) for rung in rungs]
-    return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
+    return Verdict(repr(mechanism), str(asked.guarantee), tuple(rungs))
 
 
 def needed(mechanism: Any) -> set[str]:
@@ -223,86 +228,115 @@ def _fit(fit: Fit) -> tuple[Any, ...]:
     return fit.statistic, fit.threshold, fit.fits, said
 
 
-def questions(m: Any, guarantee: Any, trials: int, significance: float) -> list[Any]:
-    """Names, words, what is needed, and a function of a key that gives found, limit and whether it holds."""
-    claim, share = guarantee.epsilon, significance / 6
+class Questions:
+    """The questions about a mechanism that each user runs."""
 
-    def unit(key: Any) -> tuple[float, float, bool, str]:
-        fits = (
-            guarantee.unit == (NEIGHBOUR_LIST if spaces(m)[0].users else RECORD) or guarantee.unit.rate is not None
-        )
-        if said := [other for other in WORDS if WORDS[other] == guarantee.adjacency]:
-            fits = fits and guarantee.unit in said  # other words are the author's to answer for
-        told = f"a guarantee per {guarantee.unit} ({guarantee.adjacency}) about records of {m.domain()}"
-        return 0.0 if fits else 1.0, 0.0, fits, told
+    def __init__(self, mechanism: Any, draw_key: PRNGKey, trials: int, significance: float) -> None:
+        self.m, self.draw_key, self.trials, self.share = mechanism, draw_key, trials, significance / 6
+        self.guarantee = mechanism.guarantee()
+        self.claim = self.guarantee.epsilon
 
-    def law(key: Any) -> tuple[float, float, bool]:
-        if guarantee.delta:
-            return delta_of(m, claim, guarantee.delta)
-        found = privacy_loss_supremum(m).epsilon
-        return found, claim, found <= claim * (1 + SLACK)
+    def table(self) -> list[Question]:
+        """All questions, in order."""
+        m, trials = self.m, self.trials
+        density, moments = "log_density", "mean variance"
+        fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
+        many = {"trials": trials, "significance": self.share}
+        windows = many | {"trials": max(trials, _WINDOWS)}
+        lost = "delta at the claimed epsilon" if self.guarantee.delta else "the largest loss of the law"
+        few = many | {"trials": min(trials, 50_000)}
+        found: list[Question] = [
+            ("unit", "the unit is one of such records", "", self._unit),
+            ("total", "values that are not records", "", fits(is_total)),
+            ("mass", "the density sums to 1", density, lambda _: _fit(sums_to_one(m))),
+            ("law", lost, density, self._law),
+            ("sampler", "the law is what is drawn", density, self._sampler),
+            ("records", "the same of many records", density, fits(matches_everywhere, **many)),
+            ("game", "what draws alone show", "", self._game),
+            (
+                "moments",
+                "mean and variance, by the density",
+                f"{density} {moments}",
+                lambda _: _fit(matches_moments(m)),
+            ),
+            ("estimates", "mean and variance, by draws", moments, lambda _: _fit(moments_of(m, *self.typical()))),
+            ("losses", "losses of reports that are drawn", density, self._losses),
+            ("windows", "every record alike", density, fits(record_windows, **windows)),
+            ("distinct", "no report too often", density, lambda _: _fit(counted(m, *self.typical(), self.share))),
+            (
+                "bits",
+                "the last bits of a report",
+                "",
+                lambda key: (*fits(record_in_bits, **many)(key), asked_of(m)),
+            ),
+            ("words", "the loss in words that are drawn", density, self._words),
+            ("reference", "word by word, the published law", "", fits(matches_reference, trials=trials)),
+            ("coordinates", "coordinates are independent", "", fits(independent_coordinates, **few)),
+            ("pure", "a function of its arguments", "", fits(is_pure)),
+            ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
+            ("edge", "what an edge costs", "", self._edge),
+        ]
+        return [*found, ("curve", "delta by the closed form", "", self._curve)] if hasattr(m, "curve") else found
 
-    def game(key: Any) -> tuple[float, float, bool]:
-        found = largest_lower_bound(m, key, trials, 1 - share, delta=guarantee.delta).epsilon
-        return found, claim, found <= claim
+    def typical(self) -> tuple[Any, Any]:
+        """A record and draws of it: one batch for all rungs that ask one record."""
+        if self._batch is None:
+            x = typical_record(self.m)
+            self._batch = x, draws(self.m, self.draw_key, x, self.trials)
+        return self._batch
 
-    def words(key: Any) -> tuple[float, float, bool]:
+    _batch: tuple[Any, Any] | None = None
+
+    def _unit(self, _: PRNGKey) -> Answer:
+        g, m = self.guarantee, self.m
+        fits = g.unit == (NEIGHBOUR_LIST if spaces(m)[0].users else RECORD) or g.unit.rate is not None
+        if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
+            fits = fits and g.unit in known  # other words are the author's to answer for
+        said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
+        return float(not fits), 0.0, fits, said
+
+    def _law(self, _: PRNGKey) -> Answer:
+        if self.guarantee.delta:
+            return delta_of(self.m, self.claim, self.guarantee.delta)
+        found = privacy_loss_supremum(self.m).epsilon
+        return found, self.claim, found <= self.claim * (1 + SLACK)
+
+    def _sampler(self, key: PRNGKey) -> Answer:
+        if self.m.domain().users:
+            return _fit(matches_density(self.m, key, trials=self.trials, significance=self.share))
+        return _fit(fit_of(self.m, key, *self.typical(), self.share))
+
+    def _game(self, key: PRNGKey) -> Answer:
+        found = largest_lower_bound(self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta).epsilon
+        return found, self.claim, found <= self.claim
+
+    def _losses(self, key: PRNGKey) -> Answer:
+        if self.guarantee.delta:
+            raise NotApplicable("losses beyond epsilon are what delta allows")
+        return _fit(reported_losses(self.m, key, trials=self.trials))
+
+    def _words(self, _: PRNGKey) -> Answer:
+        exact = self.guarantee.arithmetic == "exact"
         try:
-            found = arithmetic(m)
+            found = arithmetic(self.m).epsilon
         except NotApplicable:
-            if guarantee.arithmetic == "exact":
+            if exact:
                 raise ValueError("exact arithmetic is claimed and cannot be shown") from None
             raise
-        limit = claim if guarantee.arithmetic == "exact" else claim + ROUNDING
-        return found.epsilon, limit, found.epsilon <= limit
+        limit = self.claim if exact else self.claim + ROUNDING
+        return found, limit, found <= limit
 
-    def curve(key: Any) -> tuple[float, float, bool]:
-        found = m.curve().delta(claim)
-        return found, guarantee.delta, found <= guarantee.delta
-
-    def coordinates(key: Any) -> tuple[float, float, bool]:
-        return _fit(independent_coordinates(m, key, trials=min(trials, 50_000), significance=share))
-
-    def edge(key: Any) -> tuple[float, float, bool]:
-        reportings = getattr(m, "reportings", ())
+    def _edge(self, _: PRNGKey) -> Answer:
+        m, reportings = self.m, getattr(self.m, "reportings", ())
         if not reportings:
             raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(m).__name__}")
         losses = [(relationship_supremum(m, p).epsilon, m.relationship(p).epsilon) for p in reportings]
         found, limit = max(losses, key=lambda pair: pair[0] / pair[1])
         return found, limit, found <= limit * (1 + SLACK)
 
-    density, moments = "log_density ", "mean variance"
-    fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
-    lost = "delta at the claimed epsilon" if guarantee.delta else "the largest loss of the law"
-    losses = "losses of reports that are drawn"
-    many = {"trials": trials, "significance": share}
-    return [
-        ("unit", "the unit is one of such records", "", unit),
-        ("total", "values that are no records", "", fits(is_total)),
-        ("mass", "the density sums to 1", density, lambda key: _fit(sums_to_one(m))),
-        ("law", lost, density, law),
-        ("sampler", "the law is what is drawn", density, fits(matches_density, **many)),
-        ("records", "the same of many records", density, fits(matches_everywhere, **many)),
-        ("game", "what draws alone show", "", game),
-        ("moments", "mean and variance, by the density", density + moments, lambda key: _fit(matches_moments(m))),
-        ("estimates", "mean and variance, by draws", moments, fits(draws_have_moments, trials=trials)),
-        ("losses", losses, density, _pure_only(guarantee, fits(reported_losses, trials=trials))),
-        (
-            "windows",
-            "every record alike",
-            density,
-            fits(record_windows, trials=max(trials, _WINDOWS), significance=share),
-        ),
-        ("distinct", "no report too often", density, fits(distinct_reports, **many)),
-        ("bits", "the last bits of a report", "", fits(record_in_bits, **many)),
-        ("words", "the loss in words that are drawn", density, words),
-        ("reference", "word by word, the published law", "", fits(matches_reference, trials=trials)),
-        ("coordinates", "coordinates are independent", "", coordinates),
-        ("pure", "a function of its arguments", "", fits(is_pure)),
-        ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
-        ("edge", "what an edge costs", "", edge),
-        *([("curve", "delta by the closed form", "", curve)] if hasattr(m, "curve") else []),
-    ]
+    def _curve(self, _: PRNGKey) -> Answer:
+        found = self.m.curve().delta(self.claim)
+        return found, self.guarantee.delta, found <= self.guarantee.delta
 
 
 def delta_of(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool]:
@@ -321,34 +355,30 @@ def delta_of(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool
     return found, limit, found <= limit
 
 
-def _central_questions(m: CentralMechanism, guarantee: Any, trials: int, significance: float) -> list[Any]:
-    """The same of a curator's release, whose draws are made one after the other: some thousands at most."""
-    claim, share = guarantee.epsilon, significance / 2
+class _Release:
+    """The questions about a curator's release, whose draws are made one after the other: some thousands at most."""
 
-    def law(key: Any) -> tuple[float, float, bool]:
-        found = private_edge_supremum(m).epsilon
-        return found, claim, found <= claim * (1 + SLACK)
+    def __init__(self, mechanism: CentralMechanism, trials: int, significance: float) -> None:
+        self.m, self.trials, self.share = mechanism, trials, significance / 2
+        self.guarantee = promised(mechanism)
+        self.claim = self.guarantee.epsilon
 
-    def sampler(key: Any) -> tuple[float, float, bool]:
-        return _fit(matches_release(m, key, trials=min(trials, _RELEASES // 2), significance=share))
+    def table(self) -> list[Question]:
+        """As that of :class:`Questions`."""
+        return [
+            ("law", "the largest loss about a private edge", "", self._law),
+            ("sampler", "the law is what is drawn", "", self._sampler),
+            ("game", "what draws alone show", "", self._game),
+        ]
 
-    def game(key: Any) -> tuple[float, float, bool]:
-        found = private_edge_lower_bound(m, key, min(trials, _RELEASES), 1 - share).epsilon
-        return found, claim, found <= claim
+    def _law(self, _: PRNGKey) -> Answer:
+        found = private_edge_supremum(self.m).epsilon
+        return found, self.claim, found <= self.claim * (1 + SLACK)
 
-    return [
-        ("law", "the largest loss about a private edge", "", law),
-        ("sampler", "the law is what is drawn", "", sampler),
-        ("game", "what draws alone show", "", game),
-    ]
+    def _sampler(self, key: PRNGKey) -> Answer:
+        trials = min(self.trials, _RELEASES // 2)
+        return _fit(matches_release(self.m, key, trials=trials, significance=self.share))
 
-
-def _pure_only(guarantee: Any, ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A loss above epsilon is what delta is for."""
-
-    def one(key: Any) -> Any:
-        if guarantee.delta:
-            raise NotApplicable("losses beyond epsilon are what delta allows")
-        return ask(key)
-
-    return one
+    def _game(self, key: PRNGKey) -> Answer:
+        found = private_edge_lower_bound(self.m, key, min(self.trials, _RELEASES), 1 - self.share).epsilon
+        return found, self.claim, found <= self.claim

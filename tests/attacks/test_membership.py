@@ -15,7 +15,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import gat, gcn
-from ldp_jax.learning.training import adam, node_classification
+from ldp_jax.learning.training import Settings, adam, node_classification
 from tests.stats import SIGMAS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -38,8 +38,8 @@ def world():
 def overfitted():
     op, x, labels, nodes = world()
     return attacks.shadow_models(
-        jax.random.key(0), MODEL, node_classification, op, x, labels, nodes=nodes, models=MODELS, protocol="TSTS",
-        optimizer=adam(0.02), epochs=60,
+        jax.random.key(0), MODEL, node_classification, op, x, labels, Settings(adam(0.02), 60, N), nodes=nodes,
+        models=MODELS, protocol="TSTS",
     )  # fmt: skip
 
 
@@ -61,8 +61,8 @@ LEAST = {"lira": 0.9, "lira, a variance a node": 0.85, "lira offline": 0.85, "rm
 
 def finds_nothing(found, *, within):
     """The test of a null: of memberships that no score depends on an AUC is 0.5, with a variance that is known."""
-    members = found.member.sum(1)
-    others = found.member.shape[1] - members
+    members = found.targets.truth.sum(1)
+    others = found.targets.truth.shape[1] - members
     variance = (members + others + 1) / (12 * members * others)
     margin = SIGMAS * np.sqrt(variance.mean() / len(members))
     assert abs(found.auc.mean - 0.5) <= margin < within, found
@@ -120,9 +120,9 @@ def small(protocol, layout, x=None):
     graph, rows, labels = ring()
     graph = graph if layout == "segment" else operator(graph, layout)
     return attacks.shadow_models(
-        jax.random.key(4), SMALL, node_classification, graph, rows if x is None else x, labels, models=4,
-        protocol=protocol, optimizer=adam(0.1), epochs=3, nodes=np.arange(10), share=0.4,
-        validation=[10], at_once=2,
+        jax.random.key(4), SMALL, node_classification, graph, rows if x is None else x, labels,
+        Settings(adam(0.1), 3, 12, at_once=2), models=4, protocol=protocol, nodes=np.arange(10), share=0.4,
+        validation=[10],
     )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def test_two_attacks_are_compared_target_by_target():
     assert str(one).startswith(f"one: AUC {one.auc.mean:.3f} ± ")
     assert str(one).endswith("; 9 targets of 400 nodes")
     assert attacks.table([two], beside=one).count("|") == 24
-    with pytest.raises(ValueError, match="one must be asked about the members of two"):
+    with pytest.raises(ValueError, match="one must be asked about the targets of two"):
         two.minus(evaluate_membership("one", noise, ~member))
 
 
@@ -356,10 +356,10 @@ def test_a_training_that_does_not_fit_is_refused():
         with pytest.raises(ValueError, match=message):
             attacks.shadow_models(
                 jax.random.key(0), SMALL, node_classification, settings.pop("graph"), settings.pop("x"),
-                settings.pop("labels"), optimizer=adam(0.1), epochs=1, **settings,
+                settings.pop("labels"), Settings(adam(0.1), 1, 12), **settings,
             )  # fmt: skip
     with pytest.raises(TypeError, match="lay the graph out as segments"):
         attacks.shadow_models(
-            jax.random.key(0), gat(1, 1, 2, 2), node_classification, operator(graph), x, labels, models=4,
-            protocol="TSTF", optimizer=adam(0.1), epochs=1,
+            jax.random.key(0), gat(1, 1, 2, 2), node_classification, operator(graph), x, labels,
+            Settings(adam(0.1), 1, 12), models=4, protocol="TSTF",
         )  # fmt: skip

@@ -15,8 +15,9 @@ from ldp_jax.core.mechanism import mse, privacy_loss
 from ldp_jax.core.spaces import Box, Enumerated
 from ldp_jax.features import Sampled
 from ldp_jax.verification._blocks import in_blocks
-from ldp_jax.verification.empirical import report_each
-from ldp_jax.verification.moments import integrals, law
+from ldp_jax.verification.empirical import draws, fit_of, report_each
+from ldp_jax.verification.moments import integrals, law, moments_of
+from ldp_jax.verification.statistics import SIGNIFICANCE
 
 # Exact in float32, so that float64 laws and float32 draws are about the same record.
 SCALARS = np.array([-1.0, -0.6, 0.0, 0.3, 1.0], np.float32).astype(np.float64)
@@ -129,6 +130,15 @@ def check_sampler_fits(m: Any, x: Any, n: int = 200_000, seed: int = 2) -> None:
     (0.02 of total variation for the vectors of this suite). See :func:`ldp_jax.verification.matches_density`.
     """
     assert_fits(verification.matches_density(m, jax.random.key(seed), np.asarray(x, np.float32), trials=n))
+
+
+def check_draws(m: Any, x: Any, n: int = 200_000, seed: int = 2) -> None:
+    """Both of the above and below, of one batch of draws."""
+    x = m.domain().given(x)
+    draw_key, pick_key = jax.random.split(jax.random.key(seed))
+    y = draws(m, draw_key, x, n)
+    assert_fits(fit_of(m, pick_key, x, y, SIGNIFICANCE))
+    assert_fits(moments_of(m, x, y))
 
 
 def check_sample_moments(m: Any, x: Any, n: int = 200_000, seed: int = 3) -> None:

@@ -147,7 +147,7 @@ def test_floor_exp_against_mpmath_at_every_kind_of_mass():
 def test_floor_exp_at_logarithms_of_integers_on_the_right_side():
     """Where float64 has e^epsilon on the wrong side of the integer, or on it: floats would err here."""
     fooled = 0
-    for number in range(2, 1500):
+    for number in range(2, 400):
         epsilon = math.log(number)
         below, _ = power(epsilon)
         masses = [1, 3, 2**20 + 1, WORDS // number]
@@ -155,7 +155,7 @@ def test_floor_exp_at_logarithms_of_integers_on_the_right_side():
         assert most == [mass * number - (below < number) for mass in masses]
         assert integer_tables._floor_exp(epsilon, masses) == most
         fooled += [math.floor(Fraction(math.exp(epsilon)) * mass) for mass in masses] != most
-    assert fooled > 100
+    assert fooled > 25
 
 
 @pytest.mark.parametrize("outputs", [2, 3, 7, 256])
@@ -306,7 +306,10 @@ def count_words(table, row, xp=np):
     return np.diff(first)
 
 
-@pytest.mark.parametrize("outputs", [2, 3, 4, 5, 7, 8, 9, 16, 17, 63, 64, 65, 255, 256, 257])
+@pytest.mark.parametrize(
+    "outputs",
+    [2, 3, 4, 8, 9, 257, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 7, 16, 17, 63, 64, 65, 255, 256))],
+)
 def test_the_words_of_every_output_are_its_mass(outputs):
     table = random_table(3, outputs)
     assert table.thresholds.shape == (3, integer_tables.width(outputs))
@@ -677,6 +680,7 @@ def test_headers_of_any_size_and_depth_are_refused_before_anything_is_computed()
             Table.from_bytes(header(name=name))
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(st.data())
 def test_mutated_tables_are_refused_or_written_again_as_they_are(data):

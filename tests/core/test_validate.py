@@ -87,8 +87,9 @@ def test_what_is_no_count_is_refused(value):
 def test_checking_a_budget_loads_neither_jax_nor_numpy():
     code = """
 import sys
-from ldp_jax import _validate, guarantee
-guarantee.Budget(1.0), guarantee.Guarantee(1.0).repeated(3), _validate.number(0.0, delta=0.5)
+from ldp_jax.accounting import guarantee
+from ldp_jax.core import validate
+guarantee.Budget(1.0), guarantee.Guarantee(1.0).repeated(3), validate.number(0.0, delta=0.5)
 print({"jax", "numpy"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -91,9 +91,6 @@ def test_no_network_and_no_file_is_one_error_with_name_variable_and_address(monk
     monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match=r"\$LDP_JAX_DATA is '.*nowhere', which holds no cora.npz"):
         datasets.load("cora")
-
-
-def test_a_set_without_a_loader_names_its_source():
     with pytest.raises(FileNotFoundError, match="'karate_club'.*LDP_JAX_DATA.*https://github.com/EdisonLeeeee"):
         datasets.load("karate_club")
 
@@ -224,22 +221,22 @@ def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
     assert not temporaries(cache)
 
 
-@pytest.mark.parametrize("under", ["", "below/it"])
-def test_a_cache_that_is_a_file_is_found_out_before_any_download(register, serve, monkeypatch, tmp_path, under):
+@pytest.mark.parametrize(
+    ("under", "error"), [("", NotADirectoryError), ("below/it", NotADirectoryError), (None, PermissionError)]
+)
+def test_a_cache_that_cannot_be_written_is_found_out_before_any_download(
+    register, serve, monkeypatch, tmp_path, cache, under, error
+):
     register(tiny())
     asked = serve(_SERVED)
-    (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "file" / under))
-    with pytest.raises(NotADirectoryError, match=r"\$LDP_JAX_CACHE must name a folder that can be written.*file"):
-        datasets.load("tiny")
-    assert not asked
-
-
-def test_a_cache_that_cannot_be_written_is_found_out_before_any_download(register, serve, monkeypatch, cache):
-    register(tiny())
-    asked = serve(_SERVED)
-    monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may write wherever the mode says otherwise
-    with pytest.raises(PermissionError, match=r"\$LDP_JAX_CACHE must name a folder that can be written"):
+    if under is None:
+        monkeypatch.setattr(
+            os, "access", lambda *_: False
+        )  # a superuser may write wherever the mode says otherwise
+    else:
+        (tmp_path / "file").write_bytes(b"")
+        monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "file" / under))
+    with pytest.raises(error, match=r"\$LDP_JAX_CACHE must name a folder that can be written"):
         datasets.load("tiny")
     assert not asked
     assert not cache.exists()
@@ -300,22 +297,6 @@ def test_counts_other_than_the_registered_ones_are_refused(register, serve, cach
     assert not (cache / "parsed").exists()
 
 
-def test_a_file_without_a_digest_is_not_kept(register, serve, cache):
-    register(tiny(raw=tuple(RawFile(_URL + name) for name in _FILES), edges=7))
-    serve(_SERVED)
-    with pytest.raises(ValueError, match="tiny must have 7 edges, got 2"):
-        datasets.load("tiny")
-    assert not cache.exists()
-
-
-def test_public_files_that_do_not_parse_are_refused_by_name(register, serve):
-    files = {**_FILES, "tiny.json": b'{"0": [7]}'}
-    register(tiny(raw=tuple(RawFile(_URL + name) for name in files)))
-    serve({_URL + name: data for name, data in files.items()})
-    with pytest.raises(ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"):
-        datasets.load("tiny")
-
-
 def test_the_users_own_raw_files_come_before_a_download(register, serve, monkeypatch, tmp_path):
     register(tiny())
     asked = serve(_SERVED)
@@ -325,14 +306,22 @@ def test_the_users_own_raw_files_come_before_a_download(register, serve, monkeyp
         (tmp_path / "tiny" / name).write_bytes(data)
     assert datasets.load("tiny").num_edges == 2
     assert not asked
-
-
-def test_the_users_own_raw_files_must_be_the_published_ones(register, monkeypatch, tmp_path):
-    register(tiny())
-    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path))
-    (tmp_path / "tiny").mkdir()
+    monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "another"))
     (tmp_path / "tiny" / "tiny_edges.csv").write_bytes(b"id1,id2\n0,1\n")
     with pytest.raises(ValueError, match=r"tiny/tiny_edges.csv must have git blob id .* \(12 bytes\)"):
+        datasets.load("tiny")
+
+
+def test_a_file_without_a_digest_is_not_kept_and_named_where_it_does_not_parse(register, serve, cache):
+    raw = tuple(RawFile(_URL + name) for name in _FILES)
+    register(tiny(raw=raw, edges=7))
+    serve(_SERVED)
+    with pytest.raises(ValueError, match="tiny must have 7 edges, got 2"):
+        datasets.load("tiny")
+    assert not cache.exists()
+    register(tiny(raw=raw))
+    serve({**_SERVED, _URL + "tiny.json": b'{"0": [7]}'})
+    with pytest.raises(ValueError, match=r"files of tiny \(tiny_edges.csv, .*do not parse: .*\[0, 2\)"):
         datasets.load("tiny")
 
 
@@ -441,13 +430,10 @@ def test_no_address_digest_count_or_word_of_the_registry_changes_unseen():
     assert hashlib.sha256(told.encode()).hexdigest() == digest
 
 
-def test_every_pickled_file_has_a_sha256():
+def test_every_entry_can_be_found_and_checked():
     pickled = [raw for entry in REGISTRY.values() if entry.parser == "planetoid" for raw in entry.raw]
     assert len(pickled) == 24
     assert all(raw.sha256 for raw in pickled)
-
-
-def test_every_entry_can_be_found_and_checked():
     for entry in REGISTRY.values():
         assert entry.npz_sha256 or entry.raw
         assert bool(entry.raw) == bool(entry.parser)

@@ -28,7 +28,7 @@ from experiments.poindp import (
 from experiments.poindp.config import Config
 from experiments.poindp.settings import AS_PUBLISHED, FEATURES, NON_PRIVATE, PUBLIC, SHARES, SOUND, STRUCTURE
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.attacks.membership import Shadows
+from ldp_jax.attacks import Shadows
 from ldp_jax.learning.models import NodeInputs
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

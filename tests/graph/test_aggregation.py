@@ -36,11 +36,10 @@ def layout(name):
     senders, receivers = edges()
     if name == "segments":
         return Segments(jnp.asarray(senders), jnp.asarray(receivers))
-    return aggregation.tables(senders, receivers, N, weighted=name == "weighted tables", spare=0)
+    return aggregation.tables(senders, receivers, N, spare=0)
 
 
-EVERY = pytest.mark.parametrize("name", ["segments", "tables", "weighted tables"])
-WEIGHTED = pytest.mark.parametrize("name", ["segments", "weighted tables"])
+EVERY = pytest.mark.parametrize("name", ["segments", "tables"])
 H = jnp.asarray(RNG.normal(size=(N, 3)), jnp.float32)
 WEIGHTS = RNG.normal(size=len(edges()[0])).astype(np.float32)
 
@@ -58,15 +57,14 @@ def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
     np.testing.assert_array_equal(layout(name).sum(H)[:2], 0.0)
 
 
-@pytest.mark.parametrize("name", ["tables", "weighted tables"])
-def test_induced_sums_keep_the_edges_within_parts(name):
+def test_induced_sums_keep_the_edges_within_parts():
     """In value, and in both modes; of one program, whatever the parts."""
-    traces = []
+    traces, whole = [], layout("tables")
 
     @jax.jit
     def both(parts, h):
         traces.append(1)
-        within = aggregation.Induced(layout(name), parts)
+        within = aggregation.Induced(whole, parts)
         square = lambda h: (within.sum(h) ** 2).sum() / 2  # noqa: E731
         return within.sum(h), jax.grad(square)(h), jax.jvp(within.sum, (h,), (h + 1,))[1]
 
@@ -95,22 +93,18 @@ def test_classes_of_little_padding_are_left_out():
 def test_sums_are_the_same_whatever_is_added_up_at_a_time(few, monkeypatch):
     """Classes of many and of few nodes take chunks of their own; the order of additions stays."""
     monkeypatch.setattr(aggregation, "_FEW", few)
-    for name in ("tables", "weighted tables"):
-        np.testing.assert_allclose(layout(name).sum(H), dense() @ H, atol=1e-4)
-    np.testing.assert_allclose(layout("weighted tables").sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
+    np.testing.assert_allclose(layout("tables").sum(H), dense() @ H, atol=1e-4)
 
 
-@WEIGHTED
-def test_weights_belong_to_edges_sorted_by_receiver(name):
+def test_weights_belong_to_edges_sorted_by_receiver():
     """Asymmetric weights: a layout that took the reverse edge's weight would be far off."""
-    np.testing.assert_allclose(layout(name).sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
+    np.testing.assert_allclose(layout("segments").sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
 
 
-@WEIGHTED
-def test_heads_have_weights_of_their_own(name):
+def test_heads_have_weights_of_their_own():
     heads = jnp.stack([H, 2 * H], 1)
     weights = np.stack([WEIGHTS, WEIGHTS[::-1]], 1)
-    got = layout(name).sum(heads, weights)
+    got = layout("segments").sum(heads, weights)
     for head in range(2):
         np.testing.assert_allclose(got[:, head], dense(weights[:, head]) @ heads[:, head], atol=2e-4)
 
@@ -125,10 +119,9 @@ def test_both_modes_of_differentiation(name):
     np.testing.assert_allclose(gradient, dense().T @ (np.cos(dense() @ H) * H), atol=1e-3)
 
 
-@WEIGHTED
-def test_both_modes_in_rows_and_weights(name):
+def test_both_modes_in_rows_and_weights():
     c = np.asarray(H[::-1], np.float64)
-    function = lambda h, w: layout(name).sum(h, w)
+    function = lambda h, w: layout("segments").sum(h, w)
     _, tangent = jax.jit(partial(jax.jvp, function))((H, WEIGHTS), (H[::-1], WEIGHTS[::-1]))
     wanted = dense(WEIGHTS) @ H[::-1] + dense(WEIGHTS[::-1]) @ H
     np.testing.assert_allclose(tangent, wanted, atol=3e-4)
@@ -156,11 +149,6 @@ def test_linear_works_under_vmap_and_linearize():
     np.testing.assert_allclose(got, matrix @ H, rtol=1e-3, atol=1e-3)
     pushed = jax.vmap(jax.linearize(partial(apply, matrix[0]), H)[1])(jnp.stack([H, 2 * H]))
     np.testing.assert_allclose(pushed[1], 2 * matrix[0] @ H, rtol=1e-3, atol=1e-3)
-
-
-def test_weights_need_tables_that_know_the_edges():
-    with pytest.raises(ValueError, match="weighted=True"):
-        layout("tables").sum(H, WEIGHTS)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -14,12 +14,18 @@ import pytest
 
 from ldp_jax import datasets
 from ldp_jax.graph import packing
-from ldp_jax.graph.aggregation import Segments
 from ldp_jax.graph.packing import GraphSet, assemble, deal, pack
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-every_layout = pytest.mark.parametrize("layout", ["gather", "segment"])
+
+def waste(packed, graph_set):
+    """The share of padding in the places of an epoch, for nodes and for edges."""
+    places = [sum(shape.batches * shape[field] for shape in packed.shapes) for field in (2, 3)]
+    return [
+        1 - real / room
+        for real, room in zip((len(graph_set.node_graph), len(graph_set.senders)), places, strict=True)
+    ]
 
 
 @cache
@@ -61,11 +67,7 @@ def local_edges(graph_set, graph):
 
 
 def batch_adjacency(batch, nodes):
-    """A[v, u] = how often u is a sender to v, from whichever layout the batch has; also from the reversed edges."""
-    if isinstance(batch.into, Segments):
-        both = np.zeros((nodes + 1, nodes + 1))
-        np.add.at(both, (np.asarray(batch.into.receivers), np.asarray(batch.into.senders)), 1)
-        return both[:nodes, :nodes], both[:nodes, :nodes].T
+    """A[v, u] = how often u is a sender to v; also from the reversed edges."""
 
     def dense(rows):
         found = np.zeros((nodes + 1, nodes + 1))
@@ -77,16 +79,12 @@ def batch_adjacency(batch, nodes):
     return dense(batch.into), dense(batch.into if batch.out is None else batch.out)
 
 
-@pytest.mark.parametrize(  # each layout with and without symmetry; one graph a batch, none left over, too large
-    ("batch_size", "shapes", "layout", "directed"),
-    [
-        (1, 3, "gather", True), (4, 1, "segment", False), (7, 3, "gather", False),
-        (44, 2, "segment", True), (45, 2, "gather", True), (100, 2, "segment", False),
-    ],
-)  # fmt: skip
-def test_an_epoch_holds_every_graph_and_every_edge_once(batch_size, shapes, layout, directed):
+@pytest.mark.parametrize(  # one graph a batch, some left over, none left over, too large
+    ("batch_size", "shapes", "directed"), [(1, 3, True), (7, 3, False), (45, 2, True), (100, 2, False)]
+)
+def test_an_epoch_holds_every_graph_and_every_edge_once(batch_size, shapes, directed):
     graph_set = many_graphs(directed=directed)
-    packed = pack(graph_set, batch_size, shapes=shapes, layout=layout)
+    packed = pack(graph_set, batch_size, shapes=shapes)
     assert len(packed.shapes) <= shapes
     assert sum(shape.batches for shape in packed.shapes) == -(-len(graph_set) // batch_size)
     dealt = deal(packed, jax.random.key(batch_size))
@@ -202,9 +200,7 @@ def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
     full = packing.Packed(
         **{
             name: getattr(packed, name)
-            for name in (
-                "labels", "node_start", "strata", "into", "out", "senders", "receivers", "edge_start", "real"
-            )
+            for name in ("labels", "node_start", "strata", "into", "out")
         },
         sizes=packed.sizes + 1,
         shapes=tuple(shape._replace(nodes=0) for shape in packed.shapes),
@@ -232,16 +228,15 @@ def test_classes_of_sizes_have_the_least_padding():
 # --- Sums and means --------------------------------------------------------------------------------------------
 
 
-def one_batch(graph_set, layout, batch_size=7):
-    packed = pack(graph_set, batch_size, layout=layout)
+def one_batch(graph_set, batch_size=7):
+    packed = pack(graph_set, batch_size)
     dealt = deal(packed, jax.random.key(5))
     return assemble(packed, dealt[-1][-1], packed.shapes[-1]), packed.shapes[-1].nodes
 
 
-@every_layout
 @pytest.mark.parametrize("directed", [True, False])
-def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(layout, directed):
-    batch, nodes = one_batch(many_graphs(directed=directed), layout)
+def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(directed):
+    batch, nodes = one_batch(many_graphs(directed=directed))
     adjacency = jnp.asarray(batch_adjacency(batch, nodes)[0], jnp.float32)
     h, weight = jax.random.normal(jax.random.key(0), (2, nodes, 5))  # padding holds junk, too
     np.testing.assert_allclose(batch.sum_neighbours(h), adjacency @ h, atol=1e-4)
@@ -254,24 +249,8 @@ def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(la
     np.testing.assert_allclose(got, jax.grad(lambda h: loss(lambda h: adjacency @ h, h))(h), atol=1e-3)
 
 
-def test_both_layouts_agree_with_the_autodiff_of_a_segment_sum():
-    graph_set = many_graphs()
-    (gather, nodes), (segment, _) = one_batch(graph_set, "gather"), one_batch(graph_set, "segment")
-    h, weight = jax.random.normal(jax.random.key(1), (2, nodes, 4))
-
-    def plain(h):
-        rows = jax.ops.segment_sum(h[segment.into.senders], segment.into.receivers, num_segments=nodes)
-        return (jnp.tanh(rows) * weight).sum()
-
-    wanted = jax.grad(plain)(h)
-    for batch in (gather, segment):
-        got = jax.grad(lambda h, batch=batch: (jnp.tanh(batch.sum_neighbours(h)) * weight).sum())(h)
-        np.testing.assert_allclose(got, wanted, atol=1e-4)
-
-
-@every_layout
-def test_means_over_graphs_and_their_gradient(layout):
-    batch, nodes = one_batch(many_graphs(), layout)
+def test_means_over_graphs_and_their_gradient():
+    batch, nodes = one_batch(many_graphs())
     assert not batch.node_mask.all()
     member = np.asarray(batch.node_graph)[None, :] == np.arange(len(batch.labels))[:, None]
     mean = jnp.asarray(member / np.maximum(member.sum(1, keepdims=True), 1), jnp.float32)
@@ -281,16 +260,12 @@ def test_means_over_graphs_and_their_gradient(layout):
     np.testing.assert_allclose(got, jax.grad(lambda h: jnp.sin(mean @ h).sum())(h), atol=1e-5)
 
 
-@every_layout
-def test_graphs_without_edges_and_single_nodes(layout):
-    none = GraphSet.from_edges([], [], [0, 0, 1], [0, 1])
-    batch = packing.whole(none, layout=layout)
+def test_graphs_without_edges_and_single_nodes():
+    batch = packing.whole(GraphSet.from_edges([], [], [0, 0, 1], [0, 1]))
     np.testing.assert_array_equal(batch.sum_neighbours(jnp.ones((3, 2))), 0.0)
     np.testing.assert_array_equal(batch.mean_nodes(jnp.ones((3, 2))), 1.0)
-    assert pack(none, 1, layout=layout).waste.edges == 0.0
-    one = pack(GraphSet.from_edges([], [], [0], [0]), 64, layout=layout)
-    assert one.shapes[0][:3] == (1, 1, 1)
-    assert one.waste.nodes == one.waste.graphs == 0.0
+    one = pack(GraphSet.from_edges([], [], [0], [0]), 64)
+    assert one.shapes == ((1, 1, 1, 0, 0, 0),)
 
 
 @pytest.mark.parametrize(("head", "degree"), [(1, 1), (16, 400)])
@@ -301,26 +276,6 @@ def test_the_layout_follows_the_degrees(head, degree):
 
 
 # --- Waste -----------------------------------------------------------------------------------------------------
-
-
-def test_waste_is_what_the_shapes_leave_free():
-    graph_set = many_graphs()
-    packed = pack(graph_set, 6)
-    places = {
-        name: sum(s.batches * getattr(s, name) for s in packed.shapes) for name in ("graphs", "nodes", "edges")
-    }
-    assert packed.waste.graphs == pytest.approx(1 - len(graph_set) / places["graphs"])
-    assert packed.waste.nodes == pytest.approx(1 - len(graph_set.node_graph) / places["nodes"])
-    assert packed.waste.edges == pytest.approx(1 - len(graph_set.senders) / places["edges"])
-    dealt = deal(packed)
-    free = total = 0
-    for shape, part in zip(packed.shapes, dealt, strict=True):
-        for graphs in np.asarray(part):
-            into = assemble(packed, graphs, shape).into
-            for table in (into.first, into.more):
-                free, total = free + int((table == shape.nodes).sum()), total + table.size
-    assert packed.waste.gathers == pytest.approx(free / total)
-    assert pack(graph_set, 6, layout="segment").waste.gathers == 0.0
 
 
 @pytest.mark.real_data
@@ -338,8 +293,9 @@ def test_less_than_a_quarter_of_the_edges_is_padding(name, batch_size):
     )
     for part in (training, noisy):
         packed = pack(part, batch_size)
-        assert packed.waste.edges < 0.25
-        assert packed.waste.nodes < 0.30
+        nodes, edges = waste(packed, part)
+        assert edges < 0.25
+        assert nodes < 0.30
         assert len(packed.shapes) <= 2
 
 
@@ -433,7 +389,6 @@ def test_bad_subsets_are_refused(indices, message):
         ({"batch_size": 0}, "batch_size must be a whole number >= 1"),
         ({"batch_size": 2.0}, "batch_size must be a whole number"),
         ({"batch_size": 2, "shapes": 0}, "shapes must be a whole number"),
-        ({"batch_size": 2, "layout": "ell"}, "layout must be one of auto, gather, segment"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -1,12 +1,23 @@
 """Theorems 2 to 4: the observed error is within the (1 - delta) bound, the constants are the paper's."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ldp_jax import datasets, pipeline
-from ldp_jax.features import HDS, GeneralPiecewise, LaplaceVector, MultiBit, MultiPiecewise
+from ldp_jax.features import (
+    HDS,
+    GeneralPiecewise,
+    Hybrid,
+    Laplace,
+    LaplaceVector,
+    MultiBit,
+    MultiPiecewise,
+    Sampled,
+)
 from ldp_jax.graph.propagation import operator, ppr, ppr_rows
 from ldp_jax.learning import bounds
 
@@ -58,11 +69,11 @@ def test_constants_are_those_of_the_proofs():
     peaked = np.eye(1, 10)
     laplace = LaplaceVector(epsilon, d)
     np.testing.assert_allclose(
-        bounds.laplace_bound(laplace, flat, delta).total, 4 * d / epsilon * np.sqrt(2 * log * 1e-3), rtol=1e-6
+        bounds.error_bound(laplace, flat, delta).total, 4 * d / epsilon * np.sqrt(2 * log * 1e-3), rtol=1e-6
     )
-    np.testing.assert_allclose(bounds.laplace_bound(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6)
+    np.testing.assert_allclose(bounds.error_bound(laplace, peaked, delta).total, 8 * d / epsilon * log, rtol=1e-6)
     hds = HDS(epsilon, d, 5)
-    bound = bounds.square_wave_bound(hds, peaked, delta)
+    bound = bounds.error_bound(hds, peaked, delta)
     tau, b = bound.deviation[0], float(hds.inner.b)
     exponent = tau**2 / (2 * bound.variance + 4 / 3 * tau * (b + 1))
     np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
@@ -78,24 +89,25 @@ def test_worst_variance_is_the_largest_over_records():
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, float("nan")])
 def test_bad_delta_is_refused(delta):
     with pytest.raises(ValueError, match="delta must be in"):
-        bounds.square_wave_bound(HDS(1.0, 4, 2), np.ones((1, 3)), delta)
+        bounds.error_bound(HDS(1.0, 4, 2), np.ones((1, 3)), delta)
 
 
-def test_a_theorem_refuses_another_mechanism():
+def test_what_no_theorem_covers_is_refused():
     rows = np.ones((1, 3))
-    with pytest.raises(ValueError, match="about HDS, got Duchi"):
-        bounds.square_wave_bound(MultiBit(1.0, 4), rows, 0.1)
-    with pytest.raises(ValueError, match="got SquareWave"):
-        bounds.unbiased_bound(HDS(1.0, 4, 2), rows, 0.1)
-    with pytest.raises(ValueError, match="got Duchi"):
-        bounds.laplace_bound(MultiBit(1.0, 4), rows, 0.1)
+    for mechanism, message in (
+        (Sampled(Hybrid(1.0), 4, 4), "no theorem is about Hybrid"),
+        (Sampled(Laplace(1.0), 4, 2), "needs k = d .*got k=2"),
+        (dataclasses.replace(MultiBit(1.0, 4), scale=1.0), "scale must be d / k"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bounds.error_bound(mechanism, rows, 0.1)
 
 
 @pytest.mark.parametrize("make", [lambda: MultiPiecewise(5.0, 12, 3), lambda: MultiBit(5.0, 12, 3)])
 def test_the_constants_of_theorem_4(make):
     """tau solves 2d exp(-tau^2 / (2V + 2M tau / 3)) = delta; M is 2 d/k A over the peak: 1e-5 of each is seen."""
     mechanism, delta, rows = make(), 0.05, np.array([[0.5, 0.25, -0.25]])
-    bound = bounds.unbiased_bound(mechanism, rows, delta)
+    bound = bounds.error_bound(mechanism, rows, delta)
     root = np.exp(5.0 / 3 / 2)  # of the share epsilon / k
     largest = (root + 1) / (root - 1) if isinstance(mechanism.inner, GeneralPiecewise) else 1 / np.tanh(5.0 / 6)
     assert bound.range == pytest.approx(2 * 12 / 3 * largest, rel=1e-5)

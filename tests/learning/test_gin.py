@@ -13,7 +13,7 @@ import pytest
 from ldp_jax.graph.packing import GraphSet, assemble, deal, from_graphs, pack, whole
 from ldp_jax.learning.models import gin
 from ldp_jax.learning.models.gin import _MaskedNormReLU, _normalised
-from tests.graph.test_packing import every_layout, many_graphs
+from tests.graph.test_packing import many_graphs
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -75,12 +75,11 @@ def naive(variables, graph_set, *, train=False):
     return scores
 
 
-@every_layout
 @pytest.mark.parametrize("directed", [True, False])
-def test_equals_a_naive_dense_network(layout, directed):
+def test_equals_a_naive_dense_network(directed):
     graph_set, variables = many_graphs(directed=directed), trained(directed)
     wanted = naive(variables, graph_set)
-    got = evaluate(variables, whole(graph_set, layout=layout))
+    got = evaluate(variables, whole(graph_set))
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
 
 
@@ -164,11 +163,11 @@ def test_the_order_of_nodes_does_not_matter():
     np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * np.abs(one).max())
 
 
-@pytest.mark.parametrize(("batch_size", "layout"), [(1, "gather"), (8, "gather"), (8, "segment")])
-def test_neither_company_nor_padding_matters_where_nothing_is_learned(layout, batch_size):
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_neither_company_nor_padding_matters_where_nothing_is_learned(batch_size):
     graph_set = many_graphs()
     alone = np.asarray(evaluate(trained(), whole(graph_set)))
-    packed = pack(graph_set, batch_size, shapes=1, layout=layout)
+    packed = pack(graph_set, batch_size, shapes=1)
     (shape,), (dealt,) = packed.shapes, deal(packed, jax.random.key(3))
     room = shape._replace(nodes=shape.nodes + 9, edges=shape.edges + 5, rows=shape.rows + 3)
     for wider in (shape, room):
@@ -247,14 +246,13 @@ def gradient(variables, batch):
 
 def test_gradients_do_not_depend_on_layout_or_padding():
     graph_set, plain, padded = padded_and_not()
-    gradients = [gradient(trained(), batch) for batch in (plain, padded, whole(graph_set, layout="segment"))]
+    gradients = [gradient(trained(), batch) for batch in (plain, padded, from_graphs(graph_set.graph))]
     for other in gradients[1:]:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3), gradients[0], other)
 
 
-@every_layout
-def test_graphs_without_edges_have_finite_outputs_and_gradients(layout):
-    batch = whole(GraphSet.from_edges([], [], [0, 1, 1, 2], [0, 1, 2]), layout=layout)
+def test_graphs_without_edges_have_finite_outputs_and_gradients():
+    batch = whole(GraphSet.from_edges([], [], [0, 1, 1, 2], [0, 1, 2]))
     outputs, _ = certain(trained(), batch)
     assert np.isfinite(outputs).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(trained(), batch)))
@@ -274,10 +272,6 @@ def test_a_network_of_one_layer_reads_the_input():
     variables = model.init(jax.random.key(0), batch)
     outputs = model.apply(variables, batch, key=None, train=False)[0]
     np.testing.assert_allclose(outputs, jnp.broadcast_to(outputs[0], outputs.shape), rtol=1e-6)
-
-
-def test_a_model_is_made_once():
-    assert gin(3, 8, 2) is gin(3, 8, 2)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -77,10 +77,9 @@ def reference():
     return run()
 
 
-@pytest.mark.parametrize("layout", ["gather", "segment"])
-def test_an_easy_task_is_learned(layout):
+def test_an_easy_task_is_learned():
     parts = stars_and_cycles(360)
-    fitted = run(parts=parts, epochs=30, layout=layout)
+    fitted = run(parts=parts, epochs=30)
     assert fitted.test.accuracy > 0.95
     assert fitted.test.auc > 0.95
     assert fitted.validation > 0.95
@@ -88,7 +87,7 @@ def test_an_easy_task_is_learned(layout):
     assert fitted.epochs_run == len(fitted.losses) == len(fitted.validations) == 30
     assert fitted.losses[-1] < 0.5 * fitted.losses[0]
     test = parts[2]
-    outputs = predict(GIN, fitted.variables, test, layout=layout)
+    outputs = predict(GIN, fitted.variables, test)
     assert scores(outputs, test.labels) == fitted.test
     np.testing.assert_allclose(predict(GIN, fitted.variables, test, batch_size=3), outputs, atol=1e-4)
     turned = np.arange(len(test))[::-1]
@@ -290,9 +289,9 @@ def test_a_resumed_run_compiles_its_epoch_once(tmp_path):
     traces = []
     counted = Model(GIN.init, lambda *args, **kwargs: (traces.append(1), GIN.apply(*args, **kwargs))[1])
     run(model=counted, checkpoint=tmp_path)
-    compiled = graph_training._epoch._cache_size()
+    compiled = graph_training._train._cache_size()
     run(model=counted, checkpoint=tmp_path / "other")
-    assert graph_training._epoch._cache_size() == compiled
+    assert graph_training._train._cache_size() == compiled
     assert len(traces) <= 12
 
 
@@ -391,7 +390,6 @@ def test_without_orbax_a_checkpoint_says_what_to_install(tmp_path, monkeypatch):
         ({"batch_size": 0}, "batch_size must be a whole number >= 1"),
         ({"patience": 0}, "patience must be a whole number >= 1"),
         ({"select": "f1"}, "select must be one of accuracy, auc"),
-        ({"layout": "ell"}, "layout must be one of"),
         ({"model": gin(2, 4, 1)}, "the model has 1 outputs, but graph .* of train has label 1"),
     ],
 )

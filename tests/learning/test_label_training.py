@@ -149,7 +149,7 @@ def test_a_model_under_drop_is_itself_outside_training():
     variables = drop(TABLE).init(jax.random.key(0), context)
     outputs, _ = drop(TABLE).apply(variables, context, key=None, train=False)
     np.testing.assert_array_equal(outputs, jnp.log(TRUTH))
-    assert drop(TABLE) is drop(TABLE)
+    assert drop(TABLE) == drop(TABLE)
 
 
 def test_the_probability_of_the_channel_is_read_off_the_mechanism():

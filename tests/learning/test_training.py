@@ -11,7 +11,7 @@ import pytest
 import sklearn.metrics
 from scipy import stats as scipy_stats
 
-from ldp_jax.learning import metrics, training
+from ldp_jax.learning import label_training, metrics, models, training
 from ldp_jax.learning.models import Model, linear, mlp
 from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
 
@@ -188,6 +188,39 @@ def test_adam_decays_weights_as_a_gradient():
     assert training.adam(0.1, 0.25) is training.adam(0.1, 0.25)
 
 
+EQUAL = {
+    "mlp": lambda: mlp(2, 4, 3, 0.1),
+    "linear": lambda: linear(3),
+    "gcn": lambda: models.gcn(2, 4, 3),
+    "gat": lambda: models.gat(heads=2, dropout=0.5),
+    "gin": lambda: models.gin(hidden=8),
+    "hyperbolic_gcn": lambda: models.hyperbolic_gcn(c=0.5),
+    "hyperimba": lambda: models.hyperimba(alpha=0.5),
+    "poindp": lambda: models.poindp(noise="printed"),
+    "drop": lambda: label_training.drop(models.gcn(2, 4, 3)),
+    "on_graph": lambda: training.on_graph(training.scored_by_loss(training.node_labels)),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_what_is_made_of_the_same_arguments_is_equal(name):
+    """So nobody needs to cache models, and a model that is made a second time is no second program."""
+    one, other = EQUAL[name](), EQUAL[name]()
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({make() for make in EQUAL.values()}) == len(EQUAL)
+
+
+def test_an_equal_model_is_no_other_program():
+    make = lambda: (mlp(2, 5, 3), training.scored_by_loss(training.node_classification), *blobs())
+    first = fit(jax.random.key(0), *make(), SETTINGS)
+    programs = training._fit._cache_size()
+    again = fit(jax.random.key(0), *make(), SETTINGS)
+    assert training._fit._cache_size() == programs
+    np.testing.assert_array_equal(again.losses, first.losses)
+    assert not np.array_equal(fit(jax.random.key(0), mlp(2, 6, 3), *make()[1:], SETTINGS).losses, first.losses)
+
+
 # --- Many runs -------------------------------------------------------------------------------------------------
 
 
@@ -203,23 +236,20 @@ def test_many_runs_are_the_single_ones_in_one_program():
     traces, model = [], mlp(2, 4, 3, 0.1)
     counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
     objective, inputs = training.node_classification, stacked_runs()
-    many = fit_many(
-        jax.random.split(jax.random.key(2), 3), counted, objective, *inputs, SETTINGS, keep_variables=True
-    )
+    many = fit_many(jax.random.split(jax.random.key(2), 3), counted, objective, *inputs, SETTINGS)
     once = len(traces)
     assert once <= 6  # the step, its gradient, two scores: not one a run or an epoch
-    again = fit_many(
-        jax.random.split(jax.random.key(3), 3), counted, objective, *inputs, SETTINGS, keep_variables=True
-    )
+    again = fit_many(jax.random.split(jax.random.key(3), 3), counted, objective, *inputs, SETTINGS)
     assert len(traces) == once
     assert not np.array_equal(many.losses, again.losses)
     for i, key in enumerate(jax.random.split(jax.random.key(2), 3)):
         alone = fit(key, model, objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
         one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
-    together = fit_many(jax.random.split(jax.random.key(2), 3), model, objective, *inputs, SETTINGS, at_once=3)
+    together = fit_many(
+        jax.random.split(jax.random.key(2), 3), model, objective, *inputs, dataclasses.replace(SETTINGS, at_once=3)
+    )
     np.testing.assert_allclose(together.losses, many.losses, rtol=1e-4)
-    assert together.variables == ()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ VECTORS = {
 }
 ALL = NUMBERS | VECTORS
 
-every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
 # What is compiled anew for each shape, or is the same class at another t, has fewer budgets: the audit asks all.
 SAME_CLASS = ("SuboptimalPiecewise", "OptimalPiecewise", "GeneralPiecewise")
 CASES = [(name, epsilon) for name in NUMBERS for epsilon in ((1.0,) if name in SAME_CLASS else EPSILONS)] + [
@@ -77,9 +76,9 @@ every_case = pytest.mark.parametrize(("name", "epsilon"), CASES)
 # --- Is it the law that is drawn? -------------------------------------------------------------------------------
 
 
-@every_case
-def test_samplers_draw_their_densities(name, epsilon):
-    """50 000 draws: a distribution function off by 0.024, or a total variation of 0.016 (2 cells) to 0.06 (600)."""
+@pytest.mark.parametrize(("name", "epsilon"), [case for case in CASES if case[0] in VECTORS])
+def test_samplers_of_vectors_draw_their_densities(name, epsilon):
+    """50 000 draws: a total variation of 0.016 (2 cells) to 0.06 (600). The contract suite asks numbers."""
     fit = matches_density(ALL[name](epsilon), jax.random.key(1), trials=50_000)
     assert fit.fits, f"{name}({epsilon}): {fit}"
     assert fit.draws == 50_000
@@ -97,26 +96,12 @@ def test_records_at_the_ends_and_outside_fit_too():
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_draws_at_another_epsilon_are_seen(epsilon):
-    """5 % more than the density says: 0.012 of the distribution function at epsilon 1, 0.016 at 4."""
+def test_coordinates_drawn_at_another_epsilon_are_seen(epsilon):
+    """5 % more than the density says; of one number: tests/contract/test_broken_twins.py."""
     twin = broken.HonestDensityOnly(epsilon)
-    fit = matches_density(twin, jax.random.key(3), -1.0)
-    assert not fit.fits
-    assert fit.test == "KS"
     assert matches_density(SquareWave(epsilon), jax.random.key(3), -1.0).fits
     for made in (Sampled(twin, 2, 2), Sampled(twin, 3, 1)):
         assert not matches_density(made, jax.random.key(3), -np.ones(made.dim)).fits
-
-
-@every_epsilon
-def test_a_swapped_branch_is_seen(epsilon):
-    """At x = -0.6, 200 000 draws: a total variation of 0.03 (epsilon 0.1) and more."""
-    assert not matches_density(broken.SwappedBranch(epsilon), jax.random.key(4), -0.6).fits
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_the_released_square_wave_is_seen(epsilon):
-    assert not matches_density(broken.ReleasedSquareWave(epsilon), jax.random.key(5), 0.0).fits
 
 
 @mechanism

@@ -10,11 +10,11 @@ from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.core.mechanism import Numeric, largest, uniform
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Interval, clip
-from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
+from ldp_jax.edges import DPRR, ListReport, NeighbourCounts, RandomizedResponse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.features import Duchi, GeneralizedRR, Laplace, LaplaceVector, PrivUnit, Sampled, SparseReport, menu
 from ldp_jax.hyperbolic import HyperbolicGaussian
-from ldp_jax.verification import verdict
+from ldp_jax.verification import bits, verdict
 from ldp_jax.verification.everywhere import matches_everywhere
 
 SIGMA = 8.7303  # delta 5e-7 at epsilon 1, of two records that are 2 apart
@@ -231,7 +231,7 @@ def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
     """At the draws of a default verdict but for pairs of coordinates, of which 5 000 are enough."""
     make, rung = LEAKS[name]
     m = make()
-    asked = {question[0]: question for question in verdict.questions(m, m.guarantee(), 200_000, 1e-6)}
+    asked = {question[0]: question for question in verdict.Questions(m, jax.random.key(6), 200_000, 1e-6).table()}
     if rung == "coordinates":
         assert not verification.independent_coordinates(m, jax.random.key(7), trials=5_000).fits
     else:
@@ -239,6 +239,13 @@ def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
         assert found.holds is False, str(found)
         assert ("raised" in found.reason) == (rung == "pure"), found.reason
     assert rung in verdict.needed(m) | {"pure"}
+
+
+def test_a_verdict_says_how_much_of_a_report_and_a_record_is_asked_for_its_last_bits():
+    wide = "asked of 32 of 200 reported numbers and 128 of 200 coordinates, chosen at random"
+    assert bits.asked_of(Sampled(Laplace(0.5), 200, 2)) == wide
+    assert bits.asked_of(DPRR(0.1, 0.9, n=300)) == "asked of 128 of 300 coordinates, chosen at random"
+    assert bits.asked_of(Laplace(1.0)) == ""
 
 
 def test_a_budget_that_is_ignored_is_refused():

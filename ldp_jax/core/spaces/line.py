@@ -19,9 +19,9 @@ def edges_of(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) ->
         breaks = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
     lower, upper = float(codomain.lower), float(codomain.upper)
     if math.isinf(lower) or math.isinf(upper):
-        middle, width = breaks.mean(), 1.0
-        while log_density(np.array([middle + width]))[0] > log_density(np.array([middle]))[0] - 50.0:
-            width *= 2.0
+        middle, widths = breaks.mean(), np.append(0.0, 2.0 ** np.arange(64.0))
+        logs = log_density(middle + widths)  # all at once
+        width = widths[1:][logs[1:] <= logs[0] - 50.0][0]
         lower, upper = max(lower, middle - width), min(upper, middle + width)
     return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]])
 

@@ -1,4 +1,4 @@
-"""What a space of records and a space of reports must say of themselves."""
+"""Base classes of spaces of records and of reports."""
 
 import abc
 import math

@@ -123,7 +123,7 @@ class Product(ByCoordinate):
 
 
 class SparseReport(NamedTuple):
-    """What a user sends: k coordinates and their values; O(k), whatever the dimension.
+    """k coordinates and their values, as a user sends them; O(k), whatever the dimension.
 
     Attributes:
       indices: int32 [k], sorted and distinct.
@@ -138,8 +138,7 @@ class SparseReport(NamedTuple):
 class Subset(ByCoordinate):
     """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`.
 
-    What the values of a set of coordinates weigh depends on each coordinate's own record, so that verification asks
-    the mechanism for its law of one (:class:`~ldp_jax.core.mechanism.HasCoordinates`) and puts these together.
+    Verification asks the mechanism for the law of one coordinate (:class:`~ldp_jax.core.mechanism.HasCoordinates`).
     """
 
     dim: int

@@ -1,6 +1,6 @@
 """Models as pairs of pure functions; flax is known here and nowhere else."""
 
-from ldp_jax.learning.models._model import Model, Variables
+from ldp_jax.learning.models._model import Bound, Model, Variables
 from ldp_jax.learning.models.gat import gat
 from ldp_jax.learning.models.gcn import NodeInputs, gcn
 from ldp_jax.learning.models.gin import gin
@@ -10,6 +10,7 @@ from ldp_jax.learning.models.mlp import dense_layers, linear, mlp
 from ldp_jax.learning.models.poindp import PoinDPInputs, poindp
 
 __all__ = [
+    "Bound",
     "Model",
     "NodeInputs",
     "PlacedInputs",

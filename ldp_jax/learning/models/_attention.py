@@ -1,8 +1,8 @@
 r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
 
 With :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)`, a weight depends on numbers of its
-two ends: it is computed again where it is needed, in the derivative too, and no array of all edges with a vector
-for each is ever made. Edges are worked off some at a time, in the cache.
+two ends: it is recomputed where it is needed, in the derivative too, and no array of all edges with a vector for
+each is ever made. Edges are worked off some at a time, in the cache.
 
 Exponents are shifted by the largest of the node, its own score among them: a node without edges attends to itself
 alone, and neither it nor padding makes a NaN.
@@ -22,7 +22,7 @@ from ldp_jax.graph.aggregation import Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS, threefry
 
 _SLOPE = 0.2
-"""Of LeakyReLU below 0."""
+"""The slope of LeakyReLU below 0."""
 
 _CACHED = 2**16
 """Numbers of the vectors of edges that a CPU works off at a time: 256 KB."""
@@ -60,9 +60,8 @@ def attend(
         )
     dropped = 0 if key is None else round(rate * STEPS)
     words = None
-    if (
-        key is not None and dropped
-    ):  # all that the key is used for: what it gives is asked for again where a weight is
+    if key is not None and dropped:
+        # The key is used here alone: its words are drawn from again where a weight is needed.
         words = jax.random.key_data(jax.random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
     if isinstance(neighbours, Segments):
         edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
@@ -74,8 +73,8 @@ def attend(
 class _Edges(NamedTuple):
     """Edges sorted by receiver; one whose sender or receiver is n is padding."""
 
-    senders: Int32[Array, " m"]
-    receivers: Int32[Array, " m"]
+    senders: Int32[Array | np.ndarray, " m"]
+    receivers: Int32[Array | np.ndarray, " m"]
     names: Int32[Array, " n"]  # what dropout knows the nodes by
 
 
@@ -136,7 +135,7 @@ def _slope(scores: Array) -> Array:
 
 
 def _kept(words: Array | None, dropped: int, receivers: Array, senders: Array, heads: int) -> Array | float:
-    """What weights of edges are multiplied by: 0 or 1 / (1 - rate); float32 [m, heads], or 1 without dropout."""
+    """The factors of weights of edges: 0 or 1 / (1 - rate); float32 [m, heads], or 1 without dropout."""
     if words is None:
         return 1.0
     ends = receivers.astype(jnp.uint32), senders.astype(jnp.uint32)
@@ -155,7 +154,7 @@ def _kept_of(edges: _Edges, words: Array | None, dropped: int, block: _Block, he
 def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array, h: Array) -> tuple[Array, Array]:
     """The weighted means, and the logarithm of what the weights of each node were divided by."""
     heads, width = h.shape[1:]
-    own = a + b
+    loop = a + b
 
     def largest(block: _Block, most: Array) -> Array:
         scores = jnp.where(block.real, _at(b, block.senders), -jnp.inf)
@@ -172,7 +171,7 @@ def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Arra
             _to_receivers(totals[1], block, kept[..., None] * _at(h, block.senders)),
         )
 
-    weight = jnp.exp(_leaky(own) - top)
+    weight = jnp.exp(_leaky(loop) - top)
     kept = weight * _kept(words, dropped, edges.names, edges.names, heads)
     total, vectors = _over(edges, heads * width, add, (weight, kept[..., None] * h))
     return vectors / total[..., None], top + jnp.log(total)
@@ -196,10 +195,10 @@ def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, A
     edges, words, a, b, h = primals
     outputs, norm = _outputs(dropped, edges, words, a, b, h)
     heads, width = h.shape[1:]
-    own = a + b
-    own_weight = jnp.exp(_leaky(own) - norm)
-    own_kept = own_weight * _kept(words, dropped, edges.names, edges.names, heads)
-    own_slope = _slope(own)
+    loop = a + b
+    loop_weight = jnp.exp(_leaky(loop) - norm)
+    loop_kept = loop_weight * _kept(words, dropped, edges.names, edges.names, heads)
+    loop_slope = _slope(loop)
 
     def weigh(block: _Block) -> tuple[Array, Array, Array]:
         """Weights, those kept, and slopes."""
@@ -220,8 +219,8 @@ def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, A
                 _to_receivers(totals[1], block, weights * change),
             )
 
-        change = own_slope * (a_dot + b_dot)
-        start = own_kept[..., None] * (h_dot + change[..., None] * h), own_weight * change
+        change = loop_slope * (a_dot + b_dot)
+        start = loop_kept[..., None] * (h_dot + change[..., None] * h), loop_weight * change
         vectors, scores = _over(edges, heads * width, add, start)
         return jnp.pad(vectors - scores[..., None] * outputs, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
 
@@ -240,8 +239,8 @@ def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, A
                 _to_senders(totals[2], block, to_scores),
             )
 
-        to_own = own_slope * (own_kept * (g * h).sum(-1) - own_weight * along)
-        to_h, to_a, to_b = _over(edges, heads * width, add, (own_kept[..., None] * g, to_own, to_own))
+        to_loop = loop_slope * (loop_kept * (g * h).sum(-1) - loop_weight * along)
+        to_h, to_a, to_b = _over(edges, heads * width, add, (loop_kept[..., None] * g, to_loop, to_loop))
         return jnp.concatenate([to_h, to_a[..., None], to_b[..., None]], -1)
 
     a_dot, b_dot, h_dot = tangents[2:]

@@ -1,6 +1,5 @@
 """The graph attention network: classes or labels of the nodes of one graph."""
 
-from functools import lru_cache
 from typing import Any
 
 import flax.linen as nn
@@ -50,7 +49,6 @@ class _GAT(nn.Module):
         return h
 
 
-@lru_cache
 def gat(
     layers: int = 2,
     heads: int = 8,
@@ -60,29 +58,27 @@ def gat(
     attention_dropout: float | None = None,
     output_heads: int = 1,
 ) -> Model:
-    r"""Graph attention: each head averages a node and its neighbours by weights that it learns.
+    r"""Graph attention: each head averages a node and its neighbours by learned weights.
 
     In a head, :math:`h_v \leftarrow \mathrm{ELU}(\sum_u \alpha_{vu} W h_u + b)` over v and the senders u of the
     edges into it, with :math:`\alpha_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(p \cdot W h_v + q \cdot W
-    h_u)` and slope 0.2 below 0. Heads are concatenated; in the last layer they are averaged, without ELU. In
-    training a share of the inputs of each layer is dropped, and of the weights alpha. The outputs are logits, for
-    :data:`ldp_jax.learning.training.node_classification` or :data:`ldp_jax.learning.training.node_labels` through
-    :func:`ldp_jax.learning.training.on_graph`.
+    h_u)` and slope 0.2 below 0. Heads are concatenated; in the last layer they are averaged, without ELU: the
+    outputs are logits, as of :func:`ldp_jax.learning.models.gcn`.
 
     Args:
       layers: how many attentions, at least 1.
       heads: of each layer but the last.
       hidden: width of each of these heads.
-      outputs: width of the last layer: classes, or labels.
+      outputs: classes, or labels.
       dropout: the share of each layer's inputs dropped in training, in [0, 1).
-      attention_dropout: the share of weights dropped in training, in [0, 1); None for ``dropout``.
-      output_heads: heads of the last layer, of which the mean is taken.
+      attention_dropout: the share of weights alpha dropped in training, in [0, 1); None for ``dropout``.
+      output_heads: heads of the last layer.
 
     Returns:
       A model whose inputs are ``(graph, x)`` or :class:`ldp_jax.learning.models.NodeInputs`, and whose outputs are
-      float [n, outputs]. The graph has no self-loops: every node attends to itself, a node without edges to itself
-      alone. Its operator may have any layout, and ``segment`` is the fastest here. The weights that are dropped are
-      the same in every layout, for the same key. Derivatives of first order, forward and backward.
+      float [n, outputs]. The graph has no self-loops: every node attends to itself. Layout ``segment`` of its
+      operator is fastest here; dropped weights are the same in every layout, for the same key. First derivatives,
+      both modes.
 
     Raises:
       ValueError: for an argument out of range.
@@ -94,14 +90,11 @@ def gat(
     >>> from ldp_jax.graph import graphs
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
     >>> model = gat(layers=1, outputs=5)
-    >>> variables = model.init(jax.random.key(0), (path, x))
-    >>> model.apply(variables, (path, x), key=None, train=False)[0].shape
+    >>> model.apply(model.init(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
     (3, 5)
     """
     attention_dropout = dropout if attention_dropout is None else attention_dropout
-    for name, count in {"layers": layers, "heads": heads, "hidden": hidden, "outputs": outputs}.items():
-        validate.integer_in(1, **{name: count})
-    validate.integer_in(1, output_heads=output_heads)
+    validate.integer_in(1, layers=layers, heads=heads, hidden=hidden, outputs=outputs, output_heads=output_heads)
     validate.in_range(0.0, 0.999, dropout=dropout)
     validate.in_range(0.0, 0.999, attention_dropout=attention_dropout)
     return from_linen(_GAT(layers, heads, hidden, outputs, output_heads, dropout, attention_dropout))

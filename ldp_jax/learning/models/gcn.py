@@ -1,6 +1,5 @@
 """The graph convolutional network: classes or labels of the nodes of one graph."""
 
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
@@ -20,14 +19,14 @@ Normalisation = Literal["mean", "symmetric"]
 
 
 class NodeInputs(NamedTuple):
-    """What a model of the nodes of a graph is applied to.
+    """The inputs of a model of the nodes of a graph.
 
     Attributes:
-      graph: a ``jraph.GraphsTuple`` of one graph, traced or not, its edges in any order, or the
-        :class:`ldp_jax.graph.propagation.Operator` of it, which is sorted and laid out once.
+      graph: a ``jraph.GraphsTuple`` of one graph, traced or not, its edges in any order, or its
+        :class:`ldp_jax.graph.propagation.Operator`, which is sorted and laid out once.
       x: float [n, d], a record for each node.
-      scale: float [n], what each row of ``x`` is multiplied by; None for 1. The derivative of the outputs in
-        ``scale[u]`` is their change along x_u, and costs no product with d columns.
+      scale: float [n], which multiplies each row of ``x``; None for 1. A derivative in ``scale[u]`` is one along
+        x_u, without a product of d columns.
     """
 
     graph: Graph | Operator
@@ -36,11 +35,7 @@ class NodeInputs(NamedTuple):
 
 
 def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
-    """What sums over neighbours, of any graph that a model may be given.
-
-    Raises:
-      ValueError: where it is not of ``num_nodes`` nodes.
-    """
+    """The operator of any graph that a model may be given; ``ValueError`` unless of ``num_nodes`` nodes."""
     if not isinstance(graph, Operator):
         receivers = jnp.asarray(as_graph(graph).receivers)
         order = jnp.argsort(receivers, stable=True)
@@ -52,7 +47,7 @@ def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
 
 
 def average(op: Operator, h: Array, normalisation: str) -> Array:
-    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``; or the symmetric form of it."""
+    """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``; or the symmetric form."""
     around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
     if normalisation == "mean":
         return (op.neighbours.sum(h) + h) / around
@@ -83,21 +78,20 @@ class _GCN(nn.Module):
         return h
 
 
-@lru_cache
 def gcn(
     layers: int, hidden: int, outputs: int, dropout: float = 0.0, normalisation: Normalisation = "mean"
 ) -> Model:
     r"""Graph convolutions: :math:`h_v \leftarrow \sigma(W \, \mathrm{mean}(h_v, h_u : u \to v) + b)`.
 
-    The mean runs over a node and the senders of the edges into it; the sigma is ReLU, dropout after it, and the
-    identity in the last layer. The outputs are logits: of classes, for
-    :data:`ldp_jax.learning.training.node_classification`, or of labels that are there or not, for
-    :data:`ldp_jax.learning.training.node_labels`; both through :func:`ldp_jax.learning.training.on_graph`.
+    The mean runs over a node and the senders of the edges into it; sigma is ReLU, with dropout after it, and the
+    identity in the last layer. The outputs are logits, of classes
+    (:data:`ldp_jax.learning.training.node_classification`) or of labels
+    (:data:`ldp_jax.learning.training.node_labels`), through :func:`ldp_jax.learning.training.on_graph`.
 
     Args:
       layers: how many convolutions, at least 1.
       hidden: width of the layers but the last.
-      outputs: width of the last: classes, or labels.
+      outputs: classes, or labels.
       dropout: the share of hidden values dropped in training, in [0, 1).
       normalisation: ``mean``, or ``symmetric`` for :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I.
 
@@ -113,13 +107,10 @@ def gcn(
     >>> from ldp_jax.graph import graphs
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
     >>> model = gcn(2, 8, 4)
-    >>> variables = model.init(jax.random.key(0), (path, x))
-    >>> model.apply(variables, (path, x), key=None, train=False)[0].shape
+    >>> model.apply(model.init(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
     (3, 4)
     """
-    validate.integer_in(1, layers=layers)
-    validate.integer_in(1, hidden=hidden)
-    validate.integer_in(1, outputs=outputs)
+    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
     validate.in_range(0.0, 0.999, dropout=dropout)
     validate.one_of(("mean", "symmetric"), normalisation=normalisation)
     return from_linen(_GCN(layers, hidden, outputs, dropout, normalisation))

@@ -1,7 +1,5 @@
 """The graph isomorphism network, for classes of graphs."""
 
-from functools import lru_cache
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -94,30 +92,26 @@ class _GIN(nn.Module):
         return nn.Dropout(self.dropout, deterministic=not train)(scores)
 
 
-@lru_cache
 def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.5, mlp_layers: int = 2) -> Model:
     r"""GIN-0 for graphs without features: a class of graphs from their structure.
 
     Every node starts from the constant 1, and :math:`h_v \leftarrow \mathrm{MLP}(h_v + \sum_{u \to v} h_u)`, batch
-    norm, ReLU. The mean of h over a graph's nodes, in every layer and the input, goes through a linear map of its
-    own and dropout; the sum of these is the output. The sum runs over the senders u of the edges into v: in a
-    noisy directed graph these are the neighbour list that user v reported (row v of the noisy adjacency matrix,
-    as the authors' code multiplies it).
+    norm, ReLU. In the input and every layer, the mean of h over a graph's nodes goes through a linear map and
+    dropout; the sum of these is the output. The sum runs over the senders u of the edges into v: in a noisy
+    directed graph the neighbour list that user v reported, as in the authors' code.
 
     Args:
-      layers: what is read out: the input and ``layers - 1`` rounds of messages, as the published code counts; at
-        least 1.
+      layers: the input and ``layers - 1`` rounds of messages, as the published code counts; at least 1.
       hidden: width of h.
       outputs: classes.
       dropout: the share of each layer's scores that is dropped in training, in [0, 1).
       mlp_layers: dense layers of each MLP, at least 1; batch norm and ReLU between them.
 
     Returns:
-      A model whose inputs are a ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, or its
-      packed form, a :class:`ldp_jax.graph.packing.Batch`, and whose outputs are float [graphs, outputs]; those in
-      free places mean nothing. What ``jraph.pad_with_graphs`` made says nothing of its padding: give
-      ``packing.from_graphs(graph, padded=True)``. Batch norm takes its statistics over the nodes in the mask;
-      ``variables["batch_stats"]`` keeps them with momentum 0.1, for where ``train`` is False.
+      A model whose inputs are a ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, or a
+      :class:`ldp_jax.graph.packing.Batch`, and whose outputs are float [graphs, outputs]; those in free places are
+      invalid. A tuple of ``jraph.pad_with_graphs`` goes through ``packing.from_graphs(graph, padded=True)``.
+      ``variables["batch_stats"]`` keeps statistics over the nodes in the mask with momentum 0.1, for evaluation.
 
     Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 with epsilon 0; section 7
     for the settings.
@@ -127,12 +121,7 @@ def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.
     >>> variables = model.init(jax.random.key(0), pair_and_single.graph)
     >>> model.apply(variables, pair_and_single.graph, key=None, train=False)[0].shape
     (2, 2)
-    >>> model.apply(variables, packing.whole(pair_and_single), key=None, train=False)[0].shape
-    (2, 2)
     """
-    validate.integer_in(1, layers=layers)
-    validate.integer_in(1, hidden=hidden)
-    validate.integer_in(1, outputs=outputs)
+    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs, mlp_layers=mlp_layers)
     validate.in_range(0.0, 0.999, dropout=dropout)
-    validate.integer_in(1, mlp_layers=mlp_layers)
     return from_linen(_GIN(layers, hidden, outputs, dropout, mlp_layers))

@@ -1,7 +1,6 @@
 """The hyperbolic graph convolutional network: classes or labels of nodes, through the Poincaré ball."""
 
 import math
-from functools import lru_cache
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -60,7 +59,6 @@ class _HyperbolicGCN(nn.Module):
         return jnp.exp(jnp.clip(log, -7.0, 3.0))
 
 
-@lru_cache
 def hyperbolic_gcn(
     layers: int = 2,
     hidden: int = 64,
@@ -71,29 +69,25 @@ def hyperbolic_gcn(
     activation: Activation = "relu",
     normalisation: Normalisation = "mean",
 ) -> Model:
-    r"""Graph convolutions of points of the Poincaré ball, with what has no meaning there done in the tangent space.
+    r"""Graph convolutions of points of the Poincaré ball; means and activations live in the tangent space.
 
     A record is the point :math:`h_v = \exp_0(x_v)`. A layer is
 
     .. math:: p_v = (W \otimes h_v) \oplus \exp_0(b), \qquad
         h_v \leftarrow \exp_0(\sigma(\mathrm{mean}(\log_0 p_v, \log_0 p_u : u \to v)))
 
-    Möbius matrix multiplication, a bias that is carried from the origin to the point, the mean over a node and the
-    senders of the edges into it, and the activation, both in the tangent space at the origin. The last layer has
-    no activation, and its tangent vectors are the logits. In training a share of the tangent coordinates that enter
-    a layer is dropped.
+    The tangent vectors of the last layer, without activation, are the logits.
 
-    *Numerics*: points are kept within distance ``poincare.REACH / sqrt(c)`` of the origin, longer records too,
-    which are therefore best scaled to a length of about 1. As c goes to 0 this becomes
-    :func:`ldp_jax.learning.models.gcn`.
+    *Numerics*: points are kept within distance ``poincare.REACH / sqrt(c)`` of the origin, so records are best
+    scaled to a length of about 1. As c goes to 0 this becomes :func:`ldp_jax.learning.models.gcn`.
 
     Args:
       layers: how many convolutions, at least 1.
       hidden: width of the layers but the last.
-      outputs: width of the last: classes, or labels.
-      dropout: the share of coordinates dropped in training, in [0, 1).
+      outputs: classes, or labels.
+      dropout: the share of tangent coordinates of each layer's input dropped in training, in [0, 1).
       c: magnitude of the curvature, in [1e-3, 20].
-      learn_curvature: whether each layer learns a curvature of its own, from ``c`` on and within that range.
+      learn_curvature: whether each layer learns its curvature, from ``c`` on and within that range.
       activation: ``relu`` or ``elu``.
       normalisation: ``mean`` or ``symmetric``, as :func:`ldp_jax.learning.models.gcn`.
 
@@ -111,12 +105,10 @@ def hyperbolic_gcn(
     >>> from ldp_jax.graph import graphs
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
     >>> model = hyperbolic_gcn(2, 8, 4)
-    >>> variables = model.init(jax.random.key(0), (path, x))
-    >>> model.apply(variables, (path, x), key=None, train=False)[0].shape
+    >>> model.apply(model.init(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
     (3, 4)
     """
-    for name, count in {"layers": layers, "hidden": hidden, "outputs": outputs}.items():
-        validate.integer_in(1, **{name: count})
+    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
     validate.in_range(0.0, 0.999, dropout=dropout)
     c = validate.number(1e-3, 20.0, c=c)
     validate.one_of(("relu", "elu"), activation=activation)

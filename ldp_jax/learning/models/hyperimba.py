@@ -1,6 +1,5 @@
 """A graph convolutional network that knows each node's place in a hierarchy."""
 
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
@@ -22,13 +21,12 @@ _GLOROT = nn.initializers.glorot_uniform()
 
 
 class PlacedInputs(NamedTuple):
-    """What a model of the nodes of a graph and of their places in a hierarchy is applied to.
+    """The inputs of a model of the nodes of a graph and of their places in a hierarchy.
 
     Attributes:
       graph: as of :class:`ldp_jax.learning.models.NodeInputs`.
       x: float [n, d], a record for each node.
-      places: float [n, k], where each node is, such as its point of a Poincaré embedding of the graph: public, as
-        the graph is.
+      places: float [n, k], such as points of a Poincaré embedding of the graph; public, as the graph is.
     """
 
     graph: Graph | Operator
@@ -79,7 +77,6 @@ class _HyperIMBA(nn.Module):
         return nn.Dense(outputs, name=f"{name}_out")(hidden)
 
 
-@lru_cache
 def hyperimba(
     layers: int = 2,
     hidden: int = 16,
@@ -88,15 +85,12 @@ def hyperimba(
     alpha: float = 1.0,
     weights: Weights = "hierarchy",
 ) -> Model:
-    r"""Graph convolutions that weigh neighbours by their places in a hierarchy, and add what a place itself says.
+    r"""Graph convolutions that weigh neighbours by their places in a hierarchy, and read each node's place.
 
     In a layer :math:`h_v \leftarrow \mathrm{ELU}(\sum_u w_{vu} W h_u + \alpha \, m(p_v) + b)` over v and the
-    senders u of the edges into it, with :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) +
-    g(p_u))`; p are places, m, f and g perceptrons that are learned. The last layer has no ELU; the outputs are
-    logits.
-
-    In the manner of HyperIMBA and not the same: there the weights are functions of the edges' Ricci curvature, here
-    of where the two ends are in the embedding, which the additive term alone reads there.
+    senders u of the edges into it, with :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) + g(p_u))`;
+    p are places, m, f and g learned perceptrons. The last layer has no ELU; the outputs are logits. In the manner
+    of HyperIMBA and not the same: there the weights are functions of the edges' Ricci curvature.
 
     Args:
       layers: how many convolutions, at least 1.
@@ -104,14 +98,13 @@ def hyperimba(
       outputs: classes, or labels.
       dropout: the share of the inputs of each layer dropped in training, in [0, 1).
       alpha: weight of the additive term.
-      weights: ``hierarchy``, or ``degree`` for those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`: then the additive
-        term is all that knows of the hierarchy.
+      weights: ``hierarchy``, or ``degree`` for those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`.
 
     Returns:
       A model whose inputs are :class:`PlacedInputs`, and whose outputs are float [n, outputs]. First derivatives.
 
     Raises:
-      ValueError: for an argument out of range; when applied, for places that are not one a node.
+      ValueError: for an argument out of range; when applied, for other than one place a node.
 
     Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance node
     classification (WWW 2023), section 4.
@@ -124,8 +117,7 @@ def hyperimba(
     >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
     (3, 4)
     """
-    for name, count in {"layers": layers, "hidden": hidden, "outputs": outputs}.items():
-        validate.integer_in(1, **{name: count})
+    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
     validate.in_range(0.0, 0.999, dropout=dropout)
     validate.number(0.0, alpha=alpha)
     validate.one_of(("hierarchy", "degree"), weights=weights)

@@ -1,6 +1,5 @@
 """A multi-layer perceptron on rows."""
 
-from functools import lru_cache
 from typing import Any
 
 import flax.linen as nn
@@ -24,7 +23,6 @@ class _MLP(nn.Module):
         return nn.Dense(self.outputs)(rows)
 
 
-@lru_cache
 def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
     """Dense layers with ReLU and dropout between them.
 
@@ -37,19 +35,16 @@ def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
     >>> import jax, jax.numpy as jnp
     >>> model = mlp(2, 8, 3)
     >>> variables = model.init(jax.random.key(0), jnp.zeros((5, 4)))
-    >>> outputs, _ = model.apply(variables, jnp.zeros((5, 4)), key=None, train=False)
-    >>> outputs.shape
+    >>> model.apply(variables, jnp.zeros((5, 4)), key=None, train=False)[0].shape
     (5, 3)
     """
-    validate.integer_in(1, layers=layers)
-    validate.integer_in(1, hidden=hidden)
-    validate.integer_in(1, outputs=outputs)
+    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
     validate.in_range(0.0, 0.999, dropout=dropout)
     return from_linen(_MLP(layers, hidden, outputs, dropout))
 
 
 def dense_layers(variables: Any) -> tuple[tuple[Array, Array], ...]:
-    """The kernel [in, out] and the bias [out] of each layer of an :func:`mlp`, in order: to run it elsewhere.
+    """The kernel [in, out] and the bias [out] of each layer of an :func:`mlp`, in order.
 
     >>> import jax, jax.numpy as jnp
     >>> variables = mlp(2, 8, 3).init(jax.random.key(0), jnp.zeros((5, 4)))

@@ -1,10 +1,5 @@
-r"""PoinDP's network, with the noise of its paper or of its release: nothing is proved of either.
+"""PoinDP's network, with the noise of its paper or of its release, neither of which is proved."""
 
-A network that classifies what was reported under a proved guarantee has no noise of its own to add:
-``poindp(noise="off")``.
-"""
-
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
@@ -29,17 +24,16 @@ _UNIFORM = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # in +-
 
 
 class PoinDPInputs(NamedTuple):
-    """What PoinDP's network is applied to.
+    """The inputs of PoinDP's network.
 
     Attributes:
       graph: as of :class:`ldp_jax.learning.models.NodeInputs`.
-      x: float [n, d], a record for each node, or what the server knows of it.
+      x: float [n, d], a record for each node, or its estimate.
       places: float [n, k], the Poincaré embedding of the graph.
-      sensitivity: float [n, 2], how much the radius and the direction of a node's place may differ from another's:
-        :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and ``intra_hierarchy_of_nodes``. Local sensitivities;
-        ``noise="printed"`` alone asks for them.
+      sensitivity: float [n, 2], of the radius and the direction of a node's place, for ``noise="printed"``:
+        :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and ``intra_hierarchy_of_nodes``. Local sensitivities.
       epsilon: the nominal budget of one application; a number, or a tracer.
-      delta: of it, in the printed noise; the release's 1e-4.
+      delta: of the printed noise; the release's 1e-4.
     """
 
     graph: Graph | Operator
@@ -78,7 +72,7 @@ class _PoinDP(nn.Module):
         return h.sum(1)
 
     def _noise(self, inputs: PoinDPInputs, h: Array, train: bool) -> Array:
-        """Of each branch's outputs; float [n, branches, outputs]."""
+        """The noise of each branch's outputs; float [n, branches, outputs]."""
         words = self.variable("noise", "words", lambda: jax.random.key_data(self.make_rng("params")))
         key = self.make_rng("dropout") if train else jax.random.wrap_key_data(words.value, impl="threefry2x32")
         strength_key, noise_key = jax.random.split(key)
@@ -103,7 +97,7 @@ class _PoinDP(nn.Module):
         return sigma[..., None] * jnp.tanh(0.5 * draws)
 
     def _read(self, places: Array) -> Array:
-        """What the branches make of places; [n, branches, hidden + outputs]."""
+        """The reading of places by each branch; [n, branches, hidden + outputs]."""
         read = []
         for branch in self.branches:
             seen = places if branch == "inter" else places + jnp.where(places < 0, jnp.pi, 0.0)  # angles of numbers
@@ -134,7 +128,6 @@ class _PoinDP(nn.Module):
         return self.variable("noise", name, lambda: initial(self.make_rng("params"))).value
 
 
-@lru_cache
 def poindp(
     outputs: int = 2,
     hidden: int = 16,
@@ -145,13 +138,13 @@ def poindp(
     strength: Strength = "hierarchy",
     allocation: int = 128,
 ) -> Model:
-    r"""PoinDP's network: two GCNs of two layers, the outputs of each with noise of its own, and their sum.
+    r"""PoinDP's network: two GCNs of two layers, the outputs of each with their noise, and their sum.
 
     .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta) \epsilon)
 
     with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and :math:`\beta` by attention
-    over what two perceptrons read from the places of all nodes, the inter branch from their coordinates, the intra
-    branch from their coordinates and angles.
+    over two perceptrons of the places of all nodes, the inter branch of coordinates, the intra branch of
+    coordinates and angles.
 
     Noise, for each number of a branch's outputs, with z standard normal:
 
@@ -160,31 +153,32 @@ def poindp(
       is :math:`\Delta_v / 2`; so :math:`\eta = \tanh(\sigma_v z / 2)`. beta is learned; gamma is 1 in one
       dimension.
     * ``released`` is the authors' code: :math:`\sigma_v = \sqrt{w_v / (2 \beta \epsilon)}` and :math:`\eta =
-      \sigma_v \tanh(z / 2)`, w the sum of what the perceptrons read (its absolute value here; there the root of a
-      negative number is NaN). No gradient reaches w and beta: they stay as they were drawn.
-    * ``off``: none.
+      \sigma_v \tanh(z / 2)`, w the absolute sum of the perceptrons (there the root of a negative number is NaN). No
+      gradient reaches w and
+      beta: they stay as drawn.
+    * ``off``: none, for reports that have a guarantee already.
 
-    *Guarantee*: **none**, of any noise. It is bounded (by 1, by sigma), so that some outputs are impossible for a
-    neighbour; its scale depends on the data; outputs are sums over neighbours whose records nobody protects; and it
-    is drawn anew in every epoch, while nothing is composed. Where the model is asked it draws its noise from the
-    words in ``variables["noise"]``, once for each trained model: the same question has the same answer.
+    *Guarantee*: **none**, of any noise. It is bounded, so some outputs are impossible for a neighbour; its scale
+    depends on the data; outputs are sums over unprotected records of neighbours; and it is redrawn in every epoch
+    without composition. In evaluation the noise is drawn from ``variables["noise"]``: the same question has the
+    same answer.
 
     Args:
       outputs: classes.
       hidden: width of the first layer of each branch.
       dropout: the share of hidden values dropped in training, in [0, 1).
-      noise: which.
-      branches: which of ``inter`` and ``intra`` there are (the ablations have one).
+      noise: ``off``, ``released`` or ``printed``.
+      branches: one or both of ``inter`` and ``intra`` (the ablations have one).
       allocate: whether beta is by attention; else it is 1 / 2.
-      strength: in the released noise, what w is: ``hierarchy``; ``random``, uniform in (0, 1) for each node (the
-        variant RdDP); or ``attention``, of a branch's own outputs (AtDP).
+      strength: w of the released noise: ``hierarchy``; ``random``, uniform in (0, 1) for each node (the variant
+        RdDP); or ``attention``, of a branch's outputs (AtDP).
       allocation: width of the attention's hidden layer.
 
     Returns:
       A model whose inputs are :class:`PoinDPInputs`, and whose outputs are logits, float [n, outputs].
 
     Raises:
-      ValueError: for an argument out of range; when applied, for places that are not one a node, or printed noise
+      ValueError: for an argument out of range; when applied, for other than one place a node, or printed noise
         without sensitivities.
 
     Reference: Wei et al., Poincaré differential privacy for hierarchy-aware graph embedding (AAAI 2024), eq. 12-15.
@@ -196,8 +190,7 @@ def poindp(
     >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
     (3, 4)
     """
-    for name, count in {"outputs": outputs, "hidden": hidden, "allocation": allocation}.items():
-        validate.integer_in(1, **{name: count})
+    validate.integer_in(1, outputs=outputs, hidden=hidden, allocation=allocation)
     validate.in_range(0.0, 0.999, dropout=dropout)
     validate.one_of(("off", "released", "printed"), noise=noise)
     validate.one_of(("hierarchy", "random", "attention"), strength=strength)

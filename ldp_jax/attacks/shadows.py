@@ -1,0 +1,197 @@
+"""Shadow models: networks that were each trained on a random part of the nodes of a graph."""
+
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.attacks._result import distinct
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.graph.propagation import Operator, operator
+from ldp_jax.learning.models import Model, NodeInputs, Variables
+from ldp_jax.learning.training import (
+    Examples,
+    Objective,
+    Settings,
+    check_examples,
+    fit,
+    on_graph,
+    scored_by_loss,
+)
+
+MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
+
+
+class Shadows(NamedTuple):
+    """Models that were each trained on a random part of the nodes, and their answers.
+
+    Attributes:
+      outputs: float32 [N, p, outputs], the logits for the nodes of the population.
+      member: bool [N, p], which of these each model was trained on.
+      nodes: int32 [p], the population.
+      variables: of the models, each leaf with a leading axis of N.
+    """
+
+    outputs: np.ndarray
+    member: np.ndarray
+    nodes: np.ndarray
+    variables: Any
+
+
+def shadow_models(
+    key: PRNGKey,
+    model: Model,
+    objective: Objective,
+    graph: Any,
+    x: Any,
+    labels: Any,
+    settings: Settings,
+    *,
+    models: int,
+    protocol: MembershipProtocol,
+    nodes: Any = None,
+    share: float = 0.5,
+    validation: Any = None,
+) -> Shadows:
+    """Train models on random parts of the nodes, and ask each about all of them; two compiled programs.
+
+    Each model is trained on the graph of its members alone. It is asked
+
+    * ``TSTF`` (train on the subgraph, test on the full graph): about all nodes on the whole graph;
+    * ``TSTS`` (train on the subgraph, test on the subgraph): on the graph without the edges between members and
+      others;
+    * ``0-hop``: about each node alone, without edges.
+
+    Args:
+      key: a typed threefry key.
+      model: of nodes on a graph: its inputs are :class:`ldp_jax.learning.models.NodeInputs`.
+      objective: of :class:`ldp_jax.learning.training.Examples`, such as
+        :data:`ldp_jax.learning.training.node_classification`.
+      graph: a ``jraph.GraphsTuple`` of one graph, or its operator. Layout ``ell`` is several times faster on a CPU;
+        models that attend to neighbours need ``segment``, which a ``GraphsTuple`` is given.
+      x: float [n, d].
+      labels: [n] or [n, k], as the objective takes them.
+      settings: of each training; one batch of all nodes is cheapest, since every step applies the model to all.
+      models: N, at least 2; memory does not grow with it.
+      protocol: ``TSTF``, ``TSTS`` or ``0-hop``.
+          epochs: of each training.
+      nodes: distinct integers [p], the population that members are drawn from; all by default.
+      share: of the population that a model is trained on, in (0, 1); every model on as many nodes.
+      validation: distinct integers, nodes outside the population that choose the epoch, asked without edges. None
+        for the epoch of the least training loss.
+
+    Raises:
+      ValueError: for nodes out of range or given twice, a share that leaves no member or no other, validation nodes
+        in the population, or examples that :func:`ldp_jax.learning.training.fit` refuses.
+      TypeError: for a model that attends to neighbours, and an operator of layout ``ell``.
+
+    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
+    TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.
+    """
+    validate.threefry(key)
+    validate.integer_in(2, models=models)
+    validate.one_of(get_args(MembershipProtocol), protocol=protocol)
+    share = validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
+    op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
+    n = op.num_nodes
+    x, labels = jnp.asarray(x, jnp.float32), np.asarray(labels)
+    if len(x) != n or len(labels) != n:
+        raise ValueError(f"x and labels must have a row for each of {n} nodes, got {len(x)} and {len(labels)}")
+    population = distinct("nodes", np.arange(n) if nodes is None else nodes, n)
+    size = round(share * len(population))
+    if not 0 < size < len(population):
+        raise ValueError(f"share must leave members and others, got {size} of {len(population)} nodes")
+    held = None
+    if validation is not None:
+        held = distinct("validation", validation, n)
+        if np.isin(held, population).any():
+            raise ValueError("validation must have no node of the population")
+    objective = on_graph(objective if held is not None else scored_by_loss(objective))
+    parts = {"train": population} if held is None else {"train": population, "validation": held}
+    known = {name: Examples(index, labels[index]) for name, index in parts.items()}
+    check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
+
+    split_key, fit_key = jax.random.split(key)
+    member = _drawn(jax.random.split(split_key, models), size=size, count=len(population))
+    data = op, x, labels, population, held
+    variables = _trained(
+        jax.random.split(fit_key, models), member, data, model=model, objective=objective, size=size,
+        settings=settings,
+    )  # fmt: skip
+    trained = Shadows(np.zeros(()), np.asarray(member), population, variables)
+    return ask_shadows(trained, model, op, x, protocol=protocol, at_once=settings.at_once)
+
+
+def ask_shadows(
+    shadows: Shadows, model: Model, graph: Any, x: Any, *, protocol: MembershipProtocol, at_once: int | None = None
+) -> Shadows:
+    """The same models with ``outputs`` of another protocol, float32 [N, p, outputs]; nothing is trained.
+
+    ``shadows`` are of :func:`shadow_models`, as are the other arguments, all as in their training but the protocol.
+    """
+    protocols = get_args(MembershipProtocol)
+    validate.one_of(protocols, protocol=protocol)
+    op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
+    outputs = _asked(
+        shadows.variables, shadows.member, op, jnp.asarray(x, jnp.float32), shadows.nodes,
+        np.int32(protocols.index(protocol)), model=model, at_once=at_once,
+    )  # fmt: skip
+    return shadows._replace(outputs=np.asarray(outputs))
+
+
+@partial(jax.jit, static_argnames=("size", "count"))
+def _drawn(keys: PRNGKeys, *, size: int, count: int) -> Array:
+    """A random part of ``size`` for each key; bool [keys, count]."""
+
+    def one(key: PRNGKey) -> Array:
+        return jax.random.permutation(key, jnp.arange(count) < size)
+
+    return jax.vmap(one)(keys)
+
+
+@partial(jax.jit, static_argnames=("model", "objective", "size", "settings"))
+def _trained(
+    keys: PRNGKeys,
+    member: Array,
+    data: tuple[Any, ...],
+    *,
+    model: Model,
+    objective: Objective,
+    size: int,
+    settings: Settings,
+) -> Variables:
+    op, x, labels, nodes, held = data
+
+    def examples(index: Array) -> Examples:
+        return Examples(index, labels[index])
+
+    def one(given: Any) -> Any:
+        key, chosen = given
+        inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
+        train = examples(nodes[jnp.nonzero(chosen, size=size)[0]])
+        # fit, not fit_many, which would hold x as many times as there are models.
+        context = NodeInputs(op.induced(inside), x)
+        validation = train if held is None else examples(held)
+        return fit(key, model, objective, context, train, validation, validation, settings).variables
+
+    return jax.lax.map(one, (keys, member), batch_size=settings.at_once)
+
+
+@partial(jax.jit, static_argnames=("model", "at_once"))
+def _asked(
+    variables: Any, member: Array, op: Operator, x: Array, nodes: Array, protocol: Any, *, model: Model,
+    at_once: int | None,
+) -> Array:  # fmt: skip
+    def one(given: Any) -> Array:
+        fitted, chosen = given
+        inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
+        everybody, nobody = jnp.ones_like(inside), jnp.zeros_like(inside)
+        # In the order of MembershipProtocol: all edges, those on either side of the membership, none.
+        one_part = jnp.stack([everybody, inside, nobody])[protocol]
+        asked = op.induced(one_part, jnp.stack([nobody, ~inside, nobody])[protocol])
+        return model.apply(fitted, NodeInputs(asked, x), key=None, train=False)[0][nodes]
+
+    return jax.lax.map(one, (variables, member), batch_size=at_once)
