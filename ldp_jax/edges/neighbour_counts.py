@@ -81,6 +81,11 @@ class NeighbourCounts:
     reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
 
     def __post_init__(self) -> None:
+        if not validate.concrete(self.epsilon):
+            raise ValueError(
+                "epsilon must be concrete, because the host makes a table of whole numbers of it: make one "
+                "mechanism for each epsilon outside jit and vmap, and give privatize_counts one or a menu of them"
+            )
         # Static: one spelling of a budget, so that it is hashable and no second program.
         object.__setattr__(self, "epsilon", whole_noise.checked_epsilon(self.epsilon))
         validate.integer_in(1, num_groups=self.num_groups)

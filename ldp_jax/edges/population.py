@@ -2,10 +2,12 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 
@@ -30,9 +32,14 @@ class Population(NamedTuple):
         """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
 
         Raises:
-          ValueError: for a graph that is not undirected, in a sentence that names no edge, since edges are private;
-            for several graphs that are no set; and for ``public`` that is not bool [n].
+          ValueError: for a traced graph; for one that is not undirected, in a sentence that names no edge, since
+            edges are private; for several graphs that are no set; and for ``public`` that is not bool [n].
         """
+        if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
+            raise ValueError(
+                "graph and public must be concrete, because the number of edges is part of shapes: call this "
+                "outside jit, vmap and grad; inside, vmap the mechanism's privatize over users"
+            )
         if isinstance(graph, graphs.GraphSet):
             group = np.asarray(graph.node_graph, np.int64)
         elif np.size(graphs.as_graph(graph).n_node) == 1:

@@ -35,14 +35,15 @@ class NoisyCounts(NamedTuple):
     """What users report of their lists.
 
     Attributes:
-      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing.
+      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. NumPy, or traced where
+        the key is.
       reported: bool [n], who reports.
       guarantee: per bit of a list and per edge, what is protected and what is not; of the rounds before, too.
       owners: by which rule a pair was reported: an order of users, by ``half`` of the ids, or in ``full``.
       after: the round before, where this one was made of its reports.
     """
 
-    counts: np.ndarray
+    counts: Array | np.ndarray
     reported: Bool[np.ndarray, " n"]
     guarantee: PipelineGuarantee
     owners: Ownership | Reporting = "full"
@@ -101,7 +102,8 @@ def privatize_counts(
     :func:`~ldp_jax.edges.privatize_graph`, this simulates all devices; the guarantee is about what is returned.
 
     Args:
-      key: a typed threefry key.
+      key: a typed threefry key; it may be traced, all else is concrete: ``jax.vmap(lambda key:
+        privatize_counts(key, graph, mechanism, groups).counts)(keys)``.
       graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
         :class:`~ldp_jax.graph.graphs.GraphSet`.
       mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
@@ -161,10 +163,11 @@ def privatize_counts(
     elif first.reporting == "half":
         counted = lambda user, other: _sparse.owns(_sparse.Users(user, 0, n, n), other, True)
     counts = count_neighbours(users, groups, first.num_groups, counted)
+    xp = np if validate.concrete(key) else jnp
     keys = [key] if len(menu) == 1 else jax.random.split(key, len(menu))
     noisy = _noisy(first, keys[0], counts)
     for number in range(1, len(menu)):
-        noisy = np.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
+        noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
     once = owners is not None or first.reporting == "half"
     unprotected = ("number of nodes", "groups of nodes", *(("who reports",) if not reported.all() else ()))
     unprotected = (*unprotected, *(("personal budgets",) if len(menu) > 1 else ()))
@@ -173,7 +176,7 @@ def privatize_counts(
         spent = _with_before(spent, reported, rule, after)
         unprotected = tuple(dict.fromkeys((*after.guarantee.unprotected, *unprotected)))
     guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=unprotected)
-    counts = np.where(reported[:, None], noisy, 0).astype(noisy.dtype)
+    counts = xp.where(reported[:, None], noisy, 0).astype(noisy.dtype)
     return NoisyCounts(counts, reported, guarantee, rule, after)
 
 
@@ -237,18 +240,17 @@ def _one_rule(first: Ownership | Reporting, second: Ownership | Reporting) -> bo
     return all(map(np.array_equal, first, second))
 
 
-def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
+def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.ndarray:
     """Counts with noise; of many users by blocks of one size, each with its own key."""
+    xp, draw = (np, _drawn) if validate.concrete(key) else (jnp, _add_noise)
     users = max(_DRAWN // counts.shape[1], 1)
     if len(counts) <= users:
-        return _drawn(m, key, counts)
-    out = np.empty(counts.shape, np.float32 if m.noise == "laplace" else np.int32)
+        return draw(m, key, counts)
     starts = range(0, len(counts), users)
-    for at, one in zip(starts, jax.random.split(key, len(starts)), strict=True):
-        block = counts[at : at + users]
-        padded = np.pad(block, ((0, users - len(block)), (0, 0)))
-        out[at : at + users] = _drawn(m, one, padded)[: len(block)]
-    return out
+    padded = np.pad(counts, ((0, len(starts) * users - len(counts)), (0, 0)))
+    keys = jax.random.split(key, len(starts))
+    blocks = [draw(m, keys[i], padded[at : at + users]) for i, at in enumerate(starts)]
+    return xp.concatenate(blocks)[: len(counts)]
 
 
 def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:

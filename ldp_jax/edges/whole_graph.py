@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee, digits_up
@@ -83,9 +84,9 @@ def privatize_graph(
       per edge the guarantee is about pairs of private users.
 
     Raises:
-      ValueError: for a graph that is not symmetric, has self-loops, edges given twice or edges between graphs of a
-        set, several graphs that are no GraphSet, arguments of wrong shape, a reporting that the mechanism has not,
-        or an expected output above ``memory``.
+      ValueError: for traced arguments, a graph that is not symmetric, has self-loops, repeated edges or edges
+        between graphs of a set, several graphs that are no GraphSet, arguments of wrong shape, a reporting
+        that the mechanism does not have, or an expected output above ``memory``.
       RuntimeError: where a pair would be reported under the larger of its two budgets, which is a defect of this
         library; before anything is drawn, and from public budgets alone.
 
@@ -99,6 +100,12 @@ def privatize_graph(
       epsilon 1 per relationship (...)
     """
     validate.threefry(key)
+    if not all(map(validate.concrete, jax.tree.leaves((key, mechanism)))):
+        raise ValueError(
+            "key and mechanism must be concrete, because the number of reported pairs is part of shapes: call "
+            "privatize_graph in a Python loop, outside jit, vmap and grad; inside, vmap mechanism.privatize over "
+            "users"
+        )
     made, both_ends = _reporting(mechanism, reporting)
     users = Population.of(graph, public)
     private, n = users.private, len(users.group)

@@ -147,6 +147,24 @@ def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
     assert not (noise[:5] == noise[5:10]).all(1).any()
 
 
+@pytest.mark.usefixtures("untyped")
+def test_keys_may_be_traced_and_nothing_else(monkeypatch):
+    """Draws under jit and vmap are those of a loop over keys, in blocks and from a menu too."""
+    m = NeighbourCounts(0.5, 3)
+    counts = lambda key: privatize_counts(key, RING, m, GROUPS).counts
+    menu = lambda key: privatize_counts(key, RING, [m, NeighbourCounts(2.0, 3)], GROUPS, levels=[0, 1] * 6).counts
+    with jax.debug_key_reuse(False):  # the same keys, several times
+        keys = jax.random.split(jax.random.key(3), 3)
+        looped = [counts(key) for key in keys]
+        np.testing.assert_array_equal(jax.vmap(counts)(keys), looped)
+        monkeypatch.setattr(whole_counts, "_DRAWN", 15)  # five users
+        np.testing.assert_array_equal(jax.jit(menu)(keys[0]), menu(keys[0]))
+        with pytest.raises(ValueError, match="graph and public must be concrete"):
+            jax.jit(lambda graph: privatize_counts(keys[0], graph, m, GROUPS).counts)(RING)
+        with pytest.raises(ValueError, match="mechanism for each epsilon"):
+            jax.vmap(lambda epsilon: NeighbourCounts(epsilon, 3).add_noise(keys[0], GROUPS))(jnp.array([1.0, 2.0]))
+
+
 def test_personal_budgets_of_a_public_menu():
     menu = [NeighbourCounts(epsilon, 3) for epsilon in (0.5, 40.0, 2.0)]
     levels = np.array([0, 1] * 6)

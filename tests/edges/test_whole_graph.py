@@ -169,6 +169,19 @@ def test_locallap_is_refused_by_what_it_reports():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_whole_graphs_are_drawn_outside_jit():
+    """One sentence says what to do in place of each: a traced key, epsilon or graph."""
+    graph, key = graphs.from_edges(STAR, 101), jax.random.key(0)
+    draw = lambda key, epsilon, graph: privatize_graph(key, graph, RandomizedResponse(epsilon)).degree
+    with pytest.raises(ValueError, match="call privatize_graph in a Python loop"):
+        jax.vmap(lambda key: draw(key, 1.0, graph))(jax.random.split(key, 2))
+    with pytest.raises(ValueError, match="key and mechanism must be concrete"):
+        jax.jit(lambda epsilon: draw(key, epsilon, graph))(1.0)
+    with pytest.raises(ValueError, match="graph and public must be concrete"):
+        jax.jit(lambda graph: draw(key, 1.0, graph))(graph)
+
+
+@pytest.mark.usefixtures("untyped")
 def test_a_bad_graph_is_refused_without_its_edges():
     """One sentence for all of them, in the whole chain of exceptions, with or without public users."""
     bad = [

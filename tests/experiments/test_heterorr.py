@@ -250,10 +250,10 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_pat
 def test_mixing_counts_sweeps_and_names_graphs():
     frame = pd.DataFrame(
         [
-            ("g", 0.25, seed, f"log-likelihood after {sweeps} sweeps", float(seed + sweeps))
+            ("g", 0.25, "hrg", seed, f"log-likelihood after {sweeps} sweeps", float(seed + sweeps))
             for seed in range(2) for sweeps in (1000, 200)
         ],
-        columns=["dataset", "weight", "seed", "metric", "value"],
+        columns=["dataset", "weight", "mechanism", "seed", "metric", "value"],
     )  # fmt: skip
     (chains,) = mixing.traces(frame).values()
     assert chains.index.tolist() == [200, 1000]
