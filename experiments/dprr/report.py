@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._report import METRIC_LABELS, markdown, panels, signed, significant
+from experiments._report import METRIC_LABELS, counted, errorbars, interval, markdown, panels, signed
+from experiments._report import paired as of_series
 from experiments.dprr.cells import (
     COLOURS,
     LABELS,
@@ -90,10 +90,8 @@ def paired(
             if (group.dataset, group.variant) == (mine.dataset, other)
             and _same_training(configs[mine.config], configs[group.config])
         ]
-        if len(twins) == 1:
-            both = pd.concat([values, twins[0]], axis=1, join="inner").dropna()
-            if len(both):
-                found[mine] = mean_interval(both.iloc[:, 0] - both.iloc[:, 1])
+        if len(twins) == 1 and (gain := of_series(values, twins[0])) is not None:
+            found[mine] = gain
     return found
 
 
@@ -198,12 +196,11 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> str:
     gains = {group: gain for group, gain in paired(frame, configs).items() if group.mechanism == "dprr"}
     for dataset, forest in sorted({(group.dataset, group.variant.forest) for group in gains}):
         mine = [gain for group, gain in gains.items() if (group.dataset, group.variant.forest) == (dataset, forest)]
-        clear = [gain.mean for gain in mine if significant(gain)]
+        up, down, _ = counted(mine)
         means = sorted(gain.mean for gain in mine)
         rows.append(
             [
-                dataset, CLASSIFIERS[forest], str(len(mine)), str(sum(mean > 0 for mean in clear)),
-                str(sum(mean < 0 for mean in clear)), f"{means[0]:+.1f} to {means[-1]:+.1f}",
+                dataset, CLASSIFIERS[forest], len(mine), up, down, f"{means[0]:+.1f} to {means[-1]:+.1f}",
                 " to ".join(str(n) for n in sorted({min(gain.n for gain in mine), max(gain.n for gain in mine)})),
             ]
         )  # fmt: skip
@@ -280,13 +277,8 @@ def show(frame: pd.DataFrame, configs: Configs, console: Any, reference: pd.Data
 
 def _curve(axis: Any, rows: pd.DataFrame, by: str, name: str, offset: float, places: dict[float, int]) -> None:
     values = {place: 100 * rows[rows[by] == value].value for value, place in places.items()}
-    intervals = {place: mean_interval(part) for place, part in values.items() if len(part)}
-    axis.errorbar(
-        [place + offset for place in intervals],
-        [interval.mean for interval in intervals.values()],
-        [np.nan_to_num(interval.half_width) for interval in intervals.values()],
-        color=COLOURS[name], marker="o", ms=4, lw=1.4, capsize=2, label=LABELS[name],
-    )  # fmt: skip
+    shown = {place + offset: each for place, part in values.items() if (each := interval(part)) is not None}
+    errorbars(axis, shown, color=COLOURS[name], ms=4, lw=1.4, label=LABELS[name])
 
 
 def _found(frame: pd.DataFrame, configs: Configs, names: Sequence[str], dataset: str, metric: str) -> str:
@@ -295,7 +287,7 @@ def _found(frame: pd.DataFrame, configs: Configs, names: Sequence[str], dataset:
     of_splits = set(names) == set(SPLITS)
     twin = _one_to_nine if of_splits else twin_of
     gains = [g for group, g in paired(rows, configs, twin, metric).items() if group.mechanism == "dprr"]
-    up, down = (sum(significant(gain) and sign * gain.mean > 0 for gain in gains) for sign in (1, -1))
+    up, down, _ = counted(gains)
     other = "the split 1 : 9" if of_splits else "degrees alone"
     return f"of {len(gains)} settings DPRR above {other} in {up}, below in {down}" if gains else ""
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save, significant
+from experiments._report import interval, legend_below, markdown, paired, panels, save, significant
+from experiments._report import table as as_table
 from experiments._runner import write_atomically
 from experiments.poindp import membership
-from experiments.poindp.labels import label, shown
+from experiments.poindp.labels import label
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
 from experiments.poindp.settings import PUBLISHED, STRUCTURE
 from ldp_jax.attacks.shadows import MembershipProtocol
@@ -198,7 +199,7 @@ def _cell(frame: pd.DataFrame, name: str, attack: str) -> str:
     if mine.empty:
         return ""
     text = f"{mine.mean():.1f}"
-    gap = mean_interval((mine - twin).dropna()) if len(twin) else None
+    gap = paired(mine, twin)
     return f"**{text}**" if gap is not None and gap.mean > 0 and significant(gap) else text
 
 
@@ -237,11 +238,8 @@ def _of_graph(frame: pd.DataFrame, dataset: str) -> str:
 
 def _found(part: pd.DataFrame) -> dict[str, ConfidenceInterval]:
     """Per cent, by metric."""
-    return {
-        str(metric): mean_interval(100 * each.value.dropna())
-        for metric, each in part.groupby("metric")
-        if each.value.notna().any()
-    }
+    found = {str(metric): interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
+    return {metric: each for metric, each in found.items() if each is not None}
 
 
 def worth(auc: ConfidenceInterval) -> float:
@@ -260,19 +258,19 @@ def _attacks(frame: pd.DataFrame, dataset: str) -> str:
         found, proved = _found(part), part.iloc[0].epsilon_proved
         printed = _printed(dataset, str(name), str(attack)) or ("", "")
         rows.append(
-            [
-                label(str(name)),
-                f"{epsilon:g}",
-                "none" if math.isinf(proved) else f"{proved:.3g}",
-                str(attack),
-                *(str(number) for number in printed),
-                shown(found["AUC"]),
-                f"{worth(found['AUC']):.1f}",
-                *(shown(found.get(metric)) for metric in ("precision", *_STRICT)),
-            ]
+            {
+                "row": label(str(name)),
+                "eps": f"{epsilon:g}",
+                "proved": "none" if math.isinf(proved) else f"{proved:.3g}",
+                "attack": attack,
+                "paper AUC": printed[0],
+                "paper precision": printed[1],
+                "AUC": found["AUC"],
+                "worth": f"{worth(found['AUC']):.1f}",
+                **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
+            }
         )
-    headers = ["row", "eps", "proved", "attack", "paper AUC", "paper precision", "AUC", "worth", "precision"]
-    return markdown([*headers, *_STRICT], rows)
+    return as_table(rows)
 
 
 def _figure(frame: pd.DataFrame) -> Any:

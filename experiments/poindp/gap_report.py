@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, signed
+from experiments._report import counted, markdown, paired, signed
+from experiments._report import table as as_table
 from experiments.poindp import accuracy, gaps
 from experiments.poindp.cells import METRICS
 from experiments.poindp.config import Config
 from experiments.poindp.labels import label
 from experiments.poindp.published import TABLE_2
 from experiments.poindp.settings import PUBLISHED, WITHOUT
-from ldp_jax.learning.metrics import mean_interval
 
 PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 """Two more causes, read off the rows of the tables themselves."""
@@ -102,14 +102,13 @@ def _ablations(tables: pd.DataFrame) -> list[str]:
         for less in WITHOUT:
             if whole not in values or whole + less not in values:
                 continue
-            gain = mean_interval((values[whole] - values[whole + less]).dropna())
+            gain = paired(values[whole], values[whole + less])
             printed = TABLE_2.get((str(dataset), whole), np.nan) - TABLE_2.get((str(dataset), whole + less), np.nan)
             gains.append(gain)
-            rows.append([str(dataset), less.strip(), f"{printed:+.1f}", signed(gain)])
+            cells = {"data set": dataset, "ablation": less.strip(), "paper": f"{printed:+.1f}"}
+            rows.append(cells | {"ours": signed(gain)})
     if not rows:
         return []
-    up = sum(gain.mean - gain.half_width > 0 for gain in gains)
-    down = sum(gain.mean + gain.half_width < 0 for gain in gains)
+    up, down, _ = counted(gains)
     verdict = "" if up == len(gains) else ": **the order is not reproduced**"
-    table = markdown(["data set", "ablation", "paper", "ours"], rows)
-    return [_ORDER.format(up=up, down=down, all=len(gains), verdict=verdict, table=table)]
+    return [_ORDER.format(up=up, down=down, all=len(gains), verdict=verdict, table=as_table(rows))]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, markdown, panels, save
+from experiments._report import legend_below, panels, save, table
 from experiments.poindp import noise
 from experiments.poindp.labels import COLOURS, label
 from experiments.poindp.settings import PRINTED, PUBLISHED
@@ -46,16 +46,16 @@ def sections(out: Path) -> list[str]:
     rows = []
     for name in _names(wide):
         part = _of_row(wide, name)
+        shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
         rows.append(
-            [
-                label(name),
-                *(f"{part.noise.quantile(share):.2f}" for share in (0.1, 0.5, 0.9)),
-                f"{_with_radius(part):+.2f}",
-            ]
+            {
+                "row": label(name),
+                **{words: f"{part.noise.quantile(share):.2f}" for words, share in shares.items()},
+                "correlation with the radius": f"{_with_radius(part):+.2f}",
+            }
         )
-    table = markdown(["row", "10 % below", "median", "90 % below", "correlation with the radius"], rows)
     pictures = [f"![Figure {path.stem[-1]}]({path.name})" for path in paths(out)]
-    return ["## Figures 4 to 6: noise on nodes, as published", about, table, *pictures]
+    return ["## Figures 4 to 6: noise on nodes, as published", about, table(rows), *pictures]
 
 
 def paths(out: Path) -> list[Path]:

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich import box
 from rich.table import Table
 
-from experiments._report import METRIC_LABELS, signed, significant
+from experiments._report import METRIC_LABELS, counted, errorbars, interval, paired, signed, terminal
 from experiments.privge.cells import EMBEDDINGS, GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
@@ -139,10 +138,10 @@ def _summarise_one(dataset: str, task: str, metric: str, config: str, part: pd.D
                 epsilon,
                 k,
                 mean_interval(series),
-                mean_interval(twin) if twin is not None else None,
-                _paired(series, twin),
-                _paired(series, twins[best]) if best is not None else None,
-                _paired(series, values.get((NON_PRIVATE, math.inf, 0))),
+                interval(twin),
+                paired(series, twin),
+                paired(series, twins[best]) if best is not None else None,
+                paired(series, values.get((NON_PRIVATE, math.inf, 0))),
                 embedding[key],
                 embedding[other] if twin is not None else "",
                 repeats,
@@ -208,18 +207,8 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
     """How many gains are clearly above 0, how many clearly below, and how many rows beat the best public row."""
-    up, down = (
-        sum(significant(line.gain) and sign * line.gain.mean > 0 for line in lines if line.gain) for sign in (1, -1)
-    )
-    over = [line.over_best for line in lines if line.over_best is not None and significant(line.over_best)]
-    return up, down, sum(best.mean > 0 for best in over)
-
-
-def _paired(a: pd.Series, b: pd.Series | None) -> ConfidenceInterval | None:
-    if b is None:
-        return None
-    both = pd.concat([a, b], axis=1, join="inner").dropna()
-    return mean_interval(both.iloc[:, 0] - both.iloc[:, 1]) if len(both) else None
+    up, down, _ = counted(line.gain for line in lines)
+    return up, down, counted(line.over_best for line in lines)[0]
 
 
 def name_of(row: tuple[str, float, int]) -> str:
@@ -241,14 +230,11 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
     names = summary.mechanisms()
     for offset, name in enumerate(names):
         lines = [x for x in summary.lines if x.mechanism == name and x.twin is not None]
-        x = np.array([place[line.epsilon] for line in lines]) + 0.08 * (offset - (len(names) - 1) / 2)
+        shift = 0.08 * (offset - (len(names) - 1) / 2)
+        x = np.array([place[line.epsilon] for line in lines]) + shift
         twins = [line.twin for line in lines if line.twin is not None]
-        axis.errorbar(
-            x,
-            [line.value.mean for line in lines],
-            [np.nan_to_num(line.value.half_width) for line in lines],
-            color=COLOURS[name], marker="o", ms=4, lw=1.5, capsize=2, label=LABELS[name],
-        )  # fmt: skip
+        shown = {place[line.epsilon] + shift: line.value for line in lines}
+        errorbars(axis, shown, color=COLOURS[name], ms=4, lw=1.5, label=LABELS[name])
         axis.plot(x, [t.mean for t in twins], color=COLOURS[name], ls=":", marker="x", ms=4, lw=1.1)
     for name, style in ((NON_PRIVATE, "-"), (GRAPH_ALONE["node"], "--"), (GRAPH_ALONE["link"], "--")):
         line = next((x for x in summary.lines if x.mechanism == name), None)
@@ -284,23 +270,19 @@ def identity(summary: Summary, line: Line) -> tuple[str, ...]:
 
 def table(summary: Summary, committed: Reference | None = None) -> Table:
     """One data set and task for a terminal; committed values of the same settings have a column of their own."""
-    view = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"{summary.dataset}, {summary.task} task: {summary.metric} in %, 95 % intervals",
-    )
     beside = [] if committed is None else ["committed"]
     headers = ["mechanism", "epsilon", "k", summary.metric, *beside, "structure-only", "gain", "over best"]
-    for header in headers:
-        view.add_column(header, justify="left" if header == "mechanism" else "right", no_wrap=True)
-    for line in summary.lines:
-        plain = [signed(interval).replace("**", "") for interval in (line.gain, line.over_best)]
-        twin = str(line.twin) if line.twin is not None else ""
-        theirs = [] if committed is None else [str(committed.get(identity(summary, line), ""))]
-        epsilon = "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}"
-        k = f"{line.k}" if line.twin is not None else ""
-        view.add_row(LABELS[line.mechanism], epsilon, k, str(line.value), *theirs, twin, *plain)
-    return view
+    rows = [
+        (
+            LABELS[line.mechanism], "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
+            None if line.twin is None else line.k, line.value,
+            *([] if committed is None else [committed.get(identity(summary, line))]),
+            line.twin, signed(line.gain), signed(line.over_best),
+        )
+        for line in summary.lines
+    ]  # fmt: skip
+    title = f"{summary.dataset}, {summary.task} task: {summary.metric} in %, 95 % intervals"
+    return terminal(headers, rows, title)
 
 
 def show(summaries: list[Summary], console: Any, committed: Reference | None) -> None:

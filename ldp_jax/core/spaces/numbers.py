@@ -148,7 +148,7 @@ class Finite(Enumerated):
     def _numbers(self, kind: Any) -> np.ndarray:
         return np.asarray(self.values, kind)
 
-    def _pick(self, place: Any, kind: Any = np.float32) -> np.ndarray:
+    def _pick(self, place: Any, kind: Any = np.float32) -> np.ndarray | np.generic:
         return self._numbers(kind)[place]
 
     def __len__(self) -> int:
