@@ -1,4 +1,4 @@
-"""What one user does to her neighbour list, and the same for a whole graph at once."""
+"""Mechanisms on one user's neighbour list, and the same for a whole graph at once."""
 
 from ldp_jax.core.ownership import Ownership, ownership
 from ldp_jax.edges import curator

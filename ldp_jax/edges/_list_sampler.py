@@ -61,12 +61,12 @@ def _order(m: Any, who: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.n
 def _check_owners(budget: np.ndarray, begins: np.ndarray, start: np.ndarray) -> None:
     """That no user owns a pair with one of a smaller budget.
 
-    She owns pairs within her level, which must be of one budget, and with all later places, which must not fall.
+    Pairs are owned within a level, which must be of one budget, and with all later places, which must not fall.
 
     Args:
       budget: float64 [users], by place: the sums that guarantees are computed from.
       begins: int [users], the first user of each one's graph.
-      start: int [users], the first place of her level in the graph.
+      start: int [users], the first place of each one's level in the graph.
     """
     falls = (np.diff(budget) < 0) & (np.diff(begins) == 0)
     if falls.any() or (budget[begins + start] != budget).any():
@@ -74,7 +74,7 @@ def _check_owners(budget: np.ndarray, begins: np.ndarray, start: np.ndarray) -> 
 
 
 def _whole_lists(everyone: Population, degree: np.ndarray, _: Any) -> Any:
-    """Every private user reports about all other nodes of her graph."""
+    """Every private user reports about all other nodes of one graph."""
     senders, receivers, group, private = everyone
     n = len(group)
     sizes = np.bincount(group, minlength=1)

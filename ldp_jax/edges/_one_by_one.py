@@ -67,7 +67,7 @@ def _served(m: Any, reports: Any) -> Any:
 
 
 def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> ReportedPairs:
-    """The reports of all private users, each drawn by ``m.privatize`` from a key of her own; in blocks.
+    """The reports of all private users, each drawn by ``m.privatize`` from a key of its own; in blocks.
 
     In ``full`` a list is of all users of a graph; else of the private ones, since what is between them and public
     users is shown anyway.

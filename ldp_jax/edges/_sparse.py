@@ -1,12 +1,12 @@
 """Neighbour lists of a whole graph at once: sparse, exact, compiled, streamed over users.
 
-A user reports some of her true pairs and some of the others. True pairs are a Bernoulli each. Of N others, each
+A user reports some of the true pairs and some of the others. True pairs are a Bernoulli each. Of N others, each
 reported with probability a, a Poisson number (mean -N log1p(-a)) of uniform ranks is drawn *with* replacement and
 repeats are dropped: every one is then hit at least once with probability exactly a, independently of the rest. No
 Binomial and no rejection is needed, and nothing is ever as large as the square of the number of users.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,10 +29,10 @@ class Users(NamedTuple):
     """What the sampler knows of some users, in an order in which each owns one run of pairs; arrays [users].
 
     Attributes:
-      place: the user's place in her graph.
-      start: where her level begins (for a whole list, the graph).
+      place: the user's place in the graph.
+      start: where the user's level begins (for a whole list, the graph).
       end: where it ends, one past the last.
-      size: nodes of her graph.
+      size: nodes of the user's graph.
     """
 
     place: Any
@@ -42,7 +42,7 @@ class Users(NamedTuple):
 
 
 def universe(users: Users, half: bool) -> Any:
-    """How many pairs each user owns: size - 1, or her part of a half matrix."""
+    """How many pairs each user owns: size - 1, or a part of a half matrix."""
     if not half:
         return users.size - 1
     index, level = users.place - users.start, users.end - users.start
@@ -107,6 +107,23 @@ def capacity(count: int) -> int:
     return 1 << max(6, (count - 1).bit_length()) if count <= _STEP else -(-count // _STEP) * _STEP
 
 
+def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
+    """An array [count, ...] filled up to its :func:`capacity`."""
+    return np.pad(
+        array, ((0, capacity(len(array)) - len(array)), *[(0, 0)] * (array.ndim - 1)), constant_values=value
+    )
+
+
+@partial(jax.jit, static_argnames=("draw", "slots"))
+def _drawn(draw: Callable[..., Array], key: PRNGKey, slots: int, parameters: tuple[Any, ...]) -> Array:
+    return draw(key, *parameters, (slots,))
+
+
+def drawn(draw: Callable[..., Array], key: PRNGKey, count: int, *parameters: Any) -> np.ndarray:
+    """``draw(key, *parameters, shape)`` on the host, of ``count`` entries along the last axis; few programs."""
+    return np.asarray(_drawn(draw, key, capacity(count), parameters))[..., :count]
+
+
 @partial(jax.jit, static_argnames="half")
 def _rates(key: PRNGKey, m: Any, users: Users, degree: Array, half: bool) -> Any:
     owned = universe(users, half)
@@ -124,7 +141,7 @@ def _false_if_none(m: Any, owned: Array) -> Array:
 def false_pairs_if_none(m: Any, users: Users, half: bool) -> float:
     """About how many pairs are reported of users without any: of public numbers alone.
 
-    ``m`` has one budget, or one a user; a user's pairs are at most what her mean noisy degree lets expect.
+    ``m`` has one budget, or one a user; a user's pairs are at most what the mean noisy degree lets expect.
     """
     room = capacity(len(users.place))
     part = m.of_users(lambda leaf: _slice(leaf, 0, len(users.place), room))
@@ -142,11 +159,19 @@ def _means(owned: Array, degree: Array, add: Array) -> tuple[Array, Array]:
 
 @partial(jax.jit, static_argnames="slots")
 def _counts(key: PRNGKey, mean: Array, pieces: Array, slots: int) -> Array:
-    """False pairs of each user: the sum of her pieces."""
+    """False pairs of each user: the sum of the user's pieces."""
     user = jnp.repeat(jnp.arange(len(mean)), pieces, total_repeat_length=slots)
     used = jnp.arange(slots) < pieces.sum()
     each = jnp.where(used, mean[user] / jnp.maximum(pieces[user], 1), 0.0)
     return jnp.zeros(len(mean), jnp.int32).at[user].add(random_words.poisson(key, each), mode="drop")
+
+
+def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
+    """Poisson counts of any means, on the host; int32 [k]."""
+    pieces = np.ceil(mean / _PIECE).astype(np.int32)
+    return np.asarray(_counts(key, padded(mean.astype(np.float32)), padded(pieces), capacity(int(pieces.sum()))))[
+        : len(mean)
+    ]
 
 
 @partial(jax.jit, static_argnames="slots")

@@ -1,6 +1,6 @@
 r"""Blink: what noisy degrees and noisy bits together say of each pair, as a matrix that is never written out.
 
-Each user reports her degree, with whole noise, and every bit of her list, by randomised response. The server fits
+Each user reports the degree, with whole noise, and every bit of the list, by randomised response. The server fits
 a model of degrees, :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)`, to the noisy ones, and with both reported
 bits of a pair, of which s are 1, has the posterior
 
@@ -121,7 +121,7 @@ class PosteriorLinks:
 
     def _sum(self, h: Array) -> Array:
         by_class = jax.ops.segment_sum(h, self.group, num_segments=len(self.constant))
-        # A user is no neighbour of her own: what her class holds of her is taken out.
+        # Users are no neighbours of themselves: their share of their class is taken out.
         own = jnp.diagonal(self.constant)[self.group][:, None]
         return (self.constant @ by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
 
@@ -142,7 +142,7 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
 
     Args:
       bits: the reported lists, as :func:`~ldp_jax.edges.privatize_graph` has them for
-        :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in her list.
+        :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in the user's list.
       prior: of the same users.
       epsilon: of the bits.
       variant: ``soft`` keeps every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` keeps

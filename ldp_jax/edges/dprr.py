@@ -23,12 +23,12 @@ from ldp_jax.edges.neighbour_lists import (
     ListMechanism,
     Reporting,
     check_bit_epsilon,
+    concrete_budgets,
     flip_rate,
     per_bit,
     per_edge,
     rest_of,
     summed,
-    two_largest,
 )
 
 
@@ -36,30 +36,26 @@ from ldp_jax.edges.neighbour_lists import (
 class DPRR(ListMechanism):
     r"""Randomised response on each bit, thinned so that the number of reported edges is close to the degree.
 
-    Law: the noisy degree is :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)` clipped to [0, n - 1]; with
-    :math:`p = e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and
-    :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a neighbour is reported with probability
-    :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently. The report is :math:`d^*` and the
-    list. ``noise="geometric"`` draws whole noise, :math:`P(z) \propto e^{-\epsilon_1 |z|}`. With a ``prior`` over
-    degrees, which must be public, q is computed from the posterior mean of the degree given :math:`d^*`.
+    Law: the noisy degree is :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)` clipped to [0, n - 1]; with :math:`p =
+    e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a
+    neighbour is reported with probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently.
+    The report is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise, :math:`P(z) \propto
+    e^{-\epsilon_1 |z|}`. With a public ``prior`` over degrees, q is computed from the posterior mean of the degree
+    given :math:`d^*`.
 
-    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge of an undirected
-    graph, seen through both ends, twice that (:meth:`relationship`).
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1; per edge seen through both
+    ends twice that (:meth:`relationship`). It is that of ideal arithmetic: Laplace noise in float32 leaks (see
+    :class:`~ldp_jax.features.Laplace`).
 
     Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`, close to
-    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` by :meth:`degree_bias`, which in sparse graphs is
-    not small (about 3 for a true 6 at :math:`\epsilon_1 = 0.1`): the paper's "almost unbiased" fails there, and a
-    public prior mends it.
+    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` by :meth:`degree_bias`, about 3 for a true 6 at
+    :math:`\epsilon_1 = 0.1`; a public prior mends it.
 
-    Numerics: the rare sides (1 - p) q and 1 - p q are written without cancellation and drawn from 64 bits, so that
-    each has float32's probability rounded up to a whole number of 2^-64: no report that the law has is lost.
-    Budgets of edges end at 40, where 1 - p is 78 of them. Noise comes from a sign and 224 bits: geometric noise has
-    its law to 1e-5 of each tail, down to 1e-60. The guarantee is that of ideal arithmetic all the same: Laplace
-    noise in float32 leaks (see :class:`~ldp_jax.features.Laplace`), whole noise goes through a float32 logarithm,
-    and degrees are exact up to 2^24.
+    Numerics: (1 - p) q and 1 - p q are written without cancellation and drawn from 64 bits: float32's probability,
+    rounded up to a whole number of 2^-64. Noise comes from a sign and 224 bits. Degrees are exact up to 2^24.
 
     Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. The paper clips q alone; here
-    :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*` beyond which q would be 1.
+    :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*`.
 
     Args:
       epsilon_degree: :math:`\epsilon_1`, in (0, 100]; a number, or one a user for whole graphs.
@@ -211,27 +207,22 @@ class DPRR(ListMechanism):
 
     def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
         """Both budgets, concrete and checked, of one shape; float64."""
-        if not (validate.concrete(self.epsilon_degree) and validate.concrete(self.epsilon_edges)):
-            raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
-        self._check()
-        both = np.broadcast_arrays(self.epsilon_degree, self.epsilon_edges)
-        return both[0].astype(np.float64), both[1].astype(np.float64)
+        first, second = concrete_budgets(self, self.epsilon_degree, self.epsilon_edges)
+        return first, second
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        r"""Per edge: both ends' reports hold it (``full``), or one end's list and one or both ends' degrees.
+        r"""Per edge, from one list or two, and one degree or two.
 
-        ``full``: :math:`2 (\epsilon_1 + \epsilon_2)`; ``half list``, where the pair is in one list and in both
-        degrees: :math:`2 \epsilon_1 + \epsilon_2`; ``half``, all from owned pairs: :math:`\epsilon_1 + \epsilon_2`.
-        With budgets of their own, it is the largest over all pairs of users: the two largest sums in ``full``; in
-        ``half`` a pair belongs to the user of the smaller sum, so that the second largest decides; in ``half list``
-        the owner's sum and the other's :math:`\epsilon_1` (of two equal sums, the larger one).
+        ``full``: :math:`2 (\epsilon_1 + \epsilon_2)`; ``half``: :math:`\epsilon_1 + \epsilon_2`; ``half list``:
+        :math:`2 \epsilon_1 + \epsilon_2`, since the pair is in one list and in both degrees.
+
+        With personal budgets it is the largest over all pairs of users. In ``half list`` it is the owner's sum and
+        the other's :math:`\epsilon_1` (of two equal sums, the larger one).
         """
         reporting = self.reporting if reporting is None else reporting
-        validate.one_of(REPORTINGS, reporting=reporting)
-        low, high = two_largest(self.sums())
         if reporting == "half list":
             return per_edge(self._owner_and_other(), reporting)
-        return per_edge((low, high) if reporting == "full" else (low,), reporting)
+        return super().relationship(reporting)
 
     def _owner_and_other(self) -> tuple[float, float]:
         """The largest, over pairs, of one user's sum and epsilon_1 of another of an equal or larger sum."""
@@ -255,10 +246,9 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
 def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not.
 
-    Sums of :math:`\pi(d) e^{-\epsilon |k - d|}` over d <= k, and of :math:`\pi(d) e^{-\epsilon |k + 1 - d|}` over
-    d > k, follow from their neighbours; for a d* between k and k + 1 they are shifted by its fraction. At the ends
+    Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*. At the ends
     the atoms of the clipped law are proportional to the same exponentials. One epsilon has one table of sums; of
-    several, each d* has sums of its own, which takes len(prior) passes over them.
+    several, each d* takes len(prior) passes.
     """
     degrees = jnp.arange(len(prior), dtype=prior.dtype)
     shrink = jnp.exp(-epsilon)

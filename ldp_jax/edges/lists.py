@@ -73,7 +73,7 @@ class LapReport(NamedTuple):
 
     Attributes:
       degree: float32, the noisy degree; any real number.
-      values: float32 [n], the noisy bits of the pairs she owns; NaN for the others.
+      values: float32 [n], the noisy bits of owned pairs; NaN for the others.
     """
 
     degree: Any

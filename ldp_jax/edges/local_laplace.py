@@ -20,6 +20,7 @@ from ldp_jax.edges.neighbour_lists import (
     Reporting,
     check_bit_epsilon,
     check_own,
+    concrete_budgets,
     pairs_of,
     per_bit,
     per_edge,
@@ -43,26 +44,22 @@ _FAR = 1e3
 class LocalLap:
     r"""Send a noisy degree and noisy bits; the server keeps as many of the largest bits as the degrees add up to.
 
-    Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends
-    :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of each pair that
-    she owns. The server computes :math:`T = \sum_i d^*_i / 2`, rounds it (a half to the even number), clips it to
-    [0, number of pairs], and makes an undirected graph of the T pairs of largest value. In the reporting ``half``
-    the degree counts owned pairs alone and :math:`T = \sum_i d^*_i`.
+    Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends :math:`d^* = d +
+    \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of each owned pair. The server
+    computes :math:`T = \sum_i d^*_i / 2`, rounds it (a half to the even number), clips it to [0, number of pairs],
+    and makes an undirected graph of the T pairs of largest value. In ``half`` reporting the degree counts owned
+    pairs alone and :math:`T = \sum_i d^*_i`.
 
-    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained. Per edge
-    :math:`2 \epsilon_1 + \epsilon_2`, because both ends' degrees count it, and :math:`\epsilon_1 + \epsilon_2` with
-    ``half`` (:meth:`relationship`); attained too. The graph is post-processing of the reports.
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained. Per edge :math:`2 \epsilon_1 +
+    \epsilon_2`, and :math:`\epsilon_1 + \epsilon_2` with ``half`` (:meth:`relationship`); attained too. It is that
+    of ideal arithmetic: Laplace noise in float32 leaks (see :class:`~ldp_jax.features.Laplace`).
 
     Utility: T has mean :math:`|E|` and variance :math:`n / (2 \epsilon_1^2)` (``half``: :math:`2 n / \epsilon_1^2`)
-    before it is clipped. In a graph of N pairs a true edge stays with a chance of about
-    :math:`e^{\epsilon_2} T / N` where that is below 1/2: in sparse graphs with a small budget next to nothing but
-    the number of edges is left, and degrees are not preserved.
+    before it is clipped. Of N pairs a true edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where
+    that is below 1/2: sparse graphs with a small budget keep little but the number of edges.
 
-    Numerics: noise of one user is float32, from a sign and 224 bits: no farther than 155 scales. Whole graphs are
-    drawn and compared in float64, from 64 bits. Two values are equal with probability 0 in ideal arithmetic, and
-    with that of the spacing of float32 or float64 here; the lower ids win, in whole graphs a true pair. The
-    guarantee is that of ideal arithmetic: Laplace noise in float32 leaks (see
-    :class:`~ldp_jax.features.Laplace`).
+    Numerics: noise of one user is float32, from a sign and 224 bits. Whole graphs are drawn and compared in
+    float64, from 64 bits. Of equal values the lower ids win; in whole graphs a true pair does.
 
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 
@@ -120,8 +117,8 @@ class LocalLap:
 
         Args:
           key: a typed threefry key.
-          neighbours: her list, ids padded with n; what is no id in [0, n), repeats and her own are dropped.
-          own: her own id, which says what pairs she owns.
+          neighbours: the user's list, ids padded with n; what is no id in [0, n), repeats and ``own`` are dropped.
+          own: the user's id, which says which pairs the user owns.
 
         Raises:
           ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
@@ -135,7 +132,7 @@ class LocalLap:
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
     def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
-        """log p of a report given a list; -inf where it says something of pairs she does not own, or not of all."""
+        """log p of a report given a list; -inf where it is about other than the owned pairs."""
         y = LapReport(*y)
         bits, owned, degree = self._record(NeighbourList(*x), own)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
@@ -162,7 +159,7 @@ class LocalLap:
         return of_degree + jnp.where(jnp.isnan(bit), 0.0, of_bit)
 
     def domain(self) -> Lists:
-        """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
+        """Lists of user 0, of nodes below n; other ids, repeats and 0 are dropped."""
         return Lists(self._size())
 
     def codomain(self, own: int = 0) -> LapReports:
@@ -181,7 +178,7 @@ class LocalLap:
         return self.n
 
     def _record(self, neighbours: NeighbourList, own: Any) -> tuple[Array, Array, Array]:
-        """A list as bits [n], what pairs the user owns [n], and the degree that she reports."""
+        """A list as bits [n], what pairs the user owns [n], and the reported degree."""
         n = self._size()
         check_own(own, n)
         bits = to_bits(neighbours, n) & (jnp.arange(n) != own)
@@ -207,18 +204,15 @@ class LocalLap:
         return kept | kept.T
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The server's graphs and the noisy degrees: exact in law, no n^2 anywhere.
+        """The pairs of the server's graphs, each once, and the noisy degrees.
 
-        Time (but for sorts, which take a logarithm more) and memory are O(users + edges in + edges out). Values are
-        about pairs of two private users; T is estimated from the degrees less the edges that public users show.
+        Exact in law, in O(users + edges in + edges out) but for sorts. Values are about pairs of two private users;
+        T is estimated from the degrees less the edges that public users show.
 
         Args:
           key: a typed threefry key.
           users: the graph, checked.
           memory: bytes of reported pairs to allow, 32 an edge.
-
-        Returns:
-          The pairs of the noisy graph, each once, and the noisy degrees.
 
         Raises:
           ValueError: for budgets that are not one number for all, or more edges than ``memory`` allows.
@@ -250,10 +244,8 @@ class LocalLap:
 
     def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
         """Both budgets, concrete and checked."""
-        if not (validate.concrete(self.epsilon_degree) and validate.concrete(self.epsilon_edges)):
-            raise ValueError("guarantee() needs concrete budgets; ask for it outside jit, vmap and grad")
-        self._check()
-        return np.asarray(self.epsilon_degree, np.float64), np.asarray(self.epsilon_edges, np.float64)
+        first, second = concrete_budgets(self, self.epsilon_degree, self.epsilon_edges)
+        return first, second
 
 
 def _log_laplace(epsilon: Any, off: Any) -> Array:
@@ -298,7 +290,7 @@ def _sample(key: PRNGKey, m: LocalLap, users: Population, memory: float) -> Repo
         start = first[true_graph]
         lows = _sparse.owns(_sparse.Users(low - start, 0, size[true_graph], size[true_graph]), high - start, True)
         counted, seen, times = np.bincount(np.where(lows, low, high), minlength=len(who)), 0, 1
-    noise = np.asarray(_noise(degree_key, _sparse.capacity(len(who))))[: len(who)]
+    noise = _sparse.drawn(random_words.laplace, degree_key, len(who))
     degree[who] = counted + noise / np.float32(first_epsilon)
     total = (per_graph(group[who], weights=degree[who].astype(np.float64)) - seen) / times
     edges = np.clip(np.rint(total), 0, pairs).astype(np.int64)
@@ -333,19 +325,9 @@ def _ordinal(owner: np.ndarray, owners: int) -> np.ndarray:
     return np.arange(len(owner)) - (np.cumsum(count) - count)[owner]
 
 
-@partial(jax.jit, static_argnames="slots")
-def _noise(key: PRNGKey, slots: int) -> Array:
-    return random_words.laplace(key, (slots,))
-
-
-@partial(jax.jit, static_argnames="slots")
-def _words(key: PRNGKey, slots: int) -> Array:
-    return random_words.words(key, (slots,))
-
-
 def _uniforms(key: PRNGKey, count: int) -> np.ndarray:
     """Uniform float64 in (0, 1] from 64 bits: small values keep their relative precision."""
-    high, low = np.asarray(_words(key, _sparse.capacity(count)))[:, :count]
+    high, low = _sparse.drawn(random_words.words, key, count)
     return (high * 2.0**32 + low + 0.5) * 2.0**-64
 
 
@@ -388,8 +370,7 @@ def _false_pairs(
         chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
         draws = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(np.int64) + _EXTRA * (missing > 0)
         graph = np.repeat(np.arange(len(size)), draws)
-        room = _sparse.capacity(len(graph))
-        sizes = np.pad(size[graph].astype(np.int32), (0, room - len(graph)), constant_values=2)
+        sizes = _sparse.padded(size[graph].astype(np.int32), 2)
         low, high = (np.asarray(end)[: len(graph)] for end in _ends(jax.random.fold_in(key, turn), sizes))
         code = (first[graph] + low) * width + first[graph] + high
         new = np.flatnonzero(~_contains(true, code))

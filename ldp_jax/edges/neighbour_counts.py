@@ -34,28 +34,27 @@ class NeighbourCounts:
     whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
     ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
 
-    Guarantee: epsilon per bit of a list, whatever K is: a bit is in one count and moves it by one. So nothing is
-    divided over the groups. A whole list of d neighbours costs d epsilon. Per edge 2 epsilon, because both ends
-    count it, and epsilon in ``half`` (:meth:`relationship`). Groups are public: from private lists they would cost
-    what they were made with.
+    Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per edge 2 epsilon, and
+    epsilon in ``half`` (:meth:`relationship`). Groups are public: from private lists they would cost what they were
+    made with.
 
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
-    noise) for each count, however many nodes a group has. The sum of a group's debiased bits of
-    :class:`~ldp_jax.edges.RandomizedResponse` has :math:`n_k\, a/(1-a)^2`: half a group's size times as much.
+    noise) for each count. The sum of a group's debiased bits of :class:`~ldp_jax.edges.RandomizedResponse` has
+    :math:`n_k\, a/(1-a)^2`: half a group's size times as much.
 
-    Numerics: whole noise is a sign and a number below 2^96 that is compared with cumulative whole numbers, so that
-    its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which
-    noise has a mass of about 2^-90. Laplace noise holds in ideal arithmetic.
+    Numerics: whole noise is a sign and a number below 2^96 that is compared with cumulative whole numbers: its loss
+    is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise
+    has a mass of about 2^-90. Laplace noise holds in ideal arithmetic.
 
-    Reference: the mechanism is Ghosh et al., STOC 2009; counts by group as a message are Qin et al., CCS 2017
-    (LDPGen), and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
+    Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen), and under a
+    trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
     Args:
-      epsilon: in [0.001, 40]; one concrete number.
+      epsilon: in [0.001, 40]; one concrete number, of which the host makes a table.
       num_groups: K, at least 1.
       n: nodes of the graph, for one user's view.
-      groups: int [n] in [-1, K), public: the group of every node; for one user's view, where they may also be given
-        with each call. -1 for a node that counts nowhere.
+      groups: int [n] in [-1, K), public: the group of every node, for one user's view; -1 for a node that counts
+        nowhere. They may be given with each call instead.
       most: the largest count; a larger one is taken for it. Public, at most 2^20.
       noise: ``geometric`` or ``laplace``.
       reporting: ``full`` or ``half``.
@@ -137,8 +136,8 @@ class NeighbourCounts:
 
         Args:
           key: a typed threefry key.
-          neighbours: her list, ids padded with n; of anything else, what is no id is dropped.
-          own: her own id, which is never counted, and says what pairs she owns.
+          neighbours: the user's list, ids padded with n; of anything else, what is no id is dropped.
+          own: the user's id, which is never counted, and says which pairs the user owns.
           groups: int [n], public; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
 
         Raises:
@@ -229,7 +228,7 @@ class NeighbourCounts:
         return self.log_likelihood(noisy, jnp.minimum(jnp.asarray(degree), self.most))
 
     def domain(self) -> Lists:
-        """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
+        """Lists of user 0, of nodes below n; other ids, repeats and 0 are dropped."""
         if self.n is None:
             raise ValueError("n must be given for one user's view: how many nodes the graph has")
         return Lists(self.n)

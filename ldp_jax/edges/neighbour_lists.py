@@ -101,12 +101,12 @@ def check_bit_epsilon(**kwargs: Scalar) -> None:
 
 
 def pairs_of(own: Any, n: int, reporting: Reporting) -> tuple[Array, Any]:
-    """Which pairs a user reports, bool [n], and how many there are for her degree: n - 1, or those that she owns.
+    """Which pairs a user reports, bool [n], and how many the degree is about: n - 1, or the owned ones.
 
     All users have one budget here; :func:`ldp_jax.edges._sparse.owns` has the rule, personal budgets included.
 
     Args:
-      own: her id, traced or not.
+      own: the user's id, traced or not.
       n: nodes of the graph.
       reporting: see :data:`Reporting`.
 
@@ -129,7 +129,7 @@ class ListMechanism(abc.ABC):
     """Reports each bit of a neighbour list independently, given at most a noisy degree; abstract.
 
     A subclass is a pytree with two static fields, ``n``, the nodes of the graph (None for whole graphs alone), and
-    ``reporting``; it gives the rates and the guarantees. Records and reports never hold the user herself: her place
+    ``reporting``; it gives the rates and the guarantees. Records and reports never hold the user, whose place
     is ``own``. One user's view and that of a whole graph have one law, in each reporting.
     """
 
@@ -145,6 +145,10 @@ class ListMechanism(abc.ABC):
     def _reporting(self) -> Reporting:
         """The static field ``reporting`` of the subclass."""
         return getattr(self, "reporting")  # noqa: B009
+
+    @abc.abstractmethod
+    def _check(self) -> None:
+        """Refuse parameters that are out of range."""
 
     @abc.abstractmethod
     def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[Array | None, Array, Array]:
@@ -194,20 +198,23 @@ class ListMechanism(abc.ABC):
 
         Args:
           y: the report.
-          own: whose it is, which says what pairs are hers.
+          own: the user, which says which pairs are owned.
         """
 
     @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """Per bit of one user's list."""
 
-    @abc.abstractmethod
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        """Per edge, seen through the reports of all users.
+        """Per edge, seen through the reports of all users: of both ends (``full``), or of the smaller budget's.
 
         Args:
-          reporting: what it would be in another reporting; by default in the mechanism's own.
+          reporting: in place of the mechanism's own.
         """
+        reporting = self._reporting if reporting is None else reporting
+        validate.one_of(self.reportings, reporting=reporting)
+        low, high = two_largest(self.sums())
+        return per_edge((low, high) if reporting == "full" else (low,), reporting)
 
     def _size(self) -> int:
         if self._nodes is None:
@@ -215,11 +222,11 @@ class ListMechanism(abc.ABC):
         return self._nodes
 
     def domain(self) -> Lists:
-        """Lists of user 0, of nodes below n; other ids, repeats and her own are dropped."""
+        """Lists of user 0, of nodes below n; other ids, repeats and 0 are dropped."""
         return Lists(self._size())
 
     def codomain(self, own: int = 0) -> ListReports:
-        """A noisy degree, or none, and a list; of the user ``own``, who owns her part of the pairs."""
+        """A noisy degree, or none, and a list; of the user ``own``, about owned pairs."""
         return ListReports(self._size(), self.degrees(self._pairs(own)[1]), Finite((0.0, 1.0)), own)
 
     def _pairs(self, own: Any) -> tuple[Array, Any]:
@@ -246,8 +253,8 @@ class ListMechanism(abc.ABC):
 
         Args:
           key: a typed threefry key.
-          neighbours: her list, ids padded with n; of anything else, what is no id is dropped.
-          own: her own id, which is never reported, and says what pairs she owns.
+          neighbours: the user's list, ids padded with n; of anything else, what is no id is dropped.
+          own: the user's id, which is never reported, and says which pairs the user owns.
 
         Raises:
           ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
@@ -286,6 +293,19 @@ class ListMechanism(abc.ABC):
         """log p of the noisy degree, and of one bit given it: see :class:`HasBitLaw`."""
         of_bit = self._log_bits(noisy, jnp.asarray(sent) > 0, jnp.asarray(bit) > 0, owned)
         return self.degree_log_density(noisy, degree, owned) + jnp.where(jnp.isnan(bit), 0.0, of_bit)
+
+
+def concrete_budgets(m: Any, *budgets: Scalar) -> list[np.ndarray]:
+    """Budgets of a mechanism as float64 of one shape, after its own check.
+
+    Raises:
+      ValueError: for traced ones.
+    """
+    if not all(map(validate.concrete, budgets)):
+        needed = "concrete budgets" if len(budgets) > 1 else "a concrete epsilon"
+        raise ValueError(f"guarantee() needs {needed}; ask for it outside jit, vmap and grad")
+    m._check()
+    return [each.astype(np.float64) for each in np.broadcast_arrays(*budgets)]
 
 
 def per_bit(epsilon: float, reason: str) -> Guarantee:

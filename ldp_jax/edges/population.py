@@ -61,12 +61,12 @@ class Population(NamedTuple):
 
 
 class ReportedPairs(NamedTuple):
-    """What the private users report, or a curator releases, as pairs of users.
+    """Pairs that private users report, or a curator releases.
 
     Attributes:
       reporter: int32 [pairs], in any order.
-      reported: int32 [pairs], in which list each is. Where both ends report a pair, it may be there in both
-        directions; where one alone does, it is there once, in either.
+      reported: int32 [pairs], in which list each is. A pair may be there in both directions where both ends report
+        it, and is there once, in either, where one does.
       degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are not looked at.
     """
 

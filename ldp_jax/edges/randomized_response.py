@@ -17,10 +17,9 @@ from ldp_jax.edges.neighbour_lists import (
     ListMechanism,
     Reporting,
     check_bit_epsilon,
+    concrete_budgets,
     flip_rate,
     per_bit,
-    per_edge,
-    two_largest,
 )
 
 
@@ -108,14 +107,4 @@ class RandomizedResponse(ListMechanism):
 
     def sums(self) -> np.ndarray:
         """epsilon."""
-        if not validate.concrete(self.epsilon):
-            raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
-        self._check()
-        return np.asarray(self.epsilon, np.float64)
-
-    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        """2 epsilon per edge seen through both ends, epsilon where one end owns the pair (the smaller of two)."""
-        reporting = self.reporting if reporting is None else reporting
-        validate.one_of(REPORTINGS, reporting=reporting)
-        low, high = two_largest(self.sums())
-        return per_edge((low, high) if reporting == "full" else (low,), reporting)
+        return concrete_budgets(self, self.epsilon)[0]

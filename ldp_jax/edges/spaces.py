@@ -30,7 +30,7 @@ class Lists(Records):
 
     Attributes:
       n: nodes.
-      own: the user, who is in none of her lists.
+      own: the user, who is in none of the lists.
 
     >>> lists = Lists(5)
     >>> lists.extremes()
@@ -61,7 +61,7 @@ class Lists(Records):
         return NeighbourList(np.asarray(ids, np.int32), np.int32(count))
 
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
-        """Which are sorted, distinct, padded with n and without the user herself."""
+        """Which are sorted, distinct, padded with n and without the user."""
         ids, count = (np.asarray(leaf) for leaf in NeighbourList(*values))
         inside = np.arange(self.n) < count[:, None]
         ordered = ((ids[:, 1:] > ids[:, :-1]) | ~inside[:, 1:]).all(1)
@@ -171,7 +171,7 @@ class ListReports(ReportLaw):
       n: nodes.
       degree: the noisy degrees; a mixture is of atoms and what is between them; None where none is sent.
       bit: what is sent of one bit.
-      own: whose reports they are: she is in none of the lists.
+      own: whose reports they are, in none of the lists.
     """
 
     n: int

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ class NoisyCounts(NamedTuple):
       after: the round before, where this one was made of its reports.
     """
 
-    counts: Array | np.ndarray
+    counts: np.ndarray
     reported: Bool[np.ndarray, " n"]
     guarantee: PipelineGuarantee
     owners: Ownership | Reporting = "full"
@@ -96,10 +96,10 @@ def privatize_counts(
     owners: Ownership | None = None,
     after: NoisyCounts | None = None,
 ) -> NoisyCounts:
-    """Every user's noisy counts of her neighbours by public group.
+    """Every user's noisy counts of neighbours by public group, in time O(edges).
 
-    Time is O(edges), memory that of the graph and K numbers a user. As in
-    :func:`~ldp_jax.edges.privatize_graph`, this simulates all devices; the guarantee is about what is returned.
+    As in :func:`~ldp_jax.edges.privatize_graph`, this simulates all devices; the guarantee is about the returned
+    value.
 
     Args:
       key: a typed threefry key; it may be traced, all else is concrete: ``jax.vmap(lambda key:
@@ -108,19 +108,19 @@ def privatize_counts(
         :class:`~ldp_jax.graph.graphs.GraphSet`.
       mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
         menu of personal budgets.
-      groups: int [n] in [-1, K), public; -1 for a node that counts nowhere. Made of public facts, or of reports:
-        then say of which in ``after``. Groups that are made of private lists would tell what these hold.
-      levels: int [n], public: which mechanism of a menu each user takes. It must not depend on her list.
+      groups: int [n] in [-1, K), public; -1 for a node that counts nowhere. Made of public facts, or of the reports
+        that ``after`` names.
+      levels: int [n], public: which mechanism of a menu each user takes, whatever the user's list is.
       reporters: bool [n], public: who reports; all by default.
       owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: then an
         edge costs epsilon.
-      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made, if of any: the guarantee
-        is then of both, and of those before it. A list that is in one round alone costs what that round does.
+      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made: the guarantee is then of
+        both, and of those before it. A list that is in one round alone costs what that round does.
 
     Raises:
-      ValueError: for a graph that is none, groups or masks of another shape, a group that is not in [-1, K), a
-        round before it that was of other users, ``owners`` beside ``half`` reporting, a reporter who is silent in
-        ``owners``, a menu whose mechanisms differ in more than epsilon, or one without ``levels``.
+      ValueError: for a graph that is invalid or traced, groups or masks of another shape, a group that is not in
+        [-1, K), a round before it that was of other users, ``owners`` beside ``half`` reporting, a reporter who is
+        silent in ``owners``, a menu whose mechanisms differ in more than epsilon, or one without ``levels``.
 
     >>> from ldp_jax.graph import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
@@ -131,12 +131,11 @@ def privatize_counts(
       epsilon 4 per relationship (...)
     ((4, 2), None)
 
-    Who reports next by groups that were made of these reports must not have reported, or pays for both:
+    A user who reports again, by groups that were made of these reports, pays for both:
 
-    >>> groups = noisy.counts.argmax(1)
-    >>> mechanism = NeighbourCounts(2.0, num_groups=2)
-    >>> again = privatize_counts(jax.random.key(1), star, mechanism, groups, after=noisy)
-    >>> again.guarantee[NEIGHBOUR_LIST].epsilon > 3.99
+    >>> second = NeighbourCounts(2.0, num_groups=2)
+    >>> both = privatize_counts(jax.random.key(1), star, second, noisy.counts.argmax(1), after=noisy)
+    >>> both.guarantee[NEIGHBOUR_LIST].epsilon > 3.99
     True
     """
     validate.threefry(key)
@@ -177,7 +176,7 @@ def privatize_counts(
         unprotected = tuple(dict.fromkeys((*after.guarantee.unprotected, *unprotected)))
     guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=unprotected)
     counts = xp.where(reported[:, None], noisy, 0).astype(noisy.dtype)
-    return NoisyCounts(counts, reported, guarantee, rule, after)
+    return NoisyCounts(cast("np.ndarray", counts), reported, guarantee, rule, after)
 
 
 def _menu(mechanism: Any, levels: Any, n: int) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:

@@ -23,8 +23,8 @@ class NoisyGraph(NamedTuple):
     """The reports of all users as a graph, or as a set of graphs.
 
     Attributes:
-      graph: directed edges from each reported neighbour (sender) to the user who reports her (receiver), sorted; so
-        that what a node sums over is her own report. Symmetric where each pair has one owner. A graph where one was
+      graph: directed edges from each reported neighbour (sender) to the user who reports it (receiver), sorted: a
+        node sums over its own report. Symmetric where each pair has one owner. A graph where one was
         given, a :class:`~ldp_jax.graph.graphs.GraphSet` of the same graphs and labels where a set was.
       degree: float32 [n], the noisy degrees; the true ones of public users; NaN where none is sent.
       guarantee: per bit of a list and per edge, what is protected and what is not.
@@ -48,21 +48,16 @@ def privatize_graph(
     public: Any = None,
     memory: float = _MEMORY,
 ) -> NoisyGraph:
-    r"""Every user's noisy neighbour list, as a graph.
+    """Every user's noisy neighbour list, as a graph.
 
-    A mechanism draws whole graphs itself (:class:`~ldp_jax.edges.HasGraphSampler`): those of this library in time
-    and memory O(input edges + output edges), streamed over users, so that a graph of 10^8 edges takes the same path
-    as a small one. One that has only its one-user view is drawn user by user, compiled and in blocks, in O(n^2).
+    A mechanism of this library draws whole graphs in time and memory O(input edges + output edges), in blocks of
+    users (:class:`~ldp_jax.edges.HasGraphSampler`). One that has only its one-user view is drawn user by user in
+    O(n^2).
 
-    What is private here: this is a simulation of all devices by one who holds the whole graph, and the guarantee is
-    about the returned value alone. Running time, memory, and the shapes and number of compiled programs follow the
-    private degrees and the draws; keep them, and profiles and logs of them, as you keep the graph. No exception
-    says more than the reports do: arguments are refused by public numbers (sizes, budgets, masks), too much memory
-    by the number of users and the budgets (for LocalLap, and for what is drawn user by user, by what is reported),
-    and a graph that is none in one sentence, without its edges. That sentence is about the caller's code, not about
-    a record: every record, that is every set of edges that :func:`ldp_jax.graph.graphs.from_edges` takes, passes. A
-    deployed device runs the one-user view, ``mechanism.privatize``: its time, memory and shapes depend on n alone
-    (and on the length of a list on the host, in one pass over it), and it is total on data.
+    This simulates all devices on the host; the guarantee is about the returned value alone. Running time, memory
+    and shapes of compiled programs follow private degrees and draws: keep them as you keep the graph. Exceptions
+    name public numbers alone (sizes, budgets, masks), or what is reported. A deployed device runs
+    ``mechanism.privatize``, whose time, memory and shapes depend on n, and which is total on data.
 
     Args:
       key: a typed threefry key.
@@ -70,14 +65,14 @@ def privatize_graph(
         :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
       mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
         [n], one a user, all public.
-      reporting: in place of the mechanism's own. ``full``: every user reports her whole list (2 epsilon per edge).
+      reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
         ``half``: a public rule gives each pair to one user, who alone reports it: of one budget (the sum that
         ``guarantee()`` states), i < j to i where i + j is even, else to j; of two budgets, to the smaller. List,
         noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the same, but the noisy degree is the
         whole list's. LocalLap has no ``full``, NoisyDegree no ``half list``.
       public: bool [n], users whose lists are released as they are (the customised setting); None for none.
-      memory: bytes of reported pairs to allow, beyond those of the edges that are given: 16 for each false pair
-        that n and the budgets let expect in a graph without edges; randomised response asks for 16 n^2 (1 - p).
+      memory: bytes of reported pairs to allow beyond those of the true edges: 16 for each false pair that n and the
+        budgets let expect in a graph without edges.
 
     Returns:
       The reported graph or set, the reported degrees and the guarantee. An edge of a public user is not protected:
@@ -85,10 +80,10 @@ def privatize_graph(
 
     Raises:
       ValueError: for traced arguments, a graph that is not symmetric, has self-loops, repeated edges or edges
-        between graphs of a set, several graphs that are no GraphSet, arguments of wrong shape, a reporting
-        that the mechanism does not have, or an expected output above ``memory``.
-      RuntimeError: where a pair would be reported under the larger of its two budgets, which is a defect of this
-        library; before anything is drawn, and from public budgets alone.
+        between graphs of a set, several graphs that are no GraphSet, arguments of wrong shape, a reporting that the
+        mechanism does not have, or an expected output above ``memory``.
+      RuntimeError: where a pair would be reported under the larger of its two budgets, a defect of this library;
+        from public budgets alone, before anything is drawn.
 
     >>> import jax
     >>> from ldp_jax.edges import DPRR

@@ -1,4 +1,4 @@
-"""Edges under a trusted curator: he holds the graph, and edge-level central privacy is what leaves his hands.
+"""Edges under a trusted curator, who holds the whole graph: releases with edge-level central privacy.
 
 ``release(key, split, mechanism)`` is the whole API; an :class:`EdgeSplit` says which edges are public. Where every
 edge is private, ``ldp_jax.edges.privatize_graph(key, graph, mechanism)`` is the same.

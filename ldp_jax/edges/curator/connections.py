@@ -136,10 +136,7 @@ def sample(
 
     dense = probability > _DENSE
     mean = np.where(dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability)))
-    pieces = np.ceil(mean / _sparse._PIECE).astype(np.int32)
-    room = _sparse.capacity(internal)
-    padded = np.pad(mean.astype(np.float32), (0, room - internal)), np.pad(pieces, (0, room - internal))
-    count = np.asarray(_sparse._counts(count_key, *padded, _sparse.capacity(int(pieces.sum()))))[:internal]
+    count = _sparse.poisson_counts(count_key, mean)
     node = np.repeat(np.arange(internal), count)
     one = start[left[node]] + _below(left_key, size[left[node]])
     other = start[right[node]] + _below(right_key, size[right[node]])
@@ -160,14 +157,11 @@ _bernoulli = jax.jit(random_words.bernoulli)
 
 def _below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
     """Uniform integers in [0, bound)."""
-    room = _sparse.capacity(len(bound))
-    padded = np.pad(bound.astype(np.int32), (0, room - len(bound)), constant_values=1)
-    return np.asarray(_uniform_below(key, padded))[: len(bound)]
+    return np.asarray(_uniform_below(key, _sparse.padded(bound.astype(np.int32), 1)))[: len(bound)]
 
 
 def _events(key: PRNGKey, probability: np.ndarray) -> np.ndarray:
     """Independent events, right to 2^-64 near both ends."""
-    room = _sparse.capacity(len(probability))
-    chance = np.pad(probability, (0, room - len(probability)))
+    chance = _sparse.padded(probability)
     happened = _bernoulli(key, chance.astype(np.float32), (1 - chance).astype(np.float32))
     return np.asarray(happened)[: len(probability)]

@@ -1,26 +1,23 @@
 r"""Hierarchical random graphs: dendrograms, their likelihood, and a Metropolis chain over them.
 
-A dendrogram over n nodes is a rooted binary tree whose leaves are the nodes. Each internal node r joins the leaves
-of its two sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`\chi(p) = p \log p +
-(1 - p) \log(1 - p)` the log-likelihood of a dendrogram, each :math:`p_r` at its maximum, is :math:`\sum_r N_r
-\chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign wrong). Here public and private edges are two graphs
-over one dendrogram, and the chain's law has density proportional to
+A dendrogram is a rooted binary tree whose leaves are the n nodes. The internal node r joins the leaves of its two
+sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`\chi(p) = p \log p + (1 - p) \log(1
+- p)` the log-likelihood is :math:`L = \sum_r N_r \chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign
+wrong). Public and private edges are two graphs over one dendrogram. The chain's law has density proportional to
 
 .. math:: \exp(w L_{pub}(D) + s L_{pri}(D)),
 
-with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism: :func:`init`, :func:`step`, :func:`run`.
-Everything is pure, compiled, and works under ``vmap`` over keys, states and scales; edges are arguments.
+with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism. All functions are pure, compiled, and work
+under ``vmap`` over keys, states and scales.
 
-**A sweep is many moves at once.** A move picks an internal node r below p, with sides x, y and sibling z, and
-exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and moves
-with the node r there if r is internal and a child: about n / 8 moves, of which no two share a node. A move changes
-the terms of p and r alone, and these depend on the leaves of x, y and z, which other moves leave as they are. After
-the moves, the same coins give the same pairs: so given the coins the sweep is a product of Metropolis kernels, each
-reversible, and their mixture over coins is reversible too.
+**A sweep is many moves at once** (:func:`step`). A move picks an internal node r below p, with sides x, y and
+sibling z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a
+side, and moves with the node r there if r is internal and a child: about n / 8 moves that share no node. A move
+changes the terms of p and r alone, on leaves that other moves leave as they are, and the coins give the same pairs
+afterwards. So given the coins a sweep is a product of reversible Metropolis kernels.
 
-What a move needs to know is how many edges are between x and z. Of each edge the lowest common ancestor is kept; an
-edge of p has an end in x or not, which positions of leaves tell, found by pointer jumping in log2(n) rounds however
-deep the tree is.
+The lowest common ancestor of each edge is kept; an edge of p has an end in x or not, which positions of leaves
+tell, found by pointer jumping in log2(n) rounds.
 
 Reference: Clauset, Moore and Newman, Nature 2008; Xiao, Chen and Tan, KDD 2014; HeteroRR (Tran et al., 2022),
 section III-B and eq. 10-19.
@@ -127,11 +124,11 @@ class State(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What a sweep did; it depends on private edges, and is for public data and tests.
+    """Moves of a sweep; they depend on private edges, and are for public data and tests.
 
     Attributes:
-      tried: int32, how many moves there were.
-      accepted: int32, how many of them were made.
+      tried: int32, all moves.
+      accepted: int32, those that were made.
     """
 
     tried: Int[Array, "*chains"]
@@ -139,12 +136,10 @@ class Moves(NamedTuple):
 
 
 def sensitivity(num_nodes: int) -> float:
-    r"""How much one edge changes the log-likelihood of a dendrogram over ``num_nodes`` leaves, at most.
+    r"""The largest change of a dendrogram's log-likelihood over ``num_nodes`` leaves by one edge, rounded up.
 
     :math:`\Delta = \log N + (N - 1) \log(1 + 1/(N - 1))` with :math:`N = \lfloor n^2/4 \rfloor`, attained by the
-    first edge between two halves; 0 where no internal node has two pairs. Rounded up.
-
-    Reference: HeteroRR eq. 19; eq. 15 lost the exponent.
+    first edge between two halves (HeteroRR eq. 19; eq. 15 lost the exponent); 0 for fewer than 3 nodes.
 
     Raises:
       ValueError: for a number of nodes that is not a whole number >= 1.
@@ -195,10 +190,7 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
 
 
 def _starts(tree: Dendrogram) -> Array:
-    """The first position of each node's leaves, where all leaves are written from left to right; int32 [2 n - 1].
-
-    It is what all left siblings on the path to the root hold together: a sum over the path by pointer jumping.
-    """
+    """The first position of each node's leaves, written from left to right, by pointer jumping; int32 [2 n - 1]."""
     n = _leaves(tree)
     ahead = jnp.where(tree.slot & 1 == 1, tree.size[tree.children[tree.slot ^ 1]], 0)
     start, above = ahead[: n - 1], tree.slot[: n - 1] >> 1
@@ -219,10 +211,9 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
 
 
 def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
-    """The internal node that joins two leaves, of each pair of nodes; int32 [m].
+    """The internal node that joins each pair of nodes, by binary lifting in O(log n) a pair; int32 [m].
 
-    By binary lifting, O(log n) a pair: the lowest ancestor of one end whose leaves include the other. Of a node and
-    itself it is the parent.
+    Of a node and itself it is the parent.
     """
     n = _leaves(tree)
     start = _starts(tree)
@@ -244,10 +235,7 @@ def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m
 
 @jax.jit
 def state_of(tree: Dendrogram, edges: Edges) -> State:
-    """The state of a chain at a dendrogram: every edge is looked up and counted anew.
-
-    What :func:`step` keeps up is the same integers: a test compares them.
-    """
+    """The state of a chain at a dendrogram: every edge is looked up and counted."""
     lca = lowest_common_ancestors(tree, edges.ends)
     return State(tree, lca, _per_node(lca, edges, jnp.int32(1), _leaves(tree) - 1))
 
@@ -288,15 +276,14 @@ def log_likelihood(state: State) -> Float[Array, " 2"]:
 def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, Moves]:
     """One sweep: about n / 8 moves of the Metropolis chain, see the module.
 
-    Numerics: counts are integers. A term of the likelihood is float32, a function of its counts alone, so that the
-    chain has a stationary law, with terms that are off by 1e-7 of themselves; a move is accepted by an exponential
-    of 64 bits.
+    Numerics: counts are integers, a term of the likelihood is float32 and a function of its counts alone, and a
+    move is accepted by an exponential of 64 bits.
 
     Args:
       key: a typed threefry key.
       state: of :func:`init`, or of the sweep before.
       edges: those that the state was made of.
-      scales: float32 [2], what the log-likelihoods of public and of private edges are multiplied with.
+      scales: float32 [2], the factors of the log-likelihoods of public and of private edges.
 
     Returns:
       The next state, and how many moves there were.
@@ -421,12 +408,12 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
 
     # The sibling of v takes the slot of p; p takes that of u, which becomes the sibling of v.
     s, slot_p = tree.children[sibling], tree.slot[p]
-    slot, children = tree.slot.at[s].set(slot_p), tree.children.at[slot_p].set(s)
+    slot, children = jnp.asarray(tree.slot).at[s].set(slot_p), jnp.asarray(x).at[slot_p].set(s)
     slot_u = slot[u]
     children = children.at[slot_u].set(p).at[sibling].set(u)
     slot = slot.at[p].set(slot_u).at[u].set(sibling)
     over = holds(u) & (nodes != u) & (nodes != p)
-    sizes = (left + k * over).at[p].set(k + left[u])
+    sizes = jnp.asarray(left + k * over).at[p].set(k + left[u])
     counts = (rest + pairs(holds(u)[x] & over[slots >> 1])).at[:, p].set(cross[:, u])
     moved = Dendrogram(children, slot, sizes), counts
     return jax.tree.map(lambda new, old: jnp.where(p > 0, new, old), moved, (tree, count))
@@ -449,7 +436,7 @@ def regraft(key: PRNGKey, state: State, edges: Edges, scales: Any, moves: int) -
       moves: how many; a static number.
     """
     scales = jnp.asarray(scales, jnp.float32)
-    advance = lambda found, key: (_regraft(key, *found, edges, scales), None)
+    advance = lambda found, key: (_regraft(key, found[0], found[1], edges, scales), None)
     found = (jax.tree.map(jnp.asarray, state.tree), jnp.asarray(state.count))
     (tree, count), _ = jax.lax.scan(advance, found, jax.random.split(key, moves))
     return State(tree, lowest_common_ancestors(tree, edges.ends), count)
@@ -459,20 +446,17 @@ def regraft(key: PRNGKey, state: State, edges: Edges, scales: Any, moves: int) -
 def trace(
     keys: PRNGKeys, state: State, edges: Edges, scales: Any, sweeps: int, regrafts: int = 0
 ) -> tuple[State, Float[Array, "k 2"]]:
-    """The same with the log-likelihoods after every ``sweeps`` sweeps: a diagnostic for public data and tests.
+    """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2]: for public data and tests.
 
-    Of private edges the trace is private, and no guarantee covers it: nothing that is released is chosen by it.
+    Of private edges the trace is private, and no guarantee covers it.
 
     Args:
-      keys: typed threefry keys [k], one for each block of sweeps.
+      keys: typed threefry keys [k], one for each block.
       state: where the chain is.
       edges: those that the state was made of.
       scales: float32 [2], of public and of private edges.
       sweeps: in one block.
       regrafts: in one block, after its sweeps.
-
-    Returns:
-      The last state, and L_pub and L_pri at the end of each block, float32 [k, 2].
     """
 
     def block(state: State, key: PRNGKey) -> tuple[State, Array]:
@@ -487,10 +471,10 @@ def trace(
 def r_hat(values: Any) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
-    About 1 where chains have forgotten where they began; above :data:`MIXED` they have not.
+    Above :data:`MIXED` the chains still show where they began.
 
     Args:
-      values: float [chains, draws], such as :func:`trace` gives; at least 4 draws each.
+      values: float [chains, draws], at least 4 draws each.
 
     Raises:
       ValueError: for another shape.

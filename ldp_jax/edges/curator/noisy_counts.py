@@ -1,8 +1,5 @@
 """Noisy counts of edges over disjoint groups of pairs, and counts that could be true from them."""
 
-from functools import partial
-
-import jax
 import numpy as np
 
 from ldp_jax.core import random_words
@@ -14,11 +11,8 @@ _HALVINGS = 110
 """Of an interval of 2^57 counts: what is left is below float64's spacing at 1."""
 
 
-@partial(jax.jit, static_argnames=("slots", "noise"))
-def _noise(key: PRNGKey, epsilon: Array, slots: int, noise: Noise) -> Array:
-    if noise == "geometric":
-        return random_words.geometric(key, epsilon, (slots,))
-    return random_words.laplace(key, (slots,)) / epsilon
+def _laplace(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
+    return random_words.laplace(key, shape) / epsilon
 
 
 def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace") -> np.ndarray:
@@ -26,8 +20,8 @@ def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise 
 
     One edge is in one group, and changes one count by one: epsilon per edge.
     """
-    drawn = _noise(key, np.float32(epsilon), _sparse.capacity(len(counts)), noise)
-    return counts + np.asarray(drawn, np.float64)[: len(counts)]
+    draw = random_words.geometric if noise == "geometric" else _laplace
+    return counts + _sparse.drawn(draw, key, len(counts), np.float32(epsilon)).astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:

@@ -11,12 +11,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 
-__all__ = ["EdgeSplit", "Pairs", "split_edges"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 class Pairs(NamedTuple):
     """Pairs of private nodes, by their places among the private nodes; on the host.
