@@ -108,7 +108,7 @@ class Reported(Protocol):
     """Counts that say who reported them and what they cost, as :class:`ldp_jax.edges.NoisyCounts` do."""
 
     @property
-    def counts(self) -> np.ndarray:
+    def counts(self) -> Array | np.ndarray:
         """Whole numbers [n, K]."""
         ...
 
