@@ -42,6 +42,11 @@ class CountedClasses(NamedTuple):
     guarantee: PipelineGuarantee
 
     @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
+    @property
     def strength(self) -> float:
         """s of the guard: how far the reports were believed."""
         return self.found.strength
@@ -142,8 +147,8 @@ def predict_from_counts(
     ... )
     >>> labels = np.where(np.arange(600) < 200, data.y, -1)
     >>> found = predict_from_counts(jax.random.key(1), data.graph, None, labels, 1.0, unit="relationship")
-    >>> found.log_posterior.shape
-    (600, 3)
+    >>> found.log_posterior.shape, found.classes.shape
+    ((600, 3), (600,))
     >>> print(found.guarantee)  # doctest: +ELLIPSIS
     protected: edges; NOT protected: number of nodes, features, labels, groups of nodes, who reports in which round
       epsilon 1 per neighbour-list (...)

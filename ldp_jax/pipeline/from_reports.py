@@ -44,6 +44,11 @@ class PredictedClasses(NamedTuple):
     guarantee: PipelineGuarantee
 
     @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
+    @property
     def strength(self) -> float:
         """s of the guard: how far the reports were believed."""
         return self.found.strength

@@ -92,6 +92,11 @@ class JointClasses(NamedTuple):
     round: Int[np.ndarray, " n"]
     guarantee: PipelineGuarantee
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
         split = f"epsilon {self.split.record:g} a record, {self.split.list:g} a bit of a list"
