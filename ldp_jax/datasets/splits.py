@@ -8,12 +8,6 @@ from jaxtyping import Int
 
 from ldp_jax.core import validate
 
-__all__ = ["LinkSplit", "NodeSplit", "link_split", "node_split"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 class NodeSplit(NamedTuple):
     """Node indices, int32, disjoint, all nodes together."""

@@ -28,13 +28,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array
 
-__all__ = ["Induced", "NeighbourRows", "Segments", "Tables", "gather_sum", "linear", "tables"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _CHUNK = 16
 """Neighbours that are added up before a sum goes back to memory (:class:`Tables`)."""
 

@@ -13,12 +13,6 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.device_classifier import panel_regression
 
-__all__ = ["count_regression"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 def count_regression(
     log_q: Float[Array | np.ndarray, "n classes"],

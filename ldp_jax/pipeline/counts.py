@@ -30,21 +30,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.pipeline.law import Law, law_of, log_likelihoods, log_scale
 
-__all__ = [
-    "DISPERSIONS",
-    "Evidence",
-    "evidence",
-    "geometric_noise_log_pmf",
-    "log_likelihood",
-    "rate_weights",
-    "table_size",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 DISPERSIONS = (math.inf, 10.0, 3.0)
 """The s of the negative binomial that :func:`evidence` chooses from."""
 

@@ -14,12 +14,6 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.pipeline.groups import MERGES, merge
 from ldp_jax.pipeline.law import LEAST, law_of, log_likelihoods, log_pmf_table
 
-__all__ = ["Design", "design"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 class Design(NamedTuple):
     """The forecast of each merge, and the best one.

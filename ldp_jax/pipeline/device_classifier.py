@@ -15,13 +15,6 @@ from ldp_jax.learning.models import dense_layers, mlp
 from ldp_jax.pipeline.rows import DenseRows, Rows
 from ldp_jax.pipeline.self_training import Classifier, blank, known_evidence, regression
 
-__all__ = ["DeviceClassifier", "device_classifier", "panel_regression"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
 """Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
 

@@ -21,29 +21,6 @@ from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
 from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
 
-__all__ = [
-    "STRUCTURE_ONLY",
-    "ColumnSource",
-    "Embedding",
-    "HasColumns",
-    "HasPublicChoices",
-    "PublicRecord",
-    "RowSource",
-    "SharesPrograms",
-    "embedding_memory",
-    "non_private_embedding",
-    "perturb",
-    "private_embedding",
-    "private_embeddings",
-    "propagate",
-    "standardize",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _ROWS = 4096
 """Users whose records are dense at the same time."""
 

@@ -23,13 +23,6 @@ from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator
 
-__all__ = ["Observations", "class_field", "observations", "precision_weighted_ppr"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 LABEL_VARIANCE = 0.5
 """nu: how far a label is from what the neighbours of its node would say, as a variance of its indicator."""
 

@@ -15,13 +15,6 @@ from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, piloted_counts
 from ldp_jax.pipeline.rows import Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
-__all__ = ["CountedClasses", "Protects", "predict_from_counts", "silent_users"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
 

@@ -10,13 +10,6 @@ from jaxtyping import Float, Int, Real
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
 
-__all__ = ["MERGES", "TIERS", "Merge", "check_labels", "class_shares", "fine_groups", "merge", "merged"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 TIERS = ("labelled", "confident", "rest")
 """The tiers of :func:`fine_groups`, in the order of their numbers."""
 

@@ -16,13 +16,6 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core.types import Array
 
-__all__ = ["Guarded", "guard", "likelihood_ratios", "strength"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _FLOOR = 1e-20
 """The least likelihood ratio."""
 

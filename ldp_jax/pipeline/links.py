@@ -21,13 +21,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.pipeline.law import noise_variance
 
-__all__ = ["link_scores"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
 """Of neighbours in a group: what their mean is at least, and an estimate as a share of it."""
 

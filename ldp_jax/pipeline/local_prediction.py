@@ -31,22 +31,6 @@ from ldp_jax.pipeline.self_training import folds
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import StructurePosterior, best_field, label_log_loss, structure_posterior
 
-__all__ = [
-    "Broadcast",
-    "LocalPrediction",
-    "PanelFacts",
-    "ReadReports",
-    "ClassReports",
-    "check_panel",
-    "local_prediction",
-    "panel_facts",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _ALPHA = 0.1
 """Of the PageRank of the evidence."""
 

@@ -18,19 +18,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, Scalar
 
-__all__ = [
-    "SMOOTHINGS",
-    "confusions",
-    "likeliest_evidence",
-    "message_evidence",
-    "restricted_confusion",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Counts that a confusion may be smoothed by."""
 

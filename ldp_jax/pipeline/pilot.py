@@ -15,13 +15,6 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.pipeline.law import noise_variance
 
-__all__ = ["GroupShares", "expected_counts", "group_shares", "pilot"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _RATES = 10
 """Points of the grid of rates."""
 

@@ -61,13 +61,6 @@ from ldp_jax.pipeline.self_training import (
 )
 from ldp_jax.pipeline.stack import weigh
 
-__all__ = ["CountRound", "PilotedCounts", "piloted_counts"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
 """Folds by default: the fewer where features have many entries."""
 

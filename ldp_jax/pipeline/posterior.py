@@ -12,13 +12,6 @@ from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 from ldp_jax.pipeline.self_training import folds
 
-__all__ = ["model_posterior"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _ADAM = training.adam(0.01, 5e-4)
 
 

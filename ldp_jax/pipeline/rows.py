@@ -12,13 +12,6 @@ from jaxtyping import Float, Int
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array
 
-__all__ = ["DenseRows", "RowTables", "Rows", "Scaling", "feature_rows", "laid_out", "scaled_rows"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 Scaling = Literal["rows", "columns", "none"]
 """What is of one size: each user's record, each feature, or neither; see :func:`scaled_rows`."""
 

@@ -22,25 +22,6 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size
 
-__all__ = [
-    "IMPOSSIBLE",
-    "RIDGES",
-    "Classifier",
-    "FeaturesPosterior",
-    "SelfTrained",
-    "best_scaling",
-    "blank",
-    "features_posterior",
-    "folds",
-    "label_evidence",
-    "self_train",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 """Weights of half the squared norm beside the summed loss that :func:`features_posterior` chooses from."""
 

@@ -12,13 +12,6 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.rows import part_size, room_for
 
-__all__ = ["combine", "likeliest", "stack", "stack_out_of_fold", "weigh"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _SOURCES = 10
 """Sources are padded to a multiple of it, so that stacks of few share a program."""
 

@@ -25,21 +25,6 @@ from ldp_jax.pipeline.private_labels import label_observations, soft_labels
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
-__all__ = [
-    "FIELDS",
-    "StructurePosterior",
-    "best_field",
-    "label_log_loss",
-    "panel_sums",
-    "spectral_coordinates",
-    "structure_posterior",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 ALPHAS = (0.3, 0.1, 0.03)
 """Of the PageRanks."""
 

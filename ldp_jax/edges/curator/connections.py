@@ -12,13 +12,6 @@ from ldp_jax.edges.curator import hrg
 from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
 from ldp_jax.edges.curator.release import MEMORY, check_memory
 
-__all__ = ["THRESHOLDS", "probabilities", "regions", "sample"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 THRESHOLDS = (0.05, 0.01)
 """tau_1 and tau_2 of the authors' code, public."""
 

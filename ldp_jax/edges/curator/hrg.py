@@ -36,32 +36,6 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.edges import _sparse
 
-__all__ = [
-    "Dendrogram",
-    "Edges",
-    "MIXED",
-    "Moves",
-    "State",
-    "init",
-    "log_likelihood",
-    "lowest_common_ancestors",
-    "positions",
-    "r_hat",
-    "random_dendrogram",
-    "regraft",
-    "run",
-    "run_alternating",
-    "sensitivity",
-    "state_of",
-    "step",
-    "trace",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 MIXED = 1.05
 """The R-hat above which chains still show where they began."""
 
