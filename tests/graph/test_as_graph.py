@@ -34,6 +34,9 @@ GIVEN = {
 MECHANISMS = {"privatize_counts": edges.NeighbourCounts(1.0, 3), "privatize_graph": edges.NoisyDegree(1.0)}
 
 
+OTHERS = {"Edges.of", "to_list", "stacked", "operator_of"}  # their arguments are pairs, bits, arrays, an operator
+
+
 def takers():
     """Every public function, and class method ``of``, with an argument that is a graph."""
     found = {}
@@ -41,7 +44,10 @@ def takers():
         if "._" in info.name:
             continue
         module = importlib.import_module(info.name)
-        for name in getattr(module, "__all__", ()):
+        own = [
+            n for n, v in vars(module).items() if n[0] != "_" and getattr(v, "__module__", "") == module.__name__
+        ]
+        for name in getattr(module, "__all__", own):
             value = getattr(module, name)
             for made in (value, getattr(value, "of", None) if inspect.isclass(value) else None):
                 if not (inspect.ismethod(made) or inspect.isfunction(inspect.unwrap(made))):
@@ -49,7 +55,7 @@ def takers():
                 for argument, of in inspect.signature(made).parameters.items():
                     if argument in NAMES and ("Graph" in str(of.annotation) or "Any" in str(of.annotation)):
                         found.setdefault(made.__qualname__, (made, argument))
-    return {name: found[name] for name in found if name != "Edges.of"}  # whose arguments are pairs
+    return {name: found[name] for name in found if name not in OTHERS}
 
 
 TAKERS = takers()
