@@ -251,7 +251,7 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     made = _reports if known else _report
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
-        keys = _keys(key, np.int32(0), n=n, rows=n) if known else jax.random.split(key, n)
+        keys = _all_keys(key, n=n) if known else jax.random.split(key, n)
         if not validate.concrete(records):
             return _report(keys, mechanism, records)
         return made(keys, mechanism, records) if sharing is None else sharing.privatize_many(keys, records)
@@ -289,8 +289,14 @@ def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
 _reports = jax.jit(_report)
 
 
+@partial(compiling.jit, options=compiling.WORDS, static_argnames="n")
+def _all_keys(key: PRNGKey, *, n: int) -> PRNGKeys:
+    """A key for each user; JAX's checker of keys sees that this one is spent."""
+    return jax.random.split(key, n)
+
+
 @partial(compiling.jit, options=compiling.WORDS, static_argnames=("n", "rows"))
-def _keys(key: PRNGKey, start: Any = 0, *, n: int, rows: int) -> PRNGKeys:
+def _keys(key: PRNGKey, start: Any, *, n: int, rows: int) -> PRNGKeys:
     """The keys of the users from ``start`` on, of a key for each of n."""
     place = jnp.minimum(start + jnp.arange(rows), n - 1)
     return random_words.keys_at(key, place) if random_words.words_by_place() else jax.random.split(key, n)[place]

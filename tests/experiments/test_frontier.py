@@ -170,7 +170,7 @@ def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch)
         seen.append(np.asarray(noisy_counts(key, types.SimpleNamespace(groups=groups, num_groups=2))))
         raise StopIteration
 
-    monkeypatch.setattr(methods.panel, "piloted_counts", classify)
+    monkeypatch.setattr(methods, "piloted_counts", classify)
     with pytest.raises(StopIteration):
         METHODS[CEILING](jax.random.key(0), asked, math.inf, "list")
     np.testing.assert_array_equal(seen[0], [[0, 1], [1, 1], [1, 1], [0, 1]])

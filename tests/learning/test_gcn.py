@@ -135,7 +135,7 @@ def test_learns_what_only_neighbours_tell(several):
     around = naive({"params": {"Dense_0": {"kernel": np.eye(D)}, "bias_0": np.zeros(D)}}, graph, x, layers=1)
     label = (around > 0).astype(np.int32)[:, :2] if several else (around[:, 0] > 0).astype(np.int32)
     objective = training.on_graph(training.node_labels if several else training.node_classification)
-    assert objective is training.on_graph(training.node_labels if several else training.node_classification)
+    assert objective == training.on_graph(training.node_labels if several else training.node_classification)
     rng = np.random.default_rng(3)
     rewired = graphs.from_edges(rng.permutation(np.stack(np.triu_indices(N, 1), 1))[: len(graph.senders) // 2], N)
     fitted, blind = (

@@ -36,9 +36,8 @@ def counted(data, seed, epsilon, share, unit):
 
 def reported(data, seed, epsilon, share, unit):
     panel = np.flatnonzero(np.random.default_rng(0).random(N) < share)
-    found = predict_from_reports(
-        jax.random.key(seed), data.graph, data.x, panel, data.y[panel], epsilon, guarded=False
-    )
+    found = predict_from_reports(jax.random.key(seed), data.graph, data.x, panel, data.y[panel], epsilon)
+    assert found.strength > 0
     return found.log_posterior
 
 
