@@ -1,5 +1,6 @@
 """How the reports of each space are integrated and counted: finite matrices, lines, and products of lines."""
 
+import abc
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -519,14 +520,14 @@ class Peak(RealVectors):
         return mass, cell
 
 
-class Round(RealVectors):
+class Round(RealVectors, abc.ABC):
     """Laws that depend on the component along the record's direction and on the length across it."""
 
     sizes: tuple[float, ...] = (1.0,)
 
+    @abc.abstractmethod
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
         """A rule over along [n] and across [n], weights [n] of whole slices; and edges of its coarse cells."""
-        raise NotImplementedError
 
     def _steps(self) -> np.ndarray:
         """Where along the direction the density may jump."""

@@ -59,6 +59,21 @@ def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
         quick.measured(keys[4], small, chains=1)
 
 
+def test_a_claim_needs_chains_that_also_regraft(monkeypatch):
+    """Chains of sweeps that agree, and chains that regraft from elsewhere: no epsilon is claimed."""
+    regrafted = []
+
+    def trace(keys, state, edges, scales, sweeps, regrafts=0):
+        regrafted.append(regrafts)
+        values = jax.random.normal(keys[0], (len(keys), 2)) + (100.0 if regrafts else 0.0)
+        return state, values
+
+    monkeypatch.setattr(hrg, "trace", trace)
+    law, split = EdgeRR(0.5, 0.5, sweeps=800), random_split(6, 3, 4, 0)
+    assert law.measured(jax.random.key(4), split).status == "none"
+    assert [bool(one) for one in regrafted] == [False, True, False, True]
+
+
 def test_chains_that_are_stuck_do_not_agree():
     assert hrg.r_hat(np.repeat([[1.0], [2.0]], 8, 1)) == np.inf
     assert hrg.r_hat(np.ones((2, 8))) == 1.0
