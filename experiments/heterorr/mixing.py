@@ -3,12 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from experiments import _runner
 from experiments._report import markdown, panels, save
@@ -16,6 +18,7 @@ from experiments._runner import Found, Results, UsageError, config_hash, run, wr
 from experiments.heterorr.config import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
+from ldp_jax.core.types import Array, PRNGKeys
 from ldp_jax.edges.curator import hrg
 from ldp_jax.graph import graphs
 
@@ -26,10 +29,17 @@ BLOCKS, SWEEPS = 40, 200
 """The log-likelihood is looked at after every 200 sweeps, 25 moves a node; the default release has 8 000 sweeps."""
 GRAPHS = ("facebook100_caltech36", "ppi_nofeat")
 REGRAFTS, LONGER = "hrg with regrafts", "hrg with regrafts, 5 times as long"
-MOVES = {"hrg": (SWEEPS, 0), REGRAFTS: (100, 100), LONGER: (500, 500)}
+TEMPERED = "tempered hrg with regrafts"
+MOVES = {"hrg": (SWEEPS, 0), REGRAFTS: (100, 100), LONGER: (500, 500), TEMPERED: (50, 50)}
 """Sweeps and regrafts of a block. A regraft costs about as much as a sweep: the first two cost the same."""
-LONG = (("facebook100_caltech36", 1.0), ("facebook100_caltech36", 0.05))
-"""Where the longer chains run."""
+RUNGS, TURNS = 8, 5
+"""Weights of a tempered chain, evenly from w to 0, and its exchanges in a block."""
+EXCHANGES = "least share of exchanges"
+CASES = {
+    LONGER: (("facebook100_caltech36", 1.0), ("facebook100_caltech36", 0.05)),
+    TEMPERED: (("facebook100_caltech36", 1.0), ("facebook100_caltech36", 0.05), ("ppi_nofeat", 0.05)),
+}
+"""Where the costly chains run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +95,8 @@ def main(config: Config) -> None:
             dataset=dataset, task="mixing", mechanism=name, epsilon=0.0, seed=seed, epsilon_proved=math.inf,
             unit=str(EDGE_CENTRAL), config=config_hash(made[name]), weight=weight,
         )
-        for name, dataset, weight in cells if name != LONGER or (dataset, weight) in LONG for seed in range(CHAINS)
+        for name, dataset, weight in cells
+        if name not in CASES or (dataset, weight) in CASES[name] for seed in range(CHAINS)
     ]  # fmt: skip
 
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:
@@ -93,12 +104,21 @@ def main(config: Config) -> None:
         edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
         start, key = jax.random.split(jax.random.key(cell.seed))
         scales, chosen = np.array([cell.weight, 0.0], np.float32), made[cell.mechanism]
-        keys, state = jax.random.split(key, blocks), hrg.init(start, n, edges)
-        _, trace = hrg.trace(keys, state, edges, scales, chosen["sweeps"], chosen.get("regrafts", 0))
-        values = np.asarray(trace[:, 0], np.float64)
+        found = {}
+        if cell.mechanism == TEMPERED:
+            states = jax.vmap(lambda key: hrg.init(key, n, edges))(jax.random.split(start, RUNGS))
+            weights = jnp.linspace(cell.weight, 0.0, RUNGS)
+            keys = jax.random.split(key, blocks * TURNS)
+            trace, swapped = tempered(keys, states, edges, weights, chosen["sweeps"] // TURNS)
+            values, later = np.asarray(trace)[TURNS - 1 :: TURNS], np.asarray(swapped)[len(keys) // 2 :]
+            found[EXCHANGES] = round(float(min(later[rung % 2 :: 2, rung].mean() for rung in range(RUNGS - 1))), 4)
+        else:
+            keys, state = jax.random.split(key, blocks), hrg.init(start, n, edges)
+            _, trace = hrg.trace(keys, state, edges, scales, chosen["sweeps"], chosen.get("regrafts", 0))
+            values = np.asarray(trace[:, 0])
         # The names are those of whole runs, so that a smoke run has the cell's last metric too.
         names = [_named(BLOCKS - blocks + 1 + block, cell.mechanism) for block in range(blocks)]
-        return Found({name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
+        return Found(found | {name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
 
     run(planned, compute, results_in(config.out), settings=lambda cell: made[cell.mechanism], called="chains")
 
@@ -106,13 +126,55 @@ def main(config: Config) -> None:
 def _settings(mechanism: str, smoke: bool) -> dict[str, int]:
     sweeps, regrafts = (5, 5 * (mechanism != "hrg")) if smoke else MOVES[mechanism]
     made = {"blocks": 8 if smoke else BLOCKS, "sweeps": sweeps}
-    return {**made, "regrafts": regrafts} if regrafts else made
+    made |= {"regrafts": regrafts} if regrafts else {}
+    return made | ({"rungs": RUNGS, "turns": TURNS} if mechanism == TEMPERED else {})
+
+
+@partial(jax.jit, static_argnames="sweeps")
+def tempered(
+    keys: PRNGKeys, states: hrg.State, edges: hrg.Edges, weights: Float[Array, " rungs"], sweeps: int
+) -> tuple[Float[Array, " turns"], Float[Array, "turns rungs"]]:
+    """Parallel tempering: after each turn, pairs of neighbouring weights exchange their states or not.
+
+    Args:
+      keys: one for each turn [turns].
+      states: one for each weight.
+      edges: those that the states were made of, public alone.
+      weights: the first is the law that is asked for.
+      sweeps: of each state in a turn; as many regrafts follow.
+
+    Returns:
+      L_pub at the first weight after each turn, and whether rung i exchanged its state, 0 or 1.
+
+    Reference: Geyer, Markov chain Monte Carlo maximum likelihood, 1991.
+    """
+    rungs = jnp.arange(len(weights))
+    scales = jnp.stack([weights, jnp.zeros_like(weights)], 1)
+
+    def advance(given: tuple[PRNGKeys, hrg.State, Array]) -> hrg.State:
+        key, state, scale = given
+        state = hrg.run(key, state, edges, scale, sweeps)
+        return hrg.regraft(jax.random.fold_in(key, 0), state, edges, scale, sweeps)
+
+    def turn(states: hrg.State, given: tuple[PRNGKeys, Array]) -> tuple[hrg.State, tuple[Array, Array]]:
+        move, exchange = jax.random.split(given[0])
+        states = jax.lax.map(advance, (jax.random.split(move, len(weights)), states, scales))
+        height = jax.vmap(hrg.log_likelihood)(states)[:, 0]
+        partner = jnp.clip(jnp.where((rungs + given[1]) % 2 == 0, rungs + 1, rungs - 1), 0, len(weights) - 1)
+        partner = jnp.where(partner[partner] == rungs, partner, rungs)  # the last rung may have no neighbour
+        coin = jax.random.uniform(exchange, weights.shape)[jnp.minimum(rungs, partner)]
+        accept = jnp.log(coin) < (weights - weights[partner]) * (height[partner] - height)
+        source = jnp.where(accept, partner, rungs)
+        states = jax.tree.map(lambda leaf: leaf[source], states)
+        return states, (height[source[0]], (source != rungs).astype(jnp.float32))
+
+    return jax.lax.scan(turn, states, (keys, jnp.arange(len(keys)) % 2))[1]
 
 
 def traces(frame: pd.DataFrame) -> dict[tuple[str, float, str], pd.DataFrame]:
     """For each graph, weight and kind of moves a column a chain, by sweeps."""
-    after = frame.metric.str.extract(r"after (\d+) sweeps")[0].astype(int)
-    made = frame.assign(sweeps=after)
+    frame = frame[frame.metric != EXCHANGES]
+    made = frame.assign(sweeps=frame.metric.str.extract(r"after (\d+) sweeps")[0].astype(int))
     return {
         (str(dataset), float(weight), str(name)): part.pivot_table(index="sweeps", columns="seed", values="value")
         for (dataset, weight, name), part in made.groupby(["dataset", "weight", "mechanism"])
@@ -127,6 +189,7 @@ def write(out: Path) -> list[Path]:
     found = traces(frame)
     names = list(dict.fromkeys(name for name, _, _ in found))
     seconds = frame.groupby(["dataset", "weight", "mechanism"]).seconds.median()
+    exchanges = frame[frame.metric == EXCHANGES].groupby(["dataset", "weight", "mechanism"]).value.min()
     figure, axes = panels(len(names) * len(WEIGHTS), width=3.4, height=2.6, columns=len(WEIGHTS))
     rows, reached = [], []
     for axis, (dataset, weight) in zip(axes, ((n, w) for n in names for w in WEIGHTS), strict=True):
@@ -145,6 +208,7 @@ def write(out: Path) -> list[Path]:
             rows.append([
                 dataset, f"{weight:g}", name, f"{seconds[dataset, weight, name]:.1f}", f"{r_hat:.3f}",
                 f"{ends.mean():.0f}", f"{ends.max() - ends.min():.0f}",
+                f"{exchanges[dataset, weight, name]:.2f}" if name == TEMPERED else "",
             ])  # fmt: skip
         axis.set_xlabel("share of the run")
         axis.set_ylabel("log-likelihood")
@@ -153,7 +217,7 @@ def write(out: Path) -> list[Path]:
     path, picture = out / f"{NAME}.md", out / f"{NAME}.png"
     headers = [
         "graph", "w", "moves", "wall s a chain", "R-hat of the second half", "log-likelihood at the end",
-        "between chains, at most",
+        "between chains, at most", "exchanges, at least",
     ]  # fmt: skip
     gain = [
         found[dataset, weight, REGRAFTS].iloc[-1].mean() - found[dataset, weight, "hrg"].iloc[-1].mean()
@@ -179,6 +243,8 @@ limit* is not about it.
 
 Moves: `hrg` makes {BLOCKS * SWEEPS} sweeps of exchanges between near subtrees (about 1 000 moves a node), which
 releases use. `{REGRAFTS}` makes half as many sweeps, and as many regrafts: a subtree moves to any
-place of the tree, by a Gibbs step that costs about as much as a sweep. Tempering was not run: a ladder from w to 0
-of k weights costs k times as much, and a chain at its end, w = 0.05, takes more than {BLOCKS * SWEEPS} sweeps.
+place of the tree, by a Gibbs step that costs about as much as a sweep. `{TEMPERED}` runs {RUNGS} such
+chains at weights evenly from w to 0, each with a quarter of the sweeps of `hrg`; {TURNS} times a block neighbours
+exchange their states or not. The last column is the share of exchanges between the two weights that exchange least:
+at 0 a ladder has too few weights.
 Seconds are of machines with other work: compare numbers of moves."""
