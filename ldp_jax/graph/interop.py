@@ -1,0 +1,292 @@
+"""Graphs of other libraries, read and written; users keep the names that they had there.
+
+:func:`read` takes networkx graphs, scipy sparse adjacency matrices, tables of edges (pandas), arrays of edges, and
+objects with an ``edge_index`` (PyTorch Geometric) or an ``edges()`` (DGL). No such library is imported before an
+object of it is seen.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast, runtime_checkable
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Int
+
+from ldp_jax.core.types import Graph
+from ldp_jax.core.validate import one_of
+from ldp_jax.graph import graphs
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas
+
+Names = np.ndarray
+"""One name a node, in the order of nodes: strings, integers, or any hashable objects."""
+
+
+class NamedGraph(NamedTuple):
+    """A graph, and whom each of its nodes stands for.
+
+    Attributes:
+      graph: undirected, of n nodes.
+      names: [n]; row i of features, embeddings and predictions is about ``names[i]``.
+    """
+
+    graph: Graph
+    names: Names
+
+
+@runtime_checkable
+class _Geometric(Protocol):
+    """PyTorch Geometric's Data."""
+
+    edge_index: object
+    num_nodes: int
+
+
+@runtime_checkable
+class _Dgl(Protocol):
+    """DGL's graph."""
+
+    def edges(self) -> tuple: ...
+
+    def num_nodes(self) -> int: ...
+
+
+class _Source(NamedTuple):
+    """Directed pairs of node numbers [m, 2], the names, and what the source says of its edges."""
+
+    pairs: Int[np.ndarray, "m 2"]
+    names: Names
+    weighted: bool = False
+    directed: bool = False
+
+
+def read(
+    source: object,
+    nodes: int | Iterable | None = None,
+    *,
+    pairs_in: Literal["rows", "columns"] | None = None,
+    clean: bool = False,
+) -> NamedGraph:
+    """An undirected graph from another library's object.
+
+    ========================================== ===================================== ===========================
+    source                                     nodes, in order                       ``nodes``
+    ========================================== ===================================== ===========================
+    networkx graph                             ``G.nodes``                           optional: their order
+    scipy sparse matrix [n, n]                 its rows                              optional: their names
+    PyTorch Geometric or DGL graph             0, ..., num_nodes - 1                 optional: their names
+    pandas table of two columns                as they first appear                  optional: order, isolated ones
+    array [m, 2], or edge_index [2, m]         the numbers that it holds             needed: n, or the n names
+    ``GraphsTuple``                            0, ..., n - 1                         optional: their names
+    ========================================== ===================================== ===========================
+
+    Each edge may be there once, or each in both directions. Anything else is refused, unless ``clean``; so is a
+    directed networkx graph where an edge has no reverse.
+
+    Args:
+      source: see above.
+      nodes: how many nodes there are, or their names.
+      pairs_in: of arrays: ``rows`` [m, 2] or ``columns`` [2, m]; needed where the shape is [2, 2].
+      clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction for both.
+
+    Raises:
+      ValueError: for an object of another kind, names that do not fit, or edges that are not those of a simple
+        undirected graph; with all that ``clean`` would change.
+
+    >>> import networkx
+    >>> graph, names = read(networkx.Graph([("ana", "bo"), ("bo", "cy")]))
+    >>> names.tolist(), graph.senders.tolist()
+    (['ana', 'bo', 'cy'], [1, 0, 2, 1])
+    >>> read(np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), nodes=4).graph.n_node.tolist()
+    [4]
+    """
+    one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
+    found = _parse(source, nodes, pairs_in)
+    n = len(found.names)
+    low, high = found.pairs.min(1), found.pairs.max(1)
+    if len(low) and (low.min() < 0 or high.max() >= n):
+        bad = found.pairs[(low < 0) | (high >= n)][0].tolist()
+        raise ValueError(f"source must join nodes in [0, {n}), got {tuple(bad)}")
+    loops = low == high
+    code, upwards = low[~loops] * n + high[~loops], found.pairs[~loops, 0] == low[~loops]
+    forward, repeats = np.unique(code[upwards], return_counts=True)
+    backward, more = np.unique(code[~upwards], return_counts=True)
+    both = np.intersect1d(forward, backward)
+    single = len(forward) + len(backward) - 2 * len(both)
+    faults = {
+        "self-loops": int(loops.sum()),
+        "repeated edges": int((repeats - 1).sum() + (more - 1).sum()),
+        "edges without their reverse": single if len(both) or found.directed else 0,
+        "weights other than 1": int(found.weighted),
+    }
+    if any(faults.values()) and not clean:
+        listed = ", ".join(f"{number} {what}" for what, number in faults.items() if number)
+        raise ValueError(
+            f"source must be a simple undirected graph, got {listed}: clean=True drops self-loops and weights, "
+            "merges repeats and takes an edge in one direction for both"
+        )
+    edges = np.stack(np.divmod(np.union1d(forward, backward), n), 1)
+    return NamedGraph(graphs.from_edges(edges, n, pairs_in="rows"), found.names)
+
+
+def to_edge_index(graph: Graph) -> Int[np.ndarray, "2 edges"]:
+    """Both directions of each edge as PyTorch Geometric has them, int32 [2, 2 m].
+
+    >>> to_edge_index(graphs.from_edges([[0, 1]], num_nodes=2)).tolist()
+    [[1, 0], [0, 1]]
+    """
+    return np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)])
+
+
+def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
+    """The adjacency matrix [n, n] of zeros and ones, float32.
+
+    >>> to_scipy(graphs.from_edges([[0, 1]], num_nodes=2)).toarray().tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    n, (senders, receivers) = graphs.num_nodes(graph), to_edge_index(graph)
+    return scipy.sparse.csr_array((np.ones(len(senders), np.float32), (receivers, senders)), shape=(n, n))
+
+
+def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
+    """A networkx graph, of a noisy graph too, whose nodes have their names.
+
+    >>> to_networkx(*read([[0, 1]], nodes=["ana", "bo"])).edges
+    EdgeView([('ana', 'bo')])
+    """
+    import networkx
+
+    made = networkx.Graph()
+    users = _named(graphs.num_nodes(graph), names).tolist()
+    made.add_nodes_from(users)
+    made.add_edges_from((users[u], users[v]) for u, v in graphs.to_edges(graph).tolist())
+    return made
+
+
+def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFrame":
+    """A pandas table with a row a user: of a matrix [n, k] a column for each of its k numbers.
+
+    Raises:
+      ValueError: where a column does not have a row for each name.
+
+    >>> to_table(np.array(["ana", "bo"]), {"class": np.array([1, 0]), "z": np.eye(2)}).columns.tolist()
+    ['class', 'z0', 'z1']
+    """
+    import pandas
+
+    made: dict[str, np.ndarray] = {}
+    for name, given in columns.items():
+        values = np.asarray(given)
+        if len(values) != len(names):
+            raise ValueError(f"column {name!r} must have {len(names)} rows, one a name, got {len(values)}")
+        made |= {name: values} if values.ndim == 1 else {f"{name}{k}": values[:, k] for k in range(values.shape[1])}
+    return pandas.DataFrame(made, index=pandas.Index(names, name="user"))
+
+
+def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
+    module = type(source).__module__.partition(".")[0]
+    if isinstance(source, graphs.GraphsTuple):
+        return _numbered(to_edge_index(source).T, graphs.num_nodes(source), nodes)
+    if scipy.sparse.issparse(source):
+        matrix = scipy.sparse.coo_array(source)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"source must be an adjacency matrix [n, n], got shape {matrix.shape}")
+        stored = matrix.data != 0
+        weighted = bool((matrix.data[stored] != 1).any())
+        return _numbered(np.stack(matrix.coords, 1)[stored], matrix.shape[0], nodes, weighted)
+    if module == "networkx":
+        graph = cast("networkx.Graph", source)
+        weighted = any(weight != 1 for _, _, weight in graph.edges(data="weight", default=1))
+        names = _numbered(np.zeros((0, 2)), len(graph), list(graph.nodes) if nodes is None else nodes).names
+        return _Source(_places(list(graph.edges()), names), names, weighted, graph.is_directed())
+    if module == "pandas":
+        return _parse_table(cast("pandas.DataFrame", source), nodes)
+    if isinstance(source, (np.ndarray, list, tuple)):
+        if nodes is None:
+            raise ValueError("nodes must say how many nodes there are, or their names: an array has edges alone")
+        names = np.arange(nodes) if isinstance(nodes, (int, np.integer)) else _named(None, nodes)
+        return _Source(_rows(np.asarray(source), pairs_in), names)
+    if isinstance(source, _Geometric) and hasattr(source, "edge_index"):
+        weight = getattr(source, "edge_weight", None)
+        weighted = weight is not None and bool((_host(weight) != 1).any())
+        return _numbered(_host(source.edge_index).T, int(source.num_nodes), nodes, weighted)
+    if isinstance(source, _Dgl):
+        return _numbered(np.stack([_host(end) for end in source.edges()], 1), int(source.num_nodes()), nodes)
+    raise ValueError(
+        "source must be a networkx graph, a scipy sparse matrix, a pandas table, an array of edges, a GraphsTuple, "
+        f"or have edge_index and num_nodes, got {type(source).__name__}"
+    )
+
+
+def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _Source:
+    if table.ndim != 2 or table.shape[1] != 2:
+        raise ValueError(f"source must be a table of two columns, the ends of each edge, got shape {table.shape}")
+    ends = table.to_numpy(object)
+    if table.isna().to_numpy().any():
+        raise ValueError("source must name both ends of each edge, and misses some")
+    if isinstance(nodes, (int, np.integer)):
+        raise ValueError("nodes must be names, as the table has them, got a number")
+    names = _named(None, dict.fromkeys(ends.ravel()) if nodes is None else nodes)
+    return _Source(_places(ends.tolist(), names), names)
+
+
+def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
+    """Pairs as rows; what may be read in two ways is refused."""
+    if edges.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if edges.ndim != 2 or 2 not in edges.shape or not np.issubdtype(edges.dtype, np.integer):
+        raise ValueError(f"source must be integers [m, 2] or [2, m], got {edges.dtype} of shape {edges.shape}")
+    if edges.shape == (2, 2) and pairs_in is None:
+        (a, b), (c, d) = edges.tolist()
+        raise ValueError(
+            f"source of shape (2, 2) must say how it is read: {a} - {b} and {c} - {d} with pairs_in='rows', or "
+            f"{a} - {c} and {b} - {d} with pairs_in='columns'"
+        )
+    columns = pairs_in == "columns" if pairs_in else edges.shape[0] == 2
+    if edges.shape[0 if columns else 1] != 2:
+        raise ValueError(f"source must have shape {'[2, m]' if columns else '[m, 2]'}, got {edges.shape}")
+    return (edges.T if columns else edges).astype(np.int64)
+
+
+def _numbered(pairs: np.ndarray, n: int, nodes: int | Iterable | None, weighted: bool = False) -> _Source:
+    """Of a source that numbers its n nodes."""
+    if isinstance(nodes, (int, np.integer)):
+        if nodes != n:
+            raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
+        nodes = None
+    return _Source(pairs.astype(np.int64), _named(n, nodes), weighted)
+
+
+def _named(n: int | None, names: Iterable | None) -> Names:
+    """Names of n nodes, each once; their numbers by default."""
+    if names is None:
+        return np.arange(n or 0)
+    listed = [name.item() if isinstance(name, np.generic) else name for name in names]
+    # Names of one simple type make an array of it; tuples stay names.
+    simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
+    made = np.array(listed) if simple else np.empty(len(listed), object)
+    made[:] = listed
+    if n is not None and len(made) != n:
+        raise ValueError(f"nodes must name {n} nodes, got {len(made)} names")
+    if len(set(made.tolist())) != len(made):
+        raise ValueError("nodes must name each node once, and repeat some")
+    return made
+
+
+def _places(pairs: list, names: Names) -> np.ndarray:
+    """The number of each end."""
+    number = {name: place for place, name in enumerate(names.tolist())}
+    unknown = {end for pair in pairs for end in pair} - number.keys()
+    if unknown:
+        raise ValueError(
+            f"nodes must name every end of an edge, and miss {len(unknown)}, as {next(iter(unknown))!r}"
+        )
+    return np.array([[number[end] for end in pair] for pair in pairs], np.int64).reshape(-1, 2)
+
+
+def _host(values: object) -> np.ndarray:
+    """A tensor of any library as an array."""
+    copy = getattr(values, "cpu", None)
+    return np.asarray(copy() if callable(copy) else values)

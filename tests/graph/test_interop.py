@@ -1,0 +1,141 @@
+"""Graphs of other libraries: every source gives the same graph, and what can be read in two ways is refused."""
+
+import types
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from ldp_jax.graph import graphs, interop
+
+EDGES = np.array([[0, 1], [1, 2], [0, 3]])
+NAMES = ["ana", "bo", "cy", "dee", "eve"]
+N = len(NAMES)
+BOTH = np.concatenate([EDGES, EDGES[:, ::-1]])
+NAMED = [(NAMES[u], NAMES[v]) for u, v in EDGES]
+
+
+def adjacency(edges):
+    return scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(N, N))
+
+
+def of_networkx():
+    made = networkx.Graph()
+    made.add_nodes_from(NAMES)
+    made.add_edges_from(NAMED)
+    return made
+
+
+class Tensor(np.ndarray):
+    def cpu(self):
+        return np.asarray(self)
+
+
+def pyg(edges, **more):
+    index = np.ascontiguousarray(edges.T).view(Tensor)
+    return types.SimpleNamespace(edge_index=index, num_nodes=N, **more)
+
+
+def dgl(edges):
+    return types.SimpleNamespace(edges=lambda: tuple(edges.T), num_nodes=lambda: N)
+
+
+SOURCES = {
+    "networkx": (of_networkx(), None),
+    "networkx, an order": (of_networkx(), NAMES),
+    "scipy, both directions": (adjacency(BOTH), NAMES),
+    "scipy, one direction": (adjacency(EDGES).tocsr(), NAMES),
+    "pandas": (pd.DataFrame(NAMED, columns=["from", "to"]), NAMES),
+    "edge_index": (BOTH.T, N),
+    "edge_index, one direction": (EDGES.T, N),
+    "rows": (EDGES, NAMES),
+    "a list": (BOTH.tolist(), N),
+    "PyTorch Geometric": (pyg(BOTH), None),
+    "PyTorch Geometric, names": (pyg(BOTH, edge_weight=np.ones(6)), NAMES),
+    "DGL": (dgl(BOTH), None),
+    "GraphsTuple": (graphs.from_edges(EDGES, N), NAMES),
+}
+
+
+@pytest.mark.parametrize(("source", "nodes"), SOURCES.values(), ids=SOURCES.keys())
+def test_every_source_is_the_same_graph(source, nodes):
+    graph, names = interop.read(source, nodes)
+    assert graphs.num_nodes(graph) == N
+    assert {frozenset(pair) for pair in graphs.to_edges(graph).tolist()} == {frozenset(p) for p in EDGES.tolist()}
+    assert names.tolist() in (NAMES, list(range(N)))
+
+
+def test_a_table_without_names_takes_them_as_they_come():
+    graph, names = interop.read(pd.DataFrame([("z", "a"), ("a", "k")]))
+    assert names.tolist() == ["z", "a", "k"]
+    assert graphs.to_edges(graph).tolist() == [[0, 1], [1, 2]]
+
+
+def test_names_are_any_hashable_objects():
+    _, names = interop.read(networkx.Graph([((1, 2), "a"), ("a", 3)]))
+    assert names.tolist() == [(1, 2), "a", 3]
+
+
+UNCLEAN = {
+    "a loop": (np.array([[0, 0], [0, 1], [1, 2]]), "1 self-loops"),
+    "a repeat": (np.array([[0, 1], [0, 1], [1, 2]]), "1 repeated edges"),
+    "directed, networkx": (networkx.DiGraph([(0, 1), (1, 2)]), "2 edges without their reverse"),
+    "directed": (np.array([[0, 1], [1, 0], [1, 2]]), "1 edges without their reverse"),
+}
+
+
+@pytest.mark.parametrize(("edges", "fault"), UNCLEAN.values(), ids=UNCLEAN.keys())
+def test_other_graphs_are_refused_or_cleaned(edges, fault):
+    with pytest.raises(ValueError, match=f"{fault}: clean=True"):
+        interop.read(edges, 3)
+    assert graphs.to_edges(interop.read(edges, 3, clean=True).graph).tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("source", [
+    networkx.Graph([(0, 1, {"weight": 2.0})]), adjacency(EDGES) * 2.0, pyg(BOTH, edge_weight=np.full(6, 0.5)),
+], ids=["networkx", "scipy", "PyTorch Geometric"])  # fmt: skip
+def test_weights_are_refused_or_dropped(source):
+    with pytest.raises(ValueError, match="1 weights other than 1"):
+        interop.read(source)
+    assert len(interop.read(source, clean=True).graph.senders)
+
+
+REFUSED = {
+    "no nodes": ((EDGES,), "nodes must say how many"),
+    "two readings": (([[0, 1], [2, 3]], 4), "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3"),
+    "floats": ((EDGES / 2, 5), "must be integers"),
+    "outside": (([[0, 9], [1, 2], [0, 1]], 5), r"nodes in \[0, 5\), got \(0, 9\)"),
+    "another shape": ((np.zeros((3, 3), int), 5), "must be integers"),
+    "the other shape": ((EDGES, 5, "columns"), r"must have shape \[2, m\]"),
+    "unknown names": ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
+    "a name twice": ((EDGES, ["a", "b", "b", "c"]), "name each node once"),
+    "too few names": ((pyg(BOTH), NAMES[:3]), "name 5 nodes, got 3"),
+    "another number": ((pyg(BOTH), 7), "nodes must be 5"),
+    "three columns": ((pd.DataFrame(np.zeros((2, 3))),), "two columns"),
+    "a missing end": ((pd.DataFrame([("a", None)]),), "misses some"),
+    "not square": ((scipy.sparse.eye_array(2, 3),), "adjacency matrix"),
+    "nothing": ((None,), "source must be a networkx graph"),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_no_graph_is_refused(given, words):
+    source, nodes, pairs_in = (*given, None, None)[:3]
+    with pytest.raises(ValueError, match=words):
+        interop.read(source, nodes, pairs_in=pairs_in)
+
+
+def test_a_graph_comes_back_out():
+    graph, names = interop.read(of_networkx())
+    assert networkx.utils.graphs_equal(interop.to_networkx(graph, names), of_networkx())
+    assert (interop.to_scipy(graph) != adjacency(BOTH)).nnz == 0
+    assert interop.read(interop.to_edge_index(graph), N).graph.senders.tolist() == graph.senders.tolist()
+
+
+def test_results_become_a_table():
+    table = interop.to_table(np.array(NAMES), {"class": np.arange(5), "z": np.ones((5, 3))})
+    assert table.loc["cy"].tolist() == [2, 1, 1, 1]
+    with pytest.raises(ValueError, match="5 rows, one a name, got 4"):
+        interop.to_table(np.array(NAMES), {"class": np.arange(4)})
