@@ -1,7 +1,7 @@
 """Graphs to work on: one embedded in the package, the public benchmarks, a user's own, and drawn ones.
 
 ``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds; ``names()`` lists the
-names; ``save`` writes one file that ``load`` reads back; ``synthetic`` and ``synthetic_graphs`` draw from models.
+names; ``read_records`` takes a pandas table; ``save`` writes one file that ``load`` reads back; ``synthetic`` and ``synthetic_graphs`` draw from models.
 """
 
 from ldp_jax.datasets import splits
@@ -10,12 +10,15 @@ from ldp_jax.datasets._fetch import DataUnavailableError
 from ldp_jax.datasets._format import save
 from ldp_jax.datasets._load import load, names
 from ldp_jax.datasets._synthetic import synthetic, synthetic_graphs
+from ldp_jax.datasets.tables import Records, read_records
 
 __all__ = [
     "DataUnavailableError",
     "Dataset",
+    "Records",
     "load",
     "names",
+    "read_records",
     "save",
     "splits",
     "synthetic",

@@ -1,0 +1,178 @@
+"""Records of mixed columns from a pandas table: declared bounds and categories, missing values, string labels."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float32, Int32
+
+from ldp_jax.core.types import Graph
+from ldp_jax.core.validate import one_of
+from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
+
+if TYPE_CHECKING:
+    import pandas
+
+Missing = Literal["centre", "refuse"]
+
+
+class Records(NamedTuple):
+    """What users hold, as numbers in [0, 1].
+
+    Attributes:
+      x: float32 [n, d]; numbers scaled by their declared bounds, then a 0/1 column for each declared category.
+      columns: the d names, as ``age`` and ``country=SI``.
+      names: [n], the user of each row.
+      y: int32 [n], -1 where the class is unknown; None without labels.
+      class_names: of the classes 0, 1, ...
+    """
+
+    x: Float32[np.ndarray, "n d"]
+    columns: tuple[str, ...]
+    names: np.ndarray
+    y: Int32[np.ndarray, " n"] | None = None
+    class_names: tuple[str, ...] = ()
+
+    def dataset(self, name: str, graph: Graph) -> Dataset:
+        """These records on a graph whose node i is the user of row i; :func:`ldp_jax.datasets.save` keeps it.
+
+        Raises:
+          ValueError: where the graph has another number of nodes, or no record has a label.
+        """
+        if self.y is None:
+            raise ValueError("a data set needs labels: read_records(table, label=...) names their column")
+        return Dataset(
+            name, graph, scipy.sparse.csr_array(self.x), self.y, 0, 1, feature_names=self.columns,
+            node_names=tuple(map(str, self.names)), class_names=self.class_names,
+        )  # fmt: skip
+
+
+def read_records(
+    table: "pandas.DataFrame",
+    *,
+    numbers: Mapping[str, Bounds] | None = None,
+    categories: Mapping[str, Sequence[Hashable]] | None = None,
+    label: str | None = None,
+    classes: Sequence[Hashable] | None = None,
+    nodes: Iterable[Hashable] | None = None,
+    missing: Missing = "refuse",
+    clip: bool = False,
+) -> Records:
+    """Declared columns of a table as records; everything that is declared is public, and nothing is fitted.
+
+    Args:
+      table: one row a user, named by its index.
+      numbers: the public (lower, upper) of each column of numbers.
+      categories: the public categories of each column of words.
+      label: the column of classes; an empty cell or -1 is an unknown class.
+      classes: the public names of the classes; by default those that occur, sorted.
+      nodes: the users in the order of the graph's nodes, as :func:`ldp_jax.graph.interop.read` gives it; a user
+        without a row has a record of missing values. By default the rows of the table.
+      missing: ``centre`` puts a number at the middle of its bounds, and no category at all; ``refuse`` raises.
+      clip: move numbers outside their bounds to the nearest bound; else they are refused.
+
+    Raises:
+      ValueError: with all faults of the table at once. No message holds a value of a record.
+
+    >>> import pandas
+    >>> table = pandas.DataFrame({"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]})
+    >>> found = read_records(table, numbers={"age": (0, 80)}, categories={"job": ("cook", "smith")}, label="team",
+    ...     nodes=[1, 0], missing="centre")
+    >>> found.columns, found.x.tolist(), found.y.tolist()
+    (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
+    """
+    one_of(("centre", "refuse"), missing=missing)
+    numbers, categories = dict(numbers or {}), dict(categories or {})
+    for name, (lower, upper) in numbers.items():
+        check_bounds(lower, upper, name)
+    faults: list[str] = []
+    names = list(table.index) if nodes is None else list(nodes)
+    for what, given in (("users", list(table.index)), ("nodes", names)):
+        if len(set(given)) != len(given):
+            faults.append(f"{what} must be named once each, and are not")
+    strangers = set(table.index) - set(names)
+    if strangers:
+        faults.append(f"{len(strangers)} rows are of users that are not among the nodes")
+    wanted = [*numbers, *categories, *([label] if label else [])]
+    faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
+    faults += [f"column {name!r} is not there" for name in wanted if name not in table.columns]
+    if not numbers and not categories:
+        faults.append("no column is declared: numbers={name: (lower, upper)} or categories={name: (word, ...)}")
+    _refuse(faults)
+
+    table = table.reindex(names)
+    refuse = missing == "refuse"
+    blocks: list[np.ndarray] = []
+    columns: list[str] = []
+    for name, bounds in numbers.items():
+        blocks.append(_numbers(table[name], bounds, refuse, clip, _said(faults, name)))
+        columns.append(name)
+    for name, words in categories.items():
+        blocks.append(_one_hot(table[name], words, refuse, _said(faults, name)))
+        columns += [f"{name}={word}" for word in words]
+    y, found = (None, ()) if label is None else _labels(table[label], classes, _said(faults, label))
+    _refuse(faults)
+    x = np.concatenate(blocks, axis=1, dtype=np.float32)
+    return Records(x, tuple(columns), np.asarray(table.index), y, tuple(map(str, found)))
+
+
+Say = Callable[[str], None]
+
+
+def _said(faults: list[str], name: str) -> Say:
+    return lambda fault: faults.append(f"column {name!r} {fault}")
+
+
+def _refuse(faults: list[str]) -> None:
+    if faults:
+        raise ValueError("table has " + ("a fault: " if len(faults) == 1 else "faults: ") + "; ".join(faults))
+
+
+def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, say: Say) -> np.ndarray:
+    """[n, 1] in [0, 1]."""
+    import pandas
+
+    values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    absent = column.isna().to_numpy()
+    if (np.isnan(values) & ~absent).any():
+        say("must hold numbers, and does not everywhere")
+    if absent.any() and refuse:
+        say("misses values: missing='centre' puts them at the middle of the bounds")
+    lower, upper = bounds
+    outside = ((values < lower) | (values > upper)).any()  # NaN is neither
+    if outside and not clip:
+        say(f"must be within its declared bounds ({lower:g}, {upper:g}), and is not: widen them, or clip=True")
+    scaled = (np.clip(values, lower, upper) - lower) / (upper - lower)
+    return np.where(np.isnan(scaled), 0.5, scaled)[:, None]
+
+
+def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, say: Say) -> np.ndarray:
+    """[n, categories] of 0 and 1; a missing word is zeros."""
+    absent = column.isna().to_numpy()
+    if len(set(words)) != len(words) or not words:
+        say("must declare each category once, and at least one")
+    made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words] or [absent], 1)
+    if (~made.any(1) & ~absent).any():
+        say("holds words that are not declared")
+    if absent.any() and refuse:
+        say("misses words: missing='centre' gives them no category")
+    return made
+
+
+def _labels(
+    column: "pandas.Series", classes: Sequence[Hashable] | None, say: Say
+) -> tuple[np.ndarray, tuple[Hashable, ...]]:
+    unknown = (column.isna() | (column == -1)).to_numpy(bool)
+    found = list(dict.fromkeys(column[~unknown]))
+    try:
+        names = tuple(sorted(found) if classes is None else classes)
+    except TypeError:
+        names = tuple(sorted(found, key=str))
+    number = {name: place for place, name in enumerate(names)}
+    if set(found) - number.keys():
+        say("holds classes that are not declared")
+    if not found:
+        say("holds no label")
+    y = np.array([number.get(word, -1) if known else -1 for word, known in zip(column, ~unknown, strict=True)])
+    return y.astype(np.int32), names

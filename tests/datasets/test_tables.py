@@ -1,0 +1,82 @@
+"""Mixed tables: declared columns become numbers in [0, 1], and all faults are named at once, without a value."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ldp_jax import datasets
+from ldp_jax.datasets.tables import read_records
+from ldp_jax.graph import interop
+
+TABLE = pd.DataFrame(
+    {
+        "age": [18, 50, None, 90], "city": ["ulm", None, "bern", "ulm"], "paid": [True, False, True, None],
+        "team": ["red", "blue", None, "red"],
+    },
+    index=["ana", "bo", "cy", "dee"],
+)  # fmt: skip
+DECLARED = {"numbers": {"age": (10, 90), "paid": (0, 1)}, "categories": {"city": ("bern", "ulm")}, "label": "team"}
+
+
+def test_declared_columns_are_numbers():
+    found = read_records(TABLE, **DECLARED, missing="centre")
+    assert found.columns == ("age", "paid", "city=bern", "city=ulm")
+    np.testing.assert_allclose(found.x, [[0.1, 1, 0, 1], [0.5, 0, 0, 0], [0.5, 1, 1, 0], [1, 0.5, 0, 1]], atol=1e-6)
+    assert (found.y.tolist(), found.class_names) == ([1, 0, -1, 1], ("blue", "red"))
+
+
+def test_rows_follow_the_nodes_and_survive_a_file(tmp_path):
+    edges = pd.DataFrame([("dee", "ana"), ("ana", "eve"), ("bo", "cy")])
+    graph, names = interop.read(edges)
+    found = read_records(TABLE, **DECLARED, nodes=names, missing="centre")
+    assert found.names.tolist() == names.tolist() == ["dee", "ana", "eve", "bo", "cy"]
+    assert found.x[2].tolist() == [0.5, 0.5, 0, 0]  # eve has no row
+    assert found.y.tolist() == [1, 1, -1, 0, -1]
+    datasets.save(found.dataset("mine", graph), tmp_path / "mine.npz")
+    again = datasets.load(str(tmp_path / "mine.npz"))
+    np.testing.assert_allclose(again.x.toarray(), found.x)
+    assert (again.y.tolist(), again.class_names) == (found.y.tolist(), ("blue", "red"))
+    assert (again.node_names, again.feature_names) == (tuple(names), found.columns)
+
+
+def test_values_outside_are_clipped_only_where_asked_for():
+    declared = {"numbers": {"age": (20, 60)}, "missing": "centre"}
+    with pytest.raises(ValueError, match=r"'age' must be within its declared bounds \(20, 60\)"):
+        read_records(TABLE, **declared)
+    assert read_records(TABLE, **declared, clip=True).x.ravel().tolist() == [0, 0.75, 0.5, 1]
+
+
+def test_all_faults_at_once_and_no_value():
+    table = TABLE.assign(city=["ulm", "secret", "bern", None], age=["18", "secret", "50", "999"])
+    with pytest.raises(ValueError, match="table has faults") as raised:
+        read_records(table, **DECLARED, classes=("red",))
+    said = str(raised.value)
+    for fault in (
+        "'age' must hold numbers", "'age' must be within", "'paid' misses values", "'city' holds words",
+        "'city' misses words", "'team' holds classes that are not declared",
+    ):  # fmt: skip
+        assert fault in said
+    assert "secret" not in said
+    assert "999" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"numbers": {}, "categories": {}}, "no column is declared"),
+        ({"numbers": {"height": (0, 2)}}, "'height' is not there"),
+        ({"categories": {"age": (1,)}}, "'age' is declared twice"),
+        ({"nodes": ["ana", "bo", "cy"]}, "1 rows are of users that are not among the nodes"),
+        ({"nodes": ["ana", "bo", "cy", "dee", "ana"]}, "nodes must be named once"),
+        ({"numbers": {"age": (5, 5)}}, "lower < upper"),
+        ({"categories": {"city": ("ulm", "ulm", "bern")}}, "each category once"),
+    ],
+)
+def test_declarations_that_do_not_fit_are_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        read_records(TABLE, **{**DECLARED, "missing": "centre"} | change)
+
+
+def test_a_data_set_needs_labels():
+    with pytest.raises(ValueError, match="needs labels"):
+        read_records(TABLE, numbers={"age": (0, 100)}, missing="centre").dataset("mine", None)
