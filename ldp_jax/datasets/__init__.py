@@ -1,7 +1,8 @@
 """Graphs to work on: one embedded in the package, the public benchmarks, a user's own, and drawn ones.
 
 ``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds; ``names()`` lists the
-names; ``read_records`` takes a pandas table; ``save`` writes one file that ``load`` reads back; ``synthetic`` and ``synthetic_graphs`` draw from models.
+names; ``read_records`` takes a pandas table; ``save`` writes one file that ``load`` reads back; ``synthetic`` and
+``synthetic_graphs`` draw from models.
 """
 
 from ldp_jax.datasets import splits

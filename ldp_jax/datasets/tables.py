@@ -7,7 +7,6 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float32, Int32
 
-from ldp_jax.core.types import Graph
 from ldp_jax.core.validate import one_of
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
@@ -34,7 +33,7 @@ class Records(NamedTuple):
     y: Int32[np.ndarray, " n"] | None = None
     class_names: tuple[str, ...] = ()
 
-    def dataset(self, name: str, graph: Graph) -> Dataset:
+    def dataset(self, name: str, graph: object) -> Dataset:
         """These records on a graph whose node i is the user of row i; :func:`ldp_jax.datasets.save` keeps it.
 
         Raises:

@@ -1,0 +1,201 @@
+"""The main jobs as scikit-learn estimators; they need the extra ``sklearn``.
+
+A graph and the records of its users belong to the estimator, and X is users: node numbers [m] or [m, 1]. So
+pipelines, scores, cross-validation and searches split users, as they should.
+
+>>> from sklearn.linear_model import LogisticRegression
+>>> from sklearn.pipeline import make_pipeline
+>>> from ldp_jax import datasets, features
+>>> data = datasets.load("debian")
+>>> train, test = np.arange(0, 4375, 2), np.arange(1, 4375, 2)
+>>> embedding = PrivateEmbedding(
+...     features.HDS(4.0, dim=896, k=20), graph=data.graph, records=data, key=jax.random.key(0)
+... )
+>>> model = make_pipeline(embedding, LogisticRegression()).fit(train, data.y[train])
+>>> model.score(test, data.y[test]) > 0.5
+True
+
+Every fit asks the users, and what fits cost adds up. The same parameters and key give the same reports, which cost
+nothing more; other parameters draw noise of their own, and a search over them costs the sum of all.
+"""
+
+import zlib
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.graph import graphs
+from ldp_jax.pipeline.embedding import UserRecords, private_embedding
+from ldp_jax.pipeline.from_counts import CountedClasses, Protects, predict_from_counts
+from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:
+    raise ImportError("estimators need scikit-learn: pip install 'ldp_jax[sklearn]'") from error
+
+Users = np.ndarray
+"""Node numbers [m] or [m, 1]."""
+
+
+def _key_of(key: PRNGKey | None, *parameters: object) -> PRNGKey:
+    """A key for these parameters: two epsilons under one key would reveal records."""
+    if key is None:
+        raise ValueError("key must be a typed key, as jax.random.key(0) for a simulation, got None")
+    validate.threefry(key)
+    return jax.random.fold_in(key, np.uint32(zlib.crc32(repr(parameters).encode())))
+
+
+def _users(X: Users, n: int) -> np.ndarray:  # noqa: N803 - scikit-learn's name
+    users = np.asarray(X)
+    users = users[:, 0] if users.ndim == 2 and users.shape[1] == 1 else users
+    if users.ndim != 1 or users.dtype.kind not in "iu" or (len(users) and not 0 <= users.min() <= users.max() < n):
+        raise ValueError(f"X must be users, integers [m] or [m, 1] in [0, {n}), got {users.dtype} {users.shape}")
+    return users
+
+
+def _graph(graph: Graph | None) -> Graph:
+    if graph is None:
+        raise ValueError("graph must be given: ldp_jax.graph.interop.read makes one of many sources")
+    return graph
+
+
+class PrivateEmbedding(TransformerMixin, BaseEstimator):
+    """:func:`~ldp_jax.pipeline.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
+
+    Args:
+      mechanism: for one user's record; its guarantee is per record.
+      graph: public.
+      records: private, of all users: a ``Dataset``, or dense [n, d] in the mechanism's domain.
+      key: a typed threefry key.
+      alpha: decay factor.
+      r: convolution coefficient.
+
+    Attributes:
+      embedding_: float32 [n, d], of all users.
+      guarantee_: what one fit spent.
+    """
+
+    embedding_: Float[np.ndarray, "n d"]
+    guarantee_: PipelineGuarantee
+
+    def __init__(
+        self, mechanism: Mechanism | None = None, *, graph: Graph | None = None, records: UserRecords | None = None,
+        key: PRNGKey | None = None, alpha: float = 0.1, r: float = 0.1,
+    ) -> None:  # fmt: skip
+        self.mechanism, self.graph, self.records, self.key = mechanism, graph, records, key
+        self.alpha, self.r = alpha, r
+
+    def fit(self, X: Users, y: object = None) -> "PrivateEmbedding":  # noqa: N803
+        """Ask every user of the graph once; X and y are not used."""
+        if self.mechanism is None or self.records is None:
+            raise ValueError("mechanism and records must be given")
+        found = private_embedding(
+            _key_of(self.key, self.mechanism), _graph(self.graph), self.records, self.mechanism,
+            alpha=self.alpha, r=self.r,
+        )  # fmt: skip
+        self.embedding_, self.guarantee_ = np.asarray(found.z), found.guarantee
+        return self
+
+    def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803
+        """Rows of the embedding."""
+        check_is_fitted(self)
+        return self.embedding_[_users(X, len(self.embedding_))]
+
+
+class _UserClassifier(ClassifierMixin, BaseEstimator):
+    """Classes of all users from those of some.
+
+    Attributes:
+      result_: what the function returned.
+      classes_: the C classes as they were named in y.
+      guarantee_: what one fit spent.
+    """
+
+    result_: PredictedClasses | CountedClasses
+    classes_: np.ndarray
+    guarantee_: PipelineGuarantee
+    graph: Graph | None
+
+    def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses | CountedClasses:
+        raise NotImplementedError
+
+    def fit(self, X: Users, y: Any) -> "_UserClassifier":  # noqa: N803
+        """Ask the users; of X, each user once, the classes y are public."""
+        users, y = _users(X, graphs.num_nodes(_graph(self.graph))), np.asarray(y)
+        if y.shape != users.shape or len(np.unique(users)) != len(users):
+            raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.result_ = self._ask(users, labels.astype(np.int32), len(self.classes_))
+        self.guarantee_ = self.result_.guarantee
+        return self
+
+    def predict_proba(self, X: Users) -> Float[np.ndarray, "m classes"]:  # noqa: N803
+        """The posterior of each user; of a user of ``fit``, without their own label."""
+        check_is_fitted(self)
+        log_posterior = np.asarray(self.result_.log_posterior, np.float64)
+        posterior = np.exp(log_posterior[_users(X, len(log_posterior))])
+        return posterior / posterior.sum(1, keepdims=True)
+
+    def predict(self, X: Users) -> np.ndarray:  # noqa: N803
+        """The likeliest class of each user."""
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
+
+
+class ReportClassifier(_UserClassifier):
+    """:func:`~ldp_jax.pipeline.predict_from_reports`: private records; the users of ``fit`` are the panel.
+
+    Args:
+      epsilon: per record of a private user.
+      graph: public.
+      records: of all users, [n, d]; those of the panel are public.
+      key: a typed threefry key.
+    """
+
+    def __init__(
+        self, epsilon: float = 1.0, *, graph: Graph | None = None, records: Any = None, key: PRNGKey | None = None
+    ) -> None:
+        self.epsilon, self.graph, self.records, self.key = epsilon, graph, records, key
+
+    def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
+        if self.records is None:
+            raise ValueError("records must be given")
+        key = _key_of(self.key, self.epsilon, users.tolist(), labels.tolist())
+        return predict_from_reports(
+            key, _graph(self.graph), self.records, users, labels, self.epsilon, num_classes=num_classes
+        )
+
+
+class CountClassifier(_UserClassifier):
+    """:func:`~ldp_jax.pipeline.predict_from_counts`: private neighbour lists, public features.
+
+    Args:
+      epsilon: per bit of a list, or per relationship.
+      graph: private; this simulates all devices.
+      features: public, [n, d], or None.
+      unit: what epsilon is about.
+      key: a typed threefry key.
+    """
+
+    def __init__(
+        self, epsilon: float = 1.0, *, graph: Graph | None = None, features: Any = None, unit: Protects = "list",
+        key: PRNGKey | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon, self.graph, self.features, self.unit, self.key = epsilon, graph, features, unit, key
+
+    def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> CountedClasses:
+        graph = _graph(self.graph)
+        everybody = np.full(graphs.num_nodes(graph), -1, np.int32)
+        everybody[users] = labels
+        key = _key_of(self.key, self.epsilon, self.unit, everybody.tolist())
+        return predict_from_counts(
+            key, graph, self.features, everybody, self.epsilon, unit=self.unit, num_classes=num_classes
+        )

@@ -1,0 +1,90 @@
+"""The estimators do what scikit-learn's do, and what the functions do."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+
+from ldp_jax import datasets, features
+from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
+
+KEY = jax.random.key(0)
+CLASSES = np.array(["red", "green", "blue"])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.synthetic(KEY, num_nodes=300, num_classes=3, num_features=20, mean_degree=8, homophily=0.8)
+
+
+@pytest.fixture(scope="module")
+def embedding(data):
+    return PrivateEmbedding(features.HDS(8.0, dim=20, k=4), graph=data.graph, records=data, key=KEY)
+
+
+TRAIN, TEST = np.arange(0, 300, 2), np.arange(1, 300, 2)
+
+
+def test_an_embedding_is_a_step_of_a_pipeline(data, embedding):
+    model = make_pipeline(clone(embedding), LogisticRegression()).fit(TRAIN, CLASSES[data.y[TRAIN]])
+    assert model.score(TEST, CLASSES[data.y[TEST]]) > 0.5
+    assert "epsilon 8 per record" in str(model[0].guarantee_)
+    assert model[0].transform(TEST[:, None]).shape == (150, 20)
+    assert cross_val_score(model, TRAIN, data.y[TRAIN], cv=3).min() > 0.4
+    search = GridSearchCV(model, {"privateembedding__alpha": [0.1, 0.5]}, cv=2).fit(TRAIN, data.y[TRAIN])
+    assert set(search.cv_results_["param_privateembedding__alpha"]) == {0.1, 0.5}
+
+
+def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise(data, embedding):
+    first, second = (clone(embedding).fit(TRAIN).embedding_ for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    other = clone(embedding).set_params(mechanism=features.HDS(8.0001, dim=20, k=4)).fit(TRAIN).embedding_
+    assert np.corrcoef(first.ravel(), other.ravel())[0, 1] < 0.5  # 0.9998 under one key
+
+
+@pytest.mark.parametrize("kind", ["reports", "counts"])
+def test_classifiers_name_classes_as_they_were_given(data, kind):
+    made = {
+        "reports": ReportClassifier(4.0, graph=data.graph, records=data.x, key=KEY),
+        "counts": CountClassifier(4.0, graph=data.graph, features=data.x, unit="relationship", key=KEY),
+    }[kind]
+    model = clone(made).fit(TRAIN, CLASSES[data.y[TRAIN]])
+    assert model.classes_.tolist() == ["blue", "green", "red"]
+    assert model.score(TEST, CLASSES[data.y[TEST]]) > 0.5
+    np.testing.assert_allclose(model.predict_proba(TEST).sum(1), 1.0)
+    assert model.guarantee_ == model.result_.guarantee
+
+
+ESTIMATORS = [PrivateEmbedding(), ReportClassifier(), CountClassifier()]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda made: type(made).__name__)
+def test_checks_of_scikit_learn_that_apply(estimator):
+    name = type(estimator).__name__
+    for check in (
+        "check_estimator_cloneable", "check_estimator_repr", "check_no_attributes_set_in_init",
+        "check_get_params_invariance", "check_set_params", "check_parameters_default_constructible",
+    ):  # fmt: skip
+        getattr(estimator_checks, check)(name, clone(estimator))
+    ask = estimator.transform if isinstance(estimator, PrivateEmbedding) else estimator.predict
+    with pytest.raises(NotFittedError):
+        ask(TEST)
+
+
+def test_what_does_not_fit_is_refused(data, embedding):
+    for made, words in (
+        (PrivateEmbedding(), "mechanism and records"),
+        (clone(embedding).set_params(key=None), "key must be"),
+        (clone(embedding).set_params(graph=None), "graph must be given"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            made.fit(TRAIN)
+    classifier = ReportClassifier(graph=data.graph, records=data.x, key=KEY)
+    for users, y in (([300], [0]), ([0.5], [0]), ([1, 1], [0, 1]), ([1, 2], [0])):
+        with pytest.raises(ValueError, match="X must"):
+            classifier.fit(np.array(users), np.array(y))
