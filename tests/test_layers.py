@@ -55,6 +55,7 @@ ONE_HOME = {
     "networkx": "graph/interop.py",
     "pandas": ("graph/interop.py", "datasets/tables.py"),
     "sklearn": "pipeline/estimators.py",
+    "pyarrow": "deployment/store.py",
 }
 PURE = {"accounting/guarantee.py", "core/rounding.py", "core/lazy.py"}  # of the standard library alone
 NO_JAX = ("accounting/", "deployment/")

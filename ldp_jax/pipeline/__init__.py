@@ -5,7 +5,8 @@
   collect;
 * :func:`predict_from_counts` - public features, private graph; :func:`forecast` says beforehand whether to collect;
 * :func:`predict_jointly` - private features and graph, public panel;
-* :func:`collect_rounds` - the same data in every round.
+* :func:`collect_rounds` - the same data in every round;
+* ``reported.embed_reports`` - of reports that devices sent; ``estimators`` - all this in scikit-learn's manner.
 
 Each step is a pure function in a module of its own, imported on first use. From reports: ``structure``,
 ``device_classifier``, ``message``, ``field``. From counts: ``groups``, ``pilot``, ``design``, ``counts``,

@@ -1,0 +1,248 @@
+"""Reports of many devices on disk: Parquet files that hold them, and SQLite that says which of them count.
+
+One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
+whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
+transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
+name, which nobody reads. It needs pyarrow, the extra ``store``.
+"""
+
+import contextlib
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.rounding import log_up
+from ldp_jax.deployment.codecs import Codec, codec_of
+from ldp_jax.deployment.collector import TRIPLE, Decoded, Rejected, decode
+from ldp_jax.deployment.question import Question
+
+try:
+    import pyarrow
+    import pyarrow.compute
+    import pyarrow.dataset
+    import pyarrow.parquet
+except ImportError as error:
+    raise ImportError("a report store needs pyarrow: pip install 'ldp_jax[store]'") from error
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS asked (digest BLOB PRIMARY KEY, kind TEXT, numerator TEXT, denominator TEXT)",
+    "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, digest BLOB, reports INTEGER)",
+    "CREATE TABLE IF NOT EXISTS seen (digest BLOB, user INTEGER, round INTEGER, field INTEGER, "
+    "PRIMARY KEY (digest, user, round, field)) WITHOUT ROWID",
+)
+_WAIT = 600.0  # seconds for another process's transaction
+
+
+class Received(NamedTuple):
+    """What became of an upload: how many reports count from now on, and why others do not."""
+
+    accepted: int
+    rejected: Rejected
+
+
+class Spent(NamedTuple):
+    """What users have lost by all reports that are stored.
+
+    Attributes:
+      user: uint64 [users], ascending.
+      epsilon: float64 [users], of records or of neighbour lists, rounded up.
+    """
+
+    user: np.ndarray
+    epsilon: np.ndarray
+
+
+class ReportStore:
+    """A folder of reports about any number of tables and questions.
+
+    Args:
+      folder: made where there is none.
+
+    >>> import tempfile
+    >>> from ldp_jax.core.integer_tables import integer_masses
+    >>> from ldp_jax.deployment import Device, Session
+    >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
+    >>> table = Table("warner", masses, np.float32([-0.5, 1.5]), "category")
+    >>> sent = Session(Device.from_secret(bytes(range(32))), budget=2.0).report(table, 1, user=7, round=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = ReportStore(folder)
+    ...     first, again = store.add(sent, table), store.add(sent, table)
+    ...     found = next(store.read(table))
+    >>> first.accepted, again.rejected.replayed, found.user.tolist(), found.output.tolist()
+    (1, 1, [7], [1])
+    """
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._database() as database:
+            for statement in _SCHEMA:
+                database.execute(statement)
+
+    def __repr__(self) -> str:
+        return f"ReportStore({str(self.folder)!r})"
+
+    def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
+        """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
+
+        Args:
+          data: reports, one after the other, in any order.
+          asked: the table or the question.
+          key: see :func:`~ldp_jax.deployment.decode`.
+        """
+        codec, found = codec_of(asked), decode(data, asked, key=key)
+        with self._database() as database:
+            new = self._unseen(database, codec, found)
+            if len(new):
+                name = self._write(_columns(codec, found, new))
+                database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, len(new)))
+        replayed = found.rejected.replayed + len(found.user) - len(new)
+        return Received(len(new), found.rejected._replace(replayed=replayed))
+
+    def read(
+        self, asked: Table | Question, *, rounds: Sequence[int] | None = None, rows: int = 2**20
+    ) -> Iterator[Decoded]:
+        """The reports about a table or question, some at a time; no (user, round, field) comes twice.
+
+        Args:
+          asked: the table or question.
+          rounds: only these.
+          rows: how many at a time, at most.
+        """
+        codec = codec_of(asked)
+        with self._database() as database:
+            names = database.execute(
+                "SELECT name FROM files WHERE digest = ? ORDER BY rowid", (codec.digest,)
+            ).fetchall()
+        wanted = None if rounds is None else pyarrow.compute.field("round").isin(np.array(rounds, np.uint32))
+        paths = [self.folder / name for (name,) in names]
+        missing = [path.name for path in paths if not path.exists()]
+        if missing:
+            raise FileNotFoundError(f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}")
+        if not paths:
+            return
+        checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
+        for batch in pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows, filter=wanted):
+            if batch.num_rows:
+                yield _decoded(codec, batch)
+
+    def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
+        """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
+        parts = list(self.read(asked, rounds=rounds))
+        empty = decode(b"", asked)
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
+            for name in ("user", "round", "field", "output", "estimate")
+        }
+        return Decoded(**joined, rejected=empty.rejected, seen=empty.seen)
+
+    def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
+        """What each user lost by all rounds: of a record by tables, of one bit of a list by questions."""
+        total: dict[int, Fraction] = {}
+        with self._database() as database:
+            rows = database.execute(
+                "SELECT user, numerator, denominator, COUNT(*) FROM seen JOIN asked USING (digest) "
+                "WHERE kind = ? GROUP BY user, digest", (kind.__name__,),
+            )  # fmt: skip
+            for user, numerator, denominator, times in rows:
+                ratio = Fraction(int(numerator), int(denominator))
+                total[user] = total.get(user, Fraction(0)) + times * Fraction(log_up(ratio))
+        users = np.array(list(total), np.int64).view(np.uint64)
+        order = np.argsort(users)
+        upwards = [np.nextafter(float(epsilon), np.inf) for epsilon in total.values()]
+        return Spent(users[order], np.array(upwards, np.float64)[order])
+
+    def compact(self, asked: Table | Question) -> None:
+        """Join the files about a table or question into one, and remove those that no transaction names."""
+        codec = codec_of(asked)
+        with self._database() as database:
+            query = "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid"
+            found = database.execute(query, (codec.digest,)).fetchall()
+            if len(found) > 1:
+                tables = [
+                    pyarrow.parquet.read_table(self.folder / name, page_checksum_verification=True)
+                    for name, _ in found
+                ]
+                name = self._write(pyarrow.concat_tables(tables))
+                database.execute("DELETE FROM files WHERE digest = ?", (codec.digest,))
+                total = sum(reports for _, reports in found)
+                database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, total))
+        with self._database() as database:  # nobody writes meanwhile
+            named = {name for (name,) in database.execute("SELECT name FROM files")}
+            for path in self.folder.glob("*.parquet*"):
+                if path.name not in named:
+                    path.unlink()
+
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that no other process's overlaps; it counts if nothing is raised."""
+        database = sqlite3.connect(self.folder / "state.sqlite", timeout=_WAIT, isolation_level=None)
+        try:
+            database.execute("PRAGMA synchronous = FULL")
+            database.execute("BEGIN IMMEDIATE")
+            yield database
+            database.execute("COMMIT")
+        finally:
+            database.close()  # what was not committed is rolled back
+
+    def _unseen(self, database: sqlite3.Connection, codec: Codec, found: Decoded) -> np.ndarray:
+        """Places of the reports that are new; they count as seen from now on."""
+        kind = (Table if codec.each == "field" else Question).__name__
+        loss = (str(codec.loss.numerator), str(codec.loss.denominator))
+        database.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (codec.digest, kind, *loss))
+        triples = (found.user.view(np.int64).tolist(), found.round.tolist(), found.field.tolist())
+        new = [
+            place
+            for place, triple in enumerate(zip(*triples, strict=True))
+            if database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", (codec.digest, *triple)).rowcount
+        ]
+        return np.array(new, np.int64)
+
+    def _write(self, table: pyarrow.Table) -> str:
+        """A file that is whole and on the disk before it has its name."""
+        name = f"{uuid.uuid4().hex}.parquet"
+        unfinished = self.folder / f"{name}.part"
+        with unfinished.open("wb") as file:
+            pyarrow.parquet.write_table(table, file, write_page_checksum=True)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self.folder / name)
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return name
+
+
+def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
+    """Columns user, round, index, value (int32, or a list of K), mechanism (digest) and epsilon."""
+    output = found.output[places]
+    values = pyarrow.array(output if output.ndim == 1 else list(output))
+    n = len(places)
+    return pyarrow.table(
+        {
+            "user": found.user[places],
+            "round": found.round[places],
+            "index": found.field[places],
+            "value": values,
+            "mechanism": pyarrow.array([codec.digest.hex()] * n).dictionary_encode(),
+            "epsilon": np.full(n, log_up(codec.loss)),
+        }
+    )
+
+
+def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
+    """Rows of a file as reports."""
+    user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
+    value = batch.column("value")
+    output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)
+    return Decoded(user, round, field, output, codec.estimate(output), Rejected(0, 0, 0, 0, 0), np.zeros(0, TRIPLE))

@@ -1,0 +1,130 @@
+"""Embeddings of reports that real devices sent: of some users, in any order."""
+
+from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.core import validate
+from ldp_jax.core.spaces import SparseReport
+from ldp_jax.core.types import Array, Graph, Scalar
+from ldp_jax.features import Discrete, Sampled
+from ldp_jax.graph.propagation import Operator, block_width, operator, ppr_by_blocks
+
+
+class ReportedEmbedding(NamedTuple):
+    """An embedding of those who reported.
+
+    Attributes:
+      z: float32 [n, d], of all nodes: silent users have their neighbours' values.
+      guarantee: per record of a user who reported.
+      reported: bool [n].
+      strangers: how many rows were of users who are no node.
+    """
+
+    z: Float[Array, "n d"]
+    guarantee: PipelineGuarantee
+    reported: Bool[np.ndarray, " n"]
+    strangers: int
+
+
+@runtime_checkable
+class VectorReports(Protocol):
+    """Rows of users in any order, as :func:`ldp_jax.deployment.vectors` makes them.
+
+    Attributes:
+      user: uint64 [m].
+      index: int32 [m, k], which coordinates, ascending.
+      output: int32 [m, k], what was reported of them.
+    """
+
+    user: np.ndarray
+    index: np.ndarray
+    output: np.ndarray
+
+
+def embed_reports(
+    graph: Graph | Operator,
+    mechanism: Sampled,
+    nodes: Int[np.ndarray, " n"],
+    reports: VectorReports,
+    *,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+) -> ReportedEmbedding:
+    """Propagate the reports of one round over a public graph.
+
+    A user without a report contributes zero to each coordinate. Rows of users who are no node are left out.
+
+    Guarantee: that of the mechanism, per record; over several rounds it adds up
+    (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
+
+    Args:
+      graph: of n nodes, or its operator.
+      mechanism: whose table the devices have, as ``Sampled(Discrete.of(table), dim, k)``.
+      nodes: the user of each node, distinct.
+      reports: see :class:`VectorReports`.
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      tol: see :func:`ldp_jax.graph.propagation.ppr`.
+
+    Raises:
+      ValueError: for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
+        indices and outputs that the mechanism does not have.
+
+    >>> from ldp_jax.deployment import Vectors
+    >>> from ldp_jax.features import GridSquareWave
+    >>> from ldp_jax.graph import graphs
+    >>> mechanism = Sampled(GridSquareWave(2.0), dim=3, k=1)
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    >>> sent = Vectors(np.uint64([30, 77]), np.uint32([0, 0]), np.int32([[2], [0]]), np.int32([[5], [5]]), 0)
+    >>> found = embed_reports(graph, mechanism, np.array([10, 20, 30]), sent, alpha=0.1, r=0.5)
+    >>> found.z.shape, found.reported.tolist(), found.strangers
+    ((3, 3), [False, False, True], 1)
+    """
+    op = graph if isinstance(graph, Operator) else operator(graph)
+    n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
+    if not isinstance(mechanism.inner, Discrete):
+        raise ValueError(f"mechanism must be Sampled(Discrete.of(table), dim, k), got {mechanism}")
+    user, index, output = (np.asarray(part) for part in (reports.user, reports.index, reports.output))
+    if index.shape != (len(user), k) or output.shape != index.shape:
+        raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
+    if len(np.unique(user)) != len(user):
+        raise ValueError("reports must have a row a user, and have several of some: choose one round")
+    validate.in_range(0.0, dim - 1.0, index=index)
+    validate.in_range(0.0, mechanism.inner.table().outputs - 1.0, output=output)
+    if (np.diff(index, axis=1) <= 0).any():
+        raise ValueError("index must ascend in each row")
+    place, known = _places(np.asarray(nodes), n, user)
+    indices, values = np.zeros((n, k), np.int32), np.zeros((n, k), np.int32)
+    reported = np.zeros(n, bool)
+    reported[place], indices[place], values[place] = True, index[known], output[known]
+    given = SparseReport(indices, values)
+    columns = partial(_columns, mechanism, given, reported, width=min(dim, block_width()))
+    z = ppr_by_blocks(op, columns, dim, alpha, r, tol)
+    guarantee = PipelineGuarantee.of(
+        [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
+    )
+    return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
+
+
+def _places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The node of each user who has one, and who these are, bool [m]."""
+    if nodes.shape != (n,) or len(np.unique(nodes)) != n:
+        raise ValueError(f"nodes must name {n} users, one a node and each once, got shape {nodes.shape}")
+    order = np.argsort(nodes)
+    place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
+    known = nodes[place] == user
+    return place[known], known
+
+
+@partial(jax.jit, static_argnames="width")
+def _columns(mechanism: Sampled, reports: SparseReport, reported: Array, start: Scalar, *, width: int) -> Array:
+    """Estimates of some columns, zeros of who did not report."""
+    estimates = jax.vmap(lambda y: mechanism.estimate_columns(y, start, width))(reports)
+    return jnp.where(reported[:, None], estimates, 0.0)

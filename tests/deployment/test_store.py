@@ -1,0 +1,176 @@
+"""Reports on disk: no report is lost or counted twice, whoever is killed; and what is read is what was sent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+
+import jax
+import numpy as np
+import pytest
+
+from ldp_jax import deployment, features
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
+from ldp_jax.core.rounding import log_up
+from ldp_jax.deployment.store import ReportStore
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator, ppr
+from ldp_jax.pipeline.embedding import propagate
+from ldp_jax.pipeline.reported import embed_reports
+from tests.deployment.vectors import GRID, session
+
+USERS, DIM, K = 30, 8, 3
+QUESTION = deployment.Question(5, np.arange(40) % 2, num_groups=2, epsilon=1.0)
+RECORDS = np.random.default_rng(0).uniform(-1, 1, (USERS, DIM))
+
+
+def upload(user, round=0):
+    return session().report_sampled(GRID, RECORDS[user], K, user=1000 + user, round=round)
+
+
+UPLOADS = [upload(user) for user in range(USERS)]
+
+
+def triples(found):
+    return sorted(zip(found.user.tolist(), found.round.tolist(), found.field.tolist(), strict=True))
+
+
+def test_late_repeated_shuffled_and_damaged_uploads(tmp_path):
+    store = ReportStore(tmp_path)
+    joined = bytearray(b"".join(UPLOADS[:10]))
+    joined[40] ^= 1
+    first = store.add(bytes(joined), GRID)
+    assert (first.accepted, first.rejected.damaged, first.rejected.replayed) == (29, 1, 0)
+    assert store.add(b"".join(UPLOADS[::-1]), GRID).rejected.replayed == 29  # the damaged one is accepted now
+    assert ReportStore(tmp_path).add(UPLOADS[3], GRID) == (0, deployment.Rejected(0, 0, 0, 0, K))
+    whole = deployment.decode(b"".join(UPLOADS), GRID)
+    found = store.all(GRID)
+    assert triples(found) == triples(whole)
+    order, expected = (np.lexsort((x.field, x.user)) for x in (found, whole))
+    np.testing.assert_array_equal(found.output[order], whole.output[expected])
+    np.testing.assert_array_equal(found.estimate[order], whole.estimate[expected])
+    assert sum(len(part.user) for part in store.read(GRID, rows=7)) == USERS * K
+    assert len(store.all(GRID, rounds=[4]).user) == 0
+
+
+def test_counts_are_stored_beside_numbers(tmp_path):
+    store = ReportStore(tmp_path)
+    lists = deployment.Session(session().device, budget=Budget(2.0, unit=NEIGHBOUR_LIST))
+    sent = [lists.report_neighbours(QUESTION, [1, 2, 3], user=user) for user in (7, 9)]
+    assert store.add(b"".join(sent), QUESTION).accepted == 2
+    assert store.add(UPLOADS[0], GRID).accepted == K
+    counts, reported = store.all(QUESTION).by_node(40)
+    expected, who = deployment.decode(b"".join(sent), QUESTION).by_node(40)
+    np.testing.assert_array_equal(counts, expected)
+    np.testing.assert_array_equal(reported, who)
+
+
+def test_what_users_lost_adds_up_over_rounds(tmp_path):
+    store = ReportStore(tmp_path)
+    store.add(upload(4) + upload(4, round=1) + upload(2), GRID)
+    users, epsilon = store.spent()
+    assert users.tolist() == [1002, 1004]
+    exact = Fraction(log_up(GRID.loss))
+    for value, times in zip(epsilon.tolist(), (K, 2 * K), strict=True):
+        assert times * exact <= Fraction(value) <= times * exact * (1 + Fraction(1, 10**12))
+    assert store.spent(deployment.Question).user.size == 0
+
+
+def test_files_without_a_name_are_not_read_and_go(tmp_path):
+    store = ReportStore(tmp_path)
+    for data in UPLOADS[:5]:
+        store.add(data, GRID)
+    (tmp_path / "0123.parquet").write_bytes(b"torn")
+    (tmp_path / "0124.parquet.part").write_bytes(b"torn")
+    before = triples(store.all(GRID))
+    store.compact(GRID)
+    assert triples(store.all(GRID)) == before
+    (left,) = tmp_path.glob("*.parquet*")
+    left.unlink()
+    with pytest.raises(FileNotFoundError, match="lacks 1 files that count"):
+        store.all(GRID)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    store = ReportStore(tmp_path)
+    store.add(b"".join(UPLOADS), GRID)
+    (path,) = tmp_path.glob("*.parquet")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(OSError):  # noqa: PT011 - pyarrow's own words
+        store.all(GRID)
+
+
+SERVER = """
+import sys
+from ldp_jax.deployment.store import ReportStore
+from tests.deployment.vectors import GRID
+store, size = ReportStore(sys.argv[1]), 36 * 3
+data = open(sys.argv[2], "rb").read()
+print("ready", flush=True)
+for at in range(0, len(data), size):
+    store.add(data[at : at + size], GRID)
+"""
+
+
+def test_two_servers_and_a_kill_lose_and_double_nothing(tmp_path):
+    """Both servers take all uploads; one is killed at some moment, and started again."""
+    store, sent = ReportStore(tmp_path / "store"), tmp_path / "sent"
+    sent.write_bytes(b"".join(UPLOADS))
+    command = [sys.executable, "-c", SERVER, str(store.folder), str(sent)]
+    servers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    assert servers[0].stdout.readline()
+    while len(store.all(GRID).user) < 10:  # in the middle of its work
+        time.sleep(0.01)
+    os.kill(servers[0].pid, signal.SIGKILL)
+    assert servers[1].wait(timeout=120) == 0
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=120).returncode == 0
+    servers[0].wait()
+    for server in servers:
+        server.stdout.close()
+    store.compact(GRID)
+    assert triples(store.all(GRID)) == triples(deployment.decode(b"".join(UPLOADS), GRID))
+
+
+@pytest.fixture(scope="module")
+def ring():
+    return graphs.from_edges([[i, (i + 1) % (USERS + 2)] for i in range(USERS + 2)], USERS + 2)
+
+
+def test_stored_reports_become_an_embedding(tmp_path, ring):
+    store, mechanism = ReportStore(tmp_path), features.Sampled(features.Discrete.of(GRID), DIM, K)
+    order = np.random.default_rng(1).permutation(USERS)
+    store.add(b"".join(UPLOADS[user] for user in order[1:]), GRID)  # one is silent, one has no node
+    nodes = np.array([1000 + user for user in range(USERS - 1)] + [5, 6, 7])
+    found = embed_reports(ring, mechanism, nodes, deployment.vectors(store.all(GRID), K, DIM), alpha=0.2, r=0.5)
+    silent = order[0]
+    assert found.strangers == 1
+    assert found.reported.tolist() == [user != silent and user < USERS - 1 for user in range(USERS + 2)]
+    assert f"epsilon {mechanism.guarantee().epsilon:.6g} per record" in str(found.guarantee)
+    rows = deployment.vectors(deployment.decode(b"".join(UPLOADS), GRID), K, DIM)
+    padded = [np.pad(part, ((0, 2), (0, 0))) for part in (rows.index, rows.output)]
+    everybody = features.SparseReport(*padded)
+    estimates = np.array(jax.vmap(mechanism.estimate)(everybody))
+    estimates[~found.reported] = 0
+    np.testing.assert_allclose(found.z, ppr(operator(ring), estimates, 0.2, 0.5), atol=1e-4)
+    whole = propagate(operator(ring), mechanism, everybody, alpha=0.2, r=0.5)
+    assert np.abs(np.asarray(whole) - np.asarray(found.z)).max() > 0.1
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"output": np.full((2, K), GRID.outputs)}, "output must be in"),
+    ({"index": np.tile([3, 2, 1], (2, 1))}, "ascend"),
+    ({"index": np.zeros((2, 2), int)}, "index and output must be"),
+    ({"user": np.uint64([1001, 1001])}, "choose one round"),
+])  # fmt: skip
+def test_rows_that_no_device_sends_are_refused(change, words, ring):
+    fields = {"user": np.uint64([1001, 1002]), "round": np.uint32([0, 0]), "index": np.tile([1, 2, 3], (2, 1)),
+              "output": np.zeros((2, K), int), "incomplete": 0}  # fmt: skip
+    mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
+    with pytest.raises(ValueError, match=words):
+        embed_reports(
+            ring, mechanism, np.arange(USERS + 2), deployment.Vectors(**fields | change), alpha=0.2, r=0.5
+        )
