@@ -98,10 +98,13 @@ def read_records(
     faults += [f"column {name!r} is not there" for name in wanted if name not in table.columns]
     if not numbers and not categories:
         faults.append("no column is declared: numbers={name: (lower, upper)} or categories={name: (word, ...)}")
-    _refuse(faults)
+    if any("named once" in fault for fault in faults):
+        _refuse(faults)
 
     table = table.reindex(names)
     refuse = missing == "refuse"
+    numbers = {name: bounds for name, bounds in numbers.items() if name in table.columns}
+    categories = {name: words for name, words in categories.items() if name in table.columns}
     blocks: list[np.ndarray] = []
     columns: list[str] = []
     for name, bounds in numbers.items():
@@ -110,7 +113,7 @@ def read_records(
     for name, words in categories.items():
         blocks.append(_one_hot(table[name], words, refuse, _said(faults, name)))
         columns += [f"{name}={word}" for word in words]
-    y, found = (None, ()) if label is None else _labels(table[label], classes, _said(faults, label))
+    y, found = (None, ()) if label not in table.columns else _labels(table[label], classes, _said(faults, label))
     _refuse(faults)
     x = np.concatenate(blocks, axis=1, dtype=np.float32)
     return Records(x, tuple(columns), np.asarray(table.index), y, tuple(map(str, found)))

@@ -48,12 +48,13 @@ def test_values_outside_are_clipped_only_where_asked_for():
 
 def test_all_faults_at_once_and_no_value():
     table = TABLE.assign(city=["ulm", "secret", "bern", None], age=["18", "secret", "50", "999"])
+    declared = DECLARED | {"numbers": DECLARED["numbers"] | {"height": (0, 2)}}
     with pytest.raises(ValueError, match="table has faults") as raised:
-        read_records(table, **DECLARED, classes=("red",))
+        read_records(table, **declared, classes=("red",))
     said = str(raised.value)
     for fault in (
         "'age' must hold numbers", "'age' must be within", "'paid' misses values", "'city' holds words",
-        "'city' misses words", "'team' holds classes that are not declared",
+        "'city' misses words", "'height' is not there", "'team' holds classes that are not declared",
     ):  # fmt: skip
         assert fault in said
     assert "secret" not in said
