@@ -1,0 +1,133 @@
+"""From devices to an embedding: client processes report, two servers store, some are killed, nothing is lost.
+
+``python devices.py --clients 200`` needs ``ldp_jax[store]``. Every client is a process of its own that keeps its
+secret and memory in files; it imports no JAX. Clients and one server are killed at random and started again.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import ldp_jax as ldp
+from ldp_jax import deployment, features
+from ldp_jax.deployment.store import ReportStore
+from ldp_jax.graph import graphs
+from ldp_jax.pipeline.reported import embed_reports
+
+DIM, K, EPSILON = 16, 4, 4.0
+
+CLIENT = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from ldp_jax import deployment
+
+def kept(path, data):  # whole, or not there: written before anything is sent
+    path.with_suffix(".part").write_bytes(data)
+    os.replace(path.with_suffix(".part"), path)
+
+folder, user, k = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+assert "jax" not in sys.modules
+secret, memory, sent = (folder / f"{user}.{name}" for name in ("secret", "memory", "sent"))
+if not secret.exists():
+    kept(secret, deployment.Device.new().secret)
+device = deployment.Device.from_secret(secret.read_bytes())
+table = deployment.Table.from_bytes((folder / "table").read_bytes())
+record = np.load(folder / "records.npy")[user]
+if memory.exists():
+    session = deployment.Session.from_bytes(device, memory.read_bytes())
+else:
+    session = deployment.Session(device, budget=4.0)
+if session.counter:  # killed before it had sent: the same report, which costs nothing
+    report = session.resend(table, user=user, round=0)
+else:
+    report = session.report_sampled(table, record, k, user=user, round=0)
+    kept(memory, session.to_bytes())
+kept(sent, report)
+"""
+
+SERVER = """
+import sys, time
+from pathlib import Path
+from ldp_jax import deployment
+from ldp_jax.deployment.store import ReportStore
+folder, done = Path(sys.argv[1]), set()
+table, store = deployment.Table.from_bytes((folder / "table").read_bytes()), ReportStore(folder / "store")
+while not (folder / "closed").exists() or set(folder.glob("*.sent")) - done:
+    for path in sorted(set(folder.glob("*.sent")) - done):
+        store.add(path.read_bytes(), table)
+        done.add(path)
+    time.sleep(0.05)
+"""
+
+
+def start(code: str, *words: object) -> subprocess.Popen:
+    """A process that runs some code."""
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
+
+
+def collect(folder: Path, clients: int, chance: random.Random) -> None:
+    """Run everybody until each client has sent, killing some on the way."""
+    servers = [start(SERVER, folder) for _ in range(2)]
+    waiting = list(range(clients))
+    while waiting:
+        some, waiting = waiting[:10], waiting[10:]
+        processes = {user: start(CLIENT, folder, user, K) for user in some}
+        time.sleep(0.1)
+        for user in chance.sample(some, len(some) // 5):
+            processes[user].send_signal(signal.SIGKILL)
+        waiting += [user for user, process in processes.items() if process.wait() != 0]
+        if servers[0].poll() is None and chance.random() < 0.3:
+            servers[0].send_signal(signal.SIGKILL)
+        if servers[0].poll() is not None:
+            servers[0].wait()
+            servers[0] = start(SERVER, folder)
+    (folder / "closed").touch()
+    assert [server.wait(timeout=300) for server in servers] == [0, 0]
+
+
+def main(clients: int) -> None:
+    """Collect, embed, and compare with what was sent."""
+    rng, chance = np.random.default_rng(0), random.Random(0)
+    mechanism = features.Sampled(features.GridSquareWave(EPSILON / K), dim=DIM, k=K)
+    table = mechanism.inner.table()
+    graph = graphs.from_edges(np.stack([np.arange(clients), (np.arange(clients) + 1) % clients], 1), clients)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "table").write_bytes(table.to_bytes())
+        np.save(folder / "records.npy", rng.uniform(-1, 1, (clients, DIM)))
+        collect(folder, clients, chance)
+        store = ReportStore(folder / "store")
+        reports = store.all(table)
+        assert len(reports.user) == clients * K, "a report was lost or counted twice"
+        sent = {path.stem: path.read_bytes() for path in folder.glob("*.sent")}
+        again = store.add(b"".join(sent.values()), table)
+        assert (again.accepted, again.rejected.replayed) == (0, clients * K)
+        spent = store.spent()
+        assert len(spent.user) == clients
+        assert spent.epsilon.max() <= EPSILON * (1 + 1e-9)
+
+        found = embed_reports(
+            graph, mechanism, np.arange(clients), deployment.vectors(reports, K, DIM), alpha=0.1, r=0.5
+        )
+        assert found.reported.all()
+        print(f"{clients} clients, {len(reports.user)} reports, embedding {found.z.shape}")
+        print(found.guarantee)
+        print(ldp.Ledger(EPSILON).spend("round 0", found.guarantee).explain())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=200)
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    jax.config.update("jax_platforms", "cpu")
+    main(parser.parse_args().clients)
