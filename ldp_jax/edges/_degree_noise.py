@@ -1,12 +1,14 @@
 """Noise on a degree, clipped to what a degree can be: the law that mechanisms on neighbour lists share."""
 
+import abc
 from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from ldp_jax.core import random_words
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.spaces import Finite, Interval, Mixture
 from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.edges.neighbour_lists import ListMechanism
 
 Noise = Literal["laplace", "geometric"]
 """Real noise of density epsilon e^(-epsilon |z|) / 2, or whole noise of mass proportional to e^(-epsilon |z|)."""
@@ -14,52 +16,74 @@ Noise = Literal["laplace", "geometric"]
 NOISES: tuple[Noise, ...] = ("laplace", "geometric")
 
 
-def draw(key: PRNGKey, noise: Noise, epsilon: Scalar, degree: Array, pairs: Any) -> Array:
-    """The noisy degree, clipped to [0, pairs]; elementwise, from one key."""
-    epsilon = jnp.asarray(epsilon)
-    if noise == "laplace":
-        drawn = random_words.laplace(key, degree.shape) / epsilon
-    else:
-        drawn = random_words.geometric(key, epsilon, degree.shape)
-    return jnp.clip(degree + drawn, 0.0, jnp.asarray(pairs, jnp.float32))
+class SendsDegree(ListMechanism):
+    """Sends the degree with noise, clipped to [0, pairs]; abstract. A subclass has a static field ``noise``."""
 
+    @property
+    @abc.abstractmethod
+    def noise(self) -> Noise:
+        """Which noise."""
 
-def log_density(noise: Noise, epsilon: Scalar, noisy: Any, degree: Any, pairs: Any) -> Array:
-    """log p of a noisy degree: a density inside (0, pairs) and atoms at both ends; a mass for geometric noise."""
-    epsilon, noisy = jnp.asarray(epsilon), jnp.asarray(noisy)
-    gap = jnp.abs(noisy - degree)
-    end = (noisy <= 0) | (noisy >= pairs)
-    possible = (noisy >= 0) & (noisy <= pairs)
-    if noise == "laplace":
-        inside, atom = jnp.log(epsilon / 2) - epsilon * gap, -epsilon * gap - jnp.log(2.0)
-    else:
-        a = jnp.exp(-epsilon)
-        inside, atom = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap, -epsilon * gap - jnp.log1p(a)
-        possible = possible & (noisy == jnp.round(noisy))
-    certain = jnp.asarray(pairs) == 0  # one node: the degree is 0
-    return jnp.where(certain, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
+    @property
+    @abc.abstractmethod
+    def degree_epsilon(self) -> Scalar:
+        """The budget of the degree."""
 
+    def _check(self) -> None:
+        super()._check()
+        validate.one_of(NOISES, noise=self.noise)
 
-def bias(noise: Noise, epsilon: Scalar, degree: Any, pairs: Any) -> Array:
-    r"""E[noisy - degree], which clipping leaves, in closed form; elementwise.
+    def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array:
+        """d*; elementwise, from one key."""
+        epsilon = jnp.asarray(self.degree_epsilon)
+        if self.noise == "laplace":
+            drawn = random_words.laplace(key, degree.shape) / epsilon
+        else:
+            drawn = random_words.geometric(key, epsilon, degree.shape)
+        return jnp.clip(degree + drawn, 0.0, jnp.asarray(owned, jnp.float32))
 
-    For Laplace noise :math:`(e^{-\epsilon d} - e^{-\epsilon (n - 1 - d)}) / (2 \epsilon)`; for geometric noise
-    :math:`1/(2 \epsilon)` becomes :math:`a / (1 - a^2)`, a = e^-epsilon.
-    """
-    epsilon, degree = jnp.asarray(epsilon), jnp.asarray(degree)
-    scale = 1 / (2 * epsilon)
-    if noise == "geometric":
-        scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)
-    return scale * (jnp.exp(-epsilon * degree) - jnp.exp(-epsilon * (pairs - degree)))
+    def degree_log_density(self, noisy: Any, degree: Scalar, owned: Scalar) -> Array:
+        """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
+        epsilon, noisy = jnp.asarray(self.degree_epsilon), jnp.asarray(noisy)
+        gap = jnp.abs(noisy - degree)
+        end = (noisy <= 0) | (noisy >= owned)
+        possible = (noisy >= 0) & (noisy <= owned)
+        if self.noise == "laplace":
+            inside, atom = jnp.log(epsilon / 2) - epsilon * gap, -epsilon * gap - jnp.log(2.0)
+        else:
+            a = jnp.exp(-epsilon)
+            inside, atom = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap, -epsilon * gap - jnp.log1p(a)
+            possible = possible & (noisy == jnp.round(noisy))
+        certain = jnp.asarray(owned) == 0  # one node: the degree is 0
+        return jnp.where(certain, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
 
+    def degree_bias(self, degree: Scalar, owned: Scalar) -> Array:
+        r"""E[d* - d], which clipping leaves; elementwise.
 
-def support(noise: Noise, pairs: int) -> Finite | Mixture:
-    """Atoms at 0 and ``pairs`` and a density between; whole numbers for geometric noise.
+        For Laplace noise :math:`(e^{-\epsilon d} - e^{-\epsilon (n - 1 - d)}) / (2 \epsilon)`; for geometric noise
+        :math:`1/(2 \epsilon)` becomes :math:`a / (1 - a^2)`, a = e^-epsilon.
 
-    The density bends at the degree, DPRR's sampling rate at ``pairs`` / 2, and its estimate under a prior at whole
-    numbers.
-    """
-    if noise == "geometric" or pairs == 0:
-        return Finite(tuple(map(float, range(pairs + 1))))
-    breaks = lambda degree: jnp.arange(2 * pairs + 1) / 2
-    return Mixture((Finite((0.0, float(pairs))), Interval(0.0, float(pairs), breaks)))
+        >>> from ldp_jax.edges import DPRR
+        >>> round(float(DPRR(0.1, 0.9).degree_bias(6, 4000)), 2)
+        2.74
+        """
+        epsilon, degree = jnp.asarray(self.degree_epsilon), jnp.asarray(degree)
+        scale = 1 / (2 * epsilon)
+        if self.noise == "geometric":
+            scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)
+        return scale * (jnp.exp(-epsilon * degree) - jnp.exp(-epsilon * (owned - degree)))
+
+    def degree_if_none(self, owned: Scalar) -> Array:
+        """E[d*] of a user without neighbours: what clipping at 0 leaves of the noise."""
+        return self.degree_bias(0, owned)
+
+    def degrees(self, owned: int) -> Finite | Mixture:
+        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise.
+
+        The density bends at the degree, DPRR's sampling rate at ``owned`` / 2, and its estimate under a prior at
+        whole numbers.
+        """
+        if self.noise == "geometric" or owned == 0:
+            return Finite(tuple(map(float, range(owned + 1))))
+        breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
+        return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))

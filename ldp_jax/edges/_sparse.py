@@ -1,12 +1,11 @@
 """Neighbour lists of a whole graph at once: sparse, exact, compiled, streamed over users.
 
-A user reports some of the true pairs and some of the others. True pairs are a Bernoulli each. Of N others, each
-reported with probability a, a Poisson number (mean -N log1p(-a)) of uniform ranks is drawn *with* replacement and
-repeats are dropped: every one is then hit at least once with probability exactly a, independently of the rest. No
-Binomial and no rejection is needed, and nothing is ever as large as the square of the number of users.
+True pairs are a Bernoulli each. Of N others, each reported with probability a, a Poisson number (mean -N log1p(-a))
+of uniform ranks is drawn *with* replacement and repeats are dropped: every one is then hit with probability exactly
+a, independently of the rest. Nothing is ever as large as the square of the number of users.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,17 +15,18 @@ import numpy as np
 
 from ldp_jax.core import random_words
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.edges._draws import PIECE, below, capacity, poisson_sums
+from ldp_jax.edges.population import Population, ReportedPairs
 
 _BLOCK = 2**22
 """Pairs and users of one block, but for a user who has more alone."""
-_STEP = 2**24
-"""Slots grow by powers of two up to this many, then by multiples of it."""
-_PIECE = 4.0
-"""The largest Poisson mean that is drawn at once: see :func:`ldp_jax.core.random_words.poisson`."""
+
+
+# --- Who owns a pair -------------------------------------------------------------------------------------------
 
 
 class Users(NamedTuple):
-    """What the sampler knows of some users, in an order in which each owns one run of pairs; arrays [users].
+    """Some users in an order in which each owns one run of pairs; arrays [users].
 
     Attributes:
       place: the user's place in the graph.
@@ -45,28 +45,32 @@ def universe(users: Users, half: bool) -> Any:
     """How many pairs each user owns: size - 1, or a part of a half matrix."""
     if not half:
         return users.size - 1
+    low, high = _within_level(users)
+    return low + high + (users.size - users.end)
+
+
+def _within_level(users: Users) -> tuple[Any, Any]:
+    """How many pairs of the own level a user owns, below and above the own place."""
     index, level = users.place - users.start, users.end - users.start
-    return (index + 1) // 2 + (level - 1 - index) // 2 + (users.size - users.end)
+    return (index + 1) // 2, (level - 1 - index) // 2
 
 
-def rank_of(users: Users, other: Any, half: bool) -> Any:
-    """The rank of an owned node among those the user owns; NumPy or JAX, elementwise."""
+def rank_of(users: Users, other: np.ndarray, half: bool) -> np.ndarray:
+    """The rank of an owned node among those the user owns; elementwise."""
     if not half:
         return other - (other > users.place)
-    index, level = users.place - users.start, users.end - users.start
-    within = other - users.start
-    low, high = (index + 1) // 2, (level - 1 - index) // 2
-    below, above = within // 2, low + (within - index) // 2 - 1
-    xp = np if isinstance(other, np.ndarray) else jnp
-    return xp.where(other >= users.end, low + high + (other - users.end), xp.where(within < index, below, above))
+    index, within = users.place - users.start, other - users.start
+    low, high = _within_level(users)
+    inside = np.where(within < index, within // 2, low + (within - index) // 2 - 1)
+    return np.where(other >= users.end, low + high + (other - users.end), inside)
 
 
-def node_of(users: Users, rank: Any, half: bool) -> Any:
+def node_of(users: Users, rank: Array, half: bool) -> Array:
     """The owned node of a rank: the inverse of :func:`rank_of`."""
     if not half:
         return rank + (rank >= users.place)
-    index, level = users.place - users.start, users.end - users.start
-    low, high = (index + 1) // 2, (level - 1 - index) // 2
+    index = users.place - users.start
+    low, high = _within_level(users)
     below, above = 2 * rank + (index + 1) % 2, index + 2 * (rank - low + 1)
     within = users.start + jnp.where(rank < low, below, above)
     return jnp.where(rank >= low + high, users.end + rank - low - high, within)
@@ -85,51 +89,87 @@ def owns(users: Users, other: Any, half: bool) -> Any:
     return (other >= users.end) | (same & ((other > users.place) == even))
 
 
-def _product(a: Array, b: Array) -> tuple[Array, Array]:
-    """High and low words of a product of 32-bit words, without 64-bit integers."""
-    a0, a1, b0, b1 = a & 0xFFFF, a >> 16, b & 0xFFFF, b >> 16
-    middle = ((a0 * b0) >> 16) + ((a0 * b1) & 0xFFFF) + ((a1 * b0) & 0xFFFF)
-    high = a1 * b1 + ((a0 * b1) >> 16) + ((a1 * b0) >> 16) + (middle >> 16)
-    return high, a * b
+class Plan(NamedTuple):
+    """Reporters, by place, and the true pairs that each owns.
+
+    Attributes:
+      who: int32 [users], their ids.
+      users: int32 arrays [users].
+      degree: int32 [users], true pairs that each owns.
+      node: int32, the other ends' places, user by user, sorted within each.
+      begin: int [users], where each one's graph begins in ``member``.
+      member: int32, the id of each place, graph by graph.
+    """
+
+    who: np.ndarray
+    users: Users
+    degree: np.ndarray
+    node: np.ndarray
+    begin: np.ndarray
+    member: np.ndarray
 
 
-def below(key: PRNGKey, bound: Array) -> Array:
-    """Uniform integers in [0, bound): the high part of 64 random bits times the bound; off by bound / 2^64."""
-    bits = jax.random.bits(key, (2, *bound.shape), jnp.uint32)
-    limit = bound.astype(jnp.uint32)
-    high, low = _product(bits[0], limit)
-    carry_in, _ = _product(bits[1], limit)
-    return (high + (low + carry_in < low)).astype(jnp.int32)
+def plan(m: Any, people: Population, half: bool) -> Plan:
+    """Every private user reports about all nodes of one graph, or pairs of private users have one owner each.
+
+    Raises:
+      RuntimeError: where a pair would belong to the larger of its two budgets.
+    """
+    senders, receivers, group, private = people
+    n = len(group)
+    if half:
+        member, new = _order(m, np.flatnonzero(private), group)
+    else:
+        member, new = np.arange(n, dtype=np.int32), np.append(True, np.diff(group) > 0)
+    begin = np.searchsorted(group[member], group[member], "left")
+    size = np.searchsorted(group[member], group[member], "right") - begin
+    starts, level = np.flatnonzero(new), np.cumsum(new) - 1
+    ends = np.append(starts[1:], len(member))
+    places = np.arange(len(member)) - begin, starts[level] - begin, ends[level] - begin, size
+    users = Users(*np.stack(places).astype(np.int32))
+    if half:
+        _check_owners(np.broadcast_to(m.sums(), group.shape)[member], begin, users.start)
+
+    place_of = np.full(n, -1, np.int64)
+    place_of[member] = np.arange(len(member))
+    reported = private[receivers] & (private[senders] | (not half))
+    user, other = place_of[receivers[reported]], place_of[senders[reported]]
+    local = other - begin[user]
+    mine = owns(Users(*(leaf[user] for leaf in users)), local, half)
+    user, local = user[mine], local[mine]
+    order = np.argsort(user * np.int64(n) + local)
+    degree = np.bincount(user, minlength=len(member)).astype(np.int32)
+    at = np.flatnonzero(private[member])
+    users = Users(*(leaf[at] for leaf in users))
+    return Plan(member[at], users, degree[at], local[order].astype(np.int32), begin[at], member)
 
 
-def capacity(count: int) -> int:
-    """The slots that ``count`` needs: few different shapes, never too few slots."""
-    return 1 << max(6, (count - 1).bit_length()) if count <= _STEP else -(-count // _STEP) * _STEP
+def _order(m: Any, who: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Users by graph, then by budget, then by id; and where a level begins: the users of one graph and budget."""
+    budget = np.broadcast_to(m.sums(), group.shape)
+    who = who[np.lexsort((who, budget[who], group[who]))].astype(np.int32)
+    new = np.ones(len(who), bool)
+    new[1:] = (np.diff(group[who]) > 0) | (np.diff(budget[who]) > 0)
+    return who, new
 
 
-def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
-    """An array [count, ...] filled up to its :func:`capacity`."""
-    return np.pad(
-        array, ((0, capacity(len(array)) - len(array)), *[(0, 0)] * (array.ndim - 1)), constant_values=value
-    )
+def _check_owners(budget: np.ndarray, begin: np.ndarray, start: np.ndarray) -> None:
+    """Levels have one budget each, and later places of a graph no smaller one: no owner has the larger budget."""
+    falls = (np.diff(budget) < 0) & (np.diff(begin) == 0)
+    if falls.any() or (budget[begin + start] != budget).any():
+        raise RuntimeError("a pair would belong to the larger budget of its two users: please report this defect")
 
 
-@partial(jax.jit, static_argnames=("draw", "slots"))
-def _drawn(draw: Callable[..., Array], key: PRNGKey, slots: int, parameters: tuple[Any, ...]) -> Array:
-    return draw(key, *parameters, (slots,))
-
-
-def drawn(draw: Callable[..., Array], key: PRNGKey, count: int, *parameters: Any) -> np.ndarray:
-    """``draw(key, *parameters, shape)`` on the host, of ``count`` entries along the last axis; few programs."""
-    return np.asarray(_drawn(draw, key, capacity(count), parameters))[..., :count]
+# --- Programs --------------------------------------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnames="half")
-def _rates(key: PRNGKey, m: Any, users: Users, degree: Array, half: bool) -> Any:
+def _rates(
+    key: PRNGKey, m: Any, users: Users, degree: Array, half: bool
+) -> tuple[Array | None, Array, Array, Array]:
     owned = universe(users, half)
     noisy, keep, add = m.rates(key, degree, owned)
-    drop = jnp.broadcast_to(m.drop_rate(noisy, owned), keep.shape)
-    return noisy, keep, drop, add
+    return noisy, keep, jnp.broadcast_to(m.drop_rate(noisy, owned), keep.shape), add
 
 
 @jax.jit
@@ -138,40 +178,12 @@ def _false_if_none(m: Any, owned: Array) -> Array:
     return owned.astype(jnp.float32) * add
 
 
-def false_pairs_if_none(m: Any, users: Users, half: bool) -> float:
-    """About how many pairs are reported of users without any: of public numbers alone.
-
-    ``m`` has one budget, or one a user; a user's pairs are at most what the mean noisy degree lets expect.
-    """
-    room = capacity(len(users.place))
-    part = m.of_users(lambda leaf: _slice(leaf, 0, len(users.place), room))
-    owned = np.pad(universe(users, half).astype(np.int32), (0, room - len(users.place)))
-    return float(np.asarray(_false_if_none(part, owned), np.float64).sum())
-
-
 @jax.jit
 def _means(owned: Array, degree: Array, add: Array) -> tuple[Array, Array]:
     """Poisson means of the false pairs, and in how many pieces to draw each."""
     others = jnp.maximum(owned - degree, 0).astype(jnp.float32)
     mean = -others * jnp.log1p(-add)
-    return mean, jnp.ceil(mean / _PIECE).astype(jnp.int32)
-
-
-@partial(jax.jit, static_argnames="slots")
-def _counts(key: PRNGKey, mean: Array, pieces: Array, slots: int) -> Array:
-    """False pairs of each user: the sum of the user's pieces."""
-    user = jnp.repeat(jnp.arange(len(mean)), pieces, total_repeat_length=slots)
-    used = jnp.arange(slots) < pieces.sum()
-    each = jnp.where(used, mean[user] / jnp.maximum(pieces[user], 1), 0.0)
-    return jnp.zeros(len(mean), jnp.int32).at[user].add(random_words.poisson(key, each), mode="drop")
-
-
-def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
-    """Poisson counts of any means, on the host; int32 [k]."""
-    pieces = np.ceil(mean / _PIECE).astype(np.int32)
-    return np.asarray(_counts(key, padded(mean.astype(np.float32)), padded(pieces), capacity(int(pieces.sum()))))[
-        : len(mean)
-    ]
+    return mean, jnp.ceil(mean / PIECE).astype(jnp.int32)
 
 
 @partial(jax.jit, static_argnames="slots")
@@ -197,7 +209,7 @@ def _false(
     last = degree[user]
     steps = jnp.ceil(jnp.log2(degree.max() + 1.0)).astype(jnp.int32) + 1
 
-    def bisect(_: Any, ends: Any) -> Any:
+    def bisect(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) // 2
         shifted = ranks.at[first + middle].get(mode="clip") - middle
@@ -209,13 +221,58 @@ def _false(
     return user, node_of(mine, rank + low, half)
 
 
-class Block(NamedTuple):
-    """Reports of consecutive users: a noisy degree each (or None), and the reported pairs, sorted, each once."""
+# --- Sampling --------------------------------------------------------------------------------------------------
 
-    first: int
-    degree: np.ndarray | None
-    user: np.ndarray
-    node: np.ndarray
+
+def sample(key: PRNGKey, m: Any, people: Population, memory: float) -> ReportedPairs:
+    """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
+
+    Block b draws from ``fold_in(key, b)``. ``m`` is a :class:`~ldp_jax.edges.neighbour_lists.ListMechanism`, whose
+    budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs that a graph without edges lets expect.
+
+    Raises:
+      ValueError: for budgets of another number of users, or more pairs than ``memory`` allows.
+      RuntimeError: where a pair would belong to the larger of its two budgets; before anything is drawn.
+    """
+    n, half = len(people.group), m.reporting != "full"
+    m.of_users(lambda leaf: _one_or_each(leaf, n))
+    noisy = np.full(n, np.nan, np.float32)
+    reporter, reported = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    if people.private.any():
+        made = plan(m, people, half)
+        m = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[made.who])
+        _refuse_dense(m, made.users, half, memory)
+        for number, (start, stop) in enumerate(_blocks(made.degree)):
+            counted = people.degree[made.who] if m.reporting == "half list" else None
+            degree, user, place = _block(jax.random.fold_in(key, number), m, made, counted, start, stop)
+            reporter.append(made.who[user])
+            reported.append(made.member[made.begin[user] + place])
+            if degree is not None:
+                noisy[made.who[start:stop]] = degree
+    return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
+
+
+def _one_or_each(leaf: Any, n: int) -> Any:
+    """A budget for all, or one a user."""
+    if np.shape(leaf) not in ((), (n,)):
+        raise ValueError(f"budgets must be one number or one a user, [{n}], got shape {np.shape(leaf)}")
+    return leaf
+
+
+def _refuse_dense(m: Any, users: Users, half: bool, memory: float) -> None:
+    """Refuse a dense output before it is computed, from public numbers alone: users and budgets.
+
+    It is what a graph without edges lets expect: a refusal that depended on true edges would tell them.
+    """
+    count = len(users.place)
+    owned = np.pad(universe(users, half).astype(np.int32), (0, capacity(count) - count))
+    false = _false_if_none(_part(m, 0, count), owned)
+    expected = 16.0 * float(np.asarray(false, np.float64).sum())
+    if expected > memory:
+        raise ValueError(
+            f"the reported graph is expected to take {expected / 1e9:.3g} GB (memory allows {memory / 1e9:.3g}): "
+            "randomised response is dense, DPRR is not; or raise memory"
+        )
 
 
 def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -229,70 +286,54 @@ def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def sample(
-    key: PRNGKey,
-    m: Any,
-    users: Users,
-    degree: np.ndarray,
-    node: np.ndarray,
-    *,
-    half: bool,
-    whole_degree: np.ndarray | None = None,
-) -> Iterator[Block]:
-    """The reports of all users, a block at a time.
+def _block(
+    key: PRNGKey, m: Any, made: Plan, counted: np.ndarray | None, start: int, stop: int
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """Consecutive users' noisy degrees (or None), and the reported pairs, sorted, each once: users and places.
 
-    Args:
-      key: a typed threefry key; block b draws from ``fold_in(key, b)``.
-      m: a mechanism with ``rates(key, degree, owned) -> (noisy degree or None, keep, add)`` and ``drop_rate(noisy,
-        owned)``; its parameters may be stacked, one a user.
-      users: NumPy arrays [users].
-      degree: int32 [users], true pairs that each user owns.
-      node: int32, their nodes, user by user, sorted within each.
-      half: whether users own half a matrix.
-      whole_degree: what the noisy degree is about, where it is not ``degree``: a whole list, of size - 1 pairs.
+    ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned pairs.
     """
-    ends = np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
-    for number, (start, stop) in enumerate(_blocks(degree)):
-        keys = jax.random.split(jax.random.fold_in(key, number), 4)
-        room = capacity(stop - start)
-        fill = lambda array, value=0, a=start, b=stop, c=room: np.pad(
-            np.asarray(array[a:b], np.int32), (0, c - (b - a)), constant_values=value
-        )
-        # Padding users own nothing: a graph of one node.
-        mine = Users(fill(users.place), fill(users.start), fill(users.end, 1), fill(users.size, 1))
-        mine_degree = fill(degree)
-        part = m.of_users(lambda leaf, a=start, b=stop, c=room: _slice(leaf, a, b, c))
-        counted, whole = (mine_degree, half) if whole_degree is None else (fill(whole_degree), False)
-        noisy, keep, drop, add = _rates(keys[0], part, mine, counted, whole)
-        owned = universe(mine, half)
-        mean, pieces = _means(owned, mine_degree, add)
-        count = _counts(keys[1], mean, pieces, capacity(int(pieces.sum())))
-        true = node[ends[start] : ends[stop]]
-        whose = np.repeat(np.arange(stop - start, dtype=np.int32), degree[start:stop])
-        kept = np.asarray(_kept(keys[2], keep, drop, mine_degree, capacity(len(true))))[: len(true)]
-        at = Users(*(leaf[whose] for leaf in mine))
-        ranks = np.pad(rank_of(at, true, half), (0, capacity(len(true)) - len(true)))
-        total = int(count.sum())
-        # Slices of NumPy: one of a device's array, of a random length, would be a program of its own.
-        added = _false(keys[3], mine, owned, mine_degree, ranks, count, capacity(total), half)
-        user, false = (np.asarray(leaf)[:total] for leaf in added)
-        # A NumPy sort of whole pairs is faster than a device's sort of two keys, and than np.unique, which hashes.
-        width = int(users.size.max())
-        wrong = np.sort(user.astype(np.int64) * width + false)
-        wrong = wrong[np.diff(wrong, prepend=-1) > 0]
-        right = whose[kept].astype(np.int64) * width + true[kept]
-        pairs = np.sort(np.concatenate([right, wrong]))
-        yield Block(
-            start,
-            None if noisy is None else np.asarray(noisy)[: stop - start],
-            (pairs // width + start).astype(np.int32),
-            (pairs % width).astype(np.int32),
-        )
+    length, keys = stop - start, jax.random.split(key, 4)
+    half = m.reporting != "full"
+
+    def fill(array: np.ndarray, value: int = 0) -> np.ndarray:
+        return np.pad(array[start:stop], (0, capacity(length) - length), constant_values=value)
+
+    # Padding users own nothing: a graph of one node.
+    mine = Users(fill(made.users.place), fill(made.users.start), fill(made.users.end, 1), fill(made.users.size, 1))
+    degree = fill(made.degree)
+    sent, of_owned = (degree, half) if counted is None else (fill(counted), False)
+    noisy, keep, drop, add = _rates(keys[0], _part(m, start, stop), mine, sent, of_owned)
+    owned = universe(mine, half)
+    mean, pieces = _means(owned, degree, add)
+    count = poisson_sums(keys[1], mean, pieces, capacity(int(pieces.sum())))
+
+    before = int(made.degree[:start].sum(dtype=np.int64))
+    whose = np.repeat(np.arange(length, dtype=np.int32), made.degree[start:stop])
+    true = made.node[before : before + len(whose)]
+    kept = np.asarray(_kept(keys[2], keep, drop, degree, capacity(len(true))))[: len(true)]
+    ranks = rank_of(Users(*(leaf[whose] for leaf in mine)), true, half)
+    ranks = np.pad(ranks, (0, capacity(len(true)) - len(true)))
+    total = int(count.sum())
+    added = _false(keys[3], mine, owned, degree, ranks, count, capacity(total), half)
+    user, false = (np.asarray(leaf)[:total] for leaf in added)  # on the host: slices of any length are no program
+    width = int(made.users.size.max())
+    wrong = np.sort(user.astype(np.int64) * width + false)
+    wrong = wrong[np.diff(wrong, prepend=-1) > 0]
+    right = whose[kept].astype(np.int64) * width + true[kept]
+    pairs = np.sort(np.concatenate([right, wrong]))
+    user, place = (pairs // width + start).astype(np.int32), (pairs % width).astype(np.int32)
+    return None if noisy is None else np.asarray(noisy)[:length], user, place
 
 
-def _slice(leaf: Any, start: int, stop: int, room: int) -> Any:
-    """One parameter for all users, or those of a block; padding repeats the first."""
-    if np.ndim(leaf) == 0:
-        return leaf
-    mine = np.asarray(leaf)[start:stop]
-    return np.concatenate([mine, np.repeat(mine[:1], room - len(mine), 0)])
+def _part(m: Any, start: int, stop: int) -> Any:
+    """The mechanism of a block of users; padding repeats the first one's budget."""
+    short = capacity(stop - start) - (stop - start)
+
+    def part(leaf: Any) -> Any:
+        if np.ndim(leaf) == 0:
+            return leaf
+        mine = np.asarray(leaf)[start:stop]
+        return np.concatenate([mine, np.repeat(mine[:1], short, 0)])
+
+    return m.of_users(part)

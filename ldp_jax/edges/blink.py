@@ -1,15 +1,12 @@
-r"""Blink: what noisy degrees and noisy bits together say of each pair, as a matrix that is never written out.
+r"""Blink: the posterior of each pair given noisy degrees and noisy bits, as a matrix that is never written out.
 
 Each user reports the degree, with whole noise, and every bit of the list, by randomised response. The server fits
-a model of degrees, :math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)`, to the noisy ones, and with both reported
-bits of a pair, of which s are 1, has the posterior
+:math:`P(A_{ij} = 1) = \sigma(\beta_i + \beta_j)` to the noisy degrees; with both reported bits of a pair, s of them
+1, the posterior is :math:`\sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1))`.
 
-.. math:: P(A_{ij} = 1 \mid s) = \sigma(\beta_i + \beta_j + 2 \epsilon_2 (s - 1)).
-
-Whole degrees fall into K classes, so that there are K unknowns, and the posterior of a pair depends on two classes
-and on s alone: a constant for each pair of classes where s = 0, and a correction where somebody reports the pair.
-The product with rows [n, F] takes O(m F + n F + K^2 F), m the pairs that are reported, which at a small epsilon are
-a good part of all: about :math:`n^2 / (e^{\epsilon_2} + 1)` bits, drawn and kept as a list.
+Whole degrees fall into K classes, so the posterior of a pair depends on two classes and on s: a constant for each
+pair of classes, and a correction where somebody reports the pair. The product with rows [n, F] takes O(m F + n F +
+K^2 F) for m reported pairs, about :math:`n^2 / (e^{\epsilon_2} + 1)`.
 
 Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neural networks via Bayesian estimation
 (CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
@@ -27,8 +24,8 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, Graph, PRNGKey
-from ldp_jax.edges import _sparse
-from ldp_jax.edges.neighbour_lists import check_bit_epsilon, rest_of
+from ldp_jax.edges._draws import capacity
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
 from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_graph import privatize_graph
@@ -36,8 +33,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, linear
 
 Variant = Literal["soft", "hard", "hybrid"]
-"""What is kept of the posterior: all of it; 1 where it is above 1/2; or the likeliest pairs with their posterior,
-as many as the posterior expects."""
+"""Weights of pairs: the posterior; 1 where it is above 1/2; or the posterior of the likeliest pairs alone."""
 
 VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
 
@@ -47,7 +43,7 @@ _FAR = 40.0
 
 
 class DegreePrior(NamedTuple):
-    """What degrees alone say of pairs.
+    """The beta model of noisy degrees.
 
     Attributes:
       group: int32 [n], the degree class of each user.
@@ -65,16 +61,10 @@ class DegreePrior(NamedTuple):
 def degree_prior(degree: Any) -> DegreePrior:
     r"""Fit the beta model to noisy degrees by maximum likelihood; post-processing.
 
-    Degrees are rounded and taken into [1, n - 2], as the authors do: others have no finite estimate. The fixed
+    Degrees are rounded and clipped to [1, n - 2], as the authors do: others have no finite estimate. The fixed
     point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` is iterated in
-    float64 over classes of c_k users, O(K^2) a step (Chatterjee, Diaconis & Sly, 2011). Noisy degrees that no graph
-    has may have no estimate: then the largest beta is 40.
-
-    Args:
-      degree: [n], of at least 3 users.
-
-    Raises:
-      ValueError: for another shape, fewer users, or numbers that are not finite.
+    float64 over classes of c_k users (Chatterjee, Diaconis & Sly, 2011). The largest beta is 40, for noisy degrees
+    that no graph has. ``degree`` is finite, [n], of at least 3 users.
 
     >>> prior = degree_prior([2, 2, 2, 2, 2])  # of five users, each pair is linked with probability 1/2
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
@@ -100,13 +90,12 @@ def degree_prior(degree: Any) -> DegreePrior:
 
 @pytree
 class PosteriorLinks:
-    """A symmetric matrix of link weights without a diagonal: constants by class, and corrections by pair.
+    """A symmetric matrix of link weights without a diagonal: constants by class, and corrections by pair; padded.
 
     Attributes:
       group: int32 [n], the degree class of each user.
-      constant: float32 [K, K], the weight of a pair that nobody reports; padded with 0.
-      neighbours: :class:`~ldp_jax.graph.aggregation.Segments`, pairs whose weight is another, in both directions;
-        padded.
+      constant: float32 [K, K], the weight of a pair that nobody reports.
+      neighbours: pairs whose weight is another, in both directions.
       correction: float32 [m], how much more.
     """
 
@@ -121,7 +110,6 @@ class PosteriorLinks:
 
     def _sum(self, h: Array) -> Array:
         by_class = jax.ops.segment_sum(h, self.group, num_segments=len(self.constant))
-        # Users are no neighbours of themselves: their share of their class is taken out.
         own = jnp.diagonal(self.constant)[self.group][:, None]
         return (self.constant @ by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
 
@@ -145,19 +133,11 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
         :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in the user's list.
       prior: of the same users.
       epsilon: of the bits.
-      variant: ``soft`` keeps every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` keeps
-        the likeliest pairs, as many as the posterior expects links, and drops the others. Pairs of two classes and
-        one s are alike: of those that the number cuts through, each is kept with the share that fits.
-
-    Returns:
-      :class:`PosteriorLinks`. Of ``hard`` and ``hybrid`` corrections are few: pairs that are kept, or that a
-      constant would keep.
-
-    Raises:
-      ValueError: for another variant, a budget outside (0, 40], or a graph of other users than the prior.
+      variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` has the
+        likeliest pairs, as many as the posterior expects links; equal pairs share what is left.
     """
     validate.one_of(VARIANTS, variant=variant)
-    check_bit_epsilon(epsilon=epsilon)
+    budget_in(MAX_BIT_EPSILON, epsilon=epsilon)
     n, classes = len(prior.group), len(prior.degree)
     if graphs.num_nodes(bits) != n:
         raise ValueError(f"bits must be of {n} users, as the prior is, got {graphs.num_nodes(bits)}")
@@ -177,11 +157,11 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
     first, second, correction = first[other], second[other], correction[other]
     senders, receivers = np.concatenate([first, second]), np.concatenate([second, first])
     order = np.lexsort((senders, receivers))
-    room = _sparse.capacity(len(order))
+    room = capacity(len(order))
     fill = lambda values, kind, rest: np.pad(
         values[order].astype(kind), (0, room - len(order)), constant_values=rest
     )
-    wide = _sparse.capacity(classes) - classes
+    wide = capacity(classes) - classes
     return PosteriorLinks(
         jnp.asarray(prior.group),
         jnp.asarray(np.pad(weight[0], (0, wide)), jnp.float32),
@@ -214,7 +194,7 @@ def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndar
 
 
 class NoisyLinks(NamedTuple):
-    """What the server knows of links.
+    """The server's knowledge of links.
 
     Attributes:
       links: the matrix that takes the place of the adjacency.
@@ -244,11 +224,7 @@ def private_links(
       epsilon: per bit of a list, in total; both ends report a pair, so an edge costs twice as much.
       variant: see :func:`posterior_links`.
       degree_share: of epsilon, for the degree, in (0, 1).
-      memory: bytes of reported pairs to allow, 16 for each; what is made of them on the host comes on top.
-
-    Raises:
-      ValueError: for arguments out of range, a graph that is none, or more pairs than ``memory`` allows; before
-        anything is drawn.
+      memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> found = private_links(jax.random.key(0), star, 2.0)
@@ -260,12 +236,9 @@ def private_links(
       epsilon 4 per relationship (...)
     """
     validate.threefry(key)
-    validate.in_range(0.0, 1.0, open_lower=True, degree_share=degree_share)
     validate.one_of(VARIANTS, variant=variant)
-    first = degree_share * epsilon
-    if not 0.0 < first < epsilon:
-        raise ValueError(f"epsilon must be > 0 and degree_share in (0, 1), got {epsilon} and {degree_share}")
-    degrees, bits = NoisyDegree(first, noise="geometric"), RandomizedResponse(rest_of(epsilon, first))
+    first, second = two_budgets(epsilon, degree_share=degree_share)
+    degrees, bits = NoisyDegree(first, noise="geometric"), RandomizedResponse(second)
     degree_key, bits_key = jax.random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)
     noisy = privatize_graph(degree_key, graph, degrees)

@@ -1,9 +1,7 @@
 """Degree-preserving randomised response on neighbour lists."""
 
-import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,29 +9,17 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
+from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Finite, Mixture
-from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.edges import _degree_noise
-from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.core.types import Array, Scalar
+from ldp_jax.edges._degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
-from ldp_jax.edges.neighbour_lists import (
-    REPORTINGS,
-    ListMechanism,
-    Reporting,
-    check_bit_epsilon,
-    concrete_budgets,
-    flip_rate,
-    per_bit,
-    per_edge,
-    rest_of,
-    summed,
-)
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, Reporting, flip_rate, per_edge, rest_of
 
 
 @mechanism
-class DPRR(ListMechanism):
+class DPRR(SendsDegree):
     r"""Randomised response on each bit, thinned so that the number of reported edges is close to the degree.
 
     Law: the noisy degree is :math:`d^* = d + \mathrm{Lap}(1/\epsilon_1)` clipped to [0, n - 1]; with :math:`p =
@@ -44,15 +30,14 @@ class DPRR(ListMechanism):
     given :math:`d^*`.
 
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1; per edge seen through both
-    ends twice that (:meth:`relationship`). It is that of ideal arithmetic: Laplace noise in float32 leaks (see
-    :class:`~ldp_jax.features.Laplace`).
+    ends twice that (:meth:`relationship`). It is that of ideal arithmetic: Laplace noise in float32 leaks.
 
     Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`, close to
     :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` by :meth:`degree_bias`, about 3 for a true 6 at
     :math:`\epsilon_1 = 0.1`; a public prior mends it.
 
-    Numerics: (1 - p) q and 1 - p q are written without cancellation and drawn from 64 bits: float32's probability,
-    rounded up to a whole number of 2^-64. Noise comes from a sign and 224 bits. Degrees are exact up to 2^24.
+    Numerics: (1 - p) q and 1 - p q have no cancellation and are drawn from 64 bits. Noise comes from a sign and 224
+    bits. Degrees are exact up to 2^24.
 
     Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. The paper clips q alone; here
     :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*`.
@@ -77,28 +62,23 @@ class DPRR(ListMechanism):
     noise: Noise = static(default="laplace")
     reporting: Reporting = static(default="full")
 
+    budgets: ClassVar[dict[str, float]] = {"epsilon_degree": MAX_EPSILON, "epsilon_edges": MAX_BIT_EPSILON}
+
     def _check(self) -> None:
-        validate.positive(epsilon_degree=self.epsilon_degree)
-        validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_degree=self.epsilon_degree)
-        check_bit_epsilon(epsilon_edges=self.epsilon_edges)
-        validate.one_of(NOISES, noise=self.noise)
-        validate.one_of(REPORTINGS, reporting=self.reporting)
-        if self.n is not None:
-            validate.integer_in(1, n=self.n)
+        super()._check()
         if self.prior is not None and validate.concrete(self.prior):
             prior = np.asarray(self.prior)
             if prior.ndim != 1 or not (np.isfinite(prior).all() and (prior >= 0).all() and prior.sum() > 0):
                 raise ValueError("prior must be weights >= 0 of the degrees 0, 1, ..., with a sum > 0")
 
+    @property
+    def degree_epsilon(self) -> Scalar:
+        """epsilon_1."""
+        return self.epsilon_degree
+
     def stack_shape(self) -> tuple[int, ...]:
         """() for one budget: the prior is not a stack."""
         return np.broadcast_shapes(jnp.shape(self.epsilon_degree), jnp.shape(self.epsilon_edges))
-
-    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "DPRR":
-        """The same with ``choose`` applied to the budgets that users have of their own."""
-        return dataclasses.replace(
-            self, epsilon_degree=choose(self.epsilon_degree), epsilon_edges=choose(self.epsilon_edges)
-        )
 
     @classmethod
     def from_epsilon(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
@@ -106,15 +86,10 @@ class DPRR(ListMechanism):
 
         epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1. (With the
         paper's epsilon_2 = alpha epsilon the two exceed epsilon where the first term wins: :meth:`as_published`.)
-
-        Args:
-          epsilon: per bit of a list, in total.
-          n_max: the most nodes that any graph has; public.
-          alpha: about the share of the edges, in (0, 1).
-          **options: as for the class.
+        ``n_max`` is the most nodes that any graph has, public; ``alpha`` about the share of the edges, in (0, 1).
 
         Raises:
-          ValueError: where nothing is left for the edges: graphs of at most n_max nodes need a larger epsilon.
+          ValueError: where nothing is left for the edges.
 
         >>> round(DPRR.from_epsilon(1.0, n_max=3782).epsilon_edges, 3)
         0.9
@@ -141,22 +116,17 @@ class DPRR(ListMechanism):
         """1 - p."""
         return flip_rate(self.epsilon_edges)
 
-    def rates(self, key: PRNGKey, degree: Any, owned: Any) -> tuple[Array, Array, Array]:
-        """d*, p q and (1 - p) q; elementwise."""
-        noisy = _degree_noise.draw(key, self.noise, self.epsilon_degree, jnp.asarray(degree), owned)
-        return noisy, *self.bit_rates(noisy, owned)
-
-    def bit_rates(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
+    def bit_rates(self, noisy: Any, owned: Scalar) -> tuple[Array, Array]:
         """p q and (1 - p) q given d*."""
         flip, (kept, _) = self.flip, self._thinning(noisy, owned)
         return (1 - flip) * kept, flip * kept
 
-    def drop_rate(self, noisy: Any, owned: Any) -> Array:
+    def drop_rate(self, noisy: Any, owned: Scalar) -> Array:
         """1 - p q given d*, without cancellation: 1 - p where q = 1."""
         flip, (_, dropped) = self.flip, self._thinning(noisy, owned)
         return flip + (1 - flip) * dropped
 
-    def _thinning(self, noisy: Any, owned: Any) -> tuple[Array, Array]:
+    def _thinning(self, noisy: Scalar, owned: Scalar) -> tuple[Array, Array]:
         """q and 1 - q given d*."""
         flip, owned, degree = self.flip, jnp.asarray(owned), self.estimate_degree(noisy)
         unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
@@ -165,50 +135,20 @@ class DPRR(ListMechanism):
         kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
         return kept, jnp.clip(jnp.where(known, flip * (owned - 2 * degree) / below, 1.0), 0.0, 1.0)
 
-    def estimate_degree(self, noisy: Any) -> Array:
+    def estimate_degree(self, noisy: Scalar) -> Array:
         """The degree that q is computed from: d*, or the posterior mean under the public prior; elementwise."""
         noisy = jnp.asarray(noisy)
         if self.prior is None:
             return noisy
         return _posterior_mean(noisy, jnp.asarray(self.prior), jnp.asarray(self.epsilon_degree))
 
-    def degree_bias(self, degree: Any, owned: Any) -> Array:
-        """E[d* - d] after clipping to [0, owned], in closed form; elementwise.
-
-        >>> round(float(DPRR(0.1, 0.9).degree_bias(6, 4000)), 2)
-        2.74
-        """
-        return _degree_noise.bias(self.noise, self.epsilon_degree, degree, owned)
-
-    def degree_if_none(self, owned: Any) -> Array:
-        """E[d*] of a user without neighbours: what clipping at 0 leaves of the noise."""
-        return self.degree_bias(0, owned)
-
-    def degree_log_density(self, noisy: Any, degree: Any, owned: Any) -> Array:
-        """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
-        return _degree_noise.log_density(self.noise, self.epsilon_degree, noisy, degree, owned)
-
-    def degrees(self, owned: int) -> Finite | Mixture:
-        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise."""
-        return _degree_noise.support(self.noise, owned)
-
-    def estimate(self, y: Any, own: Any = 0) -> Array:
+    def estimate(self, y: Any, own: Scalar = 0) -> Array:
         """:meth:`estimate_degree` of the noisy degree; the list says little more about the degree."""
         return self.estimate_degree(ListReport(*y).degree)
 
-    def guarantee(self) -> Guarantee:
-        """epsilon_1 + epsilon_2 per bit; the largest sum where users have their own."""
-        reason = f"{self.noise.capitalize()} noise on the degree, then randomised response on each bit, compose"
-        return per_bit(float(self.sums().max()), reason)
-
-    def sums(self) -> np.ndarray:
-        """epsilon_1 + epsilon_2."""
-        return summed(*self._budgets())
-
-    def _budgets(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both budgets, concrete and checked, of one shape; float64."""
-        first, second = concrete_budgets(self, self.epsilon_degree, self.epsilon_edges)
-        return first, second
+    def proof(self) -> str:
+        """Composition of the degree's noise and of one bit's flip."""
+        return f"{self.noise.capitalize()} noise on the degree, then randomised response on each bit, compose"
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         r"""Per edge, from one list or two, and one degree or two.
@@ -226,12 +166,12 @@ class DPRR(ListMechanism):
 
     def _owner_and_other(self) -> tuple[float, float]:
         """The largest, over pairs, of one user's sum and epsilon_1 of another of an equal or larger sum."""
-        first, sums = np.ravel(self._budgets()[0]), np.ravel(self.sums())
+        first, sums = np.ravel(self.spent()[0]), np.ravel(self.sums())
         if len(sums) == 1:
             return float(sums[0]), float(first[0])
         order = np.lexsort((first, sums))
         later = np.maximum.accumulate(first[order][::-1])[::-1]
-        worst = summed(sums[order][:-1], later[1:]).argmax()
+        worst = sum_up(np.stack([sums[order][:-1], later[1:]])).argmax()
         return float(sums[order][worst]), float(later[worst + 1])
 
 

@@ -1,4 +1,4 @@
-"""Neighbour lists and the reports about them: what they hold, and how they become bits."""
+"""Neighbour lists and the reports about them."""
 
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ from ldp_jax.core.types import Array
 class NeighbourList(NamedTuple):
     """The neighbours of one user.
 
-    The capacity is public: it is the shape of compiled programs. So are the ``ids`` of a JAX array padded, while a
-    list on the host may be of any length and hold anything: see :meth:`of`, which is what mechanisms do to it.
+    The capacity is public: it is the shape of compiled programs. Mechanisms take a list on the host, of any length
+    and kind, through :meth:`of`.
 
     Attributes:
       ids: int32 [capacity], sorted and distinct; n where there is none.
@@ -39,10 +39,6 @@ class NeighbourList(NamedTuple):
         What is no whole number in [0, n), and repeats, are dropped: never raises or warns. (A JAX array of 32 bits
         would take 2^32 + 3 for 3: give lists that may hold such ids to this function, before ``vmap`` or ``jit``.)
 
-        Args:
-          ids: a list, or an array of any shape and kind.
-          n: nodes of the graph; public.
-
         >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
         NeighbourList(2 of 5: [1, 3])
         """
@@ -54,7 +50,7 @@ class NeighbourList(NamedTuple):
 
 
 class ListReport(NamedTuple):
-    """What one user sends.
+    """One user's report.
 
     Attributes:
       degree: the noisy degree; NaN where the mechanism sends none.
@@ -69,7 +65,7 @@ class ListReport(NamedTuple):
 
 
 class LapReport(NamedTuple):
-    """What one user sends.
+    """One user's report.
 
     Attributes:
       degree: float32, the noisy degree; any real number.

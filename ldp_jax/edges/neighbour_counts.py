@@ -1,7 +1,6 @@
 """How many neighbours a user has in each of a few public groups, with noise: counts instead of bits."""
 
 import dataclasses
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -17,17 +16,13 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges.count_spaces import CountReports
-from ldp_jax.edges.lists import NeighbourList, to_bits
-from ldp_jax.edges.neighbour_lists import Reporting, check_own, pairs_of, per_bit, per_edge
-from ldp_jax.edges.spaces import Lists
-
-_FAR = 1e3
-"""A noisy number beyond all that is true."""
+from ldp_jax.edges.lists import NeighbourList
+from ldp_jax.edges.neighbour_lists import OnLists, Reporting, per_bit, per_edge
+from ldp_jax.edges.spaces import CountReports, critical_numbers
 
 
 @pytree
-class NeighbourCounts:
+class NeighbourCounts(OnLists):
     r"""Report how many neighbours are in each of K public groups, each count with noise, and none of them.
 
     Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent
@@ -35,16 +30,14 @@ class NeighbourCounts:
     ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
 
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per edge 2 epsilon, and
-    epsilon in ``half`` (:meth:`relationship`). Groups are public: from private lists they would cost what they were
-    made with.
+    epsilon in ``half`` (:meth:`relationship`). Groups are public.
 
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
-    noise) for each count. The sum of a group's debiased bits of :class:`~ldp_jax.edges.RandomizedResponse` has
-    :math:`n_k\, a/(1-a)^2`: half a group's size times as much.
+    noise) for each count, whatever the size of its group.
 
-    Numerics: whole noise is a sign and a number below 2^96 that is compared with cumulative whole numbers: its loss
-    is a ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise
-    has a mass of about 2^-90. Laplace noise holds in ideal arithmetic.
+    Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers: its loss is a
+    ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise has a
+    mass of about 2^-90. Laplace noise holds in ideal arithmetic.
 
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen), and under a
     trusted curator Kolluri et al., CCS 2022 (LPGNet).
@@ -53,8 +46,8 @@ class NeighbourCounts:
       epsilon: in [0.001, 40]; one concrete number, of which the host makes a table.
       num_groups: K, at least 1.
       n: nodes of the graph, for one user's view.
-      groups: int [n] in [-1, K), public: the group of every node, for one user's view; -1 for a node that counts
-        nowhere. They may be given with each call instead.
+      groups: int [n] in [-1, K), public, for one user's view; -1 for a node that counts nowhere. They may be given
+        with each call instead.
       most: the largest count; a larger one is taken for it. Public, at most 2^20.
       noise: ``geometric`` or ``laplace``.
       reporting: ``full`` or ``half``.
@@ -77,6 +70,7 @@ class NeighbourCounts:
     reporting: Reporting = static(default="full")
     thresholds: Any = dataclasses.field(init=False, repr=False, default=None)
 
+    budgets: ClassVar[dict[str, float]] = {"epsilon": whole_noise.MAX_EPSILON}
     reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
 
     def __post_init__(self) -> None:
@@ -90,9 +84,7 @@ class NeighbourCounts:
         validate.integer_in(1, num_groups=self.num_groups)
         whole_noise.checked_most(self.most)
         validate.one_of(NOISES, noise=self.noise)
-        validate.one_of(self.reportings, reporting=self.reporting)
-        if self.n is not None:
-            validate.integer_in(1, n=self.n)
+        self._check()
         if self.groups is not None and validate.concrete(self.groups):
             if self.n is None:
                 raise ValueError("n must be given with groups: how many nodes the graph has")
@@ -113,49 +105,31 @@ class NeighbourCounts:
         """() for one mechanism: its arrays are a table and public groups, not a stack."""
         return ()
 
-    def _record(self, neighbours: Any, own: Any, groups: Any) -> Array:
+    def _counts(self, neighbours: Any, own: Scalar, groups: Any = None) -> Array:
         """The true counts, int32 [K]."""
-        if self.n is None:
-            raise ValueError("n must be given for one user's view: how many nodes the graph has")
+        bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
         if groups is None:
             raise ValueError("groups must be given, int [n]: the public group of every node")
         if jnp.shape(groups) != (self.n,):
             raise ValueError(f"groups must have shape ({self.n},), got {jnp.shape(groups)}")
-        mine, _ = pairs_of(own, self.n, self.reporting)
-        true = to_bits(NeighbourList(*neighbours), self.n) & (jnp.arange(self.n) != own) & mine
         if validate.concrete(groups):
-            groups = checked_groups(groups, self.n, self.num_groups)
+            groups = checked_groups(groups, self._size(), self.num_groups)
         groups = jnp.asarray(groups)
-        known = true & (groups >= 0) & (groups < self.num_groups)
+        known = bits & owned & (groups >= 0) & (groups < self.num_groups)
         counts = jnp.zeros(self.num_groups, jnp.int32).at[jnp.where(known, groups, 0)].add(known.astype(jnp.int32))
         return jnp.minimum(counts, self.most)
 
-    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0, groups: Any = None) -> Array:
+    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: Any = None) -> Array:
         """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` it.
 
-        Args:
-          key: a typed threefry key.
-          neighbours: the user's list, ids padded with n; of anything else, what is no id is dropped.
-          own: the user's id, which is never counted, and says which pairs the user owns.
-          groups: int [n], public; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
-
-        Raises:
-          ValueError: where n or groups are not given, a concrete group is not in [-1, K), ``own`` is no node, or
-            the key is not threefry.
+        ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
         """
         validate.threefry(key)
-        counts = self._record(neighbours, own, groups)
-        check_own(own, self.n or 0)
-        return self.add_noise(key, counts)
+        return self.add_noise(key, self._counts(neighbours, own, groups))
 
     def add_noise(self, key: PRNGKey, counts: Any) -> Array:
-        """Counts of any shape with independent noise, from one key; int32, float32 of Laplace noise.
-
-        Args:
-          key: a typed threefry key.
-          counts: whole numbers; what is not in [0, ``most``] is taken for the nearest.
-        """
+        """Counts, clipped to [0, ``most``], with independent noise; int32, float32 of Laplace noise."""
         if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
@@ -192,10 +166,10 @@ class NeighbourCounts:
         pairs = sorted({(0, 1), (self.most - 1, self.most)})
         return WordRuns(words(starts), words(ends), share * 2, pairs)
 
-    def log_density(self, y: Any, x: Any, own: Any = 0) -> Array:
+    def log_density(self, y: Any, x: Any, own: Scalar = 0) -> Array:
         """log p of a report given a list: a mass, a density of Laplace noise."""
         y = jnp.asarray(y)
-        return self.log_likelihood(y, self._record(x, own, None)).sum(-1)
+        return self.log_likelihood(y, self._counts(x, own)).sum(-1)
 
     def log_likelihood(self, y: Any, counts: Any) -> Array:
         """log p of each reported number given the true count; elementwise."""
@@ -209,35 +183,21 @@ class NeighbourCounts:
         at = jnp.clip(jnp.where(possible, gap, 0), 0, len(inside) - 1).astype(jnp.int32)
         return jnp.where(possible, jnp.where((y == low) | (y == high), ends[at], inside[at]), -jnp.inf)
 
-    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "NeighbourCounts":
-        """The same with ``choose`` applied to the budget."""
-        return dataclasses.replace(self, epsilon=choose(self.epsilon))
-
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Every whole number of the span, or numbers at what may be true, between, and far away; no bit is sent."""
         low, high = self.span()
-        numbers = (
-            np.array([-_FAR, *np.arange(0, owned + 0.5, 0.5), _FAR])
-            if self.noise == "laplace"
-            else np.arange(low, high + 1.0)
-        )
+        numbers = critical_numbers(owned) if self.noise == "laplace" else np.arange(low, high + 1.0)
         return numbers, np.full(len(numbers), np.nan)
 
-    def bit_log_density(self, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+    def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
         """log p of the bit's count, with all true pairs in it: see :class:`~ldp_jax.edges.HasBitLaw`."""
         return self.log_likelihood(noisy, jnp.minimum(jnp.asarray(degree), self.most))
-
-    def domain(self) -> Lists:
-        """Lists of user 0, of nodes below n; other ids, repeats and 0 are dropped."""
-        if self.n is None:
-            raise ValueError("n must be given for one user's view: how many nodes the graph has")
-        return Lists(self.n)
 
     def codomain(self, own: int = 0) -> CountReports:
         """K numbers."""
         return CountReports(self.num_groups, None if self.noise == "laplace" else self.span())
 
-    def estimate(self, y: Any, own: Any = 0) -> Array:
+    def estimate(self, y: Any, own: Scalar = 0) -> Array:
         """The counts: the report itself, which is unbiased; post-processing."""
         return jnp.asarray(y, jnp.float32)
 
@@ -252,22 +212,24 @@ class NeighbourCounts:
         a = np.exp(-self.epsilon)
         return float(2 * a / np.expm1(-self.epsilon) ** 2)
 
+    def proof(self) -> str:
+        """The noise of one number."""
+        noise = "Laplace noise of scale 1 / epsilon" if self.noise == "laplace" else "whole noise of its own"
+        return f"a bit moves one count by one; each has {noise}"
+
     def guarantee(self) -> Guarantee:
         """epsilon per bit of a list; exact of whole noise, whose loss is computed from its integers."""
         if self.noise == "laplace":
-            return per_bit(
-                self.epsilon, "a bit moves one count by one; each has Laplace noise of scale 1 / epsilon"
-            )
-        made = per_bit(self._noise.loss, "a bit moves one count by one; each has whole noise of its own")
-        return dataclasses.replace(made, arithmetic="exact")
+            return per_bit(self.epsilon, self.proof())
+        return dataclasses.replace(per_bit(self._noise.loss, self.proof()), arithmetic="exact")
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """2 epsilon per edge, which both ends count; epsilon in ``half``."""
         reporting = self.reporting if reporting is None else reporting
         validate.one_of(self.reportings, reporting=reporting)
-        one = self.guarantee().epsilon
-        made = per_edge((one, one) if reporting == "full" else (one,), reporting)
-        return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
+        one = self.guarantee()
+        made = per_edge((one.epsilon,) * (2 if reporting == "full" else 1), reporting)
+        return dataclasses.replace(made, arithmetic=one.arithmetic)
 
 
 def with_noise(thresholds: Any, word: Array, counts: Any, reach: Any, span: tuple[Any, Any]) -> Array:
@@ -284,18 +246,17 @@ def with_noise(thresholds: Any, word: Array, counts: Any, reach: Any, span: tupl
     return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), *span)
 
 
-def checked_groups(groups: Any, n: int, num_groups: int) -> Int[np.ndarray, " n"]:
-    """Public groups as int32 [n].
+def checked_groups(
+    groups: Any, n: int, num_groups: int, least: int = -1, name: str = "groups"
+) -> Int[np.ndarray, " n"]:
+    """Public numbers of users in [least, num_groups), as int32 [n].
 
     Raises:
-      ValueError: for another shape or kind, and for a group that is not in [-1, num_groups).
+      ValueError: for another shape or kind, or a number out of range.
     """
     groups = np.asarray(groups)
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
-        raise ValueError(f"groups must be int [{n}], the group of every node, got {groups.dtype} {groups.shape}")
-    if groups.size and not (groups.min() >= -1 and groups.max() < num_groups):
-        raise ValueError(
-            f"groups must be in [-1, {num_groups}), got {groups.min()} to {groups.max()}: -1 is a node that counts "
-            "nowhere"
-        )
+        raise ValueError(f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}")
+    if groups.size and not (groups.min() >= least and groups.max() < num_groups):
+        raise ValueError(f"{name} must be in [{least}, {num_groups}), got {groups.min()} to {groups.max()}")
     return groups.astype(np.int32)

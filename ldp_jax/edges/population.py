@@ -1,4 +1,4 @@
-"""All users of a graph or of a set of graphs, and what they report: what samplers of whole graphs take and give."""
+"""All users of a graph or of a set of graphs, and what they report."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -32,8 +32,7 @@ class Population(NamedTuple):
         """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
 
         Raises:
-          ValueError: for a traced graph; for one that is not undirected, in a sentence that names no edge, since
-            edges are private; for several graphs that are no set; and for ``public`` that is not bool [n].
+          ValueError: for anything else; no message names an edge.
         """
         if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
             raise ValueError(
@@ -49,7 +48,8 @@ class Population(NamedTuple):
                 f"graph must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
                 "graphs.GraphSet"
             )
-        return cls(*_edges_of(graph, group), group, _private(public, len(group)))
+        shown = mask_of(len(group), public=np.zeros(len(group), bool) if public is None else public)
+        return cls(*edges_of(graph, group), group, ~shown)
 
     @property
     def degree(self) -> Int[np.ndarray, " n"]:
@@ -61,13 +61,12 @@ class Population(NamedTuple):
 
 
 class ReportedPairs(NamedTuple):
-    """Pairs that private users report, or a curator releases.
+    """Pairs that private users report, or a curator releases; in any order.
 
     Attributes:
-      reporter: int32 [pairs], in any order.
-      reported: int32 [pairs], in which list each is. A pair may be there in both directions where both ends report
-        it, and is there once, in either, where one does.
-      degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are not looked at.
+      reporter: int32 [pairs].
+      reported: int32 [pairs]. A pair is there in both directions where both ends report it, else once.
+      degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are ignored.
     """
 
     reporter: Int[np.ndarray, " pairs"]
@@ -80,24 +79,19 @@ class HasGraphSampler(Protocol):
     """A mechanism that draws the reports of all users at once, by its own law and in less time than one by one."""
 
     def guarantee(self) -> Guarantee:
-        """What the reports promise; ``trust`` says whether users perturb their lists, or a curator the graph."""
+        """The promise of the reports; ``trust`` says whether users perturb their lists, or a curator the graph."""
         ...
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The reports of all private users; the law is that of one user at a time.
-
-        Args:
-          key: a typed threefry key.
-          users: the graph, checked.
-          memory: bytes of reported pairs to allow.
+        """The reports of all private users, by the law of one user at a time.
 
         Raises:
-          ValueError: for more than ``memory`` allows, said in public numbers, or budgets that do not fit the users.
+          ValueError: for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
         """
         ...
 
 
-def _edges_of(graph: Graph, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:
     """Senders and receivers of an undirected graph, sorted; refused without naming an edge, which is private."""
     try:
         as_one = graphs.directed(graph.senders, graph.receivers, len(group))
@@ -106,17 +100,17 @@ def _edges_of(graph: Graph, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         senders = receivers = None  # raised below, where the message that names the edge is not its context
     if senders is None or receivers is None:
         raise ValueError(
-            "graph must be undirected, as graphs.from_edges builds it: each edge once in each direction, no "
+            f"{name} must be undirected, as graphs.from_edges builds it: each edge once in each direction, no "
             "self-loop, within the nodes and within one graph of a set; edges are private, so no more is said "
             "here, and graphs.validate_symmetric names the edge to those who may see it"
         )
     return senders, receivers
 
 
-def _private(public: Any, n: int) -> np.ndarray:
-    if public is None:
-        return np.ones(n, bool)
-    mask = np.asarray(public)
+def mask_of(n: int, **given: Any) -> Bool[np.ndarray, " n"]:
+    """A named mask of n users, checked; all of them for None."""
+    ((name, mask),) = given.items()
+    mask = np.ones(n, bool) if mask is None else np.asarray(mask)
     if mask.shape != (n,) or mask.dtype != bool:
-        raise ValueError(f"public must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
-    return ~mask
+        raise ValueError(f"{name} must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
+    return mask

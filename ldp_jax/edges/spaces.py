@@ -16,9 +16,10 @@ from ldp_jax.core.spaces.space import Log
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law
+_MOST_REPORTS = 2**18  # that are listed
 _ORDER = 16  # Gauss-Legendre points of a piece of the noisy degree
-_FAR = 1e3
-_PLACES = (-_FAR, 0.0, 0.5, 1.0, _FAR)  # where the loss of a noisy bit may be largest
+_FAR = 1e3  # a noisy number beyond all that is true
+_ENDS, _POINTS = 500.0, 1_000_001  # of a line on which the law of a real count is summed
 
 Degrees = Finite | Interval | Mixture | None
 """Noisy degrees; a mixture is of atoms and what is between them; None where none is sent."""
@@ -96,29 +97,21 @@ class Lists(Records):
 
     def sample(self, rng: np.random.Generator, n: int) -> NeighbourList:
         """Lists of all degrees: each has a share of the others of its own."""
-        return self._random(rng, np.full(n, self.own))[0]
+        return self._lists(self._random(rng, np.full(n, self.own)))
 
-    def _random(self, rng: np.random.Generator, own: np.ndarray, flipped: Any = None) -> list[NeighbourList]:
-        """A random list of each user and, of ``flipped`` nodes, the same with that bit changed."""
-        rows = np.arange(len(own))
-        x = rng.random((len(own), self.n)) < rng.random((len(own), 1))
-        x[rows, own] = False
-        found = [x]
-        if flipped is not None:
-            found.append(x.copy())
-            found[1][rows, flipped] ^= True
-        nodes = np.arange(self.n)
-        ids = [np.sort(np.where(b, nodes, self.n), 1).astype(np.int32) for b in found]
-        return [NeighbourList(each, b.sum(1, dtype=np.int32)) for each, b in zip(ids, found, strict=True)]
+    def _random(self, rng: np.random.Generator, own: np.ndarray) -> np.ndarray:
+        bits = rng.random((len(own), self.n)) < rng.random((len(own), 1))
+        bits[np.arange(len(own)), own] = False
+        return bits
+
+    def _lists(self, bits: np.ndarray) -> NeighbourList:
+        ids = np.sort(np.where(bits, np.arange(self.n), self.n), 1).astype(np.int32)
+        return NeighbourList(ids, bits.sum(1, dtype=np.int32))
 
     def grid(self, count: int) -> NeighbourList:
         """Lists of equally spaced degrees, of the first other nodes."""
         degrees = np.unique(np.linspace(0, self.n - 1, count).astype(int))
         return stacked([listed(self.others[:degree], self.n) for degree in degrees])
-
-    def critical_records(self) -> NeighbourList:
-        """A list of every degree."""
-        return self.grid(self.n)
 
     def critical_pairs(self) -> list[tuple[NeighbourList, NeighbourList]]:
         """A list of every degree, and the same with one node more."""
@@ -137,23 +130,26 @@ class Lists(Records):
 
     def neighbours(self, rng: np.random.Generator, n: int) -> tuple[NeighbourList, NeighbourList]:
         """Random lists, and the same with a random bit changed."""
-        _, x, other = self._flipped(rng, np.full(n, self.own))
-        return x, other
+        return self._flipped(rng, np.full(n, self.own))
 
     def neighbours_of_all(
         self, rng: np.random.Generator, n: int
     ) -> tuple[np.ndarray, NeighbourList, NeighbourList]:
         """The same of random users, and whose they are."""
-        return self._flipped(rng, rng.integers(0, self.n, n))
+        own = rng.integers(0, self.n, n)
+        return own, *self._flipped(rng, own)
 
-    def _flipped(self, rng: np.random.Generator, own: np.ndarray) -> Any:
+    def _flipped(self, rng: np.random.Generator, own: np.ndarray) -> tuple[NeighbourList, NeighbourList]:
         if self.n < 2:
             raise NotApplicable("a user alone has one list")
-        flipped = rng.integers(0, self.n - 1, len(own))
-        return own, *self._random(rng, own, flipped + (flipped >= own))
+        node = rng.integers(0, self.n - 1, len(own))
+        bits = self._random(rng, own)
+        other = bits.copy()
+        other[np.arange(len(own)), node + (node >= own)] ^= True
+        return self._lists(bits), self._lists(other)
 
     def outside(self) -> tuple[NeighbourList, NeighbourList]:
-        """Lists of NaN, of infinities, of numbers that are no nodes, of the user herself, unsorted and repeated."""
+        """Lists of NaN, of infinities, of numbers that are no nodes, of the user, unsorted and repeated."""
         rows = [
             *([value] * self.n for value in (np.nan, np.inf, -np.inf, 1e30, -7.0, self.n + 0.5, 0.5, self.own)),
             range(self.n)[::-1],
@@ -165,11 +161,11 @@ class Lists(Records):
 
 @dataclasses.dataclass(frozen=True)
 class ListReports(ReportLaw):
-    """The reports about a list that are a noisy degree and a list.
+    """Reports that are a noisy degree and a list.
 
     Attributes:
       n: nodes.
-      degree: the noisy degrees; a mixture is of atoms and what is between them; None where none is sent.
+      degree: the noisy degrees.
       bit: what is sent of one bit.
       own: whose reports they are, in none of the lists.
     """
@@ -199,9 +195,9 @@ class ListReports(ReportLaw):
         return lists & (degree >= 0) & (degree <= self._most)
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[ListReport]:
-        """Reports where the loss between two lists that differ in one bit may be largest.
+        """Reports where the loss between two lists may be largest: every critical degree, with the bit and without.
 
-        Every critical degree, with the bit and without. ``draw`` gives a report of ``x``, where more is needed.
+        ``draw`` gives a report of ``x``, where more is needed.
         """
         return [
             ListReport(np.float64(t), y) for t, y in itertools.product(critical_degrees(self.degree), (x, other))
@@ -211,48 +207,29 @@ class ListReports(ReportLaw):
         """A report as its degree and its nodes."""
         return float(y.degree), nodes_of(y.neighbours)
 
-    def critical_reports(self, records: Any) -> ListReport:
-        """Every critical degree with each of the lists themselves."""
-        degrees = critical_degrees(self.degree)
-        return _with_each(degrees, NeighbourList(*records))
-
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> ListReport:
-        """Random lists with known degrees."""
-        degrees = rng.choice(np.asarray(ListReport(*known).degree), n)
-        return ListReport(jnp.asarray(degrees), jax.tree.map(jnp.asarray, self._lists.sample(rng, n)))
-
     def _patterns(self, cells: int) -> NeighbourList:
         """All lists, in the order of their codes: a bit a node."""
         if cells << (self.n - 1) > _MOST_CELLS:
             raise NotApplicable(f"{cells} x 2^{self.n - 1} reports are too many to count: test a smaller n")
-        others = self._lists.others
-        codes = range(1 << (self.n - 1))
-        return stacked(
-            [listed([node for place, node in enumerate(others) if code >> place & 1], self.n) for code in codes]
-        )
+        bits = np.arange(1 << (self.n - 1))[:, None] >> np.arange(self.n - 1) & 1
+        return stacked([listed(np.array(self._lists.others)[row == 1], self.n) for row in bits])
 
     @property
     def _most(self) -> int | None:
         """The largest degree of a continuum; None for others."""
         return None if self.degree is None or self.degree.atoms is not None else int(_breaks(self.degree)[-1])
 
-    @property
-    def _degree_cells(self) -> int:
-        """How many cells of the degree there are: numbers, or both ends and the halves between them."""
-        if self.degree is None:
-            return 1
-        return len(self.degree.atoms or ()) if self._most is None else 2 * (self._most + 1)
-
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
         """Every list with each degree of a rule: atoms, and Gauss-Legendre between breaks."""
-        lists = self._patterns(self._degree_cells)
-        degrees, weights, _ = _rule(self.degree)
+        degrees, weights, owner = _rule(self.degree)
+        lists = self._patterns(int(owner[-1]) + 1)
         return _with_each(degrees, lists), np.repeat(weights, len(lists.count))
 
     def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
-        """Every list with each cell of the degree: its numbers, or both ends and the halves between them."""
-        lists, cells, others = self._patterns(self._degree_cells), self._degree_cells, self._lists.others
+        """Every list with each cell of the degree: its numbers, or both ends and what is between two breaks."""
         degrees, weights, owner = _rule(self.degree)
+        cells, others = int(owner[-1]) + 1, self._lists.others
+        lists = self._patterns(cells)
         count = len(lists.count)
         density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(len(degrees), count)
         mass = np.zeros((cells, count))
@@ -262,12 +239,10 @@ class ListReports(ReportLaw):
             degree = np.asarray(y.degree)
             if self.degree is None:
                 place = np.zeros(len(degree), np.int64)
-            elif self._most is None:
+            elif self.degree.atoms is not None:
                 place = np.searchsorted(np.asarray(self.degree.atoms), degree)
             else:
-                place = np.where(
-                    degree <= 0, 0, np.where(degree >= self._most, cells - 1, 1 + np.floor(2 * degree))
-                )
+                place = np.where(degree <= 0, 0, np.searchsorted(_breaks(self.degree), degree, "right"))
             bits = self._lists._bits(y.neighbours)[:, others].astype(np.int64)
             return place.astype(np.int64) * count + bits @ (1 << np.arange(self.n - 1))
 
@@ -300,7 +275,7 @@ class ListReports(ReportLaw):
 
 @dataclasses.dataclass(frozen=True)
 class LapReports(ReportLaw):
-    """The reports about a list that are a noisy degree and noisy bits: real numbers.
+    """Reports that are a noisy degree and noisy bits: real numbers.
 
     Attributes:
       n: nodes.
@@ -321,13 +296,18 @@ class LapReports(ReportLaw):
     def _mine(self) -> np.ndarray:
         return np.isin(np.arange(self.n), self.owned)
 
+    def _numbers(self, y: Any) -> np.ndarray:
+        """The numbers of stacked reports, [n, 1 + owned]."""
+        y = LapReport(*y)
+        return np.column_stack([y.degree, np.asarray(y.values)[:, list(self.owned)]])
+
     def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
         """Which have a finite degree, a number of each owned bit, and nothing of the others."""
         y = LapReport(*values)
         return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != self._mine).all(1)
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[LapReport]:
-        """Reports where the loss between two lists that differ in one bit may be largest.
+        """Reports where the loss between two lists may be largest.
 
         A drawn report of ``x``, with both sides of what the two records have and places between and far away
         instead of its degree and of the bit.
@@ -335,32 +315,13 @@ class LapReports(ReportLaw):
         sent = np.asarray(draw().values, np.float64)
         degree, node = len(nodes_of(x)), _differing(x, other)
         degrees = [-_FAR, degree, degree + 0.5, degree + 1, _FAR]
-        values = [np.where(np.arange(self.n) == node, v, sent) for v in _PLACES]
+        values = [np.where(np.arange(self.n) == node, v, sent) for v in critical_numbers(1)]
         values = [np.where(np.isnan(sent), np.nan, value) for value in values]
         return [LapReport(np.float64(t), value) for t, value in itertools.product(degrees, values)]
 
     def plain(self, y: LapReport) -> tuple[float, tuple[float, ...]]:
         """A report as its degree and its noisy bits."""
         return float(y.degree), tuple(np.asarray(y.values).tolist())
-
-    def critical_reports(self, records: Any) -> LapReport:
-        """Of each record: its own bits and any one of them, or its degree, elsewhere."""
-        found = []
-        for place in range(len(records[1])):
-            x = NeighbourList(*(leaf[place] for leaf in map(np.asarray, records)))
-            exact = LapReport(None, np.where(self._mine, np.isin(np.arange(self.n), nodes_of(x)), np.nan))
-            for node in self.owned:
-                other = listed(sorted({*nodes_of(x)} ^ {node}), self.n)
-                found += self.around(x, other, lambda exact=exact: exact)
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> LapReport:
-        """Uniform numbers over the range of the known ones."""
-        known = LapReport(*(np.asarray(leaf) for leaf in known))
-        degree = rng.uniform(known.degree.min(), known.degree.max(), n)
-        sent = known.values[:, list(self.owned)]
-        values = rng.uniform(sent.min(initial=0.0), sent.max(initial=0.0), (n, self.n))
-        return LapReport(jnp.asarray(degree), jnp.asarray(np.where(self._mine, values, np.nan)))
 
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
         """None: numbers are integrated one at a time (:meth:`cells`)."""
@@ -383,7 +344,7 @@ class LapReports(ReportLaw):
             return np.asarray(log_density(LapReport(rows[:, 0], values)))
 
         peak = logs(centre[None])[0]
-        mass, cuts = np.ones(1), []
+        laws, cuts = [], []
         for number, middle in enumerate(centre):
 
             def slice_of(values: np.ndarray, number: int = number) -> np.ndarray:
@@ -394,21 +355,12 @@ class LapReports(ReportLaw):
             cdf, _, edges = line(Interval(-math.inf, math.inf), middle, slice_of)
             grid, total = cdf.keywords["xp"], cdf(edges[-1])
             cuts.append(np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid))
-            quarters = np.diff(np.concatenate([[0.0], cdf(cuts[-1]), [total]]))
-            mass = (mass[:, None] * quarters).ravel()
-
-        def cell(y: Any) -> np.ndarray:
-            place = np.zeros(len(y.degree), np.int64)
-            for cut, drawn in zip(cuts, [y.degree, *np.asarray(y.values)[:, owned].T], strict=True):
-                place = 4 * place + np.searchsorted(cut, drawn, "right")
-            return place
-
-        return mass, cell
+            laws.append(np.diff(np.concatenate([[0.0], cdf(cuts[-1]), [total]])))
+        return _joint(laws), lambda y: _cell(cuts, self._numbers(y))
 
     def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Four float32 spacings of each number."""
-        y = LapReport(*y)
-        numbers = np.column_stack([y.degree, np.asarray(y.values)[:, list(self.owned)]])
+        numbers = self._numbers(y)
         return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
 
     def scores(self, reports: list[Any], x: NeighbourList, x_other: NeighbourList) -> dict[str, Any]:
@@ -416,6 +368,122 @@ class LapReports(ReportLaw):
         node, degree = _differing(x, x_other), _degrees_of(reports)
         value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
         return {"degree": degree, "bit": value, "degree + bit": [d + v for d, v in zip(degree, value, strict=True)]}
+
+
+@dataclasses.dataclass(frozen=True)
+class CountReports(ReportLaw):
+    """Reports that are ``size`` noisy counts.
+
+    Attributes:
+      size: how many.
+      span: the smallest and the largest whole number; None for real numbers.
+    """
+
+    size: int
+    span: tuple[int, int] | None
+
+    @property
+    def continuous(self) -> bool:
+        """Whether they are real numbers."""
+        return self.span is None
+
+    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+        """Which are finite, and whole numbers of the span."""
+        y = np.asarray(values)
+        if self.span is None:
+            return np.asarray(np.isfinite(y).all(1))
+        return ((y >= self.span[0]) & (y <= self.span[1]) & (y == np.round(y))).all(1)
+
+    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[np.ndarray]:
+        """Reports where the loss between two lists may be largest.
+
+        A drawn report of ``x`` with each of its numbers at both ends, and near the counts that a list may have.
+        """
+        sent = np.asarray(draw(), np.float64)
+        most = max(len(nodes_of(x)), len(nodes_of(other)))
+        if self.span is None:
+            near, ends = (
+                np.arange(-1, most + 1.5, 0.5),
+                [end + step for end in (-_FAR, _FAR) for step in (-1, 0, 1)],
+            )
+        else:
+            low, high = self.span
+            near, ends = np.arange(max(low, -2), min(high, most + 2) + 1), [low, low + 1, high - 1, high]
+        places = np.arange(self.size)
+        values = np.unique([*near, *ends]).tolist()
+        return [np.where(places == at, value, sent) for at, value in itertools.product(places, values)]
+
+    def plain(self, y: Any) -> tuple[float, ...]:
+        """A report as its numbers."""
+        return tuple(np.asarray(y).tolist())
+
+    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+        """Every report of whole numbers, with weight 1."""
+        if self.span is None:
+            raise NotApplicable(f"{self.size} real numbers are too many to integrate together")
+        low, high = self.span
+        if (high - low + 1) ** self.size > _MOST_REPORTS:
+            raise NotApplicable(f"{high - low + 1}^{self.size} reports are too many to list: ask fewer groups")
+        numbers = np.arange(low, high + 1.0)
+        y = np.stack(np.meshgrid(*[numbers] * self.size, indexing="ij"), -1).reshape(-1, self.size)
+        return y, np.ones(len(y))
+
+    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+        """The combinations of ten cells of each number, which are independent given the list.
+
+        A number's own law is a slice of the density through zeros: a product, whose slices say all.
+        """
+        if 10**self.size > 10_000:
+            raise NotApplicable(f"10^{self.size} cells are too many to count: ask fewer groups")
+        ends = self.span or (-_ENDS, _ENDS)
+        numbers = np.arange(ends[0], ends[1] + 1.0) if self.span else np.linspace(*ends, _POINTS)
+        laws, cuts = [], []
+        for place in range(self.size):
+            rows = np.zeros((len(numbers), self.size))
+            rows[:, place] = numbers
+            logs = np.asarray(log_density(rows), np.float64)
+            law = np.exp(logs - logs.max())
+            law = law / law.sum()
+            cut = np.unique(numbers[np.searchsorted(np.cumsum(law), np.arange(1, 10) / 10)])
+            if self.span is None:  # between two places of the line
+                cut = cut + (numbers[1] - numbers[0]) / 2
+            laws.append(np.bincount(np.searchsorted(cut, numbers, "left"), law, len(cut) + 1))
+            cuts.append(cut)
+        return _joint(laws), lambda y: _cell(cuts, np.asarray(y, np.float64))
+
+    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Four float32 spacings of each real number; 1 of whole ones."""
+        if self.span is not None:
+            return super().volume(y)
+        spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
+        return spacing.prod(1), np.zeros(len(spacing), bool)
+
+    def scores(self, reports: list[Any], x: NeighbourList, x_other: NeighbourList) -> dict[str, Any]:
+        """Each number, and their sum."""
+        y = [np.asarray(each, np.float64) for each in reports]
+        found: dict[str, Any] = {f"count {place}": [each[:, place] for each in y] for place in range(self.size)}
+        return {**found, "sum": [each.sum(1) for each in y]}
+
+
+def _joint(laws: list[np.ndarray]) -> np.ndarray:
+    """The masses of all combinations of cells of independent numbers."""
+    mass = np.ones(1)
+    for law in laws:
+        mass = (mass[:, None] * law).ravel()
+    return mass
+
+
+def _cell(cuts: list[np.ndarray], numbers: np.ndarray) -> np.ndarray:
+    """Which of the combinations the rows of ``numbers`` are in."""
+    found = np.zeros(len(numbers), np.int64)
+    for cut, drawn in zip(cuts, numbers.T, strict=True):
+        found = (len(cut) + 1) * found + np.searchsorted(cut, drawn, "left")
+    return found
+
+
+def critical_numbers(most: int) -> np.ndarray:
+    """Where the loss of a noisy number of 0 to ``most`` may be largest: what may be true, between, and far away."""
+    return np.array([-_FAR, *np.arange(0, most + 0.5, 0.5), _FAR])
 
 
 def critical_degrees(degrees: Degrees) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The noisy counts of all users at once: the same law as one user at a time, in O(edges)."""
+"""The noisy counts of all users at once: the law of one user at a time, in O(edges)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from ldp_jax.core.whole_noise import WORDS
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups, with_noise
 from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
-from ldp_jax.edges.population import Population
+from ldp_jax.edges.population import Population, mask_of
 from ldp_jax.graph import graphs
 
 _BLOCK = 2**22
@@ -35,11 +35,10 @@ class NoisyCounts(NamedTuple):
     """What users report of their lists.
 
     Attributes:
-      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. NumPy, or traced where
-        the key is.
+      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced where the key is.
       reported: bool [n], who reports.
-      guarantee: per bit of a list and per edge, what is protected and what is not; of the rounds before, too.
-      owners: by which rule a pair was reported: an order of users, by ``half`` of the ids, or in ``full``.
+      guarantee: per bit of a list and per edge, of the rounds before too.
+      owners: the rule by which a pair was reported: an order of users, or a reporting.
       after: the round before, where this one was made of its reports.
     """
 
@@ -59,11 +58,8 @@ def count_neighbours(
 ) -> Int[np.ndarray, "n groups"]:
     """How many neighbours each user has in each group, exactly: private, on the host, in one pass over the edges.
 
-    Args:
-      users: the graph or set of graphs, checked.
-      groups: int [n] in [-1, num_groups); -1 counts nowhere.
-      num_groups: K.
-      counted: of a user and a neighbour, arrays, which pairs count; all by default.
+    Groups are in [-1, num_groups), and -1 counts nowhere. ``counted`` says of arrays of users and neighbours which
+    pairs count; all by default.
 
     >>> from ldp_jax.graph import graphs
     >>> star = Population.of(graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
@@ -108,19 +104,16 @@ def privatize_counts(
         :class:`~ldp_jax.graph.graphs.GraphSet`.
       mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
         menu of personal budgets.
-      groups: int [n] in [-1, K), public; -1 for a node that counts nowhere. Made of public facts, or of the reports
-        that ``after`` names.
+      groups: int [n] in [-1, K), public or made of the reports of ``after``; -1 for a node that counts nowhere.
       levels: int [n], public: which mechanism of a menu each user takes, whatever the user's list is.
       reporters: bool [n], public: who reports; all by default.
-      owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: then an
-        edge costs epsilon.
+      owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: an edge
+        then costs epsilon.
       after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made: the guarantee is then of
         both, and of those before it. A list that is in one round alone costs what that round does.
 
     Raises:
-      ValueError: for a graph that is invalid or traced, groups or masks of another shape, a group that is not in
-        [-1, K), a round before it that was of other users, ``owners`` beside ``half`` reporting, a reporter who is
-        silent in ``owners``, a menu whose mechanisms differ in more than epsilon, or one without ``levels``.
+      ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.
 
     >>> from ldp_jax.graph import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
@@ -146,7 +139,7 @@ def privatize_counts(
     menu, level = _menu(mechanism, levels, n)
     first = menu[0]
     groups = checked_groups(groups, n, first.num_groups)
-    reported = _mask(reporters, n)
+    reported = mask_of(n, reporters=reporters)
     if owners is not None:
         if first.reporting != "full":
             raise ValueError(f"owners say who reports a pair, and so does reporting {first.reporting!r}: give one")
@@ -156,10 +149,8 @@ def privatize_counts(
             reported = ~owners.silent
         elif (reported & owners.silent).any():
             raise ValueError(f"{int((reported & owners.silent).sum())} reporters are silent in owners")
-    counted = None
-    if owners is not None:
-        counted = owners.owns
-    elif first.reporting == "half":
+    counted = None if owners is None else owners.owns
+    if first.reporting == "half":
         counted = lambda user, other: _sparse.owns(_sparse.Users(user, 0, n, n), other, True)
     counts = count_neighbours(users, groups, first.num_groups, counted)
     xp = np if validate.concrete(key) else jnp
@@ -168,8 +159,9 @@ def privatize_counts(
     for number in range(1, len(menu)):
         noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
     once = owners is not None or first.reporting == "half"
-    unprotected = ("number of nodes", "groups of nodes", *(("who reports",) if not reported.all() else ()))
-    unprotected = (*unprotected, *(("personal budgets",) if len(menu) > 1 else ()))
+    unprotected = ("number of nodes", "groups of nodes")
+    unprotected += () if reported.all() else ("who reports",)
+    unprotected += ("personal budgets",) if len(menu) > 1 else ()
     rule, spent = owners or first.reporting, _spent(menu, level, once)
     if after is not None:
         spent = _with_before(spent, reported, rule, after)
@@ -191,12 +183,7 @@ def _menu(mechanism: Any, levels: Any, n: int) -> tuple[list[NeighbourCounts], I
         if len(menu) > 1:
             raise ValueError(f"levels must be given with a menu of {len(menu)}: which mechanism each user takes")
         return menu, np.zeros(n, np.int32)
-    level = np.asarray(levels)
-    if level.shape != (n,) or level.dtype.kind not in "iu":
-        raise ValueError(f"levels must be int [{n}], got {level.dtype} {level.shape}")
-    if n and not (level.min() >= 0 and level.max() < len(menu)):
-        raise ValueError(f"levels must be in [0, {len(menu)}), got {level.min()} to {level.max()}")
-    return menu, level.astype(np.int32)
+    return menu, checked_groups(levels, n, len(menu), 0, "levels")
 
 
 def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[Guarantee]:
@@ -215,10 +202,11 @@ def _with_before(
 ) -> list[Guarantee]:
     """What this round and those before it lose together, per bit of a list and per edge.
 
-    A list that was in none of them pays for this round alone. An edge is in the lists of its two ends, so it costs
-    twice what a list does at most; once, where one rule names the same end in every round.
+    A list that was in none of them pays for this round alone. An edge costs at most twice what a list does; as much
+    where one rule names the same end in every round.
     """
-    (bit, edge), known, once, earlier = spent, np.zeros_like(reported), not _both_ends(rule), after
+    (bit, edge), known, earlier = spent, np.zeros_like(reported), after
+    once = not isinstance(rule, str) or rule != "full"
     while earlier is not None:
         known, once = known | earlier.reported, once and _one_rule(rule, earlier.owners)
         earlier = earlier.after
@@ -226,10 +214,6 @@ def _with_before(
     bit = compose(after.guarantee[NEIGHBOUR_LIST], bit)
     edge = sequential(after.guarantee[RELATIONSHIP], edge)
     return [bit, dataclasses.replace(edge, epsilon=min(edge.epsilon, (1 if once else 2) * bit.epsilon))]
-
-
-def _both_ends(rule: Ownership | Reporting) -> bool:
-    return isinstance(rule, str) and rule == "full"
 
 
 def _one_rule(first: Ownership | Reporting, second: Ownership | Reporting) -> bool:
@@ -275,12 +259,3 @@ def _whole(thresholds: Array, key: PRNGKey, counts: Array, start: Array, numbers
 @jax.jit
 def _add_noise(m: NeighbourCounts, key: PRNGKey, counts: Any) -> Array:
     return m.add_noise(key, counts)
-
-
-def _mask(reporters: Any, n: int) -> Bool[np.ndarray, " n"]:
-    if reporters is None:
-        return np.ones(n, bool)
-    mask = np.asarray(reporters)
-    if mask.dtype != bool or mask.shape != (n,):
-        raise ValueError(f"reporters must be bool [{n}], got {mask.dtype} {mask.shape}")
-    return mask

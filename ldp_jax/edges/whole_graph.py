@@ -23,9 +23,8 @@ class NoisyGraph(NamedTuple):
     """The reports of all users as a graph, or as a set of graphs.
 
     Attributes:
-      graph: directed edges from each reported neighbour (sender) to the user who reports it (receiver), sorted: a
-        node sums over its own report. Symmetric where each pair has one owner. A graph where one was
-        given, a :class:`~ldp_jax.graph.graphs.GraphSet` of the same graphs and labels where a set was.
+      graph: directed edges from each reported neighbour (sender) to the user who reports it (receiver), sorted;
+        symmetric where each pair has one owner. A :class:`~ldp_jax.graph.graphs.GraphSet` where a set was given.
       degree: float32 [n], the noisy degrees; the true ones of public users; NaN where none is sent.
       guarantee: per bit of a list and per edge, what is protected and what is not.
     """
@@ -50,14 +49,11 @@ def privatize_graph(
 ) -> NoisyGraph:
     """Every user's noisy neighbour list, as a graph.
 
-    A mechanism of this library draws whole graphs in time and memory O(input edges + output edges), in blocks of
-    users (:class:`~ldp_jax.edges.HasGraphSampler`). One that has only its one-user view is drawn user by user in
-    O(n^2).
+    A mechanism of this library draws whole graphs in time and memory O(input edges + output edges); one that has
+    only its one-user view is drawn user by user in O(n^2).
 
-    This simulates all devices on the host; the guarantee is about the returned value alone. Running time, memory
-    and shapes of compiled programs follow private degrees and draws: keep them as you keep the graph. Exceptions
-    name public numbers alone (sizes, budgets, masks), or what is reported. A deployed device runs
-    ``mechanism.privatize``, whose time, memory and shapes depend on n, and which is total on data.
+    This simulates all devices on the host; the guarantee is about the returned value and exceptions. Running time,
+    memory and shapes of compiled programs follow private degrees and draws: protect them as you protect the graph.
 
     Args:
       key: a typed threefry key.
@@ -66,24 +62,19 @@ def privatize_graph(
       mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
         [n], one a user, all public.
       reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
-        ``half``: a public rule gives each pair to one user, who alone reports it: of one budget (the sum that
-        ``guarantee()`` states), i < j to i where i + j is even, else to j; of two budgets, to the smaller. List,
-        noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the same, but the noisy degree is the
-        whole list's. LocalLap has no ``full``, NoisyDegree no ``half list``.
-      public: bool [n], users whose lists are released as they are (the customised setting); None for none.
+        ``half``: a public rule gives each pair to one user, who alone reports it. Of one budget (the sum that
+        ``guarantee()`` states), i < j goes to i where i + j is even, else to j; of two budgets, to the smaller.
+        List, noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the same, but the noisy degree
+        is the whole list's. LocalLap has no ``full``, NoisyDegree no ``half list``.
+      public: bool [n], users whose lists are released as they are (the customised setting).
       memory: bytes of reported pairs to allow beyond those of the true edges: 16 for each false pair that n and the
         budgets let expect in a graph without edges.
 
     Returns:
-      The reported graph or set, the reported degrees and the guarantee. An edge of a public user is not protected:
-      per edge the guarantee is about pairs of private users.
+      The reported graph or set, the reported degrees and the guarantee: per edge, about pairs of private users.
 
     Raises:
-      ValueError: for traced arguments, a graph that is not symmetric, has self-loops, repeated edges or edges
-        between graphs of a set, several graphs that are no GraphSet, arguments of wrong shape, a reporting that the
-        mechanism does not have, or an expected output above ``memory``.
-      RuntimeError: where a pair would be reported under the larger of its two budgets, a defect of this library;
-        from public budgets alone, before anything is drawn.
+      ValueError: for traced or invalid arguments, or an expected output above ``memory``.
 
     >>> import jax
     >>> from ldp_jax.edges import DPRR
@@ -112,8 +103,10 @@ def privatize_graph(
         protected=("edges",),
         unprotected=("number of nodes", *(("lists of public users",) if not private.all() else ())),
     )
-    draw = made.sample_graph if isinstance(made, HasGraphSampler) else _by_one_user(made)
-    reporter, reported, noisy = draw(key, users, memory)
+    if isinstance(made, HasGraphSampler):
+        reporter, reported, noisy = made.sample_graph(key, users, memory)
+    else:
+        reporter, reported, noisy = _one_by_one.sample(key, made, users, memory)
     receivers, senders = reporter, reported
     shown = ~private[users.receivers]
     if not both_ends:
@@ -147,10 +140,6 @@ def _reporting(mechanism: Any, reporting: Reporting | None) -> tuple[Any, bool]:
     return made, made.reporting == "full"
 
 
-def _by_one_user(m: OneUsersView) -> Any:
-    return lambda key, users, memory: _one_by_one.sample(key, m, users, memory)
-
-
 def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray) -> Any:
     """A graph, or a set of graphs, of the same users with other edges; sorted by receiver, then by sender."""
     if isinstance(graph, graphs.GraphSet):
@@ -160,10 +149,6 @@ def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.nda
 
 def public_part(graph: Graph | graphs.GraphSet, public: Any) -> Any:
     """NonPriv-Part: the edges between public users alone; all nodes stay.
-
-    Args:
-      graph: a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`.
-      public: bool [n].
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> public_part(graph, [True, True, False]).senders.tolist()

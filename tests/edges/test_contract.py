@@ -41,12 +41,8 @@ NOT_MECHANISMS = {
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
 PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of DPRR's law: asked at one size
+WHOLE = [name for name in USUAL if name not in PARTS]
 every_case = pytest.mark.parametrize("name", CASES)
-
-
-def some_lists(n=N):
-    nodes = [[], [1, 2], list(range(1, n))]
-    return stacked([listed(x, n) for x in nodes])
 
 
 def test_every_public_mechanism_is_in_this_suite():
@@ -72,19 +68,6 @@ def test_protocol(name):
 
 
 @every_case
-def test_compiled_is_eager_and_vmap_is_a_loop(name):
-    m, lists = CASES[name](1.0), some_lists()
-    keys = [jax.random.split(jax.random.key(0), 3) for _ in range(2)]
-    own = np.array([0, 0, 5])
-    eager = [m.privatize(keys[0][i], jax.tree.map(lambda leaf, i=i: leaf[i], lists), own[i]) for i in range(3)]
-    many = _lists.report_each(jax.random.key_data(keys[1]), m, lists, own)  # the program that verification asks
-    for i in range(3):
-        jax.tree.map(
-            lambda one, all_, i=i: np.testing.assert_allclose(one, all_[i], rtol=1e-5, atol=1e-5), eager[i], many
-        )
-
-
-@every_case
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
     m, x = CASES[name](epsilon), listed([1, 2], N)
@@ -100,7 +83,7 @@ def mean_estimate(m, reports, x, own):
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
 def test_randomised_responses_estimate_is_unbiased(reporting):
-    """Of user 1: its mean over all 32 reports is the degree, or how many of her pairs with 0, 3 and 5 are true."""
+    """Of user 1: its mean over all 32 reports is the degree, or how many of the pairs with 0, 3 and 5 are true."""
     rr, others = RandomizedResponse(0.7, n=N, reporting=reporting), (0, 2, 3, 4, 5)
     sent = itertools.chain.from_iterable(itertools.combinations(others, k) for k in range(N))
     reports = ListReport(np.full(32, np.nan), stacked([listed(nodes, N) for nodes in sent]))
@@ -112,8 +95,7 @@ def test_randomised_responses_estimate_is_unbiased(reporting):
             assert found == pytest.approx(len(true), abs=1e-9)
 
 
-def test_estimates_of_the_degree():
-    """They say what the noisy degree says."""
+def test_estimates_of_the_degree_are_the_noisy_degree():
     empty = listed([], N)
     assert float(DPRR(0.1, 0.9, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     assert float(NoisyDegree(0.1, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
@@ -130,15 +112,15 @@ def test_estimates_of_the_degree():
     [
         *itertools.product(CASES, [1.0], [N]),
         *itertools.product([name for name in CASES if name not in PARTS], [1.0], [2]),
-        *itertools.product([name for name in USUAL if name not in PARTS], [1.0], [24]),
-        *itertools.product(USUAL, [0.01, 0.1, 4.0], [N]),
+        *itertools.product(WHOLE, [1.0], [24]),
+        *itertools.product(USUAL, [0.01, 4.0], [N]),
         *itertools.product(CASES, [16.0], [N]),
     ],
 )
 def test_claims_hold_and_are_tight(name, epsilon, n):
     """Lists that differ in one bit, float64: a claim that is off by one part in 1e9 is seen, on either side.
 
-    Of two nodes user 0 owns no pair: the enumeration finds her degree's part at most, the search the rest.
+    Of two nodes user 0 owns no pair: the enumeration finds the degree's part at most, the search the rest.
     """
     made = CASES[name](epsilon, n)
     found = verification.privacy_loss_supremum(made)
@@ -154,19 +136,19 @@ def test_claims_hold_and_are_tight(name, epsilon, n):
         *(
             # LocalLap's law is one of both scales: other budgets are another factor.
             pytest.param(name, epsilon, marks=[pytest.mark.slow] * (name == "LocalLap"))
-            for name, epsilon in itertools.product(USUAL, [0.1, 4.0])
+            for name, epsilon in itertools.product(WHOLE, [0.1, 4.0])
         ),
     ],
 )
 def test_reports_follow_their_density(name, epsilon):
     """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen.
 
-    Of the empty and the full list at other budgets 50 000: 0.03 to 0.08.
+    Of the empty and the full list 50 000: 0.03 to 0.08.
     """
     made = CASES[name](epsilon)
     for place, nodes in enumerate([None, [], range(1, N)]):
         x = None if nodes is None else listed(nodes, N)
-        trials, seen = (200_000, 0.03) if epsilon == 1.0 or nodes is None else (50_000, 0.08)
+        trials, seen = (200_000, 0.03) if nodes is None else (50_000, 0.08)
         fit = verification.matches_density(made, jax.random.key(place), x, trials=trials)
         assert fit.fits, str(fit)
         assert fit.smallest_defect < seen
@@ -225,17 +207,16 @@ class TiedBits(RandomizedResponse):
         return ListReport(jnp.float32(jnp.nan), to_list((true ^ flipped) & (jnp.arange(self.n) != own)))
 
     def flip_rate(self) -> Any:
-        return self.bit_rates(None, None)[1]
+        return self.bit_rates(None, self.n - 1)[1]
 
 
 @mechanism
-class Herself(RandomizedResponse):
-    """Reports the user as her own neighbour."""
+class OwnNeighbour(RandomizedResponse):
+    """Reports the user as their own neighbour."""
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
         y = RandomizedResponse(self.epsilon, self.n).privatize(key, neighbours, own)
-        bits = to_bits(y.neighbours, self.n).at[own].set(True)
-        return ListReport(y.degree, to_list(bits))
+        return ListReport(y.degree, to_list(to_bits(y.neighbours, self.n).at[own].set(True)))
 
 
 @mechanism
@@ -257,7 +238,7 @@ def test_samplers_of_another_law_are_seen(twin):
 
 def test_dependent_bits_and_impossible_reports_are_seen():
     assert not verification.matches_density(TiedBits(1.0, n=N), jax.random.key(0)).fits
-    assert verification.matches_density(Herself(1.0, n=N), jax.random.key(0)).test == "impossible reports"
+    assert verification.matches_density(OwnNeighbour(1.0, n=N), jax.random.key(0)).test == "impossible reports"
     assert not verification.matches_density(SharedNoise(0.1, 0.9, n=N), jax.random.key(0)).fits
 
 
@@ -276,14 +257,13 @@ def test_the_published_split_is_not_what_it_says():
 
 
 def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(ValueError, match="2 to 64 nodes, got n = 65"):
-        verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65))
-    with pytest.raises(ValueError, match="too many to count: test a smaller n"):
-        verification.matches_density(DPRR(0.5, 0.5, n=12), jax.random.key(0), trials=1000)
-    with pytest.raises(ValueError, match="too many to count: test a smaller n"):
-        verification.matches_density(LocalLap(0.5, 0.5, n=20), jax.random.key(0), trials=1000)
-    x = listed([1], N)
-    with pytest.raises(ValueError, match="the same list"):
-        verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), jax.random.key(0), x=x, x_other=x)
-    with pytest.raises(ValueError, match="stack"):
-        verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N))
+    x, key = listed([1], N), jax.random.key(0)
+    for ask, said in (
+        (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
+        (lambda: verification.matches_density(DPRR(0.5, 0.5, n=12), key, trials=1000), "test a smaller n"),
+        (lambda: verification.matches_density(LocalLap(0.5, 0.5, n=20), key, trials=1000), "test a smaller n"),
+        (lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), key, x=x, x_other=x), "the same list"),
+        (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ask()

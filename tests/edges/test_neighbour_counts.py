@@ -23,7 +23,7 @@ RING = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)] + [[0, 6], [1, 5
 GROUPS = np.array([0, 1, 2, -1] * 3)
 
 
-@pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.3, 1.0, 7.0, 40.0])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
 def test_noise_is_whole_numbers_and_keeps_epsilon(epsilon):
     """Of all reports of counts that differ by one; the law is the geometric one to 1e-8 of each mass."""
     noise = whole_noise(epsilon, 6)
@@ -54,7 +54,7 @@ def _mass(one_side, noise, y, count):
 
 def test_what_is_drawn_is_what_the_words_say():
     """Both ends of every run of words, at 0.3 and at 40: the loss of the sampler is that of the integers."""
-    for epsilon in (0.3, 1.0, 40.0):
+    for epsilon in (0.3, 40.0):
         m = NeighbourCounts(epsilon, 1, most=4)
         found = verification.arithmetic(m)
         assert found.epsilon == m.guarantee().epsilon
@@ -90,16 +90,13 @@ def neighbours_of(user):
 
 
 def test_half_reporting_counts_each_pair_once():
-    whole = count_neighbours(Population.of(RING), np.zeros(12, int), 1)
-    assert whole.sum() == 2 * len(graphs.to_edges(RING))
     m = NeighbourCounts(40.0, 1, reporting="half")
     noisy = privatize_counts(jax.random.key(1), RING, m, np.zeros(12, int))
     assert noisy.counts.sum() == len(graphs.to_edges(RING))  # noise at 40 has probability 1e-16
     assert noisy.guarantee[RELATIONSHIP].epsilon == noisy.guarantee[NEIGHBOUR_LIST].epsilon <= 40.0
     one = dataclasses.replace(m, n=12, groups=np.zeros(12, np.int32))
-    for user in range(12):
-        mine = listed(neighbours_of(user), 12)
-        assert int(one.privatize(jax.random.key(2), mine, user)[0]) == noisy.counts[user, 0]
+    alone = [one.privatize(jax.random.key(2), listed(neighbours_of(user), 12), user)[0] for user in range(12)]
+    np.testing.assert_array_equal(alone, noisy.counts[:, 0])
 
 
 def test_owners_report_each_pair_once_and_silent_ones_nothing():
@@ -116,20 +113,8 @@ def test_owners_report_each_pair_once_and_silent_ones_nothing():
     assert noisy.guarantee[RELATIONSHIP].epsilon <= 40.0
     assert privatize_counts(jax.random.key(3), RING, m, np.zeros(12, int)).guarantee[RELATIONSHIP].epsilon > 79
     tied = ownership(np.zeros(12))
-    assert (
-        sorted(tied.owns(np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)).reshape(12, 12).sum(1))
-        == [5] * 6 + [6] * 6
-    )
-
-
-def test_ownership_is_what_the_relationship_costs():
-    """Two graphs that differ in an edge: one user's counts differ, by one."""
-    public = ownership(np.random.default_rng(0).random(12), np.arange(12) < 3)
-    edges = graphs.to_edges(RING)
-    for gone in range(len(edges)):
-        other = graphs.from_edges(np.delete(edges, gone, 0), 12)
-        a, b = (count_neighbours(Population.of(g), GROUPS % 3, 3, public.owns) for g in (RING, other))
-        assert np.abs(a - b).sum() == (0 if (edges[gone] < 3).all() else 1)
+    owned = tied.owns(np.repeat(np.arange(12), 12), np.tile(np.arange(12), 12)).reshape(12, 12).sum(1)
+    assert sorted(owned) == [5] * 6 + [6] * 6
 
 
 def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
@@ -173,18 +158,12 @@ def test_personal_budgets_of_a_public_menu():
     assert (noisy.counts[levels == 1] == true[levels == 1]).all()  # P(any noise at 40) is below 1e-15
     assert (noisy.counts[levels == 0] != true[levels == 0]).any()  # P(no noise in 18 counts at 0.5) is 1e-11
     # Budgets that nobody takes cost nothing; an edge costs what its two ends lose, or the worse of them.
-    few = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=np.where(levels == 1, 2, 0)).guarantee
-    assert few[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0)
-    assert few[RELATIONSHIP].epsilon == pytest.approx(4.0)
-    assert "personal budgets" in few.unprotected
-    alone = privatize_counts(
-        jax.random.key(0), RING, menu, GROUPS, levels=np.where(np.arange(12) == 3, 2, 0)
-    ).guarantee
-    assert alone[RELATIONSHIP].epsilon == pytest.approx(2.5)
-    one = np.where(np.arange(12) == 3, 2, 0)
-    owners = ownership(np.arange(12.0))
-    owned = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=one, owners=owners).guarantee
-    assert owned[RELATIONSHIP].epsilon == pytest.approx(2.0)
+    one, owners = np.where(np.arange(12) == 3, 2, 0), ownership(np.arange(12.0))
+    for level, rule, edge in ((np.where(levels == 1, 2, 0), None, 4.0), (one, None, 2.5), (one, owners, 2.0)):
+        spent = privatize_counts(jax.random.key(0), RING, menu, GROUPS, levels=level, owners=rule).guarantee
+        assert spent[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0)
+        assert spent[RELATIONSHIP].epsilon == pytest.approx(edge)
+        assert "personal budgets" in spent.unprotected
     for given, message in (
         ({}, "levels must be given"),
         ({"levels": levels + 2}, r"levels must be in \[0, 3\)"),
@@ -241,9 +220,8 @@ def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     assert true[0].tolist() == [4, 0]
     m = NeighbourCounts(40.0, 2, most=3)
     assert privatize_counts(jax.random.key(4), star, m, groups).counts[0].tolist() == [3, 0]
-    assert np.asarray(dataclasses.replace(m, n=9, groups=groups).privatize(
-        jax.random.key(4), listed(list(range(1, 9)), 9)
-    )).tolist() == [3, 0]  # fmt: skip
+    alone = dataclasses.replace(m, n=9, groups=groups).privatize(jax.random.key(4), listed(list(range(1, 9)), 9))
+    assert alone.tolist() == [3, 0]
 
 
 def test_sets_of_graphs_are_counted_within_each():
@@ -259,48 +237,26 @@ def test_counts_of_any_size_are_taken_for_the_nearest():
     assert np.asarray(m.add_noise(jax.random.key(8), counts)).tolist() == [7, 0, 3, 7]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
-        (
-            lambda: NeighbourCounts(1.0, 2, n=3).privatize(
-                jax.random.key(0), listed([1], 3), groups=np.array([0, 1, 2])
-            ),
-            "groups must be in",
-        ),
-        (lambda: NeighbourCounts(1.0, 0), "num_groups must be"),
-        (lambda: NeighbourCounts(1.0, 2, groups=[0, 1]), "n must be given with groups"),
-        (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0, 1, 2]), "groups must be in"),
-        (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0.0, 1.0, 1.0]), "groups must be int"),
-        (lambda: NeighbourCounts(1.0, 2).privatize(jax.random.key(0), listed([1], 3)), "n must be given"),
-        (lambda: NeighbourCounts(1.0, 2, n=3).privatize(jax.random.key(0), listed([1], 3)), "groups must be given"),
-        (lambda: privatize_counts(jax.random.key(0), RING, NeighbourCounts(1.0, 2), [0, 1]), "groups must be int"),
-        (
-            lambda: privatize_counts(
-                jax.random.key(0),
-                RING,
-                NeighbourCounts(1.0, 3, reporting="half"),
-                GROUPS,
-                owners=ownership(np.ones(12)),
-            ),
-            "give one",
-        ),
-        (
-            lambda: privatize_counts(
-                jax.random.key(0),
-                RING,
-                NeighbourCounts(1.0, 3),
-                GROUPS,
-                reporters=np.ones(12, bool),
-                owners=ownership(np.ones(12), np.arange(12) < 2),
-            ),  # fmt: skip
-            "2 reporters are silent",
-        ),
-        (lambda: ownership([1.0, np.nan]), "confidence must be finite"),
-        (lambda: ownership([1.0], silent=[True]), "somebody"),
-    ],
-)
+KEY, ONE, EVEN = jax.random.key(0), listed([1], 3), ownership(np.ones(12))
+QUIET = ownership(np.ones(12), np.arange(12) < 2)
+M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
+    (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE, groups=np.array([0, 1, 2])), "groups must be in"),
+    (lambda: NeighbourCounts(1.0, 0), "num_groups must be"),
+    (lambda: NeighbourCounts(1.0, 2, groups=[0, 1]), "n must be given with groups"),
+    (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0, 1, 2]), "groups must be in"),
+    (lambda: NeighbourCounts(1.0, 2, n=3, groups=[0.0, 1.0, 1.0]), "groups must be int"),
+    (lambda: M.privatize(KEY, ONE), "n must be given"),
+    (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE), "groups must be given"),
+    (lambda: privatize_counts(KEY, RING, M, [0, 1]), "groups must be int"),
+    (lambda: privatize_counts(KEY, RING, HALF, GROUPS, owners=EVEN), "give one"),
+    (lambda: privatize_counts(KEY, RING, M, GROUPS, reporters=np.ones(12, bool), owners=QUIET), "2 reporters are"),
+    (lambda: ownership([1.0, np.nan]), "confidence must be finite"),
+    (lambda: ownership([1.0], silent=[True]), "somebody"),
+])  # fmt: skip
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
@@ -327,8 +283,7 @@ class HalfTheScale(NeighbourCounts):
 def test_one_verdict(name):
     verdict = verification.check(CASES[name].make(1.0), jax.random.key(6), trials=20_000)
     assert verdict, str(verdict)
-    asked = {rung.name for rung in verdict.rungs}
-    assert {"law", "sampler", "game", "edge"} <= asked
+    assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 16.0])

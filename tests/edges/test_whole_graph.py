@@ -15,31 +15,24 @@ from ldp_jax.edges import (
     LocalLap,
     Population,
     RandomizedResponse,
-    _list_sampler,
     _sparse,
     privatize_graph,
     public_part,
 )
-from ldp_jax.edges._sparse import Users
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 
 STAR = np.stack([np.zeros(100, int), np.arange(1, 101)], 1)
 
 
-def as_set(graph, node_graph):
-    """A graph of blocks as a set of graphs."""
-    return GraphSet.from_edges(graph.senders, graph.receivers, node_graph, np.zeros(node_graph[-1] + 1, int))
-
-
 def owners(m, n):
     """int [n, n]: who owns each pair, by the arrangement of a whole graph of n users."""
     everyone, none = np.ones(n, bool), np.zeros(0, np.int64)
     whole = Population(none, none, np.zeros(n, np.int64), everyone)
-    who, users, *_ = _list_sampler._half_lists(whole, np.zeros(n, np.int32), m)
+    who, users, *_ = _sparse.plan(m, whole, True)
     table = np.full((n, n), -1)
     for place, user in enumerate(who):
-        mine = np.flatnonzero(_sparse.owns(Users(*(leaf[place] for leaf in users)), np.arange(n), True))
+        mine = np.flatnonzero(_sparse.owns(_sparse.Users(*(leaf[place] for leaf in users)), np.arange(n), True))
         table[user, who[mine]] = table[who[mine], user] = user
     return table
 
@@ -48,7 +41,7 @@ def owners(m, n):
 
 
 def test_a_prior_as_long_as_the_graph_does_not_decide_who_owns_a_pair():
-    """One user of budget 8 and 199 of 1, prior [0, 10, 10, ...]: she owns nothing, and her friends stay private.
+    """One user of budget 8 and 199 of 1, prior [0, 10, 10, ...]: who owns no pair, and whose friends stay private.
 
     All 100 friends would be reported at epsilon 8; at 1 each is with p = 0.71 at most: 5 standard errors.
     """
@@ -60,39 +53,6 @@ def test_a_prior_as_long_as_the_graph_does_not_decide_who_owns_a_pair():
     assert noisy.guarantee[RELATIONSHIP].epsilon == pytest.approx(1.0)
     friends = (noisy.graph.senders[noisy.graph.receivers == 0] <= 100).sum()
     assert friends < 71 + 5 * math.sqrt(100 * 0.71 * 0.29)
-
-
-@pytest.mark.parametrize(
-    ("reporting", "noise"), [("full", "laplace"), ("half", "geometric"), ("half list", "laplace")]
-)
-def test_personal_budgets_and_a_prior_keep_the_law(reporting, noise):
-    """10 000 stars of four users whose budgets and prior all differ: bits less their rates have mean 0 (0.05)."""
-    n, count = 4, 10_000
-    first, second = np.array([0.5, 2.0, 0.25, 1.0], np.float32), np.array([2.0, 1.0, 0.5, 1.0], np.float32)
-    prior = np.array([1.0, 4.0, 2.0, 1.0], np.float32)
-    edges = np.array([[0, 1], [0, 2], [0, 3]])
-    shifted = (edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2)
-    m = DPRR(np.tile(first, count), np.tile(second, count), prior=prior, noise=noise)
-    noisy = privatize_graph(
-        jax.random.key(1), as_set(graphs.from_edges(shifted, n * count), np.repeat(np.arange(count), n)), m,
-        reporting=reporting,
-    )  # fmt: skip
-    to, of = np.asarray(noisy.graph.receivers), np.asarray(noisy.graph.senders)
-    bits = np.zeros((count, n, n), bool)
-    bits[to // n, to % n, of % n] = True
-    degree = noisy.degree.reshape(count, n)
-    truth = np.zeros((n, n), bool)
-    truth[0, 1:] = truth[1:, 0] = True
-    sums = first.astype(np.float64) + second
-    for i, j in itertools.permutations(range(n), 2):
-        owner = i
-        if reporting != "full":  # sums 2.5, 3, 0.75, 2: all differ
-            owner = i if sums[i] < sums[j] else j
-        owned = (sums > sums[owner]).sum() if reporting == "half" else n - 1
-        one = DPRR(float(first[owner]), float(second[owner]), prior=prior, noise=noise)
-        keep, add = (np.asarray(rate) for rate in one.bit_rates(degree[:, owner], owned))
-        rate = keep if truth[i, j] else add
-        assert abs((bits[:, i, j] - rate).mean()) < 5 * np.sqrt((rate * (1 - rate)).mean() / count) + 1e-6, (i, j)
 
 
 @pytest.mark.parametrize("m", [
@@ -110,7 +70,7 @@ def test_no_owner_has_the_larger_budget(m):
 
 @pytest.mark.parametrize("wrong", ["reversed", "one level"])
 def test_a_wrong_order_is_refused_before_anything_is_drawn(monkeypatch, wrong):
-    inner = _list_sampler._order
+    inner = _sparse._order
 
     def order(m, who, group):
         who, new = inner(m, who, group)
@@ -118,8 +78,8 @@ def test_a_wrong_order_is_refused_before_anything_is_drawn(monkeypatch, wrong):
             return who[::-1].copy(), np.append(new[0], new[1:][::-1])
         return who, np.arange(len(who)) == 0
 
-    monkeypatch.setattr(_list_sampler, "_order", order)
-    monkeypatch.setattr(_sparse, "sample", lambda *_, **__: pytest.fail("something was drawn"))
+    monkeypatch.setattr(_sparse, "_order", order)
+    monkeypatch.setattr(_sparse, "_block", lambda *_, **__: pytest.fail("something was drawn"))
     graph = graphs.from_edges([[0, 1]], 3)
     with pytest.raises(RuntimeError, match="would belong to the larger budget"):
         privatize_graph(jax.random.key(0), graph, RandomizedResponse(np.array([1.0, 1.0, 2.0])), reporting="half")
@@ -145,13 +105,8 @@ def test_memory_is_refused_by_public_numbers_alone(m, reporting):
     """No edge, one edge or all of them: the same memory is refused, in the same words."""
     n = 12
     sets = [[], [[0, 1]], list(itertools.combinations(range(n), 2))]
-    refusals = [
-        [
-            refused(graphs.from_edges(edges, n), m, memory, reporting=reporting)
-            for memory in (0.0, 350.0, 750.0, 1e4)
-        ]
-        for edges in sets
-    ]
+    ask = lambda edges, memory: refused(graphs.from_edges(edges, n), m, memory, reporting=reporting)
+    refusals = [[ask(edges, memory) for memory in (0.0, 350.0, 750.0, 1e4)] for edges in sets]
     assert refusals[0][0] is not None
     assert refusals[0][-1] is None
     assert refusals[0] == refusals[1] == refusals[2]
@@ -199,8 +154,7 @@ def test_a_bad_graph_is_refused_without_its_edges():
             with pytest.raises(ValueError, match="graph must be undirected") as caught:
                 privatize_graph(jax.random.key(0), graph, m)
             messages.add(str(caught.value))
-            assert caught.value.__cause__ is None
-            assert caught.value.__context__ is None
+            assert caught.value.__cause__ is caught.value.__context__ is None
     with pytest.raises(ValueError, match="graph must be undirected") as caught:
         public_part(bad[0], [True, True, False])
     assert messages == {str(caught.value)}
@@ -221,15 +175,15 @@ def test_budgets_of_another_number_of_users_are_refused():
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
 def test_new_keys_compile_nothing(caplog, reporting):
-    """Ten keys on one graph: 30 000 false pairs, or half, of a sd of 160, so that none changes the slots."""
+    """Five keys on one graph: 30 000 false pairs, or half, of a sd of 160, so that none changes the slots."""
     n = 500
     graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
     m = RandomizedResponse(2.0)
     privatize_graph(jax.random.key(0), graph, m, reporting=reporting)
     sizes = set()
     with jax.log_compiles(), caplog.at_level(logging.WARNING, logger="jax"):
-        for seed in range(1, 11):
+        for seed in range(1, 6):
             sizes.add(len(privatize_graph(jax.random.key(seed), graph, m, reporting=reporting).graph.senders))
     compiled = [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
-    assert len(sizes) > 5
+    assert len(sizes) > 2
     assert compiled == []

@@ -213,13 +213,13 @@ class ReportLaw(Reports):
     Spaces of :mod:`ldp_jax.core.spaces` need not: verification knows their laws.
     """
 
-    @abc.abstractmethod
     def critical_reports(self, records: Any) -> Any:
-        """Stacked reports where the loss between any of stacked records may be largest, float64."""
+        """Stacked reports where the loss between any of stacked records may be largest, float64; not for lists."""
+        raise NotApplicable(f"{type(self).__name__} has no critical reports")
 
-    @abc.abstractmethod
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
-        """n random stacked reports over the range of known ones."""
+        """n random stacked reports over the range of known ones; not for lists."""
+        raise NotApplicable(f"{type(self).__name__} has no random reports")
 
     @abc.abstractmethod
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:

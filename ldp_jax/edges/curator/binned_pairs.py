@@ -13,9 +13,9 @@ from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Graph, PRNGKey, Scalar
-from ldp_jax.edges import local_laplace
 from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges.curator.lap_graph import other_pairs
+from ldp_jax.edges._draws import contains, ordinal, uniforms
+from ldp_jax.edges._pair_sets import other_pairs
 from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts, whole
 from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
 from ldp_jax.edges.curator.split import EdgeSplit, Pairs
@@ -39,8 +39,7 @@ class BinnedPairs(CentralMechanism):
 
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
 
-    Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as good as the score
-    ranks. A dendrogram is not needed. Bins that halve are fine where the score is high.
+    Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as good as the score.
 
     Numerics: whole noise goes through a float32 logarithm; the guarantee is that of ideal arithmetic. Time and
     memory are O(k + pairs out + edges), but for sorts, of k pairs with a score.
@@ -83,14 +82,9 @@ class BinnedPairs(CentralMechanism):
         )
 
     def ranked(self, split: EdgeSplit) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " bins"]]:
-        """The pairs that have a score, and the bins: public.
+        """Codes of the pairs that have a score, best first, and the size of each bin: of public edges alone.
 
-        Args:
-          split: whose public edges alone are looked at.
-
-        Returns:
-          Codes of pairs (:class:`~ldp_jax.edges.curator.split.Pairs`), best first, and the size of each bin, so
-          ordered; where other pairs remain, the last bin is theirs.
+        Where other pairs remain, the last bin is theirs.
 
         Raises:
           ValueError: for a score that names other than distinct pairs of nodes, or a number that is not finite.
@@ -117,11 +111,11 @@ class BinnedPairs(CentralMechanism):
         true = _true_counts(pairs, codes, sizes)
         counts = consistent(noisy_counts(count_key, true, float(self.epsilon), self.noise), sizes)
         check_memory(float(counts.sum()), memory)
-        wanted = whole(local_laplace._uniforms(round_key, 1)[0] % 1.0, counts, sizes)
+        wanted = whole(uniforms(round_key, 1)[0] % 1.0, counts, sizes)
         named = len(sizes) - int(pairs.candidates > len(codes))
         owner = np.repeat(np.arange(named), sizes[:named])
-        order = np.lexsort((local_laplace._uniforms(chosen_key, len(codes)), owner))
-        chosen = codes[order[local_laplace._ordinal(owner[order], named) < wanted[owner[order]]]]
+        order = np.lexsort((uniforms(chosen_key, len(codes)), owner))
+        chosen = codes[order[ordinal(owner[order]) < wanted[owner[order]]]]
         if named < len(sizes):
             known = np.sort(np.concatenate([pairs.public, codes]))
             chosen = np.concatenate([chosen, other_pairs(other_key, int(wanted[-1]), len(pairs.nodes), known)])
@@ -132,7 +126,7 @@ def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarr
     """The private edges of each bin."""
     place = np.argsort(codes)
     at = np.searchsorted(codes[place], pairs.private)
-    found = local_laplace._contains(codes[place], pairs.private)
+    found = contains(codes[place], pairs.private)
     rank = np.where(found, place[np.minimum(at, max(len(codes) - 1, 0))] if len(codes) else 0, len(codes))
     return np.bincount(np.searchsorted(np.cumsum(sizes), rank, "right"), minlength=len(sizes))
 

@@ -6,8 +6,8 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import random_words
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges import _sparse
 from ldp_jax.edges._degree_noise import Noise
+from ldp_jax.edges._draws import below, padded, poisson_counts
 from ldp_jax.edges.curator import hrg
 from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
 from ldp_jax.edges.curator.release import MEMORY, check_memory
@@ -24,10 +24,9 @@ def regions(
 ) -> Int[np.ndarray, " internal"]:
     r"""Which internal nodes share one noisy count: each is named by the topmost of its region; int [n - 1].
 
-    From the root down, a node r of L and R leaves on its sides, n of them together, takes its whole subtree for one
-    region where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and
-    :math:`2/(\epsilon n (n - 1)) \ge \tau_2`. Any other node is a region of its own. It depends on the dendrogram
-    and on public numbers alone.
+    From the root down, the subtree of a node of L and R leaves on its sides, n of them together, is one region
+    where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and :math:`2/(\epsilon n (n - 1))
+    \ge \tau_2`. Any other node is a region of its own. It depends on the dendrogram and on public numbers alone.
 
     Reference: Xiao, Chen and Tan, KDD 2014; HeteroRR, Algorithm 3, whose second threshold lacks the 2.
 
@@ -37,9 +36,9 @@ def regions(
     """
     children, slot, size = (np.asarray(leaf) for leaf in tree)
     internal = len(slot) // 2
-    below = size[:internal].astype(np.float64)
+    leaves = size[:internal].astype(np.float64)
     whole = (1 / (epsilon * _pairs(children, size)) >= thresholds[0]) & (
-        2 / (epsilon * below * (below - 1)) >= thresholds[1]
+        2 / (epsilon * leaves * (leaves - 1)) >= thresholds[1]
     )
     # The topmost of those on the path to the root, itself among it, by pointer jumping.
     top = np.where(whole, np.arange(internal), -1)
@@ -67,7 +66,7 @@ def probabilities(
     """How likely each pair that is no public edge is released, by the internal node that joins it; float64 [n - 1].
 
     Each region has one noisy count of its private edges, and all its pairs the same probability; counts are made
-    :func:`consistent`, so that as many pairs are released as noise of mean 0 lets expect.
+    consistent (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`).
 
     Args:
       key: a typed threefry key.
@@ -75,8 +74,8 @@ def probabilities(
       epsilon: of all counts together, since an edge is in one region.
       region: of :func:`regions`.
       noise: ``laplace`` or ``geometric``.
-      fresh: noise of its own for every internal node, clipped to [0, 1] and no more, as HeteroRR's Algorithm 3 is
-        printed: an edge is then counted once for each node of its region, at epsilon each.
+      fresh: noise of its own for every internal node, clipped to [0, 1] alone, as HeteroRR's Algorithm 3 is
+        printed: an edge costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)
@@ -101,18 +100,7 @@ def sample(
 
     Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number (mean
     -N log(1 - p)) is drawn with replacement and repeats are dropped; from p = 1/2 on they are listed.
-
-    Args:
-      key: a typed threefry key.
-      tree: the dendrogram.
-      probability: of each internal node.
-      memory: bytes of pairs to allow.
-
-    Returns:
-      Pairs of leaves, the lower one first, each once; int64 [k, 2].
-
-    Raises:
-      ValueError: where more pairs are expected than ``memory`` allows.
+    Pairs have the lower leaf first, and are there once.
 
     >>> tree = hrg.random_dendrogram(jax.random.key(0), 4)
     >>> sample(jax.random.key(1), tree, np.array([1.0, 0.0, 0.0])).shape
@@ -129,7 +117,7 @@ def sample(
 
     dense = probability > _DENSE
     mean = np.where(dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability)))
-    count = _sparse.poisson_counts(count_key, mean)
+    count = poisson_counts(count_key, mean)
     node = np.repeat(np.arange(internal), count)
     one = start[left[node]] + _below(left_key, size[left[node]])
     other = start[right[node]] + _below(right_key, size[right[node]])
@@ -144,17 +132,16 @@ def sample(
     return np.stack(np.divmod(np.unique(ends[:, 0] * n + ends[:, 1]), n), 1)
 
 
-_uniform_below = jax.jit(_sparse.below)
 _bernoulli = jax.jit(random_words.bernoulli)
 
 
 def _below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
     """Uniform integers in [0, bound)."""
-    return np.asarray(_uniform_below(key, _sparse.padded(bound.astype(np.int32), 1)))[: len(bound)]
+    return np.asarray(below(key, padded(bound.astype(np.int32), 1)))[: len(bound)]
 
 
 def _events(key: PRNGKey, probability: np.ndarray) -> np.ndarray:
     """Independent events, right to 2^-64 near both ends."""
-    chance = _sparse.padded(probability)
+    chance = padded(probability)
     happened = _bernoulli(key, chance.astype(np.float32), (1 - chance).astype(np.float32))
     return np.asarray(happened)[: len(probability)]

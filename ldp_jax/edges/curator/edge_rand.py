@@ -1,4 +1,4 @@
-"""EdgeRand: each pair of nodes is told, or a fair coin in its place."""
+"""EdgeRand: each pair of nodes is released as it is, or a fair coin in its place."""
 
 import numpy as np
 from jaxtyping import Int
@@ -9,7 +9,7 @@ from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, per_private_edge
 from ldp_jax.edges.curator.split import EdgeSplit
-from ldp_jax.edges.neighbour_lists import check_bit_epsilon
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in
 from ldp_jax.edges.population import Population
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.graph import graphs
@@ -17,7 +17,7 @@ from ldp_jax.graph import graphs
 
 @mechanism
 class EdgeRand(CentralMechanism):
-    r"""Tell each pair that may be a private edge with probability :math:`1 - s`, else flip a fair coin.
+    r"""Release each pair that may be a private edge with probability :math:`1 - s`, else flip a fair coin.
 
     Law: :math:`s = 2 / (e^\epsilon + 1)`: a bit is flipped with probability :math:`s / 2 = 1 / (e^\epsilon + 1)`.
     It is :class:`~ldp_jax.edges.RandomizedResponse` in a half matrix, run by a curator.
@@ -45,7 +45,7 @@ class EdgeRand(CentralMechanism):
     epsilon: Scalar
 
     def _check(self) -> None:
-        check_bit_epsilon(epsilon=self.epsilon)
+        budget_in(MAX_BIT_EPSILON, epsilon=self.epsilon)
 
     def guarantee(self) -> Guarantee:
         """epsilon per private edge."""
@@ -54,7 +54,7 @@ class EdgeRand(CentralMechanism):
         )
 
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
-        """The pairs that are told to be edges."""
+        """The pairs that are said to be edges."""
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)

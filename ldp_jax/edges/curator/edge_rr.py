@@ -1,40 +1,33 @@
 """EdgeRR and PrivHRG: a dendrogram by a Metropolis chain, noisy connection probabilities, a sampled graph."""
 
 import math
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import MAX_EPSILON, check_single, largest
+from ldp_jax.core.mechanism import MAX_EPSILON, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges._degree_noise import Noise
 from ldp_jax.edges.curator import connections, hrg
-from ldp_jax.edges.curator.lap_graph import two_budgets
-from ldp_jax.edges.curator.release import ADJACENCY, MEMORY, CentralMechanism, DendrogramLaw, per_private_edge
-from ldp_jax.edges.curator.split import EdgeSplit
-
-SWEEPS = 8000
-"""About 1 000 n moves: a sweep makes n / 8."""
+from ldp_jax.edges.curator._dendrogram import PUBLIC_WEIGHT, SWEEPS, OfDendrogram, warn_of
+from ldp_jax.edges.curator.release import ADJACENCY, per_private_edge
+from ldp_jax.edges.curator.split import EdgeSplit, Pairs
+from ldp_jax.edges.neighbour_lists import budget_in, two_budgets
 
 CHAINS = 4
 """How many chains a release compares."""
 
 _DRAWS = 200  # of the log-likelihood, in the second half of a chain: chance moves R-hat by 0.01
 
-PUBLIC_WEIGHT = 0.05
-"""Of the likelihood of public edges. The larger, the better the fit to them, and the longer a chain takes to forget
-where it began: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say how long."""
-
 
 @mechanism
-class EdgeRR(CentralMechanism):
+class EdgeRR(OfDendrogram):
     r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy connection probabilities.
 
     Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density
@@ -49,23 +42,18 @@ class EdgeRR(CentralMechanism):
     at most :math:`\Delta` (eq. 19), in either direction, so that 2 is needed; :math:`w L_{pub}` is a base measure,
     which cancels. An edge is in one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the
     sweeps that a chain needs is known. :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges,
-    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`).
-    `python -m experiments heterorr` measures six settings: none agrees after 8 000 sweeps, and their
-    likelihoods are far below those that :func:`~ldp_jax.edges.curator.hrg.regraft` reaches, by which one setting
-    agrees after 20 000 sweeps and as many regrafts.
+    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`); in `python -m
+    experiments heterorr` none of six settings agrees after 8 000 sweeps.
 
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
-    dendrogram is that of the public edges, and of none where there are none. A larger w fits them better and comes
-    less near to the law that the guarantee is about. :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing on
-    the dendrogram, and its guarantee does not ask how far the chain has come.
+    dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A
+    larger w fits them better and comes less near to the law that the guarantee is about.
 
-    Numerics: terms of the likelihood are float32, see :func:`~ldp_jax.edges.curator.hrg.step`. The guarantee is
-    that of ideal arithmetic.
+    Numerics: terms of the likelihood are float32; the guarantee is that of ideal arithmetic.
 
     Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the paper does not
-    hold: 2 in the scale; one chain in place of two that alternate; who is a private node is public; a group has one
-    noisy count; public edges stay. A dendrogram has private nodes alone, all of which count in both likelihoods,
-    and pairs that are public edges are no pairs of a group. The paper has no split of the budget.
+    hold: 2 in the scale; one chain in place of two that alternate; the set of private nodes is public; a group has
+    one noisy count; public edges stay. The paper has no split of the budget.
 
     Args:
       epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
@@ -90,29 +78,23 @@ class EdgeRR(CentralMechanism):
     published: bool = static(default=False)
 
     def _check(self) -> None:
-        for name in ("epsilon_mcmc", "epsilon_edges"):
-            validate.positive(**{name: getattr(self, name)})
-            validate.in_range(0.0, MAX_EPSILON, open_lower=True, **{name: getattr(self, name)})
-        check_chain(self.public_weight, self.sweeps, warn=not self.published)
-        check_thresholds(self.thresholds)
-        validate.one_of(NOISES, noise=self.noise)
+        budget_in(MAX_EPSILON, epsilon_mcmc=self.epsilon_mcmc, epsilon_edges=self.epsilon_edges)
+        super()._check()
+        if not self.published:
+            warn_of(self.public_weight)
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.5, **options: Any) -> "EdgeRR":
-        """A budget, of which the dendrogram gets a share in (0, 1): half of it where nothing is said.
-
-        Raises:
-          ValueError: where epsilon is not finite and > 0, or share is outside (0, 1).
-        """
-        return cls(*two_budgets(epsilon, share), **options)
+        """A budget, of which the dendrogram gets a share in (0, 1)."""
+        return cls(*two_budgets(epsilon, share=share), **options)
 
     @classmethod
     def as_published(cls, epsilon_mcmc: Scalar, epsilon_edges: Scalar, **options: Any) -> "EdgeRR":
-        r"""The paper's law: sweeps that see public edges alone alternate with such that see private edges alone.
+        r"""The paper's law: sweeps that see public edges alone alternate with those that see private edges alone.
 
         The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node has fresh noise.
-        The alternating chain has neither law as its own, the scale lacks a 2, and a private edge is counted anew by
-        every node of its group: ``guarantee()`` is none.
+        The alternating chain has neither law as its own, the scale lacks a 2, and every node of a group counts a
+        private edge: ``guarantee()`` is none.
 
         >>> print(EdgeRR.as_published(0.5, 0.5).guarantee())  # doctest: +ELLIPSIS
         epsilon inf per edge-central (...; none: ...)
@@ -129,18 +111,10 @@ class EdgeRR(CentralMechanism):
 
         Each chain begins at a random dendrogram; every second one regrafts after each block of sweeps, since chains
         of sweeps alone may agree where none has reached the law. R-hat of the log-likelihoods in the second half of
-        the blocks must be at most 1.05, both of public and of private edges.
+        the blocks must be at most 1.05, of public and of private edges. The answer is private: private edges decide
+        it, and no guarantee covers it.
 
-        Private edges decide which of the two is returned. The answer is the curator's: who publishes it tells a bit
-        that no guarantee covers.
-
-        Args:
-          key: a typed threefry key, of these chains alone.
-          split: the edges.
-          chains: at least 2; 0 measures nothing and claims nothing.
-
-        Raises:
-          ValueError: for one chain.
+        There are at least 2 ``chains``; 0 measures nothing and claims nothing.
         """
         if self.published or not chains:
             return self.guarantee()
@@ -157,7 +131,7 @@ class EdgeRR(CentralMechanism):
     def _traces(self, key: PRNGKey, split: EdgeSplit, chains: int) -> Float[np.ndarray, "2 chains draws"]:
         """Log-likelihoods of public and of private edges in the second half of several chains."""
         pairs = split.pairs()
-        edges = hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
+        edges = self.seen(pairs)
         block = max(1, self.sweeps // (2 * _DRAWS))
         blocks, scales = -(-self.sweeps // block), self.scales(len(pairs.nodes))
         made = []
@@ -189,49 +163,20 @@ class EdgeRR(CentralMechanism):
         private = float(self.epsilon_mcmc) / change if change else 0.0
         return np.array([float(self.public_weight), private], np.float32)
 
-    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
-        """The law of the dendrogram over so many private nodes, and of the counts of its groups."""
-        public, private = map(float, self.scales(num_nodes))
-        return DendrogramLaw((public, private), float(self.epsilon_edges), self.thresholds, self.published)
+    @property
+    def count_epsilon(self) -> float:
+        """epsilon_2."""
+        return float(self.epsilon_edges)
 
-    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> hrg.State:
-        """The chain's last state over the private nodes, of which there must be two: its counts are private.
-
-        The dendrogram alone is what epsilon_1 covers, of the stationary law.
-        """
-        check_single(self)
-        pairs = split.pairs()
-        edges = hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
-        first, rest = jax.random.split(key)
-        state = hrg.init(first, len(pairs.nodes), edges)
-        scales = self.scales(len(pairs.nodes))
-        if not self.published:
-            return hrg.run(rest, state, edges, scales, self.sweeps)
-        return hrg.run_alternating(rest, state, edges, scales, self.sweeps)
-
-    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
-        """Pairs sampled by the noisy connection probabilities of a dendrogram."""
-        if split.pairs().candidates == 0:
-            return np.zeros((0, 2), np.int64)
-        chain_key, count_key, pairs_key = jax.random.split(key, 3)
-        state = self.dendrogram(chain_key, split)
-        epsilon = float(self.epsilon_edges)
-        region = connections.regions(state.tree, epsilon, self.thresholds)
-        probability = connections.probabilities(
-            count_key, state, epsilon, region, noise=self.noise, fresh=self.published
-        )
-        return released(pairs_key, state.tree, probability, split, memory)
+    def seen(self, pairs: Pairs) -> hrg.Edges:
+        """All edges between private nodes."""
+        return hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
 
 
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
     Of a graph all of whose edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao et al.
-
-    Args:
-      epsilon: per private edge, in total.
-      share: of the dendrogram, in (0, 1).
-      **options: as for :class:`EdgeRR`.
 
     Reference: Xiao, Chen and Tan, KDD 2014.
 
@@ -243,33 +188,3 @@ def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # no
 
 def _none(reason: str) -> Guarantee:
     return Guarantee(math.inf, unit=EDGE_CENTRAL, adjacency=ADJACENCY, reason=reason)
-
-
-def released(
-    key: PRNGKey, tree: hrg.Dendrogram, probability: np.ndarray, split: EdgeSplit, memory: float
-) -> np.ndarray:
-    """Sampled pairs of private nodes, less the public edges; ids [k, 2]."""
-    pairs = split.pairs()
-    codes = pairs.codes(connections.sample(key, tree, probability, memory))
-    return pairs.ids(codes[~np.isin(codes, pairs.public)])
-
-
-def check_chain(public_weight: Scalar, sweeps: int, *, warn: bool) -> None:
-    """Refuse a weight below 0 and a number of sweeps that is none; warn of a weight that no chain reaches."""
-    validate.in_range(0.0, math.inf, public_weight=public_weight)
-    validate.integer_in(1, sweeps=sweeps)
-    largest_weight = np.max(np.asarray(public_weight)) if validate.concrete(public_weight) else 0.0
-    if warn and largest_weight >= 1.0:
-        warnings.warn(
-            f"public_weight {largest_weight:g} makes a law that a chain of this length need not reach: what is "
-            f"released depends on where it began; the default is {PUBLIC_WEIGHT:g}",
-            stacklevel=5,
-        )
-
-
-def check_thresholds(thresholds: tuple[float, float]) -> None:
-    """Refuse what is not two numbers > 0."""
-    if not (isinstance(thresholds, tuple) and len(thresholds) == 2):
-        raise ValueError(f"thresholds must be two numbers > 0, got {thresholds!r}")
-    for threshold in thresholds:
-        validate.positive(thresholds=threshold)

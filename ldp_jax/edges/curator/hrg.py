@@ -3,21 +3,14 @@ r"""Hierarchical random graphs: dendrograms, their likelihood, and a Metropolis 
 A dendrogram is a rooted binary tree whose leaves are the n nodes. The internal node r joins the leaves of its two
 sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`\chi(p) = p \log p + (1 - p) \log(1
 - p)` the log-likelihood is :math:`L = \sum_r N_r \chi(e_r/N_r)` (HeteroRR eq. 11, whose second line has the sign
-wrong). Public and private edges are two graphs over one dendrogram. The chain's law has density proportional to
+wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density proportional to
+:math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism.
 
-.. math:: \exp(w L_{pub}(D) + s L_{pri}(D)),
-
-with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism. All functions are pure, compiled, and work
-under ``vmap`` over keys, states and scales.
-
-**A sweep is many moves at once** (:func:`step`). A move picks an internal node r below p, with sides x, y and
-sibling z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a
-side, and moves with the node r there if r is internal and a child: about n / 8 moves that share no node. A move
-changes the terms of p and r alone, on leaves that other moves leave as they are, and the coins give the same pairs
-afterwards. So given the coins a sweep is a product of reversible Metropolis kernels.
-
-The lowest common ancestor of each edge is kept; an edge of p has an end in x or not, which positions of leaves
-tell, found by pointer jumping in log2(n) rounds.
+A sweep is many moves at once (:func:`step`). A move picks an internal node r below p, with sides x, y and sibling
+z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and
+moves with the node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the
+terms of p and r alone, and the coins give the same pairs afterwards: given the coins a sweep is a product of
+reversible Metropolis kernels.
 
 Reference: Clauset, Moore and Newman, Nature 2008; Xiao, Chen and Tan, KDD 2014; HeteroRR (Tran et al., 2022),
 section III-B and eq. 10-19.
@@ -34,7 +27,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
-from ldp_jax.edges import _sparse
+from ldp_jax.edges._draws import capacity
 
 MIXED = 1.05
 """The R-hat above which chains still show where they began."""
@@ -75,12 +68,10 @@ class Edges(NamedTuple):
         [0, 1, 1, 2]
         """
         both = [np.asarray(pairs, np.int32).reshape(-1, 2) for pairs in (public, private)]
-        room = _sparse.capacity(sum(map(len, both)))
-        ends, kind = np.zeros((2, room), np.int32), np.full(room, 2, np.int32)
-        ends[:, : len(both[0]) + len(both[1])] = np.concatenate(both).T
-        kind[: len(both[0])] = 0
-        kind[len(both[0]) : len(both[0]) + len(both[1])] = 1
-        return cls(ends, kind)
+        kind = np.repeat(np.arange(2, dtype=np.int32), [len(pairs) for pairs in both])
+        short = capacity(len(kind)) - len(kind)
+        ends = np.pad(np.concatenate(both).T, ((0, 0), (0, short)))
+        return cls(ends, np.pad(kind, (0, short), constant_values=2))
 
 
 class State(NamedTuple):
@@ -98,12 +89,7 @@ class State(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Moves of a sweep; they depend on private edges, and are for public data and tests.
-
-    Attributes:
-      tried: int32, all moves.
-      accepted: int32, those that were made.
-    """
+    """How many moves of a sweep were tried and accepted: private where an edge is."""
 
     tried: Int[Array, "*chains"]
     accepted: Int[Array, "*chains"]
@@ -114,9 +100,6 @@ def sensitivity(num_nodes: int) -> float:
 
     :math:`\Delta = \log N + (N - 1) \log(1 + 1/(N - 1))` with :math:`N = \lfloor n^2/4 \rfloor`, attained by the
     first edge between two halves (HeteroRR eq. 19; eq. 15 lost the exponent); 0 for fewer than 3 nodes.
-
-    Raises:
-      ValueError: for a number of nodes that is not a whole number >= 1.
 
     >>> round(sensitivity(4), 5), round(sensitivity(5), 5), sensitivity(2)
     (2.24934, 2.70337, 0.0)
@@ -137,14 +120,7 @@ def _rounds(n: int) -> int:
 
 
 def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
-    """A tree of least depth with its leaves in random order: where a chain starts, whatever the edges are.
-
-    Args:
-      key: a typed threefry key.
-      num_nodes: n, at least 2.
-
-    Raises:
-      ValueError: for fewer than two nodes, or a key that is not threefry.
+    """A tree of least depth over at least two leaves in random order: where a chain starts, whatever the edges are.
 
     >>> tree = random_dendrogram(jax.random.key(0), 4)
     >>> tree.children[:2].tolist(), tree.size.tolist()
@@ -163,8 +139,14 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
     return Dendrogram(node[1:], slot, jnp.asarray(below))
 
 
-def _starts(tree: Dendrogram) -> Array:
-    """The first position of each node's leaves, written from left to right, by pointer jumping; int32 [2 n - 1]."""
+@jax.jit
+def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
+    """The first position of each node's leaves, all leaves written from left to right; by pointer jumping.
+
+    >>> tree = random_dendrogram(jax.random.key(0), 4)
+    >>> positions(tree)[:3].tolist()
+    [0, 0, 2]
+    """
     n = _leaves(tree)
     ahead = jnp.where(tree.slot & 1 == 1, tree.size[tree.children[tree.slot ^ 1]], 0)
     start, above = ahead[: n - 1], tree.slot[: n - 1] >> 1
@@ -173,24 +155,13 @@ def _starts(tree: Dendrogram) -> Array:
     return jnp.concatenate([start, start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]])
 
 
-def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
-    """Where the leaves of each node begin, all leaves written from left to right: node v has those from
-    ``positions(tree)[v]`` on, ``tree.size[v]`` of them.
-
-    >>> tree = random_dendrogram(jax.random.key(0), 4)
-    >>> positions(tree)[:3].tolist()
-    [0, 0, 2]
-    """  # noqa: D205 - one sentence
-    return jax.jit(_starts)(tree)
-
-
 def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
     """The internal node that joins each pair of nodes, by binary lifting in O(log n) a pair; int32 [m].
 
-    Of a node and itself it is the parent.
+    For a node and itself it is the parent.
     """
     n = _leaves(tree)
-    start = _starts(tree)
+    start = positions(tree)
     place = start[n - 1 + jnp.asarray(ends[1])]
 
     def apart(node: Array) -> Array:
@@ -252,15 +223,7 @@ def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, 
 
     Numerics: counts are integers, a term of the likelihood is float32 and a function of its counts alone, and a
     move is accepted by an exponential of 64 bits.
-
-    Args:
-      key: a typed threefry key.
-      state: of :func:`init`, or of the sweep before.
-      edges: those that the state was made of.
-      scales: float32 [2], the factors of the log-likelihoods of public and of private edges.
-
-    Returns:
-      The next state, and how many moves there were.
+    ``scales`` are the factors of the log-likelihoods of public and of private edges.
     """
     tree, lca, count = jax.tree.map(jnp.asarray, state)
     n, internal = _leaves(tree), _leaves(tree) - 1
@@ -279,7 +242,7 @@ def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, 
     slot_x, slot_z = 2 * r + which, 2 * p + 1 - side
     x, y, z = (tree.children[slot] for slot in (slot_x, slot_x ^ 1, slot_z))
 
-    start = _starts(tree)
+    start = positions(tree)
     first, length = jnp.where(active, start[x], 0), jnp.where(active, tree.size[x], 0)
     place = start[n - 1 :]
     first_of, length_of = first[lca], length[lca]
@@ -322,26 +285,12 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
-    """The state after a number of sweeps; sweep i draws from ``jax.random.split(key, sweeps)[i]``. Compiled.
+    """The state after some ``sweeps``, a static number, at ``scales`` [2] or [sweeps, 2].
 
-    Args:
-      key: a typed threefry key.
-      state: where the chain is.
-      edges: those that the state was made of.
-      scales: float32 [2], of public and of private edges.
-      sweeps: how many; a static number, about n / 8 moves each.
+    Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
     """
     each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
     return _sweeps(jax.random.split(key, sweeps), state, edges, each)
-
-
-def run_alternating(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
-    """The same with two sweeps in turn, the first at the scale of public edges alone, the second of private ones.
-
-    Neither law is its stationary law, which nobody knows: HeteroRR eq. 12-14, for comparison.
-    """
-    each = jnp.tile(jnp.asarray(scales, jnp.float32) * jnp.eye(2), (sweeps, 1))
-    return _sweeps(jax.random.split(key, 2 * sweeps), state, edges, each)
 
 
 def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales: Array) -> tuple[Dendrogram, Array]:
@@ -351,7 +300,7 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
     v = jax.random.randint(pick, (), 1, 2 * n - 1)
     nodes, slots, slot_v = jnp.arange(2 * n - 1), jnp.arange(2 * internal), tree.slot[v]
     k, p, sibling = tree.size[v], slot_v >> 1, slot_v ^ 1
-    start, size = _starts(tree), tree.size
+    start, size = positions(tree), tree.size
     holds = lambda node: (start <= start[node]) & (start[node] < start + size) & (size >= size[node])
     cut = holds(v) & (nodes != v)
     left = size - k * cut  # sizes without v
@@ -398,16 +347,8 @@ def regraft(key: PRNGKey, state: State, edges: Edges, scales: Any, moves: int) -
     """The state after a number of regrafts, in which one subtree moves to any place of the tree.
 
     A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree, chosen by
-    the density of the tree that results. The set of results is the same for each of them: this is a Gibbs step with
-    the law of :func:`step`. It leaves the two sides of the root as they are, so it is for use beside sweeps. One
-    regraft costs O(m + n log n), about as much as one sweep; log-densities are sums of float32 terms.
-
-    Args:
-      key: a typed threefry key.
-      state: where the chain is.
-      edges: those that the state was made of.
-      scales: float32 [2], of public and of private edges.
-      moves: how many; a static number.
+    the density of the tree that results: a Gibbs step with the law of :func:`step`. It leaves the two sides of the
+    root as they are, so it is for use beside sweeps. It costs O(m + n log n), about as much as one sweep.
     """
     scales = jnp.asarray(scales, jnp.float32)
     advance = lambda found, key: (_regraft(key, found[0], found[1], edges, scales), None)
@@ -422,15 +363,7 @@ def trace(
 ) -> tuple[State, Float[Array, "k 2"]]:
     """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2]: for public data and tests.
 
-    Of private edges the trace is private, and no guarantee covers it.
-
-    Args:
-      keys: typed threefry keys [k], one for each block.
-      state: where the chain is.
-      edges: those that the state was made of.
-      scales: float32 [2], of public and of private edges.
-      sweeps: in one block.
-      regrafts: in one block, after its sweeps.
+    No guarantee covers it. A block has some sweeps, and then some regrafts, from one of k keys.
     """
 
     def block(state: State, key: PRNGKey) -> tuple[State, Array]:
@@ -445,13 +378,7 @@ def trace(
 def r_hat(values: Any) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
-    Above :data:`MIXED` the chains still show where they began.
-
-    Args:
-      values: float [chains, draws], at least 4 draws each.
-
-    Raises:
-      ValueError: for another shape.
+    Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at least 4 draws].
 
     Reference: Gelman et al., Bayesian Data Analysis, 3rd edition, section 11.4.
 

@@ -5,16 +5,16 @@ import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.types import PRNGKey, Scalar
-from ldp_jax.edges import local_laplace
+from ldp_jax.edges._pair_sets import largest as largest_bits
+from ldp_jax.edges._pair_sets import other_pairs
 from ldp_jax.edges.curator.noisy_counts import noisy_counts
 from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
 from ldp_jax.edges.curator.split import EdgeSplit
-from ldp_jax.edges.neighbour_lists import check_bit_epsilon, rest_of
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
 
 
 @mechanism
@@ -28,11 +28,10 @@ class LapGraph(CentralMechanism):
     one. The choice of the largest is post-processing.
 
     Utility: a private edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where that is below 1/2, of N
-    pairs: in sparse graphs with a small budget next to nothing but the number of edges is left.
+    pairs: little in sparse graphs with a small budget.
 
-    Numerics: no noise is drawn for pairs that cannot be released: the order statistics of the false ones are, in
-    float64 from 64 bits (as :class:`~ldp_jax.edges.LocalLap` does). Time and memory are O(T + m + public edges),
-    but for sorts. The guarantee is that of ideal arithmetic.
+    Numerics: the order statistics of false pairs are drawn, in float64 from 64 bits: time and memory are O(T + m +
+    public edges), but for sorts. The guarantee is that of ideal arithmetic.
 
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A; 1 % of the budget is the count's there.
 
@@ -49,18 +48,13 @@ class LapGraph(CentralMechanism):
     epsilon_edges: Scalar
 
     def _check(self) -> None:
-        validate.positive(epsilon_count=self.epsilon_count)
-        validate.in_range(0.0, MAX_EPSILON, open_lower=True, epsilon_count=self.epsilon_count)
-        check_bit_epsilon(epsilon_edges=self.epsilon_edges)
+        budget_in(MAX_EPSILON, epsilon_count=self.epsilon_count)
+        budget_in(MAX_BIT_EPSILON, epsilon_edges=self.epsilon_edges)
 
     @classmethod
     def from_epsilon(cls, epsilon: float, share: float = 0.01) -> "LapGraph":
-        """A budget, of which the count gets a share in (0, 1).
-
-        Raises:
-          ValueError: where epsilon is not finite and > 0, or share is outside (0, 1).
-        """
-        return cls(*two_budgets(epsilon, share))
+        """A budget, of which the count gets a share in (0, 1)."""
+        return cls(*two_budgets(epsilon, share=share))
 
     def guarantee(self) -> Guarantee:
         """epsilon_1 + epsilon_2 per private edge."""
@@ -78,36 +72,8 @@ class LapGraph(CentralMechanism):
         noisy = noisy_counts(count_key, np.array([true]), float(self.epsilon_count))
         total = np.clip(np.rint(noisy), 0, pairs.candidates).astype(np.int64)
         check_memory(float(total[0]), memory)
-
-        # The scores of local_laplace: chances that a false pair's noise is larger. Of false pairs the T smallest.
-        false = np.array([pairs.candidates - true])
-        least = np.minimum(total, false)
-        score = local_laplace._true_scores(local_laplace._uniforms(true_key, true), float(self.epsilon_edges))
-        ceiling = local_laplace._next_smallest(least_key, false, least)
-        score = np.concatenate([score, ceiling * local_laplace._uniforms(among_key, int(least[0]))])
-        chosen = np.argsort(score, kind="stable")[: total[0]]
-        kept = pairs.private[chosen[chosen < true]]
+        keys, false = (true_key, least_key, among_key), np.array([pairs.candidates - true])
+        kept, wanted = largest_bits(keys, float(self.epsilon_edges), np.zeros(true, int), total, false)
         edges = np.sort(np.concatenate([pairs.public, pairs.private]))
-        return pairs.ids(
-            np.concatenate([kept, other_pairs(false_key, int((chosen >= true).sum()), len(pairs.nodes), edges)])
-        )
-
-
-def other_pairs(key: PRNGKey, wanted: int, places: int, known: np.ndarray) -> np.ndarray:
-    """Distinct pairs of places that are not among the known ones, all sets of them alike; int64 codes [wanted].
-
-    Args:
-      key: a typed threefry key.
-      wanted: how many; so many there must be.
-      places: how many places there are.
-      known: codes of pairs, sorted.
-    """
-    return local_laplace._false_pairs(key, np.array([wanted]), np.array([places]), known, np.array([len(known)]))
-
-
-def two_budgets(epsilon: float, share: float) -> tuple[float, float]:
-    """A budget in two parts, of which the first is a share of it; together they are never above it."""
-    validate.number(0.0, open_lower=True, epsilon=epsilon)
-    validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
-    first = share * epsilon
-    return first, rest_of(epsilon, first)
+        others = other_pairs(false_key, int(wanted[0]), len(pairs.nodes), edges)
+        return pairs.ids(np.concatenate([pairs.private[kept], others]))

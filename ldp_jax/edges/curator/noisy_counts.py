@@ -4,8 +4,8 @@ import numpy as np
 
 from ldp_jax.core import random_words
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.edges import _sparse
 from ldp_jax.edges._degree_noise import Noise
+from ldp_jax.edges._draws import drawn
 
 _HALVINGS = 110
 """Of an interval of 2^57 counts: what is left is below float64's spacing at 1."""
@@ -21,15 +21,14 @@ def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise 
     One edge is in one group, and changes one count by one: epsilon per edge.
     """
     draw = random_words.geometric if noise == "geometric" else _laplace
-    return counts + _sparse.drawn(draw, key, len(counts), np.float32(epsilon)).astype(np.float64)
+    return counts + drawn(draw, key, len(counts), np.float32(epsilon)).astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     """The nearest counts within [0, most] that have the same sum as the noisy ones; float64, along the last axis.
 
-    Counts that are clipped one by one gain on average what noise took below 0: many groups without an edge then
-    release edges of nobody's. Here all are lowered, or raised, by one number before they are clipped, the one that
-    keeps the sum (clipped to what is possible): the projection in the Euclidean norm, which is post-processing.
+    Counts that are clipped one by one gain what noise took below 0. Here all are lowered, or raised, by one number
+    before they are clipped, so that the sum stays: the projection in the Euclidean norm, which is post-processing.
 
     Reference: Wang et al., NDSS 2020, "Norm-Sub".
 
@@ -51,10 +50,7 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
 def whole(uniform: np.ndarray | float, counts: np.ndarray, most: np.ndarray) -> np.ndarray:
     """Counts rounded down or up at random, each with its own mean, the sum among it; int64, along the last axis.
 
-    Args:
-      uniform: one number in [0, 1) for all counts of a sum.
-      counts: in [0, most].
-      most: whole numbers.
+    ``uniform`` is one number in [0, 1) for all counts of a sum; counts are in [0, most].
 
     >>> whole(0.5, np.array([0.25, 0.5, 1.25]), np.array([9, 9, 9])).tolist()
     [0, 1, 1]

@@ -27,9 +27,8 @@ _MIXING = 0x6D6978  # folded into a release's key: the chains that are compared 
 class CentralMechanism(abc.ABC):
     """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
 
-    A subclass is a pytree; it gives the released pairs and the guarantee. :func:`release` takes public edges too;
-    :func:`ldp_jax.edges.privatize_graph` takes a graph of which every edge is private, but for those of users who
-    are public.
+    A subclass is a pytree. :func:`release` takes public edges too; :func:`ldp_jax.edges.privatize_graph` takes a
+    graph of which every edge is private, but for those of public users.
     """
 
     @abc.abstractmethod
@@ -38,23 +37,14 @@ class CentralMechanism(abc.ABC):
 
     @abc.abstractmethod
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
-        """The released pairs, of private nodes, of which none is a public edge; integers [k, 2], each pair once.
-
-        Args:
-          key: a typed threefry key.
-          split: the edges.
-          memory: bytes of released pairs to allow.
+        """The released pairs of private nodes, each once; none is a public edge.
 
         Raises:
-          ValueError: for more than ``memory`` allows.
+          ValueError: for more pairs than ``memory`` bytes allow.
         """
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The released pairs where every edge of two private users is private, and no other.
-
-        Raises:
-          ValueError: for a set of several graphs, or more than ``memory`` allows.
-        """
+        """The released pairs where every edge of two private users is private, and no other."""
         if users.group.max(initial=0) > 0:
             raise ValueError(
                 f"{type(self).__name__} takes one graph, got a set of {int(users.group.max()) + 1}: release each "
@@ -68,14 +58,14 @@ class CentralMechanism(abc.ABC):
 
 
 class DendrogramLaw(NamedTuple):
-    """What a curator's dendrogram and its counts are drawn by.
+    """The law of a curator's dendrogram and of its counts.
 
     Attributes:
-      scales: what the chain multiplies the log-likelihoods of public and of private edges with.
+      scales: the chain's factors of the log-likelihoods of public and of private edges.
       epsilon: of one noisy count.
       thresholds: of the groups of internal nodes (:func:`~ldp_jax.edges.curator.connections.regions`).
       published: whether the chain alternates between the two likelihoods, so that it has no known law, and every
-        node of a group counts anew.
+        node of a group has a count of its own.
     """
 
     scales: tuple[float, float]
@@ -116,7 +106,7 @@ class HasStationaryLaw(Protocol):
 
 
 def promised(mechanism: Any) -> Guarantee:
-    """What a mechanism promises of the law that verification enumerates: of a chain, its stationary one."""
+    """The promise of the law that verification enumerates: of a chain, its stationary one."""
     return mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
 
 
@@ -126,24 +116,19 @@ def release(
     """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
 
     The guarantee is about the returned value alone. Running time, memory and shapes of compiled programs follow the
-    private edges and the draws: keep them as you keep the graph. No exception says more of private edges than the
-    release does.
+    private edges and the draws: protect them as you protect the graph.
 
     Args:
       key: a typed threefry key.
-      split: which edges are public and which are private.
+      split: the public and the private edges.
       mechanism: of :mod:`ldp_jax.edges.curator`.
       memory: bytes of released pairs to allow.
       chains: how many more chains are run to measure whether the mechanism's own has mixed; 0 measures nothing, and
         no epsilon is claimed of a chain.
 
     Returns:
-      An undirected graph; degrees, which are NaN; and the guarantee per private edge. Of a chain that has not mixed
-      epsilon is infinite. Private edges decide whether it has: that guarantee is the curator's, to be kept as the
-      graph is.
-
-    Raises:
-      ValueError: for a key that is not threefry, or a release above ``memory``.
+      An undirected graph; degrees, which are NaN; and the guarantee per private edge, infinite for a chain that has
+      not mixed. Private edges decide whether it has: protect that guarantee as you protect the graph.
 
     >>> import jax
     >>> from ldp_jax.edges.curator import EdgeRand

@@ -1,4 +1,4 @@
-"""Which edges are public and which are private: what a trusted curator is given."""
+"""Public and private edges: the data of a trusted curator."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -9,13 +9,12 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.edges.population import edges_of, mask_of
 from ldp_jax.graph import graphs
 
 
 class Pairs(NamedTuple):
-    """Pairs of private nodes, by their places among the private nodes; on the host.
-
-    A pair of places i < j of p nodes is written as the code i p + j.
+    """Pairs of private nodes, on the host: places i < j among the p private nodes have the code i p + j.
 
     Attributes:
       nodes: int64 [p], the private nodes, sorted.
@@ -50,10 +49,9 @@ class Pairs(NamedTuple):
 class EdgeSplit:
     """A graph whose edges are public in part; checked, on the host.
 
-    Everybody knows the nodes, the public edges and which nodes are private. A private edge is between two private
+    The nodes, the public edges and the set of private nodes are public. A private edge is between two private
     nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
-    adjacent if they differ in one private edge alone: so the private nodes must be chosen without the private
-    edges. "All that have a private edge" would be a choice that one edge can change.
+    adjacent if they differ in one private edge: the private nodes must be chosen without the private edges.
 
     Attributes:
       public: the graph of the public edges, as :func:`ldp_jax.graph.graphs.from_edges` builds it.
@@ -61,8 +59,7 @@ class EdgeSplit:
       private_nodes: bool [n]; all nodes by default.
 
     Raises:
-      ValueError: for graphs that are not undirected or have another number of nodes, an edge that is in both,
-        ``private_nodes`` of another shape, or without both ends of every private edge. No message names an edge.
+      ValueError: for graphs or private nodes that do not fit each other, in words that name no edge.
 
     >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> both
@@ -78,9 +75,7 @@ class EdgeSplit:
         n, other = (graphs.num_nodes(graph) for graph in (self.public, self.private))
         if n != other:
             raise ValueError(f"public and private must have the same nodes, got {n} and {other}")
-        nodes = np.ones(n, bool) if self.private_nodes is None else np.asarray(self.private_nodes)
-        if nodes.shape != (n,) or nodes.dtype != bool:
-            raise ValueError(f"private_nodes must be bool [{n}], got {nodes.dtype} of shape {nodes.shape}")
+        nodes = mask_of(n, private_nodes=self.private_nodes)
         if not nodes[known[1]].all():
             raise ValueError(
                 "private_nodes must hold both ends of every private edge; edges are private, so no more is said "
@@ -126,20 +121,11 @@ class EdgeSplit:
 
 
 def _edges(name: str, graph: Graph) -> np.ndarray:
-    """Each edge once; a graph that is none is refused without naming an edge."""
-    found = None
-    if np.size(graphs.as_graph(graph, name).n_node) == 1:
-        try:
-            graphs.validate_symmetric(graph)
-            found = graphs.to_edges(graph)
-        except (ValueError, TypeError):
-            pass  # raised below, where the message that names the edge is not its context
-    if found is None:
-        raise ValueError(
-            f"{name} must be one undirected graph, as graphs.from_edges builds it; edges may be private, so no "
-            "more is said here, and graphs.validate_symmetric names the edge to those who may see it"
-        )
-    return found
+    """Each edge once; a graph that is invalid is refused without naming an edge."""
+    if np.size(graphs.as_graph(graph, name).n_node) != 1:
+        raise ValueError(f"{name} must be one graph, got several")
+    edges_of(graph, np.zeros(graphs.num_nodes(graph), np.int64), name)
+    return graphs.to_edges(graph)
 
 
 def split_edges(
@@ -152,9 +138,6 @@ def split_edges(
       graph: undirected.
       rho: which share is private, in (0, 1); of m edges the whole number nearest to rho m.
       private_nodes: bool [n]; all nodes by default. Edges of other nodes stay public, and the share is of the rest.
-
-    Raises:
-      ValueError: for rho outside (0, 1), a key that is not threefry, or what :class:`EdgeSplit` refuses.
 
     Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
 

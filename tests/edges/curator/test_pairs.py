@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from ldp_jax.edges.curator import BinnedPairs, EdgeRand, LapGraph, binned_pairs, release
-from ldp_jax.edges.curator.noisy_counts import consistent, whole
 from ldp_jax.graph import graphs
-from tests.edges.curator.data import loss_over_counts, noisy_grid, random_split
+from tests.edges.curator.data import random_split
 from tests.stats import assert_g, assert_share
 
 
@@ -51,7 +50,7 @@ def naive_lap_graph(rng, m, true, candidates, count):
 
 
 def test_lap_graph_has_the_law_of_noise_on_every_cell():
-    """80 releases and 1 000 by noise on all 530 cells: T and what is kept of 120 edges, 5 standard errors (4).
+    """80 releases and 1 000 by noise on all 530 cells: T and the kept ones of 120 edges, 5 standard errors (4).
 
     With 1.3 times the budget of the edges 13 more are kept.
     """
@@ -84,27 +83,6 @@ def test_lap_graph_takes_every_false_pair_alike():
 
 
 # --- BinnedPairs -----------------------------------------------------------------------------------------------
-
-
-def test_what_binned_pairs_tell_of_an_edge():
-    """Exactly, for six pairs in bins of 1, 2 and 3: all counts, whole noise, all roundings; at most epsilon.
-
-    Of a bin all sets of as many pairs are alike, so that the numbers of pairs say all. A twin that counts an edge
-    in two bins tells more.
-    """
-    epsilon, most = 1.0, [1, 2, 3]
-    grid, mass = noisy_grid(most, epsilon)
-    counts = consistent(grid, np.array(most))
-    # Consistent counts are multiples of 1/2 and 1/3: roundings change at sixths, never at the middle of a twelfth.
-    rounded = np.stack([whole((step + 0.5) / 12, counts, np.array(most)) for step in range(12)])
-    outcome = (rounded * np.array([12, 4, 1])).sum(-1)
-    outputs = np.stack([(outcome == value).mean(0) for value in range(24)], 1)
-    law = mass @ outputs
-    np.testing.assert_allclose(law.sum(-1), 1.0, atol=1e-8)
-    loss = loss_over_counts(law, most)
-    assert 0.3 * epsilon < loss <= epsilon * (1 + 1e-6)
-    twin = np.abs(np.log(law[1, 1, 1] / law[0, 0, 1]))[law[1, 1, 1] > 1e-9].max()
-    assert twin > 1.1 * epsilon
 
 
 def bins_of(m, split):
@@ -205,7 +183,6 @@ def test_bad_scores_and_bins_are_refused(untyped):
         ({"bins": 1}, "bins must be a whole number >= 2, got 1"),
         ({"score": "adamic adar"}, "score must be one of common neighbours, degree product"),
         ({"score": np.ones(45)}, "nobody could say whether it was computed from private edges"),
-        ({"noise": "gauss"}, "noise must be one of"),
     ):
         with pytest.raises(ValueError, match=said):
             BinnedPairs(1.0, **options)
@@ -223,5 +200,3 @@ def test_bad_scores_and_bins_are_refused(untyped):
     for m in (LapGraph(jnp.array([1.0, 2.0]), 1.0), BinnedPairs(jnp.array([1.0, 2.0]))):
         with pytest.raises(ValueError, match="holds a stack"):
             release(jax.random.key(0), split, m)
-    with pytest.raises(ValueError, match="share must be in"):
-        LapGraph.from_epsilon(1.0, share=0.0)

@@ -1,0 +1,87 @@
+"""Draws of sizes that depend on data, by few compiled programs; on the host."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ldp_jax.core import random_words
+from ldp_jax.core.types import Array, PRNGKey, Scalar
+
+_STEP = 2**24
+"""Slots grow by powers of two up to this many, then by multiples of it."""
+PIECE = 4.0
+"""The largest Poisson mean that is drawn at once: see :func:`ldp_jax.core.random_words.poisson`."""
+
+
+def capacity(count: int) -> int:
+    """The slots that ``count`` needs: few different shapes, never too few slots."""
+    return 1 << max(6, (count - 1).bit_length()) if count <= _STEP else -(-count // _STEP) * _STEP
+
+
+def padded(array: np.ndarray, value: int = 0) -> np.ndarray:
+    """An array [count, ...] filled up to its :func:`capacity`."""
+    short = capacity(len(array)) - len(array)
+    return np.pad(array, ((0, short), *[(0, 0)] * (array.ndim - 1)), constant_values=value)
+
+
+@partial(jax.jit, static_argnames=("draw", "slots"))
+def _drawn(draw: Callable[..., Array], key: PRNGKey, slots: int, parameters: tuple[Scalar, ...]) -> Array:
+    return draw(key, *parameters, (slots,))
+
+
+def drawn(draw: Callable[..., Array], key: PRNGKey, count: int, *parameters: Scalar) -> np.ndarray:
+    """``draw(key, *parameters, shape)`` on the host, of ``count`` entries along the last axis."""
+    return np.asarray(_drawn(draw, key, capacity(count), parameters))[..., :count]
+
+
+def uniforms(key: PRNGKey, count: int) -> np.ndarray:
+    """Uniform float64 in (0, 1] from 64 bits: small values keep their relative precision."""
+    high, low = drawn(random_words.words, key, count)
+    return (high * 2.0**32 + low + 0.5) * 2.0**-64
+
+
+def _product(a: Array, b: Array) -> tuple[Array, Array]:
+    """High and low words of a product of 32-bit words, without 64-bit integers."""
+    a0, a1, b0, b1 = a & 0xFFFF, a >> 16, b & 0xFFFF, b >> 16
+    middle = ((a0 * b0) >> 16) + ((a0 * b1) & 0xFFFF) + ((a1 * b0) & 0xFFFF)
+    high = a1 * b1 + ((a0 * b1) >> 16) + ((a1 * b0) >> 16) + (middle >> 16)
+    return high, a * b
+
+
+@jax.jit
+def below(key: PRNGKey, bound: Array) -> Array:
+    """Uniform integers in [0, bound): the high part of 64 random bits times the bound; off by bound / 2^64."""
+    bits = jax.random.bits(key, (2, *bound.shape), jnp.uint32)
+    limit = bound.astype(jnp.uint32)
+    high, low = _product(bits[0], limit)
+    carry_in, _ = _product(bits[1], limit)
+    return (high + (low + carry_in < low)).astype(jnp.int32)
+
+
+@partial(jax.jit, static_argnames="slots")
+def poisson_sums(key: PRNGKey, mean: Array, pieces: Array, slots: int) -> Array:
+    """Poisson counts of any means, each the sum of its pieces."""
+    user = jnp.repeat(jnp.arange(len(mean)), pieces, total_repeat_length=slots)
+    used = jnp.arange(slots) < pieces.sum()
+    each = jnp.where(used, mean[user] / jnp.maximum(pieces[user], 1), 0.0)
+    return jnp.zeros(len(mean), jnp.int32).at[user].add(random_words.poisson(key, each), mode="drop")
+
+
+def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
+    """Poisson counts of any means, on the host; int32 [k]."""
+    pieces = np.ceil(mean / PIECE).astype(np.int32)
+    found = poisson_sums(key, padded(mean.astype(np.float32)), padded(pieces), capacity(int(pieces.sum())))
+    return np.asarray(found)[: len(mean)]
+
+
+def ordinal(owner: np.ndarray) -> np.ndarray:
+    """0, 1, ... within each run of equal entries; ``owner`` is non-decreasing."""
+    return np.arange(len(owner)) - np.searchsorted(owner, owner)
+
+
+def contains(known: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Which codes are among the sorted known ones."""
+    return np.append(known, -1)[np.searchsorted(known, code)] == code

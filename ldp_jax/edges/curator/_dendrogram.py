@@ -1,0 +1,118 @@
+"""A curator who draws a dendrogram by a chain, and releases pairs by its noisy counts."""
+
+import abc
+import math
+import warnings
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_single
+from ldp_jax.core.types import PRNGKey, Scalar
+from ldp_jax.edges._degree_noise import NOISES, Noise
+from ldp_jax.edges.curator import connections, hrg
+from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, DendrogramLaw
+from ldp_jax.edges.curator.split import EdgeSplit, Pairs
+
+SWEEPS = 8000
+"""About 1 000 n moves: a sweep makes n / 8."""
+
+PUBLIC_WEIGHT = 0.05
+"""Of the likelihood of public edges. The larger, the better the fit to them, and the longer a chain takes to forget
+where it began: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say how long."""
+
+
+class OfDendrogram(CentralMechanism):
+    """A dendrogram over the private nodes, noisy counts of its groups, and pairs sampled by them; abstract."""
+
+    @property
+    @abc.abstractmethod
+    def public_weight(self) -> Scalar:
+        """The weight of the likelihood of public edges."""
+
+    @property
+    @abc.abstractmethod
+    def sweeps(self) -> int:
+        """Of the chain."""
+
+    @property
+    @abc.abstractmethod
+    def thresholds(self) -> tuple[float, float]:
+        """tau_1 and tau_2."""
+
+    @property
+    @abc.abstractmethod
+    def noise(self) -> Noise:
+        """The counts' noise."""
+
+    @property
+    def published(self) -> bool:
+        """Whether the chain alternates between the likelihoods, and every internal node has noise of its own."""
+        return False
+
+    @property
+    @abc.abstractmethod
+    def count_epsilon(self) -> float:
+        """The budget of the counts."""
+
+    @abc.abstractmethod
+    def scales(self, num_nodes: int) -> Float[np.ndarray, " 2"]:
+        """The chain's factors of L_pub and L_pri over so many private nodes; float32 [2]."""
+
+    @abc.abstractmethod
+    def seen(self, pairs: Pairs) -> hrg.Edges:
+        """The edges that the chain looks at."""
+
+    def _check(self) -> None:
+        validate.in_range(0.0, math.inf, public_weight=self.public_weight)
+        validate.integer_in(1, sweeps=self.sweeps)
+        validate.one_of(NOISES, noise=self.noise)
+        if not (isinstance(self.thresholds, tuple) and len(self.thresholds) == 2):
+            raise ValueError(f"thresholds must be two numbers > 0, got {self.thresholds!r}")
+        for threshold in self.thresholds:
+            validate.positive(thresholds=threshold)
+
+    def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
+        """The law of the dendrogram over so many private nodes, and of the counts of its groups."""
+        public, private = map(float, self.scales(num_nodes))
+        return DendrogramLaw((public, private), self.count_epsilon, self.thresholds, self.published)
+
+    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> hrg.Dendrogram:
+        """The chain's last dendrogram over the private nodes, of which there must be two."""
+        check_single(self)
+        pairs = split.pairs()
+        edges, n = self.seen(pairs), len(pairs.nodes)
+        first, rest = jax.random.split(key)
+        scales, sweeps = self.scales(n), self.sweeps
+        if self.published:  # public and private edges in turn (eq. 12-14): neither law is the chain's
+            scales, sweeps = np.tile(scales * np.eye(2), (sweeps, 1)), 2 * sweeps
+        return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
+
+    def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
+        """Pairs sampled by the noisy connection probabilities of a dendrogram."""
+        pairs = split.pairs()
+        if pairs.candidates == 0:
+            return np.zeros((0, 2), np.int64)
+        chain_key, count_key, pairs_key = jax.random.split(key, 3)
+        tree = self.dendrogram(chain_key, split)
+        state = hrg.state_of(tree, hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private)))
+        epsilon = self.count_epsilon
+        region = connections.regions(tree, epsilon, self.thresholds)
+        probability = connections.probabilities(
+            count_key, state, epsilon, region, noise=self.noise, fresh=self.published
+        )
+        codes = pairs.codes(connections.sample(pairs_key, tree, probability, memory))
+        return pairs.ids(codes[~np.isin(codes, pairs.public)])
+
+
+def warn_of(public_weight: Scalar) -> None:
+    """Warn of a weight of public edges that no chain reaches."""
+    largest = np.max(np.asarray(public_weight)) if validate.concrete(public_weight) else 0.0
+    if largest >= 1.0:
+        warnings.warn(
+            f"public_weight {largest:g} makes a law that a chain of this length need not reach: what is "
+            f"released depends on where it began; the default is {PUBLIC_WEIGHT:g}",
+            stacklevel=5,
+        )

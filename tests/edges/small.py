@@ -1,0 +1,75 @@
+"""A small graph many times over: one call draws as many independent reports of it."""
+
+import itertools
+
+import jax
+import numpy as np
+
+from ldp_jax.graph import graphs
+from ldp_jax.graph.graphs import GraphSet
+
+EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [3, 4]])  # degrees 3, 2, 2, 2, 1, 0 of six nodes
+N = 6
+
+
+def copies(count, edges=EDGES, n=N):
+    """A set of ``count`` graphs."""
+    graph = graphs.from_edges((edges[None] + n * np.arange(count)[:, None, None]).reshape(-1, 2), n * count)
+    return GraphSet.from_edges(graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int))
+
+
+def bits_of(noisy, count, n=N):
+    """bool [count, n, n]: who reported whom; no pair twice, none across graphs, no node itself."""
+    to, of = np.asarray(noisy.graph.receivers), np.asarray(noisy.graph.senders)
+    bits = np.zeros((count, n, n), bool)
+    bits[to // n, to % n, of % n] = True
+    assert (to // n == of // n).all()
+    assert bits.sum() == len(to), "a pair was reported twice"
+    assert not bits[:, np.arange(n), np.arange(n)].any()
+    return bits
+
+
+def dense(edges=EDGES, n=N):
+    """The adjacency matrix, bool [n, n]."""
+    matrix = np.zeros((n, n), bool)
+    matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = True
+    return matrix
+
+
+def owner_of(i, j, budgets=None):
+    """The public rule: the smaller budget; of equal ones, i < j goes to i where i + j is even, else to j."""
+    if budgets is not None and budgets[i] != budgets[j]:
+        return i if budgets[i] < budgets[j] else j
+    return min(i, j) if (i + j) % 2 == 0 else max(i, j)
+
+
+@jax.jit
+def _rates(m, noisy, owned):
+    return m.bit_rates(noisy, owned)
+
+
+def assert_bits_have_the_law(bits, degree, each, owner, owned, truth):
+    """Given the noisy degree of its owner a pair is a Bernoulli: bits less their rates have mean 0, and pairs are
+    independent; five standard errors, 0.5 / sqrt(count) each.
+
+    Args:
+      bits: bool [count, n, n].
+      degree: [count, n].
+      each: the mechanism of each user.
+      owner: of i and j, who reports the bit [i, j].
+      owned: of a user, how many pairs the degree is about.
+      truth: bool [n, n].
+    """
+    count, n = degree.shape
+    rates = [_rates(each[i], degree[:, i], owned(i)) for i in range(n)]
+    rates = [[np.asarray(rate) + np.zeros(count) for rate in both] for both in rates]
+    off = np.zeros((n, n, count))
+    for i, j in itertools.permutations(range(n), 2):
+        rate = rates[owner(i, j)][0 if truth[i, j] else 1]
+        off[i, j] = bits[:, i, j] - rate
+        assert abs(off[i, j].mean()) < 5 * np.sqrt((rate * (1 - rate)).mean() / count) + 1e-6, (i, j)
+    for i, j in itertools.permutations(range(n), 2):
+        k = (j + 1) % n if (j + 1) % n != i else (j + 2) % n
+        if owner(i, j) == owner(i, k):
+            limit = 5 * off[i, j].std() * off[i, k].std() / np.sqrt(count)
+            assert abs((off[i, j] * off[i, k]).mean()) < limit + 1e-6, (i, j, k)
