@@ -1,5 +1,6 @@
 """The loss about an edge, by enumeration: every graph on a few nodes, every edge, reporting and budget."""
 
+import functools
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -13,18 +14,16 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.verification import _lists
+from ldp_jax.verification._programs import wide
 
 NODES = 4
 _BLOCK = 64  # reports
 
 
 class RelationshipLoss(NamedTuple):
-    """The largest loss about one edge.
+    """The largest log ratio of the joint laws of all reports, of two graphs that differ in one edge.
 
     Attributes:
-      epsilon: the largest log ratio of the joint laws of all users' reports, of two graphs that differ in one edge.
-      edge: which.
       graph: the edges of the graph without it.
     """
 
@@ -41,22 +40,17 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     pair is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the
     degree is of the whole list (``half list``) or of the owned pairs.
 
-    Args:
-      mechanism: an :class:`~ldp_jax.edges.HasBitLaw`; budgets may be arrays [4], one a user.
-      reporting: as in ``relationship``; by default the mechanism's own.
-
     Raises:
-      ValueError: for another mechanism, or budgets that are not one or four.
+      ValueError: for a mechanism that is no :class:`~ldp_jax.edges.HasBitLaw`, or whose budgets are not one number
+      or
+        four, one a user.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
     1.3
     """
     if not isinstance(mechanism, HasBitLaw):
-        raise NotApplicable(
-            f"mechanism must be one on neighbour lists with bit_reports and bit_log_density, got "
-            f"{type(mechanism).__name__}"
-        )
+        raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
     reporting = mechanism.reporting if reporting is None else reporting
     validate.one_of(mechanism.reportings, reporting=reporting)
     users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
@@ -64,19 +58,15 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     same = all(user == users[0] for user in users)
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
-    known: dict[Any, tuple[float, float]] = {}
+    loss = functools.cache(lambda user, view: _loss(users[user], *view))
     for owners in _ownerships(budgets, pairs, reporting):
         for bits in itertools.product((False, True), repeat=len(pairs)):
             graph = tuple(pair for pair, bit in zip(pairs, bits, strict=True) if bit)
             for edge in (pair for pair in pairs if pair not in graph):
                 views = _views(edge, graph, owners, reporting)
+                found = [loss(0 if same else user, view) for user, view in views]
                 for way in (0, 1):
-                    total = 0.0
-                    for user, view in views:
-                        case = view if same else (user, *view)
-                        if case not in known:
-                            known[case] = _loss(users[user], *view)
-                        total += known[case][way]
+                    total = sum(each[way] for each in found)
                     if total > best.epsilon:
                         best = RelationshipLoss(total, edge, graph)
     return best
@@ -118,9 +108,10 @@ def _loss(m: Any, owned: int, degree: int, reports: bool) -> tuple[float, float]
     room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
     with float64_on_cpu():
         numbers = np.resize(noisy, room).astype(np.float64), np.resize(sent, room).astype(np.float64)
-        wide = jax.tree.map(_lists.wide, m)
         there, without = (
-            np.asarray(_logs(wide, *numbers, *map(np.float64, (degree + bit, bit if reports else np.nan, owned))))
+            np.asarray(
+                _logs(wide(m), *numbers, *map(np.float64, (degree + bit, bit if reports else np.nan, owned)))
+            )
             for bit in (1, 0)
         )
     with np.errstate(invalid="ignore"):

@@ -13,7 +13,7 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
-from ldp_jax.verification import _lists, exact, moments
+from ldp_jax.verification import _programs, exact, moments
 
 N = 6
 PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)
@@ -77,7 +77,7 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name):
     keys = [jax.random.split(jax.random.key(0), 3) for _ in range(2)]
     own = np.array([0, 0, 5])
     eager = [m.privatize(keys[0][i], jax.tree.map(lambda leaf, i=i: leaf[i], lists), own[i]) for i in range(3)]
-    many = _lists.report_each(jax.random.key_data(keys[1]), m, lists, own)  # the program that verification asks
+    many = _programs.report_each(jax.random.key_data(keys[1]), m, lists, own)  # the program that verification asks
     for i in range(3):
         jax.tree.map(
             lambda one, all_, i=i: np.testing.assert_allclose(one, all_[i], rtol=1e-5, atol=1e-5), eager[i], many
@@ -88,7 +88,7 @@ def test_compiled_is_eager_and_vmap_is_a_loop(name):
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
     m, x = CASES[name](epsilon), listed([1, 2], N)
-    y = _lists.draws(jax.random.key(1), m, x, 0, 100)
+    y = _programs.draws(m, jax.random.key(1), x, 100)
     assert np.isfinite(exact.logs_of(m, y, x)).all()
     assert np.isfinite(moments.estimates(m, y)).all()
 
