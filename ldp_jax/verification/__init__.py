@@ -2,7 +2,7 @@
 
 >>> import jax
 >>> from ldp_jax import features, verification
->>> verdict = verification.check(features.Duchi(1.0), jax.random.key(0), trials=20_000)
+>>> verdict = verification.check(features.Duchi(1.0), jax.random.key(0), trials=2_000)
 >>> bool(verdict)
 True
 
@@ -77,11 +77,11 @@ from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.empirical import matches_density, matches_everywhere
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum
 from ldp_jax.verification.games import epsilon_lower_bound, largest_lower_bound
+from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.records import distinct_reports, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
-from ldp_jax.verification.relationships import relationship_supremum
 from ldp_jax.verification.statistics import Fit
 from ldp_jax.verification.verdict import Verdict, check
 

@@ -204,9 +204,7 @@ def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
     Raises:
       ValueError: for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
 
-    >>> from ldp_jax.features import GridSquareWave, Laplace
-    >>> float_audit(Laplace(1.0), 0.0, 1.0).impossible > 0.3
-    True
+    >>> from ldp_jax.features import GridSquareWave
     >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
     0.0
     """

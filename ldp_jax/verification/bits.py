@@ -9,7 +9,7 @@ import numpy as np
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.verification import _lists, statistics
+from ldp_jax.verification import lists, statistics
 from ldp_jax.verification._programs import generator, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -102,7 +102,7 @@ def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, n
     pair = domain.neighbours(rng, trials // 2)
     x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
     if domain.users:
-        flat = _lists.bits_of(x, domain.users)
+        flat = lists.bits_of(x, domain.users)
     else:
         flat = _flat(x, np.float64)
         flat = flat > np.median(flat, 0)

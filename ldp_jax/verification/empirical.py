@@ -17,7 +17,7 @@ from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.spaces import Lists
-from ldp_jax.verification import _lists, statistics
+from ldp_jax.verification import lists, statistics
 from ldp_jax.verification._laws import Cells, law_of
 from ldp_jax.verification._programs import View, count_of, draws, generator, logs_of, report_each, take, wide
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -221,7 +221,7 @@ def _records(mechanism: Any, key: PRNGKey) -> _Asked:
     domain = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
     if isinstance(domain, Lists) and few:
-        x = _lists.all_lists(domain)
+        x = lists.all_lists(domain)
     elif isinstance(domain, Enumerated) and len(domain) <= _ALL:
         x = jax.tree.map(np.asarray, domain.grid(_ALL))
     else:
@@ -230,7 +230,7 @@ def _records(mechanism: Any, key: PRNGKey) -> _Asked:
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
-        x = _lists.stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
+        x = lists.stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
     return _Asked(x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain))))
 
 

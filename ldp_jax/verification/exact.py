@@ -19,7 +19,7 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasInverse, HasTable, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Array
-from ldp_jax.verification import _lists
+from ldp_jax.verification import lists
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import count_of, logs_of, losses_of, report_each, take, wide
 
@@ -67,7 +67,7 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     """
     domain, _ = spaces(mechanism)
     if domain.users:
-        return Supremum(*_lists.supremum(mechanism))
+        return Supremum(*lists.supremum(mechanism))
     if isinstance(mechanism, HasCoordinates) and _of_its_density(mechanism, "coordinate"):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):

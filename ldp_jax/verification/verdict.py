@@ -22,11 +22,11 @@ from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.empirical import fit_of, matches_density, matches_everywhere
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
 from ldp_jax.verification.games import largest_lower_bound
+from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
 from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
 from ldp_jax.verification.records import counted, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
-from ldp_jax.verification.relationships import relationship_supremum
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 SLACK = 1e-9
@@ -128,7 +128,7 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
       ValueError: for trials, a significance or parameters out of range, or a key that is not threefry.
 
     >>> from ldp_jax.features import Duchi
-    >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=20_000)
+    >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)
     >>> bool(verdict), verdict["law"].found <= 1.0 + 1e-9
     (True, True)
     """

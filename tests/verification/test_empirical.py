@@ -56,11 +56,11 @@ NUMBERS = [name for name, case in CASES.items() if not isinstance(case.make(1.0)
 @pytest.mark.parametrize(
     "m",
     [
-        HDS(16.0, 40, 7),
-        FeatureRR(4.0, 6, dim=12),
-        Sampled(ThreeOutputs(0.5), 4, 2),
-        Sampled(LPOptimal(2.0), 4, 2),
-        Sampled(GridPiecewise(8.0, 9), 4, 2),
+        HDS(1.0, 40, 7),
+        FeatureRR(0.1, 6, dim=12),
+        Sampled(ThreeOutputs(8.0), 4, 2),
+        Sampled(LPOptimal(0.05), 4, 2),
+        Sampled(GridPiecewise(0.5, 9), 4, 2),
     ],
 )
 def test_samplers_of_wide_and_composed_vectors_draw_their_densities(m):
@@ -330,7 +330,7 @@ def test_noise_used_twice_is_seen():
 def test_the_released_square_wave_is_accused():
     """Claimed 0.1; reports above 1 are never the record 1's, and a sixth of the record -1's."""
     found = epsilon_lower_bound(broken.ReleasedSquareWave(0.1), jax.random.key(20), 50_000)
-    assert found.epsilon > 6
+    assert found.epsilon > 5
     assert found.share > 0.1
     assert found.share_other == 0.0
 

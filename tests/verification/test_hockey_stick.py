@@ -101,7 +101,7 @@ CLOSED = {
     "Hybrid": (Hybrid, hybrid, 1e-6, EPSILONS[:3]),
     "ThreeOutputs": (ThreeOutputs, three_outputs, 1e-7, EPSILONS),
     # Panels go on until nothing is left of a law of a tiny budget.
-    "Laplace, tiny": (Laplace, lambda epsilon, other: -math.expm1((other - epsilon) / 2), 1e-6, (0.0005, 0.002)),
+    "Laplace, tiny": (Laplace, lambda epsilon, other: -math.expm1((other - epsilon) / 2), 1e-6, (0.001,)),
 }
 
 

@@ -29,7 +29,7 @@ KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", 
 # --- No false alarms ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("place", "name"), enumerate(CASES))
+@pytest.mark.parametrize(("place", "name"), list(enumerate(CASES)))
 def test_honest_reports_follow_their_law_whatever_the_record(name, place):
     """Windows, single reports and what they lose, at 1e-6 over all cells; budgets of each branch in turn."""
     m = CASES[name].make(CASES[name].epsilons[(0, 1, 3)[place % 3]])
