@@ -44,11 +44,6 @@ PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of 
 every_case = pytest.mark.parametrize("name", CASES)
 
 
-def some_lists(n=N):
-    nodes = [[], [1, 2], list(range(1, n))]
-    return stacked([listed(x, n) for x in nodes])
-
-
 def test_every_public_mechanism_is_in_this_suite():
     made = [make(1.0) for make in CASES.values()]
     assert {type(m).__name__ for m in made} == set(edges.__all__) - NOT_MECHANISMS
@@ -69,19 +64,6 @@ def test_protocol(name):
     assert m.domain().n == m.codomain().n == N
     with pytest.raises(ValueError, match="n must be given"):
         CASES[name](1.0, n=None).domain()
-
-
-@every_case
-def test_compiled_is_eager_and_vmap_is_a_loop(name):
-    m, lists = CASES[name](1.0), some_lists()
-    keys = [jax.random.split(jax.random.key(0), 3) for _ in range(2)]
-    own = np.array([0, 0, 5])
-    eager = [m.privatize(keys[0][i], jax.tree.map(lambda leaf, i=i: leaf[i], lists), own[i]) for i in range(3)]
-    many = _programs.report_each(jax.random.key_data(keys[1]), m, lists, own)  # the program that verification asks
-    for i in range(3):
-        jax.tree.map(
-            lambda one, all_, i=i: np.testing.assert_allclose(one, all_[i], rtol=1e-5, atol=1e-5), eager[i], many
-        )
 
 
 @every_case
