@@ -1,6 +1,6 @@
 """Broken twins: mechanisms that promise what they do not keep, each in a way that has happened.
 
-They are here to test the tests: every twin must be rejected by the check that is there for its defect.
+Every twin must be rejected by the check that is there for its defect.
 """
 
 import dataclasses
@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._published import DuchiVectorWithTies, ReleasedSquareWave
+from experiments._published import DuchiVectorWithTies as DuchiVectorWithTies
+from experiments._published import ReleasedSquareWave as ReleasedSquareWave
 from ldp_jax.accounting.gaussian import gaussian_sigma
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables
@@ -23,34 +24,27 @@ from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 
-__all__ = [
-    "DuchiVectorWithTies",
-    "FewBits",
-    "ForgetfulCoin",
-    "FloatDuchi",
-    "GaussianBranch",
-    "HalfAKey",
-    "HalfNoise",
-    "HonestDensityOnly",
-    "HonestWhileTraced",
-    "LeakyTable",
-    "OneEndOnly",
-    "Overspent",
-    "OverspentCurator",
-    "ProductOfSigns",
-    "QuietWindow",
-    "RareShout",
-    "RawForOthers",
-    "ReleasedSquareWave",
-    "ReusedKey",
-    "SharedSpike",
-    "SharedUniform",
-    "SignInTheLastBit",
-    "StretchedNoise",
-    "SwappedBranch",
-    "Unclipped",
-    "data_fitted",
-]
+
+@mechanism
+class Bare(Numeric):
+    """Signs that are their own estimate, of a law and moments that a twin says or nobody asks; abstract."""
+
+    epsilon: Any
+
+    def codomain(self) -> Any:
+        return Finite((-1.0, 1.0))
+
+    def estimate(self, y: Any) -> Any:
+        return jnp.asarray(y)
+
+    def mean(self, x: Any) -> Any:
+        return clip(x)
+
+    def variance(self, x: Any) -> Any:
+        return clip(x)
+
+    def proof(self) -> str:
+        return "none"
 
 
 @mechanism
@@ -312,10 +306,8 @@ class GaussianBranch(Analytic):
 
 
 @mechanism
-class FloatDuchi(Numeric):
+class FloatDuchi(Bare):
     """Duchi's law by one float32 uniform: beyond epsilon 16.6 the rare sign is lost, and before that rounded up."""
-
-    epsilon: Any
 
     def draw(self, key: Any, x: Any) -> Any:
         return self.from_uniform(jax.random.uniform(key, jnp.shape(x)) + np.float32(2.0**-24), x)
@@ -331,20 +323,11 @@ class FloatDuchi(Numeric):
     def log_density(self, y: Any, x: Any) -> Any:
         return jnp.log(self._rare(jnp.asarray(y), x))
 
-    def codomain(self) -> Finite:
-        return Finite((-1.0, 1.0))
-
     def estimate(self, y: Any) -> Any:
         return jnp.asarray(y) / jnp.tanh(jnp.asarray(self.epsilon) / 2)
 
-    def mean(self, x: Any) -> Any:
-        return clip(x)
-
     def variance(self, x: Any) -> Any:
         return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2
-
-    def proof(self) -> str:
-        return "none"
 
 
 @mechanism

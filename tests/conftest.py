@@ -19,19 +19,17 @@ import pytest
 from jaxtyping import config as jaxtyping_config
 
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
-# Kernels by XLA's older emitter, here and in what tests start: two thirds of the time of compiling. Of 220 arrays
-# of reports, densities, estimates and moments of all cases 216 are the same bits: the others are one mechanism's
-# reports, and one log density. XLA ends a process whose flags it does not know.
+# Kernels by XLA's older emitter, here and in what tests start: two thirds of the time of compiling, and the same
+# bits but for one mechanism's. XLA ends a process whose flags it does not know.
 if jaxlib.version.__version_info__[:2] == (0, 10):
     os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
 class _Programs:
-    """Where this worker keeps what it compiled: what a finished file forgets is read back, not compiled once more.
+    """What this worker compiled, on disk.
 
-    JAX writes its files in place, so that two processes cannot write to one folder: each worker has its own, and
-    gives what is new in it to the others, whole files that appear at once. They go with the run, unless
-    ``JAX_COMPILATION_CACHE_DIR`` says where they may stay: the next run then compiles what has changed.
+    JAX writes its files in place: each worker has a folder, and gives what is new in it to the others. They go with
+    the run, unless ``JAX_COMPILATION_CACHE_DIR`` says where they may stay.
     """
 
     def __init__(self) -> None:
@@ -77,10 +75,7 @@ hypothesis.settings.load_profile("ci")
 
 
 class _Memory:
-    """Compiled programs would fill the memory of a worker by and by: 500 take about half a gigabyte.
-
-    What is forgotten is traced, lowered and read back from disk at the next call: so files share what they can.
-    """
+    """Forgets compiled programs before they fill the memory: 500 take half a gigabyte; the disk keeps them."""
 
     def __init__(self) -> None:
         self.compiled = 0
@@ -136,8 +131,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def quickly_compiled() -> Iterator[None]:
     """Programs of a file, and of processes that it starts, without LLVM's optimisation, in 60 % of the time.
 
-    For networks and batches, large programs that run once or twice. Not where speed, memory, the arithmetic of a
-    mechanism or the bits of a released number are asked: those are what users run.
+    For large programs that run once or twice; not where speed, memory or the arithmetic of a mechanism are asked.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")

@@ -2,9 +2,12 @@
 
 >>> import jax
 >>> from ldp_jax import features, verification
->>> verdict = verification.check(features.Duchi(1.0), jax.random.key(0), trials=20_000)
+>>> verdict = verification.check(features.Duchi(1.0), jax.random.key(0), trials=2_000)
 >>> bool(verdict)
 True
+
+Rungs take a mechanism with one budget, a typed threefry key, how many draws (``trials``) and how often an honest
+sampler may be rejected (``significance``); the record is by default one off the centre.
 
 The table says what each rung sees: a defect of the given size is missed with probability 1e-6 at
 the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
@@ -62,7 +65,7 @@ whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search o
 """
 
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.verification.arithmetic import arithmetic
+from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.central import (
     HasReleaseLaw,
@@ -71,22 +74,15 @@ from ldp_jax.verification.central import (
     private_edge_supremum,
 )
 from ldp_jax.verification.coordinates import independent_coordinates
-from ldp_jax.verification.distinct import distinct_reports
-from ldp_jax.verification.empirical import epsilon_lower_bound, matches_density
-from ldp_jax.verification.everywhere import largest_lower_bound, matches_everywhere
-from ldp_jax.verification.exact import (
-    FloatAudit,
-    float_audit,
-    hockey_stick,
-    privacy_loss_supremum,
-)
+from ldp_jax.verification.empirical import matches_density, matches_everywhere
+from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum
+from ldp_jax.verification.games import epsilon_lower_bound, largest_lower_bound
+from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import draws_have_moments, matches_moments, sums_to_one
-from ldp_jax.verification.purity import is_pure, uses_the_whole_key
-from ldp_jax.verification.records import record_windows, reported_losses
+from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
+from ldp_jax.verification.records import distinct_reports, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
-from ldp_jax.verification.relationships import relationship_supremum
 from ldp_jax.verification.statistics import Fit
-from ldp_jax.verification.totality import is_total
 from ldp_jax.verification.verdict import Verdict, check
 
 __all__ = [

@@ -1,16 +1,13 @@
-"""All dendrograms of a few nodes, their exact law, and what an edge changes of it: by brute force.
+"""All dendrograms of a few nodes, their exact law, and what an edge changes of it: by brute force, in float64."""
 
-It is written a second time and otherwise than the chain: subsets of nodes as bit masks, likelihoods in float64 by
-their definition.
-"""
-
+import functools
 import itertools
-from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import special
 
 from ldp_jax.core.types import Array
 from ldp_jax.edges.curator import hrg
@@ -31,7 +28,7 @@ def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
     return found
 
 
-@cache
+@functools.cache
 def sides(n: int) -> Int[np.ndarray, "trees internal 2"]:
     """The two sides of each internal node of all (2 n - 3)!! dendrograms, as bit masks; the root is the first."""
     above = lambda node: (-(node[0] | node[1]).bit_count(), node)
@@ -77,32 +74,18 @@ def _likelihoods(trees: Any, found: np.ndarray) -> np.ndarray:
     return each.sum(-1)
 
 
-def law(log_density: Any) -> np.ndarray:
-    """Shares that are proportional to an exponential, along the last axis."""
-    weight = np.exp(log_density - np.max(log_density, -1, keepdims=True))
-    return weight / weight.sum(-1, keepdims=True)
-
-
-def log_law(log_density: Any) -> np.ndarray:
-    """Their logarithms."""
-    largest = np.max(log_density, -1, keepdims=True)
-    return log_density - largest - np.log(np.exp(log_density - largest).sum(-1, keepdims=True))
+law = functools.partial(special.softmax, axis=-1)
+"""Shares that are proportional to an exponential, along the last axis."""
 
 
 def losses(n: int, scale: float, base: Any = 0.0, pairs: Any = None) -> Float[np.ndarray, "graphs pairs trees"]:
     r"""The loss about each edge in each dendrogram of the law :math:`\propto \exp(s L + b)`, at each graph.
 
-    Args:
-      n: nodes.
-      scale: s.
-      base: b, a number for each dendrogram; of what is public.
-      pairs: those that may be edges; by default all.
-
-    Returns:
-      \|log ratio\|; 0 for graphs that have the edge already.
+    At graphs of ``pairs``, by default all; ``base`` is a number for each dendrogram. 0 for graphs that have the
+    edge already.
     """
     count = n * (n - 1) // 2 if pairs is None else len(pairs)
-    log = log_law(scale * over_all_graphs(n, pairs) + base)
+    log = special.log_softmax(scale * over_all_graphs(n, pairs) + base, -1)
     graph, pair = np.arange(len(log))[:, None], 1 << np.arange(count)
     return np.where((graph & pair == 0)[..., None], np.abs(log[graph | pair] - log[graph]), 0.0)
 
@@ -145,11 +128,7 @@ def name_of(tree: hrg.Dendrogram) -> Array:
 
 
 def counts_of(drawn: Any, n: int) -> Int[np.ndarray, " trees"]:
-    """How often each dendrogram of :func:`sides` is among drawn numbers.
-
-    Raises:
-      ValueError: for a number that is no dendrogram's.
-    """
+    """How often each dendrogram of :func:`sides` is among drawn numbers; others are a ``ValueError``."""
     known = _names(n)
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], drawn), len(known) - 1)

@@ -34,6 +34,8 @@ Rule = tuple[Any, np.ndarray]
 """Stacked reports, and weights [n]."""
 Cells = tuple[np.ndarray, Callable[[Any], np.ndarray]]
 """Masses [m], and the cell of each of stacked reports."""
+Volume = tuple[np.ndarray, np.ndarray]
+"""Volumes [n] of the float32 reports around stacked ones, and which are atoms."""
 
 _MOST_REPORTS = 4_000_000
 _MOST_CELLS = 4096
@@ -42,11 +44,7 @@ _FAR, _FAR_AROUND = 2.0**40, 2.0**10
 
 
 def law_of(space: Reports) -> Any:
-    """The law of a space of reports; a :class:`~ldp_jax.core.spaces.ReportLaw` is its own.
-
-    Raises:
-      NotApplicable: for a space of another kind.
-    """
+    """The law of a space of reports; a :class:`~ldp_jax.core.spaces.ReportLaw` is its own."""
     if isinstance(space, ReportLaw):
         return space
     law = next((law for kind, law in _LAWS.items() if isinstance(space, kind)), None)
@@ -56,7 +54,7 @@ def law_of(space: Reports) -> Any:
 
 
 class Law:
-    """Defaults of all laws; see :class:`~ldp_jax.core.spaces.ReportLaw` for the methods."""
+    """Defaults of all laws; :class:`~ldp_jax.core.spaces.ReportLaw` says what the methods are."""
 
     def __init__(self, space: Any) -> None:
         self.space = space
@@ -65,7 +63,7 @@ class Law:
         """None: the space has an end."""
         return None
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Any) -> Volume:
         """Atoms."""
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
@@ -77,7 +75,7 @@ class Law:
 class RealVectors(Law):
     """Vectors of reals."""
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Any) -> Volume:
         """Four float32 spacings of each number."""
         spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
         return spacing.prod(-1), np.zeros(len(spacing), bool)
@@ -87,71 +85,61 @@ class RealVectors(Law):
 
 
 class Matrix(Law):
-    """Members that can be listed."""
+    """Members that can be listed: each has weight 1 and a cell of its own."""
 
-    def critical_reports(self, records: Any) -> Any:
-        """All."""
+    def members(self, most: int = _MOST_REPORTS) -> Any:
         return self.space.members()
 
+    def place(self, y: Any) -> np.ndarray:
+        return self.space.place(y)
+
+    def critical_reports(self, records: Any) -> Any:
+        return self.members()
+
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
-        """Members drawn uniformly."""
         place = rng.integers(0, len(self.space), n)
         return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.space.members())
 
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """All, each with weight 1."""
-        return self.space.members(), np.ones(len(self.space))
+        members = self.members()
+        return members, np.ones(len(jax.tree.leaves(members)[0]))
 
     def cells(self, x: Any, log_density: Log) -> Cells:
-        """A cell a member."""
-        return np.exp(np.asarray(log_density(self.space.members()))), self.space.place
+        return np.exp(np.asarray(log_density(self.members(_MOST_CELLS)))), self.place
 
 
 class Numbers(Matrix):
-    """A finite set of numbers."""
+    """A finite set of numbers; reports are rounded to the nearest."""
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """All, each with weight 1; float64."""
-        return np.asarray(self.space.values, np.float64), np.ones(len(self.space))
+    def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
+        return np.asarray(self.space.values, np.float64)
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
-        """A cell a number; reports are rounded to the nearest."""
-        values = np.asarray(self.space.values, np.float64)
-        return np.exp(np.asarray(log_density(values))), lambda y: _nearest(values, y)
+    def place(self, y: Any) -> np.ndarray:
+        return _nearest(self.members(), y)
 
 
-def _nearest(values: np.ndarray, y: Any) -> np.ndarray:
-    return np.searchsorted((values[1:] + values[:-1]) / 2, np.asarray(y, np.float64))
-
-
-class Words(Law):
+class Words(Matrix):
     """Vectors of values of one finite set."""
 
-    def _members(self, most: int) -> np.ndarray:
-        values = np.asarray(self.space.inner.values, np.float64)
+    def _values(self) -> np.ndarray:
+        return np.asarray(self.space.inner.values, np.float64)
+
+    def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
+        values = self._values()
         if len(values) ** self.space.dim > most:
             raise NotApplicable(f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim")
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
-    def critical_reports(self, records: Any) -> np.ndarray:
-        """All vectors."""
-        return self._members(_MOST_REPORTS)
+    def place(self, y: Any) -> np.ndarray:
+        values = self._values()
+        return _nearest(values, y) @ len(values) ** np.arange(self.space.dim)[::-1]
 
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
-        """Uniform vectors."""
-        return jnp.asarray(rng.choice(np.asarray(self.space.inner.values, np.float64), (n, self.space.dim)))
+        return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """All vectors, each with weight 1."""
-        members = self._members(_MOST_REPORTS)
-        return members, np.ones(len(members))
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
-        """A cell a vector."""
-        values = np.asarray(self.space.inner.values, np.float64)
-        base = len(values) ** np.arange(self.space.dim)[::-1]
-        mass = np.exp(np.asarray(log_density(self._members(_MOST_CELLS))))
-        return mass, lambda y: _nearest(values, y) @ base
+def _nearest(values: np.ndarray, y: Any) -> np.ndarray:
+    return np.searchsorted((values[1:] + values[:-1]) / 2, np.asarray(y, np.float64))
 
 
 # --- A line ----------------------------------------------------------------------------------------------------
@@ -181,7 +169,6 @@ class Line(Law):
         return np.concatenate([points, (points[1:] + points[:-1]) / 2])
 
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
-        """Uniform between the least and the largest."""
         return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
 
     def _open(self) -> list[float]:
@@ -220,8 +207,7 @@ class Line(Law):
         mass = np.diff(np.concatenate([[0.0], cdf(cuts), [total]]))
         return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Four float32 spacings."""
+    def volume(self, y: Any) -> Volume:
         return spacings(y), np.zeros(np.shape(y), bool)
 
 
@@ -237,7 +223,6 @@ class Parts(Law):
         return np.concatenate(branches), np.concatenate(found)
 
     def critical_reports(self, records: Any) -> Any:
-        """Those of each part."""
         return self._joined([part.critical_reports(records) for part in self.parts])
 
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
@@ -251,7 +236,6 @@ class Parts(Law):
         return jnp.asarray(chosen), jnp.asarray(y)
 
     def far(self, known: Any) -> Any:
-        """Those of each part without an end."""
         found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
         if all(each is None for each in found):
             return None
@@ -267,13 +251,11 @@ class Parts(Law):
         return [lambda values, place=place: one(values, place) for place in range(len(self.parts))]
 
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """The rules of all parts."""
         logs = zip(self.parts, self._logs(log_density), strict=True)
         rules = [part.quadrature(records, log, panels=panels, order=order) for part, log in logs]
         return self._joined([value for value, _ in rules]), np.concatenate([weight for _, weight in rules])
 
     def cells(self, x: Any, log_density: Log) -> Cells:
-        """The cells of all parts."""
         logs = zip(self.parts, self._logs(log_density), strict=True)
         found = [part.cells(x, log) for part, log in logs]
         starts = np.cumsum([0, *(len(mass) for mass, _ in found)])[:-1]
@@ -285,7 +267,7 @@ class Parts(Law):
 
         return np.concatenate([mass for mass, _ in found]), cell
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Any) -> Volume:
         """That of the part that each value comes from."""
         atom = np.isin(y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous])
         return np.where(atom, 1.0, spacings(y[1])), atom
@@ -304,15 +286,10 @@ class Independent(RealVectors):
     """Vectors of independent numbers: along an axis the density is, up to a factor, that of one number."""
 
     def far(self, known: Any) -> np.ndarray:
-        """Known ones, very far out."""
         return _FAR * np.asarray(known, np.float64)
 
     def critical_reports(self, records: Any) -> np.ndarray:
-        """The records themselves, the middles between them, and places beyond.
-
-        Raises:
-          NotApplicable: where records have another number of coordinates.
-        """
+        """The records themselves, the middles between them, and places beyond."""
         x, dim = np.asarray(records, np.float64), self.space.dim
         if x.shape[-1] != dim:
             raise NotApplicable(f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most")
@@ -320,7 +297,6 @@ class Independent(RealVectors):
         return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
 
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
-        """Uniform over the box of known ones."""
         known = np.asarray(known, np.float64)
         return jnp.asarray(rng.uniform(known.min(0), known.max(0), (n, self.space.dim)))
 
@@ -336,11 +312,7 @@ class Independent(RealVectors):
         return base, ends
 
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """A tensor rule of one to three numbers.
-
-        Raises:
-          NotApplicable: for more numbers, or several records.
-        """
+        """A tensor rule of one to three numbers."""
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
         _, ends = self._mode(log_density)
@@ -360,11 +332,7 @@ class Independent(RealVectors):
         return y, np.prod([weight.ravel() for weight in weights], 0)
 
     def between(self, log_density: Log, other: Log) -> Rule:
-        """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the others' mass is divided out.
-
-        Raises:
-          NotApplicable: where more than three numbers differ.
-        """
+        """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the rest is divided out."""
         base, ends = self._mode(log_density)
         _, other_ends = self._mode(other)
         both = np.stack([np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1)
@@ -385,11 +353,7 @@ class Independent(RealVectors):
         return y, weights * rest
 
     def cells(self, x: Any, log_density: Log) -> Cells:
-        """The combinations of quartiles of each number.
-
-        Raises:
-          NotApplicable: for too many numbers.
-        """
+        """The combinations of quartiles of each number."""
         if 4**self.space.dim > _MOST_CELLS:
             raise NotApplicable(f"4^{self.space.dim} cells are too many to count: test a smaller dim")
         base, ends = self._mode(log_density)
@@ -446,7 +410,7 @@ class Sparse(Law):
 
     search = quadrature = cells = critical_reports
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Any) -> Volume:
         """The product of those of the values."""
         width, atom = law_of(self.space.inner).volume(y.values)
         return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
@@ -470,7 +434,6 @@ class Peak(RealVectors):
         return np.unique(np.concatenate([x, middles, rim]), axis=0)
 
     def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
-        """Uniform over the disc."""
         turn = rng.uniform(0, 2 * np.pi, n)
         length = float(self.space.radius) * np.sqrt(rng.random(n))
         return jnp.asarray(length[:, None] * np.stack([np.cos(turn), np.sin(turn)], 1))
@@ -494,11 +457,6 @@ class Peak(RealVectors):
         return y.reshape(-1, 2), weights.ravel(), cells.ravel()
 
     def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """A polar rule about the record.
-
-        Raises:
-          NotApplicable: for several records.
-        """
         x = np.asarray(records, np.float64)
         if len(x) > 1:
             raise NotApplicable("a disc is integrated about one record")
@@ -550,9 +508,6 @@ class Round(RealVectors, abc.ABC):
 
         It is right for polynomials of degree 3 in each slice: mass, mean and variance; fourth moments come out
         larger than they are.
-
-        Raises:
-          NotApplicable: for records in several directions.
         """
         direction = self._direction(records)
         along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
@@ -575,11 +530,7 @@ class Round(RealVectors, abc.ABC):
         return directions[0]
 
     def cells(self, x: Any, log_density: Log) -> Cells:
-        """Ranges along and across the record's direction, and the orthants of what is across.
-
-        Raises:
-          NotApplicable: for too many numbers.
-        """
+        """Ranges along and across the record's direction, and the orthants of what is across."""
         direction = self._direction(np.asarray(x)[None])
         basis = _complement(direction)
         (along, across, weight), edges = self._slices(direction, log_density, 8, 8)
@@ -614,7 +565,7 @@ class OnSphere(Round):
         coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Any) -> Volume:
         """Four float32 spacings of each number but the largest, over the slope of the surface there."""
         y = np.asarray(y, np.float32)
         spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
@@ -632,7 +583,6 @@ class InSpace(Round):
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
 
     def far(self, known: Any) -> np.ndarray:
-        """Known ones, far out."""
         return _FAR_AROUND * np.asarray(known, np.float64)
 
     def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:

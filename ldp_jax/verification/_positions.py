@@ -14,8 +14,8 @@ from ldp_jax.core.mechanism import HasCoordinates, HasTable
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable, Records
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.verification.empirical import privatize_stacked
-from ldp_jax.verification.exact import coordinate_laws, logs_of
+from ldp_jax.verification._programs import generator, in_blocks, logs_of, privatize_stacked, take, wide
+from ldp_jax.verification.exact import coordinate_laws
 
 _NODES, _WEIGHTS = unit_rule(8)
 _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
@@ -24,28 +24,19 @@ _ROWS = 1 << 16  # reports of one call
 
 
 class Numbers(NamedTuple):
-    """Records and reports of a mechanism on one number.
-
-    Attributes:
-      mechanism: whose law the reports should have.
-      x: float32 [n].
-      y: reports, stacked.
-      beside: of numbers of a vector, another coordinate of each, and the rank of the vector's sum in [0, 1).
-    """
+    """Records and reports of a mechanism on one number."""
 
     mechanism: Any
     x: np.ndarray
     y: Any
     beside: tuple[np.ndarray, np.ndarray] | None = None
+    """Of numbers of a vector, another coordinate of each, and the rank of the vector's sum in [0, 1)."""
 
 
 def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
     """Random records, and reports of them by ``privatize`` of the mechanism that was given.
 
-    Vectors are taken apart where their coordinates are independent given the record.
-
-    Raises:
-      ValueError: for vectors whose coordinates are not.
+    Vectors are taken apart where their coordinates are independent given the record; others are refused.
     """
     record_key, key = jax.random.split(key)
     x = random_records(mechanism.domain(), record_key, trials)
@@ -54,7 +45,7 @@ def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
         raise NotApplicable(f"records must be numbers, categories or vectors, got {mechanism.domain()}")
     if not apart and np.ndim(x) != 1:
         raise NotApplicable(f"the coordinates of {type(mechanism).__name__} are not independent given the record")
-    y = jax.tree.map(np.asarray, privatize_stacked(key, mechanism, x))
+    y = privatize_stacked(key, mechanism, x)
     if not apart:
         return [Numbers(mechanism, x, y)]
     return [given for given, _, _ in by_law(mechanism, x, y)]
@@ -68,7 +59,7 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Any) -> list[tuple[Numbe
     for law, at in coordinate_laws(mechanism):
         user, place = np.nonzero(np.isin(indices, at))
         coordinate = indices[user, place]
-        mine = jax.tree.map(lambda leaf, user=user, place=place: np.asarray(leaf)[user, place], values)
+        mine = take(values, (user, place))
         away = 1 + (user * 7919 + coordinate) % max(x.shape[1] - 1, 1)  # another one, and each pair in turn
         beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
         found.append((Numbers(law, x[user, coordinate], mine, beside), user, coordinate))
@@ -79,37 +70,28 @@ def random_records(domain: Any, key: PRNGKey, trials: int) -> Any:
     """Random records; NumPy draws them, of the key's words."""
     if not isinstance(domain, Records):
         raise NotApplicable(f"records must be numbers, categories or vectors, got {domain}")
-    return domain.sample(np.random.default_rng(np.asarray(jax.random.key_data(key))), trials)
+    return domain.sample(generator(key), trials)
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
-    """Where each report lies in the law of its record: uniform in [0, 1), independent of the record.
+    """Where each report lies in the law of its record: uniform in [0, 1), [n], independent of the record.
 
     Atoms are spread over their mass, and numbers of a continuum over one float32 spacing to either side, by random
-    numbers of ``key``.
-
-    Returns:
-      The positions [n], float64, and the mass that float32 may have put elsewhere.
+    numbers of ``key``. And the mass that float32 may have put elsewhere.
     """
     mechanism, x, y, _ = given
-    spread = np.random.default_rng(np.asarray(jax.random.key_data(key))).random(len(x))
+    spread = generator(key).random(len(x))
     if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table(), x, y, spread), 0.0
     codomain = mechanism.codomain()
     ends = _ends(codomain)
     with float64_on_cpu():
-        wide = jax.tree.map(np.float64, mechanism)
+        m = wide(mechanism)
         branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
-        scale = _tail_scale(wide, codomain, ends)
-        place, off = np.empty(len(x)), 0.0
-        for start in range(0, len(x), _ROWS):  # of one shape, so that all sizes share a program
-            stop = min(start + _ROWS, len(x))
-            fill = lambda leaf, dtype, a=start, b=stop: np.resize(leaf[a:b], _ROWS).astype(dtype)
-            rows = fill(x, np.float64), fill(branch, np.int32), fill(value, np.float64), fill(spread, np.float64)
-            found, misplaced = _positions(wide, *rows, scale, ends)
-            place[start:stop] = np.asarray(found)[: stop - start]
-            off = max(off, float(np.max(misplaced)))
-    return place, off
+        scale = _tail_scale(m, codomain, ends)
+        rows = x.astype(np.float64), np.asarray(branch, np.int32), np.asarray(value, np.float64), spread
+        place, misplaced = in_blocks(lambda block: _positions(m, *block, scale, ends), rows, _ROWS)
+    return place, float(np.max(misplaced))
 
 
 def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -15,48 +15,37 @@ _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_
 
 
 class Draw(NamedTuple):
-    """One request for random words.
-
-    Attributes:
-      shape: of the words.
-      bits: of one word.
-    """
+    """One request for random words, of so many bits each."""
 
     shape: tuple[int, ...]
     bits: int
 
 
 class Sampler(NamedTuple):
-    """A mechanism as a function of its words.
-
-    Attributes:
-      draws: the words that one report takes, in order.
-      report: the report of a mechanism, a record and words (a list of arrays, one a draw); may be traced.
-    """
+    """A mechanism as a function of its words, those of ``draws`` in order; ``report`` may be traced."""
 
     draws: tuple[Draw, ...]
     report: Callable[[Any, Any, list[Any]], Any]
 
 
-def sampler(mechanism: Any, x: Any, *rest: Any) -> Sampler:
-    """The sampler of ``mechanism.privatize(key, x, *rest)``: the program that runs, not a formula beside it.
+def sampler(mechanism: Any, x: Any) -> Sampler:
+    """The sampler of ``mechanism.privatize(key, x)``: the program that runs, not a formula beside it.
 
-    Raises:
-      ValueError: for a sampler that draws inside a loop or a branch: how many words it takes is not fixed.
+    One that draws inside a loop or a branch is refused: how many words it takes is not fixed.
     """
-    leaves, structure = jax.tree.flatten((mechanism, x, *rest))
+    leaves, structure = jax.tree.flatten((mechanism, x))
 
     def privatize(key: Any, *leaves: Any) -> Any:
-        made, record, *more = jax.tree.unflatten(structure, leaves)
-        return made.privatize(key, record, *more)
+        made, record = jax.tree.unflatten(structure, leaves)
+        return made.privatize(key, record)
 
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     program, shape = jax.make_jaxpr(privatize, return_shape=True)(jax.random.key(0), *leaves)
     draws = tuple(_draws(program.jaxpr))
     out = jax.tree.structure(shape)
 
-    def report(mechanism: Any, x: Any, words: list[Any], *rest: Any) -> Any:
-        given = jax.tree.leaves((mechanism, x, *rest))
+    def report(mechanism: Any, x: Any, words: list[Any]) -> Any:
+        given = jax.tree.leaves((mechanism, x))
         given = [jnp.asarray(leaf, known.dtype) for leaf, known in zip(given, leaves, strict=True)]
         supply = iter(words)
         flat = _run(program.jaxpr, program.consts, [jax.random.key(0), *given], supply)

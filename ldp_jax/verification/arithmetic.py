@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import integer_tables, validate
+from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasTable, HasWordRuns
+from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords
 from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.types import Array
 from ldp_jax.verification import _words
-from ldp_jax.verification.exact import coordinate_laws, spaces
+from ldp_jax.verification._programs import in_blocks, logs_of
+from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, from_uniform, spaces
 
 ROUNDING = 1e-5
 """The loss that float32 arithmetic of a probability may add, in nats: 1e-6 for sums computed without
@@ -24,6 +26,9 @@ cancellation. A side that is lost, or rounded up to the step of a uniform, costs
 _BATCH = 1024  # reports at once: one shape, one compiled program
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
+
+_Masses = dict[int, Fraction]
+"""The mass of each outcome under one record."""
 
 
 class ArithmeticLoss(NamedTuple):
@@ -60,9 +65,6 @@ def arithmetic(mechanism: Any) -> ArithmeticLoss:
     their coordinates; tables are whole numbers already, and runs of words are asked at both ends
     (:class:`~ldp_jax.core.mechanism.HasWordRuns`).
 
-    Args:
-      mechanism: on one number or category, or on vectors as above; epsilon one number.
-
     Raises:
       ValueError: for vectors that are drawn together, reports of a continuum
         (:func:`~ldp_jax.verification.float_audit` asks them), or a sampler that is no step function of its words.
@@ -78,97 +80,57 @@ def arithmetic(mechanism: Any) -> ArithmeticLoss:
         return ArithmeticLoss(mechanism.table().epsilon, None, None, None, 0.0, 0)
     if isinstance(mechanism, HasWordRuns):
         return _of_runs(mechanism)
-    _check(mechanism)
-    codomain = mechanism.codomain()
-    records, outcome, count = _asked(mechanism, codomain)
-    claimed = _claimed(mechanism, records, codomain, count)
-    found, cells = _Steps(mechanism, records, outcome, claimed).masses()
-    adjacent = _adjacent(mechanism.domain(), records)
-    return _largest(found, claimed, [np.asarray(x).tolist() for x in records], cells, adjacent)
-
-
-def _check(mechanism: Any) -> None:
     if all(part.atoms is None for part in spaces(mechanism)[1].branches):
         raise NotApplicable(
             f"the reports of {type(mechanism).__name__} are not finitely many numbers: ask float_audit"
         )
-    leaves = jax.tree.leaves(mechanism)
-    if not all(validate.concrete(leaf) and np.ndim(leaf) == 0 for leaf in leaves):
-        raise ValueError(
-            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
-        )
+    check_numbers(mechanism)
+    records = np.asarray(mechanism.domain().critical_records()).astype(np.float32)
+    claimed = _claimed(mechanism, records)
+    found, cells = _Steps(mechanism, records, claimed).masses()
+    logs = [{int(y): math.log(row[y]) for y in np.flatnonzero(row > 0)} for row in claimed]
+    pairs = np.argwhere(adjacency(mechanism.domain(), records) & ~np.eye(len(records), dtype=bool))
+    return _compared(found, logs, records.tolist(), pairs.tolist(), cells)
 
 
-def _asked(mechanism: Any, codomain: Any) -> tuple[list[Any], Callable[[Any], Any], int]:
-    """Records, a report as a whole number, and how many there are."""
-    records = list(np.asarray(mechanism.domain().critical_records()).astype(np.float32))
-    parts = codomain.branches
-    sizes = [1 if part.atoms is None else len(part.atoms) for part in parts]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-
-    def outcome(y: Any) -> Any:
-        branch, value = y if isinstance(y, tuple) else (0, y)
-        places = [
-            0 if part.atoms is None else jnp.searchsorted(jnp.asarray(part.atoms, jnp.float32), value)
-            for part in parts
-        ]
-        return jnp.select(
-            [branch == b for b in range(len(parts))], [starts[b] + p for b, p in enumerate(places)], -1
-        )
-
-    return records, outcome, int(starts[-1])
-
-
-def _claimed(mechanism: Any, records: list[Any], codomain: Any, count: int) -> np.ndarray:
-    """Masses of the density [records, outcomes]; NaN where it is not asked."""
-    claimed = np.full((len(records), count), np.nan)
-    start = 0
+def _claimed(mechanism: Any, records: np.ndarray) -> np.ndarray:
+    """Masses of the density [records, outcomes]; NaN of a continuum."""
+    codomain, columns = mechanism.codomain(), []
     with float64_on_cpu():
         for branch, part in enumerate(codomain.branches):
             if part.atoms is None:
-                start += 1
+                columns.append(np.full((len(records), 1), np.nan))
                 continue
             values = np.asarray(part.atoms, np.float64)
             y = values if codomain.branches == (codomain,) else (np.full(len(values), branch), values)
-            for row, x in enumerate(records):
-                logs = jax.vmap(lambda report, x=x: mechanism.log_density(report, np.float64(x)))(y)
-                claimed[row, start : start + len(values)] = np.exp(np.asarray(logs))
-            start += len(values)
-    return claimed
+            columns.append(np.exp([logs_of(mechanism, y, np.float64(x)) for x in records]))
+    return np.concatenate(columns, 1)
 
 
-def _adjacent(domain: Any, records: list[Any]) -> np.ndarray:
-    """Which pairs of records are adjacent, bool [records, records]."""
-    n, all_of = len(records), np.asarray(records)
-    pairs = domain.adjacent(np.repeat(all_of, n, 0), np.concatenate([all_of] * n))
-    return np.asarray(pairs).reshape(n, n)
-
-
-def _largest(
-    found: list[dict[int, Fraction]], claimed: np.ndarray, records: list[Any], cells: int, adjacent: np.ndarray
+def _compared(
+    laws: list[_Masses], logs: list[dict[int, float]], records: list[Any], pairs: list[Any], cells: int
 ) -> ArithmeticLoss:
-    """The largest ratio between two adjacent records, and the largest distance to what is claimed."""
-    best: tuple[Any, ...] = (Fraction(1), 0, 0, 0)
-    pairs = np.argwhere(adjacent & ~np.eye(len(records), dtype=bool)).tolist()
-    for y in sorted(set().union(*found)):
-        masses = [row.get(y, Fraction(0)) for row in found]
+    """The largest ratio of masses over pairs of records, and the largest distance to the claimed logarithms."""
+    best: tuple[Any, ...] = (Fraction(1), *pairs[0], 0)
+    for y in sorted(set().union(*laws)):
         for high, low in pairs:
-            if not masses[high]:
-                continue
-            ratio = masses[high] / masses[low] if masses[low] else math.inf
+            ratio = _ratio(laws[high].get(y), laws[low].get(y))
             if ratio > best[0]:
                 best = (ratio, high, low, y)
     off = 0.0
-    for row, masses in enumerate(found):
-        for y in np.flatnonzero(claimed[row] > 0):
-            mass = masses.get(int(y), Fraction(0))
-            off = max(off, abs(_log(mass) - math.log(claimed[row][y])) if mass else math.inf)
-    loss = math.inf if best[0] == math.inf else integer_tables.log_up(Fraction(best[0]))
+    for law, claimed in zip(laws, logs, strict=True):
+        for y, log in claimed.items():
+            mass = law.get(y)
+            off = max(off, abs(math.log(mass.numerator) - math.log(mass.denominator) - log) if mass else math.inf)
+    loss = math.inf if best[0] == math.inf else integer_tables.log_up(best[0])
     return ArithmeticLoss(loss, records[best[1]], records[best[2]], best[3], off, cells)
 
 
-def _log(ratio: Fraction) -> float:
-    return math.log(ratio.numerator) - math.log(ratio.denominator)
+def _ratio(mass: Fraction | None, other: Fraction | None) -> Any:
+    """Infinite where the other record alone cannot give a report, 0 where this one cannot."""
+    if not mass:
+        return 0
+    return mass / other if other else math.inf
 
 
 def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
@@ -188,50 +150,107 @@ def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
 def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
     """Masses of each report of one number, from both ends of every run of words."""
     runs = m.word_runs()
-    best: tuple[Any, ...] = (Fraction(1), *runs.pairs[0], 0)
-    laws: dict[Any, dict[int, Fraction]] = {}
-    for record in dict.fromkeys(itertools.chain(*runs.pairs)):
+    records = list(dict.fromkeys(itertools.chain(*runs.pairs)))
+    laws: list[_Masses] = [{} for _ in records]
+    for record, law in zip(records, laws, strict=True):
         first, last = (np.asarray(_report(m, words, record)) for words in (runs.first, runs.last))
         if (first != last).any():
             raise ValueError("from_words changes between two thresholds: its words are no table")
-        law = laws[record] = {}
         for y, share in zip(first.tolist(), runs.share, strict=True):
             law[y] = law.get(y, Fraction(0)) + share
-    for pair in runs.pairs:
-        for one, other in (pair, pair[::-1]):
-            for y, mass in laws[one].items():
-                ratio = mass / laws[other][y] if laws[other].get(y) else math.inf
-                if ratio > best[0]:
-                    best = (ratio, one, other, y)
-    off = 0.0
-    for record, law in laws.items():
-        claimed = np.asarray(_log_likelihood(m, np.array(list(law), np.float32), record))
-        off = max(off, float(np.abs(claimed - [_log(mass) for mass in law.values()]).max()))
-    loss = math.inf if best[0] == math.inf else integer_tables.log_up(Fraction(best[0]))
-    return ArithmeticLoss(loss, best[1], best[2], best[3], off, len(runs.share))
+    logs = [
+        dict(zip(law, _log_likelihood(m, np.array(list(law), np.float32), record).tolist(), strict=True))
+        for record, law in zip(records, laws, strict=True)
+    ]
+    pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
+    return _compared(laws, logs, records, pairs, len(runs.share))
 
 
 @jax.jit
-def _report(m: Any, words: Any, record: Any) -> Any:
+def _report(m: HasWordRuns, words: Any, record: Any) -> Array:
     return m.from_words(words, record)
 
 
 @jax.jit
-def _log_likelihood(m: Any, y: Any, record: Any) -> Any:
+def _log_likelihood(m: HasWordRuns, y: Any, record: Any) -> Array:
     return m.log_likelihood(y, record)
 
 
-# --- Steps of the words ------------------------------------------------------------------------------------------
+# --- What float32 gives away -----------------------------------------------------------------------------------
+
+
+class FloatAudit(NamedTuple):
+    """The leak of a sampler's float32 arithmetic about two records.
+
+    Attributes:
+      impossible: the mass, under the first record, of reports that the second cannot give.
+      impossible_other: the same the other way round.
+      largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for none.
+      reports: how many different reports the first record can give.
+    """
+
+    impossible: float
+    impossible_other: float
+    largest_loss: float
+    reports: int
+
+
+def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
+    """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
+
+    ``privatize`` of these mechanisms draws one of them, so this is the law that runs. Tables are read over all 2^32
+    words; few reports of a 64-bit word are counted over all 2^64, by bisection.
+
+    Raises:
+      ValueError: for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
+
+    >>> from ldp_jax.features import GridSquareWave
+    >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
+    0.0
+    """
+    if isinstance(mechanism, HasTable):
+        return _audit(*(_row(mechanism.table(), record) for record in (x, x_other)))
+    if not isinstance(mechanism, (HasInverse, HasWords)):
+        raise NotApplicable(f"{type(mechanism).__name__} has no from_uniform: it draws otherwise")
+    check_numbers(mechanism)
+    records = np.array([x, x_other], np.float32)
+    if isinstance(mechanism, HasWords):
+        return _audit(*_Steps(mechanism, records, _claimed(mechanism, records)).masses()[0])
+    total = 2**23
+    u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
+    (ours, mine), (theirs, others) = (
+        np.unique(np.asarray(from_uniform(mechanism, u, record)), return_counts=True) for record in records
+    )
+    shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
+    return FloatAudit(
+        float(1.0 - mine[at].sum() / total),
+        float(1.0 - others[at_other].sum() / total),
+        float(losses.max()) if len(shared) else math.nan,
+        len(ours),
+    )
+
+
+def _audit(mine: _Masses, others: _Masses) -> FloatAudit:
+    both = [(mine[y], others[y]) for y in mine if mine[y] and others.get(y)]
+    lost, lost_other = (float(1 - sum(side)) for side in zip(*both, strict=True))
+    loss = integer_tables.log_up(max(max(a / b, b / a) for a, b in both))
+    return FloatAudit(lost, lost_other, loss, sum(mass > 0 for mass in mine.values()))
+
+
+def _row(table: integer_tables.Table, x: float) -> _Masses:
+    """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
+    row, part = (int(one) for one in integer_tables.split(np, x, table.inputs, table.encoding))
+    whole, above = 2**23, min(row + 1, table.inputs - 1)
+    mixed = ((whole - part) * int(a) + part * int(b) for a, b in zip(*table.masses[[row, above]], strict=True))
+    return {y: Fraction(mass, whole * integer_tables.WORDS) for y, mass in enumerate(mixed)}
+
+
+# --- Steps of the words ----------------------------------------------------------------------------------------
 
 
 class _Line(NamedTuple):
-    """Words along one axis: the others stay where they are.
-
-    Attributes:
-      row: which record.
-      axis: which draw changes.
-      others: a whole number a draw.
-    """
+    """Words of a record along one axis, the draw that changes; the others, a whole number a draw, stay."""
 
     row: int
     axis: int
@@ -245,14 +264,12 @@ class _Line(NamedTuple):
 class _Steps:
     """Reports, as whole numbers, of some records under words of the verifier's choice."""
 
-    def __init__(
-        self, mechanism: Any, records: list[Any], outcome: Callable[[Any], Any], claimed: np.ndarray
-    ) -> None:
+    def __init__(self, mechanism: Any, records: np.ndarray, claimed: np.ndarray) -> None:
         """Trace the sampler once, for all records; the masses that are claimed say where steps may be."""
         rows = np.nan_to_num(claimed)
         self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
         self.sampler = _words.sampler(mechanism, records[0])
-        self.mechanism, self.records = mechanism, np.asarray(records, np.float32)
+        self.mechanism, self.records = mechanism, records
         # A draw of many words is several numbers of two, as a coin and a value from one key are.
         self.axes = [
             (place, min(2, math.prod(draw.shape) - first) * draw.bits)
@@ -261,18 +278,14 @@ class _Steps:
         ]
         self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
+        outcome = _outcomes(mechanism)
         one = lambda m, x, words: outcome(self.sampler.report(m, x, words))
         self.run = jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))
 
     def report(self, rows: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
         """Outcomes [n] of records ``rows`` under words, one array a draw."""
-        out = []
-        for start in range(0, len(rows), _BATCH):
-            part = slice(start, start + _BATCH)
-            pad = lambda a: np.concatenate([a, np.zeros((_BATCH - len(a), *a.shape[1:]), a.dtype)])
-            mine = [pad(w[part]) for w in words]
-            out.append(np.asarray(self.run(self.mechanism, self.records[pad(rows[part])], mine))[: len(rows[part])])
-        return np.concatenate(out)
+        ask = lambda block: self.run(self.mechanism, *block)
+        return in_blocks(ask, (self.records[rows], words), _BATCH)
 
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         """Outcomes of (record, whole numbers)."""
@@ -320,7 +333,7 @@ class _Steps:
             found[points[i][0].row][points[i][0].axis].add(high)
         return found
 
-    def masses(self) -> tuple[list[dict[int, Fraction]], int]:
+    def masses(self) -> tuple[list[_Masses], int]:
         """The exact mass of each outcome under each record; and how many sets of words were told apart."""
         found, count = [], 0
         for row, cuts in enumerate(self.cuts()):
@@ -366,6 +379,24 @@ class _Steps:
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
         if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
+
+
+def _outcomes(mechanism: Any) -> Callable[[Any], Array]:
+    """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
+    parts = mechanism.codomain().branches
+    starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])
+
+    def outcome(y: Any) -> Array:
+        branch, value = y if isinstance(y, tuple) else (0, y)
+        places = [
+            0 if part.atoms is None else jnp.searchsorted(jnp.asarray(part.atoms, jnp.float32), value)
+            for part in parts
+        ]
+        return jnp.select(
+            [branch == b for b in range(len(parts))], [starts[b] + p for b, p in enumerate(places)], -1
+        )
+
+    return outcome
 
 
 def _probes(bits: int) -> list[int]:

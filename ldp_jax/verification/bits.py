@@ -9,8 +9,8 @@ import numpy as np
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.verification import _lists, statistics
-from ldp_jax.verification.empirical import report_each
+from ldp_jax.verification import lists, statistics
+from ldp_jax.verification._programs import generator, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -39,12 +39,6 @@ def record_in_bits(
     bound of the loss above the claim and :data:`ROUNDING` is a report that carries the record where rounding would
     be.
 
-    Args:
-      mechanism: whose reports hold numbers of a continuum.
-      key: a typed threefry key.
-      trials: reports.
-      significance: how often a sampler that keeps to this is rejected.
-
     Raises:
       ValueError: for finite reports, which have no bits to spare.
 
@@ -55,13 +49,13 @@ def record_in_bits(
     validate.integer_in(1000, trials=trials)
     validate.threefry(key)
     domain, codomain = spaces(mechanism)
-    if not _has_reals(codomain):
+    if not has_reals(codomain):
         raise NotApplicable(f"the reports of {type(mechanism).__name__} are finite: they have no bits to spare")
     record_key, draw_key = jax.random.split(key)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(record_key)))
+    rng = generator(record_key)
     x, upper, asked = _records(domain, rng, trials)
     words = jax.random.key_data(jax.random.split(draw_key, len(upper)))
-    y = jax.tree.map(np.asarray, report_each(words, mechanism, x))
+    y = report_each(words, mechanism, x)
     numbers = _numbers(codomain, y, rng)
     ones = np.zeros((2 * (2 * LAST - 1) * numbers.shape[1], 2, upper.shape[1]))
     for start in range(0, len(upper), _CHUNK):
@@ -88,7 +82,7 @@ def asked_of(mechanism: Any) -> str:
     return f"asked of {' and '.join(said)}, chosen at random" if said else ""
 
 
-def _has_reals(codomain: Any) -> bool:
+def has_reals(codomain: Any) -> bool:
     """Whether reports, or the values of their coordinates, hold numbers of a continuum."""
     return codomain.continuous or getattr(codomain, "inner", codomain).continuous
 
@@ -97,7 +91,7 @@ def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, n
     """Stacked records, their side of each statistic, and whether it is asked of them: bool [n, s] both."""
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
-        flat = np.concatenate([np.reshape(leaf, (trials, -1)) for leaf in jax.tree.leaves(x)], 1).astype(np.float64)
+        flat = _flat(x, np.float64)
         coordinates = flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]]
         half = coordinates > np.median(coordinates, 0)
         total, length = flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)
@@ -108,15 +102,20 @@ def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, n
     pair = domain.neighbours(rng, trials // 2)
     x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
     if domain.users:
-        flat = _lists.bits_of(x, domain.users)
+        flat = lists.bits_of(x, domain.users)
     else:
-        flat = np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(x)], 1)
+        flat = _flat(x, np.float64)
         flat = flat > np.median(flat, 0)
     upper = np.concatenate(
         [flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]], flat.sum(1, keepdims=True) % 2 == 1], 1
     )
     differ = upper[: trials // 2] != upper[trials // 2 :]
     return x, upper, np.concatenate([differ, differ])
+
+
+def _flat(stacked: Any, kind: Any) -> np.ndarray:
+    """All leaves of stacked values in one row each."""
+    return np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(stacked)], 1).astype(kind)
 
 
 def _numbers(codomain: Any, y: Any, rng: np.random.Generator) -> np.ndarray:
@@ -131,8 +130,7 @@ def _numbers(codomain: Any, y: Any, rng: np.random.Generator) -> np.ndarray:
             for part, leaf in enumerate(real):
                 found[user, place, part] = leaf[user, at]
         return found.reshape(len(indices), -1)
-    real = [np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(y) if leaf.dtype.kind == "f"]
-    numbers = np.concatenate(real, 1).astype(np.float32)
+    numbers = _flat([leaf for leaf in jax.tree.leaves(y) if leaf.dtype.kind == "f"], np.float32)
     return numbers[:, rng.permutation(numbers.shape[1])[:_NUMBERS]]
 
 

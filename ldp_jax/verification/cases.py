@@ -1,7 +1,6 @@
 """Every public mechanism at small sizes: the one list that the contract suite, the audit and its table read.
 
-A mechanism that is exported and has no case here fails the suite. A case of one's own is added with
-:func:`register`, before the suite or the audit runs, or asked alone by :func:`ldp_jax.verification.check`.
+A mechanism that is exported and has no case here fails the suite. Others are added with :func:`register`.
 """
 
 import math

@@ -11,8 +11,8 @@ from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _positions
-from ldp_jax.verification.empirical import draws
-from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
+from ldp_jax.verification._programs import draws, generator
+from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 TRIALS = 50_000
 _CHUNK = 5_000  # reports whose pair products are held at once
@@ -29,12 +29,6 @@ def independent_coordinates(
     Each value becomes a fair sign, by the side of the median of its law. The sum of every product of two and of
     three signs is binomial; where all coordinates are sent, the signs as bits also have full rank over GF(2).
 
-    Args:
-      mechanism: on vectors.
-      key: a typed threefry key.
-      trials: reports.
-      significance: how often a correct sampler may be rejected.
-
     Raises:
       ValueError: for a mechanism on numbers, or whose coordinates have no law of their own.
 
@@ -47,36 +41,31 @@ def independent_coordinates(
     if getattr(domain, "dim", 1) < 2:
         raise NotApplicable(f"mechanism must be one on vectors of 2 and more coordinates, got {domain}")
     draw_key, spread_key = jax.random.split(key)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(spread_key)))
+    rng = generator(spread_key)
     chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
     sign = _signs(mechanism, draw_key, spread_key, trials)[:, chosen]
     worst, tests = _products(sign, np.sort(rng.permutation(len(chosen))[:_TRIPLES]))
-    limit = significance / tests
-    fits = worst >= limit and not (np.abs(sign).all() and _dependent(sign > 0))
-    shortest = np.sqrt(np.abs(sign).all(0).mean() * trials) if np.abs(sign).all() else np.sqrt(trials)
-    defect = (stats.norm.isf(limit / 2) + stats.norm.isf(significance)) / shortest
-    return Fit(fits, "coordinates", -np.log10(max(worst, 1e-300)), -np.log10(limit), float(defect), trials)
+    limit, whole = significance / tests, bool(np.abs(sign).all())
+    defect = (stats.norm.isf(limit / 2) + stats.norm.isf(significance)) / np.sqrt(trials)
+    fit = tail_fit("coordinates", worst, limit, defect, trials)
+    return fit._replace(fits=fit.fits and not (whole and _dependent(sign > 0)))
 
 
 def _signs(mechanism: Any, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) -> np.ndarray:
     """Fair signs [trials, dim], 0 where nothing was sent."""
     domain, codomain = mechanism.domain(), mechanism.codomain()
     centre = domain.centre()
-    y = jax.tree.map(np.asarray, draws(mechanism, draw_key, centre, trials))
+    y = draws(mechanism, draw_key, centre, trials)
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, HasCoordinates):
         given = _positions.by_law(mechanism, np.broadcast_to(centre, sign.shape), y)
         keys = jax.random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
         for (numbers, user, coordinate), key in zip(given, keys, strict=True):
-            sign[user, coordinate] = _side(_positions.positions(numbers, key)[0])
+            sign[user, coordinate] = np.where(_positions.positions(numbers, key)[0] < 0.5, -1.0, 1.0)
         return sign
     if getattr(codomain, "inner", None) == Finite((-1.0, 1.0)):
         return y.astype(np.float32)
     raise NotApplicable(f"the coordinates of {type(mechanism).__name__} have no law of their own")
-
-
-def _side(place: np.ndarray) -> np.ndarray:
-    return np.where(place < 0.5, -1.0, 1.0).astype(np.float32)
 
 
 def _products(sign: np.ndarray, few: np.ndarray) -> tuple[float, int]:
@@ -84,7 +73,7 @@ def _products(sign: np.ndarray, few: np.ndarray) -> tuple[float, int]:
     n, dim = sign.shape
     first, second = np.triu_indices(dim, 1)
     here = np.abs(sign)
-    sums, counts = [(sign.T @ sign)[first, second]], [(here.T @ here)[first, second]]
+    sums, counts = (sign.T @ sign)[first, second], (here.T @ here)[first, second]
     sign, here = sign[:, few], here[:, few]
     first, second = np.triu_indices(len(few), 1)
     triple, among = np.zeros((len(first), len(few))), np.zeros((len(first), len(few)))
@@ -93,7 +82,7 @@ def _products(sign: np.ndarray, few: np.ndarray) -> tuple[float, int]:
         triple += (part[:, first] * part[:, second]).T @ part
         among += (present[:, first] * present[:, second]).T @ present
     later = np.arange(len(few)) > second[:, None]
-    total, held = np.concatenate([*sums, triple[later]]), np.concatenate([*counts, among[later]])
+    total, held = np.concatenate([sums, triple[later]]), np.concatenate([counts, among[later]])
     less = np.round((held - np.abs(total)) / 2)
     return float(2 * stats.binom.cdf(less, held, 0.5).min()), len(total)
 

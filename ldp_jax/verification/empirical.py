@@ -1,32 +1,36 @@
-"""Is it the law that is drawn, and what can draws alone show? Fits of samplers, and lower bounds on epsilon."""
+"""Is it the law that is drawn? Fits of samplers, at one record and at many."""
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import stats
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, check_budget, privacy_loss
-from ldp_jax.core.spaces import as_records
+from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
-from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.verification import _lists, statistics
-from ldp_jax.verification._blocks import block_of, in_blocks, retraced
-from ldp_jax.verification._laws import law_of
-from ldp_jax.verification.exact import logs_of
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges.spaces import Lists
+from ldp_jax.verification import lists, statistics
+from ldp_jax.verification._laws import Cells, law_of
+from ldp_jax.verification._programs import View, count_of, draws, generator, logs_of, report_each, take, wide
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096
 """Beyond, a vector is tested one random coordinate a user instead of whole."""
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
-_EVENTS = 512  # thresholds tried on one score
-_TRAINING = 100_000  # reports of each record that a distinguisher is trained on
+
+_ALL = 128  # members of a space that are all asked
+_COORDINATES = 256  # laws that are integrated, where each coordinate of a record has one
+_FEWEST = 8  # records, however many coordinates they have
+_DRAWS = 100  # of a record, at least
+_MOST_DRAWS = 1 << 22  # of all members of a small space
 
 
 def matches_density(
@@ -36,17 +40,7 @@ def matches_density(
 
     Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space.
     Vectors are asked by coordinates and cells together or, where these are too many, by one random coordinate a
-    user.
-
-    Args:
-      mechanism: with ``log_density``; epsilon one number.
-      key: a typed threefry key.
-      x: the record, exact in float32; by default one off the centre.
-      trials: draws.
-      significance: how often a correct sampler may be rejected.
-
-    Returns:
-      A :class:`Fit`, which says the smallest defect that it detects.
+    user. Neighbour lists are asked of every user: user 0 has ``trials`` draws and half of the significance.
 
     Raises:
       ValueError: for a key that is not threefry, or a codomain of another kind.
@@ -58,40 +52,80 @@ def matches_density(
     validate.integer_in(100, trials=trials)
     domain = mechanism.domain()
     x = domain.typical() if x is None else domain.given(x)
-    if domain.users:
-        return _lists.fit(mechanism, key, x, trials, significance)
     draw_key, pick_key = jax.random.split(key)
-    return fit_of(mechanism, pick_key, x, draws(mechanism, draw_key, x, trials), significance)
+    if not domain.users:
+        return fit_of(mechanism, pick_key, x, draws(mechanism, draw_key, x, trials), significance)
+    n, fits = domain.users, []
+    keys = [draw_key, *(jax.random.split(pick_key, n - 1) if n > 1 else ())]
+    for own, user_key in enumerate(keys):
+        count, share = (trials, significance / 2) if own == 0 else (max(100, trials // n), significance / (2 * n))
+        user, record = np.int32(own), domain.seen_by(own, x)
+        y = draws(mechanism, user_key, record, count, user)
+        fits.append(fit_of(View(mechanism, user), user_key, record, y, share))
+    return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
+
+
+def _worst(fits: list[Fit]) -> Fit:
+    return max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
 
 
 def fit_of(mechanism: Any, key: PRNGKey, x: Any, y: Any, significance: float) -> Fit:
     """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
-    trials = len(jax.tree.leaves(y)[0])
-    codomain = mechanism.codomain()
-    if not _possible(mechanism, codomain, y, x):
-        return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
+    trials, codomain = count_of(y), mechanism.codomain()
+    impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
+    if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
+        return impossible
+    if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, jax.tree.map(jnp.asarray, x))).all():
+        return impossible
     if codomain.branches == (codomain,) and codomain.continuous:
         cdf, misplaced = distribution(mechanism, x)
         if cdf is None:
-            return Fit(False, "density of total mass 1", math.inf, 0.0, _TOTAL, trials)
+            return _not_one(math.inf, trials)
         return statistics.ks_test(y, cdf, rounding=misplaced, significance=significance)
-    each = _coordinates(mechanism, x)
-    if each is not None:
+    if isinstance(mechanism, HasCoordinates):
+        each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(x)]
         return _vectors(each, codomain, y, key, significance)
     mass, cell = cells_of(mechanism, x)
     if abs(mass.sum() - 1) > _TOTAL:
-        return Fit(False, "density of total mass 1", float(mass.sum()), 1.0, _TOTAL, trials)
+        return _not_one(float(mass.sum()), trials)
     place = np.asarray(cell(y))
     if (place < 0).any():
-        return Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
+        return impossible
     return statistics.g_test(np.bincount(place, minlength=len(mass)), mass, significance=significance)
 
 
-def _possible(mechanism: Any, codomain: Any, y: Any, x: Any) -> bool:
-    """Whether every report is in the codomain and, where reports are finite, has a mass that is not 0."""
-    if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
-        return False
-    return codomain.continuous or bool(np.isfinite(logs_of(mechanism, y, jnp.asarray(x))).all())
+def _not_one(total: float, trials: int) -> Fit:
+    return Fit(False, "density of total mass 1", total, 1.0, _TOTAL, trials)
+
+
+def _vectors(each: list[Cells], codomain: Any, y: Any, key: PRNGKey, significance: float) -> Fit:
+    """A G test of coordinates and cells; ``each`` has the cells of every coordinate."""
+    k = codomain.sent
+    indices, values = codomain.entries(y)
+    n, bins = len(indices), max(len(mass) for mass, _ in each)
+    code = np.zeros(indices.shape, np.int64)  # the cell of every value, by the coordinate that it belongs to
+    for j, (_, cell) in enumerate(each):
+        mine = indices == j
+        code[mine] = cell(take(values, mine))
+    mass = np.stack([np.pad(mass, (0, bins - len(mass))) for mass, _ in each])
+    if np.abs(mass.sum(1) - 1).max() > _TOTAL:
+        return _not_one(float(mass.sum(1).max()), n)
+    subsets = math.comb(codomain.dim, k)
+    if subsets * bins**k <= _JOINT_CELLS:
+        chosen = np.array(list(itertools.combinations(range(codomain.dim), k)))
+        name = codomain.dim ** np.arange(k)[::-1]  # combinations come in this order
+        place = np.searchsorted(chosen @ name, indices @ name)
+        probability = np.full(subsets, 1 / subsets)
+        for position in range(k):
+            place = place * bins + code[:, position]
+            rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
+            probability = (probability[:, None] * rows).ravel()
+    else:
+        pick, row = np.asarray(jax.random.randint(key, (n,), 0, k)), np.arange(n)
+        place = indices[row, pick] * bins + code[row, pick]
+        probability = mass.ravel() / codomain.dim
+    counts = np.bincount(place, minlength=len(probability))
+    return statistics.g_test(counts, probability, significance=significance)
 
 
 def typical_record(mechanism: Any) -> Any:
@@ -100,75 +134,17 @@ def typical_record(mechanism: Any) -> Any:
 
 
 def extreme_records(mechanism: Any) -> tuple[Any, Any]:
-    """Two adjacent records at opposite ends of the domain, where the loss of the laws of this library is largest.
-
-    For neighbour lists, two that differ in one bit.
-    """
+    """Two adjacent records at opposite ends of the domain, where laws of this library lose most."""
     return mechanism.domain().extremes()
 
 
-def draws(mechanism: Any, key: PRNGKey, x: Any, n: int) -> Any:
-    """n independent reports of one record, stacked; a key of its own each."""
-    if mechanism.domain().users:
-        return _lists.draws(key, mechanism, x, 0, n)
-    validate.threefry(key)
-    check_budget(mechanism)
-    # Of one record: what a draw computes of the record alone is computed once a block.
-    x = x if isinstance(x, tuple) else np.asarray(as_records(x))
-    words = jax.random.key_data(jax.random.split(key, n))
-    return in_blocks(lambda block: _reports_of_one(block, mechanism, x), words)
-
-
-def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
-    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
-    validate.threefry(key)
-    check_budget(mechanism)
-    x = x if isinstance(x, tuple) else np.asarray(as_records(x))
-    return report_each(jax.random.key_data(jax.random.split(key, len(jax.tree.leaves(x)[0]))), mechanism, x)
-
-
-def report_each(words: Any, mechanism: Any, x: Any) -> Any:
-    """The report of each of stacked records, by a key each; the keys as the words that they hold."""
-    if mechanism.domain().users:
-        return _lists.report_each(words, mechanism, x, np.zeros(len(words), np.int32))
-    return in_blocks(lambda rows: _reports(rows[0], mechanism, rows[1]), (words, x))
-
-
-def report_each_retraced(words: Any, mechanism: Any, x: Any) -> Any:
-    """The same after the mechanism's code was traced once more; None where that gives the same program."""
-    own = (np.zeros(len(words), np.int32),) if mechanism.domain().users else ()
-    program = _lists.reports if own else _reports
-    ask = lambda one: lambda rows: one(rows[0], mechanism, *rows[1:])
-    rows = (words, x, *own)
-    fresh = retraced(program)
-    first = block_of(rows)
-    texts = [one.lower(first[0], mechanism, *first[1:]).as_text() for one in (program, fresh)]
-    return None if texts[0] == texts[1] else in_blocks(ask(fresh), rows)
-
-
-@jax.jit
-def _reports(words: Any, mechanism: Any, x: Any) -> Any:
-    keys = jax.random.wrap_key_data(words)
-    return jax.vmap(lambda key, record: mechanism.privatize(key, record))(keys, x)
-
-
-@jax.jit
-def _reports_of_one(words: Any, mechanism: Any, x: Any) -> Any:
-    return jax.vmap(mechanism.privatize, (0, None))(jax.random.wrap_key_data(words), x)
-
-
-# --- Laws as cells --------------------------------------------------------------------------------------------
+# --- Laws as cells ---------------------------------------------------------------------------------------------
 
 
 def _wide_law(mechanism: Any, x: Any) -> Callable[[Any], np.ndarray]:
     """log p of stacked reports about ``x`` in float64; to be called with x64 enabled."""
-    x = jax.tree.map(_wide, x)
-    return lambda y: logs_of(mechanism, jax.tree.map(_wide, y), x)
-
-
-def _wide(leaf: Any) -> np.ndarray:
-    leaf = np.asarray(leaf)
-    return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
+    mechanism, x = wide(mechanism), wide(x)
+    return lambda y: logs_of(mechanism, wide(y), x)
 
 
 def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | None, float]:
@@ -185,267 +161,84 @@ def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | 
     return lambda y: cdf(y) / total, misplaced
 
 
-def cells_of(mechanism: Any, x: Any) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+def cells_of(mechanism: Any, x: Any) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
-        return law_of(mechanism.codomain()).cells(jax.tree.map(_wide, x), _wide_law(mechanism, x))
+        return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
 
 
-def _coordinates(mechanism: Any, x: Any) -> list[tuple[np.ndarray, Callable[[Any], np.ndarray]]] | None:
-    """Cells of each coordinate where coordinates are independent given the record, else None."""
-    if isinstance(mechanism, HasCoordinates):
-        return [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(x)]
-    return None
+# --- Many records ----------------------------------------------------------------------------------------------
 
 
-def _vectors(each: list[Any], codomain: Any, y: Any, key: PRNGKey, significance: float) -> Fit:
-    """A G test of coordinates and cells; ``each`` has the cells of every coordinate."""
-    k = codomain.sent
-    indices, values = codomain.entries(y)
-    n, bins = len(indices), max(len(mass) for mass, _ in each)
-    # Cells of every value, by the coordinate it belongs to.
-    code = np.zeros(indices.shape, np.int64)
-    for j, (_, cell) in enumerate(each):
-        mine = indices == j
-        code[mine] = cell(jax.tree.map(lambda leaf, mine=mine: np.asarray(leaf)[mine], values))
-    mass = np.stack([np.pad(mass, (0, bins - len(mass))) for mass, _ in each])
-    if np.abs(mass.sum(1) - 1).max() > _TOTAL:
-        return Fit(False, "density of total mass 1", float(mass.sum(1).max()), 1.0, _TOTAL, n)
-    subsets = math.comb(codomain.dim, k)
-    if subsets * bins**k <= _JOINT_CELLS:
-        chosen = np.array(list(itertools.combinations(range(codomain.dim), k)))
-        name = codomain.dim ** np.arange(k)[::-1]  # combinations come in this order
-        place = np.searchsorted(chosen @ name, indices @ name)
-        probability = np.full(subsets, 1 / subsets)
-        for position in range(k):
-            place = place * bins + code[:, position]
-            rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
-            probability = (probability[:, None] * rows).ravel()
-        counts = np.bincount(place, minlength=len(probability))
-        return statistics.g_test(counts, probability, significance=significance)
-    pick = np.asarray(jax.random.randint(key, (n,), 0, k))
-    row = np.arange(n)
-    place = indices[row, pick] * bins + code[row, pick]
-    counts = np.bincount(place, minlength=mass.size)
-    return statistics.g_test(counts, mass.ravel() / codomain.dim, significance=significance)
+class _Asked(NamedTuple):
+    """Stacked records, whose each is (int32 [m]), and whether there are no others."""
+
+    x: Any
+    owners: np.ndarray
+    all_of_them: bool
 
 
-# --- Lower bounds ---------------------------------------------------------------------------------------------
+def matches_everywhere(
+    mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
+) -> Fit:
+    """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
+    All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in turn), else 128
+    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials; each
+    category has up to ``trials``, at most 2^22 together, and each of its reports is also counted alone.
 
-class LowerBound(NamedTuple):
-    """The outcome of a distinguishing game.
+    The worst record answers; a region of the share ``smallest_defect`` that is far off is found.
 
-    Attributes:
-      epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.
-      limit: the largest value that so many trials could have shown.
-      event: the chosen set of reports, in words.
-      share: how often the event's record was in it, among the trials that did not choose it.
-      share_other: how often the other record was.
-      trials: draws of each record, half of them to choose the event.
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> fit = matches_everywhere(GeneralizedRR(1.0, 40), jax.random.key(0), trials=40_000)
+    >>> fit.fits, fit.records, fit.smallest_defect
+    (True, 40, 0.025)
     """
-
-    epsilon: float
-    limit: float
-    event: str
-    share: float
-    share_other: float
-    trials: int
-
-
-def epsilon_lower_bound(
-    mechanism: Any,
-    key: PRNGKey,
-    trials: int = 200_000,
-    confidence: float = 1 - SIGNIFICANCE,
-    *,
-    x: Any = None,
-    x_other: Any = None,
-    delta: float = 0.0,
-    resolution: float = 1e-4,
-) -> LowerBound:
-    r"""A lower bound on the epsilon of a sampler, from draws of two records.
-
-    On half of the draws the event of largest :math:`\log((P - \delta)/P')` is chosen among thresholds on several
-    scores: the report, its size, the declared loss, for vectors a logistic regression. On the other half both
-      probabilities are
-    bounded by Clopper and Pearson: the bound holds whatever the scores are worth. 2e5 trials see 5 % at epsilon 1.
-
-    Args:
-      mechanism: epsilon one number.
-      key: a typed threefry key.
-      trials: draws of each record.
-      confidence: of the bound.
-      x: one record; by default the lower end of the domain in every coordinate.
-      x_other: the other; by default the upper end, of a list one that differs in a bit.
-      delta: of the (epsilon, delta) guarantee that is asked about.
-      resolution: the share of their size that scores are rounded to; at 0 the last bits of a float32 report, which
-        are the record's, are seen (:func:`~ldp_jax.verification.float_audit` measures them).
-
-    Raises:
-      ValueError: for a key that is not threefry, or fewer than 1 000 trials.
-
-    >>> from ldp_jax.features import Duchi
-    >>> bound = epsilon_lower_bound(Duchi(1.0), jax.random.key(0))
-    >>> 0.95 < bound.epsilon <= 1.0
-    True
-    """
-    validate.integer_in(1000, trials=trials)
-    validate.in_range(0.0, 1.0, confidence=confidence)
-    validate.in_range(0.0, 1.0, delta=delta)
-    validate.in_range(0.0, 1.0, resolution=resolution)
-    check_budget(mechanism)
-    first, second = extreme_records(mechanism)
-    given = mechanism.domain().given
-    first = first if x is None else given(x)
-    second = second if x_other is None else given(x_other)
-    keys = jax.random.split(key)
-    reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
-    scores = _scores(mechanism, reports, first, second, trials // 2)
-    return play(scores, trials, confidence, delta=delta, resolution=resolution)
+    validate.integer_in(100, trials=trials)
+    validate.threefry(key)
+    record_key, draw_key, pick_key = jax.random.split(key, 3)
+    x, owners, all_of_them = _records(mechanism, record_key)
+    users, count = bool(mechanism.domain().users), len(owners)
+    categories = all_of_them and not users
+    each = max(_DRAWS, trials // count)
+    if categories:
+        each = max(each, min(trials, _MOST_DRAWS // count))
+    many = jax.tree.map(lambda leaf: np.repeat(leaf, each, 0), x)
+    words = np.asarray(jax.random.key_data(jax.random.split(draw_key, count * each)))
+    y = report_each(words, mechanism, many, *([np.repeat(owners, each)] if users else []))
+    share, fits = significance / ((1 + categories) * count), []
+    for place, pick in enumerate(jax.random.split(pick_key, count)):
+        record, reports = take(x, place), take(y, slice(place * each, (place + 1) * each))
+        view = View(mechanism, owners[place]) if users else mechanism
+        fits.append(fit_of(view, pick, record, reports, share))
+        if categories:
+            fits.append(_each_report(mechanism, record, reports, share))
+    region = 1 / count if all_of_them else 1 - SIGNIFICANCE ** (1 / count)
+    return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def play(
-    scores: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    trials: int,
-    confidence: float,
-    *,
-    delta: float = 0.0,
-    resolution: float = 0.0,
-) -> LowerBound:
-    """The game on scores [trials] of the draws of each record; those of the second halves choose nothing.
-
-    Args:
-      scores: by their names.
-      trials: draws of each record.
-      confidence: of the bound.
-      delta: of the (epsilon, delta) guarantee that is asked about.
-      resolution: the share of their size that scores are rounded to.
-    """
-    half, alpha = trials // 2, (1 - confidence) / 2
-    best: tuple[float, str, float, float] = (-math.inf, "none", 0.0, 1.0)
-    for name, pair in scores.items():
-        mine, others = _rounded(*pair, resolution)
-        ordered = [np.sort(score[:half]) for score in (mine, others)]
-        mirrored = [-score[::-1] for score in ordered]
-        for swapped in (False, True):
-            a, b = (others, mine) if swapped else (mine, others)
-            # "The score is at least t" is an event in favour of a; so is its mirror, with the sign changed.
-            for sign, relation, sides in ((1.0, ">=", ordered), (-1.0, "<=", mirrored)):
-                first, second = sides[::-1] if swapped else sides
-                threshold, value = _best_threshold(first, second, alpha, delta)
-                if value > best[0]:
-                    hit, other = (float(np.mean(sign * score[half:] >= threshold)) for score in (a, b))
-                    which = "record x_other" if swapped else "record x"
-                    best = (value, f"{name} {relation} {sign * threshold:.6g}, for {which}", hit, other)
-    rest = trials - half
-    value = _bound(best[2] * rest, best[3] * rest, rest, alpha, delta)
-    limit = _bound(rest, 0, rest, alpha, delta)
-    return LowerBound(max(0.0, float(value)), float(limit), best[1], best[2], best[3], trials)
-
-
-def _rounded(mine: np.ndarray, others: np.ndarray, resolution: float) -> tuple[np.ndarray, np.ndarray]:
-    """Scores to a share of their usual size; a coarser score is post-processing, so the bound stays valid."""
-    step = resolution * float(np.quantile(np.abs(np.concatenate([mine, others])), 0.9))
-    if step == 0:
-        return mine, others
-    with np.errstate(over="ignore"):  # an infinite score stays one
-        return np.round(mine / step) * step, np.round(others / step) * step
-
-
-def _bound(hits: Any, others: Any, n: int, alpha: float, delta: float) -> Any:
-    low, _ = statistics.clopper_pearson(np.round(hits), n, alpha)
-    _, high = statistics.clopper_pearson(np.round(others), n, alpha)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
-
-
-def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) -> tuple[float, float]:
-    """The threshold whose event {score >= t} is bounded best, and that bound; scores are in ascending order."""
-    both = np.sort(np.concatenate([a, b]), kind="stable")  # which merges what is in order
-    first = np.append(True, both[1:] != both[:-1])
-    if np.count_nonzero(first) > _EVENTS:
-        values = np.unique(both[np.rint(np.linspace(0, 1, _EVENTS) * (len(both) - 1)).astype(int)])
+def _records(mechanism: Any, key: PRNGKey) -> _Asked:
+    domain = mechanism.domain()
+    few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
+    if isinstance(domain, Lists) and few:
+        x = lists.all_lists(domain)
+    elif isinstance(domain, Enumerated) and len(domain) <= _ALL:
+        x = jax.tree.map(np.asarray, domain.grid(_ALL))
     else:
-        values = both[first]
-    hits = len(a) - np.searchsorted(a, values, "left")
-    others = len(b) - np.searchsorted(b, values, "left")
-    bounds = _bound(hits, others, len(a), alpha, delta)
-    best = int(bounds.argmax())
-    return float(values[best]), float(bounds[best])
+        dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
+        few, x = False, domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
+    count = count_of(x)
+    owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
+    if domain.users:
+        x = lists.stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
+    return _Asked(x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain))))
 
 
-@jax.jit
-def _losses(mechanism: Any, y: Any, x: Any, x_other: Any) -> Array:
-    return jax.vmap(lambda report: privacy_loss(mechanism, report, x, x_other))(y)
-
-
-@jax.jit
-def _estimates(mechanism: Any, y: Any) -> Any:
-    return jax.vmap(mechanism.estimate)(y)
-
-
-def estimates(mechanism: Any, y: Any) -> np.ndarray:
-    """The server's estimates of stacked reports."""
-    return in_blocks(lambda rows: _estimates(mechanism, rows), y)
-
-
-def _scores(
-    mechanism: Any, reports: list[Any], x: Any, x_other: Any, half: int
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Numbers that may tell two records apart, [trials] for the draws of each."""
-    scores: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    if hasattr(mechanism, "log_density"):
-        losses = (in_blocks(lambda rows: _losses(mechanism, rows, x, x_other), y) for y in reports)
-        mine, others = (np.nan_to_num(np.asarray(loss, np.float64)) for loss in losses)
-        scores["declared loss"] = (mine, others)
-    own = law_of(mechanism.codomain()).scores(reports, x, x_other)
-    if own is not None:
-        return scores | own
-    vector = any(np.ndim(leaf) > 1 for leaf in jax.tree.leaves(reports[0]))
-    if vector:
-        scores["logit"] = _logit(mechanism, reports, half)
-        return scores
-    pairs = isinstance(reports[0], tuple)
-    for part, name in enumerate(("branch", "value") if pairs else ("report",)):
-        a, b = (np.asarray(y[part] if pairs else y, np.float64) for y in reports)
-        centre = np.median(np.concatenate([a[:half], b[:half]]))
-        scores[name] = (a, b)
-        scores[f"|{name} - {centre:.4g}|"] = (np.abs(a - centre), np.abs(b - centre))
-    return scores
-
-
-def _logit(mechanism: Any, reports: list[Any], half: int) -> tuple[np.ndarray, np.ndarray]:
-    """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
-    found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
-    found = [e.reshape(len(e), -1) for e in found]
-    dim = found[0].shape[1]
-    bins = max(2, min(24, 512 // dim))
-    together = np.concatenate([e[:half] for e in found])
-    cuts = [
-        np.unique(np.quantile(column, np.linspace(0, 1, bins + 1)[1:-1], method="nearest")) for column in together.T
-    ]
-    places = [[np.searchsorted(cut, e[:, j], "right") for j, cut in enumerate(cuts)] for e in found]
-    codes = [np.stack([bins * j + p for j, p in enumerate(place)], 1) for place in places]
-    first, second = (jnp.asarray(code[: min(half, _TRAINING)]) for code in codes)
-    weights = np.asarray(_regress(first, second, bins * dim))
-    scores = [weights[code].sum(1).astype(np.float64) for code in codes]
-    return scores[0], scores[1]
-
-
-@partial(jax.jit, static_argnames="size")
-def _regress(first: Array, second: Array, size: int) -> Array:
-    """Weights of one-hot features by ten damped Newton steps; ridge, so that empty bins stay at 0."""
-    codes = jnp.concatenate([first, second])
-    label = jnp.concatenate([jnp.ones(len(first)), jnp.zeros(len(second))])
-    rows = len(codes)
-    hot = jnp.zeros((rows, size), jnp.float32).at[jnp.arange(rows)[:, None], codes].set(1.0)
-
-    def step(weights: Array, _: Any) -> tuple[Array, None]:
-        p = jax.nn.sigmoid(hot @ weights)
-        gradient = hot.T @ (p - label) + weights
-        hessian = (hot * (p * (1 - p))[:, None]).T @ hot + jnp.eye(size)
-        move = jnp.linalg.solve(hessian, gradient)
-        return weights - jnp.clip(move, -3.0, 3.0), None
-
-    return jax.lax.scan(step, jnp.zeros(size), None, length=10)[0]
+def _each_report(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
+    """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
+    mass, cell = cells_of(mechanism, x)
+    place = cell(y)
+    count, n = np.bincount(place, minlength=len(mass)), len(place)
+    mass = np.clip(mass, 0.0, 1.0)
+    tail = float(np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min())
+    return statistics.tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)

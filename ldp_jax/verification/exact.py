@@ -1,9 +1,8 @@
 """The largest privacy loss of a mechanism: in integers where it is a table, else in float64 over critical points.
 
-The densities of this library are piecewise smooth in the report and monotone between the breaks that the codomain
-declares, and their extremes over records lie at the ends or the centre of the domain. So the supremum of
-log p(y | x) - log p(y | x') is a maximum over finitely many points, up to the two sides of each break; a random
-search over records and reports cross-checks that nothing larger was missed.
+Densities of this library are piecewise smooth in the report, and monotone between the breaks of the codomain; their
+extremes over records lie at the ends or the centre of the domain. A random search cross-checks the finitely many
+points that remain.
 """
 
 import itertools
@@ -17,19 +16,12 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasCriticalPoints,
-    HasInverse,
-    HasTable,
-    HasWords,
-    Univariate,
-    privacy_loss,
-)
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasInverse, HasTable, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
-from ldp_jax.verification import _lists
-from ldp_jax.verification._blocks import in_blocks, take
+from ldp_jax.core.types import Array
+from ldp_jax.verification import lists
 from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._programs import count_of, logs_of, losses_of, report_each, take, wide
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -61,11 +53,8 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     Tables are asked in whole numbers, rounded up. Of coordinates with laws of their own the suprema of as many as
     are sent are added. Others are asked at critical records and reports, or where the mechanism says
     (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search; lists (n from 2 to 64) at every
-    degree.
-
-    Args:
-      mechanism: with a density; parameters are one number each.
-      records: stacked records in place of the critical ones, members or not; not for tables, lists and coordinates.
+    degree. Stacked ``records``, members or not, take the place of the critical ones, but of tables, lists and
+    coordinates.
 
     Raises:
       ValueError: for another mechanism, or whose epsilon is a stack or traced.
@@ -78,26 +67,26 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     """
     domain, _ = spaces(mechanism)
     if domain.users:
-        return Supremum(*_lists.supremum(mechanism))
+        return Supremum(*lists.supremum(mechanism))
     if isinstance(mechanism, HasCoordinates) and _of_its_density(mechanism, "coordinate"):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):
         return _of_table(mechanism.table())
-    _check_numbers(mechanism, vectors=True)
+    check_numbers(mechanism, vectors=True)
     with float64_on_cpu():
-        wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
-        if isinstance(wide, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
-            return _of_columns(wide, *wide.critical_points())
-        codomain = wide.codomain()
+        m = wide(mechanism)
+        if isinstance(m, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
+            return _of_columns(m, *m.critical_points())
+        codomain = m.codomain()
         records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
         reports = law_of(codomain).critical_reports(records)
         if domain.all_adjacent and not codomain.continuous and not codomain.branches:
-            return _of_columns(wide, records, reports)
-        declared = _largest(wide, records, records, reports)
-        searched = _random_search(wide, reports)
+            return _of_columns(m, records, reports)
+        declared = _largest(m, records, reports)
+        searched = _random_search(m, reports)
         hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
         larger = searched if hidden else declared  # NaN is not hidden
-        if _beyond(wide, records, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
+        if _beyond(m, records, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
             larger = larger._replace(epsilon=math.inf)
         return larger._replace(searched=searched.epsilon)
 
@@ -121,27 +110,43 @@ def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[in
     return list(laws.values())
 
 
-def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
-    """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
-    far = law_of(mechanism.codomain()).far(reports)
-    return -math.inf if far is None else _largest(mechanism, records, records, far).epsilon
+def spaces(mechanism: Any) -> tuple[Records, Reports]:
+    """A mechanism's domain and codomain; refused where they do not say what verification asks."""
+    domain, codomain = mechanism.domain(), mechanism.codomain()
+    for space, kind in ((domain, Records), (codomain, Reports)):
+        if not isinstance(space, kind):
+            raise NotApplicable(f"{type(space).__name__} does not say what verification asks (see {kind.__name__})")
+    return domain, codomain
+
+
+def check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
+    """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
+    _, codomain = spaces(mechanism)
+    if not (codomain.branches or vectors):
+        raise NotApplicable(
+            f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
+        )
+    leaves = jax.tree.leaves(mechanism)
+    stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
+    if stacked or not all(map(validate.concrete, leaves)):
+        raise ValueError(
+            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
+        )
+
+
+# --- Delta -----------------------------------------------------------------------------------------------------
 
 
 def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
     r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
 
     :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
-    where reports are finite, else quadrature, good to 1e-6 of the mass of a piece where the loss crosses epsilon.
-    Vectors of independent numbers are integrated over the numbers whose laws differ, at most three, good to 3e-4 of
-    delta.
-
-    Args:
-      mechanism: with a density, on one number or category, or whose reports are such vectors.
-      epsilon: in [0, 700].
-      panels: between two breaks of a line.
+    where reports are finite, else quadrature by ``panels`` between two breaks, good to 1e-6 of the mass of a piece
+    where the loss crosses epsilon. Vectors of independent numbers are integrated over the numbers whose laws
+    differ, at most three, good to 3e-4 of delta.
 
     Raises:
-      ValueError: for another mechanism or a negative epsilon.
+      ValueError: for reports that are neither one number nor such vectors, a stack, or epsilon beyond [0, 700].
 
     >>> from ldp_jax.features import SquareWave
     >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
@@ -153,29 +158,36 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
         if epsilon >= table.epsilon:
             return 0.0
         masses = table.masses.astype(np.float64) / integer_tables.WORDS
-        excess = (np.maximum(masses[i] - np.exp(epsilon) * masses, 0).sum(1).max() for i in range(len(masses)))
-        return float(max(excess))
+        return _excess(masses, epsilon, np.ones((len(masses), len(masses)), bool))
     independent = isinstance(spaces(mechanism)[1], Vectors)
-    _check_numbers(mechanism, vectors=independent)
+    check_numbers(mechanism, vectors=independent)
     with float64_on_cpu():
-        wide = jax.tree.map(lambda leaf: jnp.float64(leaf), mechanism)
-        domain, codomain = mechanism.domain(), wide.codomain()
+        m, domain = wide(mechanism), mechanism.domain()
         records = domain.critical_records()
         if independent:
-            return _hockey_stick_of_vectors(wide, records, epsilon)
-        first = jax.tree.map(lambda leaf: leaf[0], records)
-        reports, weights = law_of(codomain).quadrature(records, lambda y: logs_of(wide, y, first), panels=panels)
-        count = _count(records)
-        each = [take(records, i) for i in range(count)]
-        density = np.exp(np.stack([logs_of(wide, reports, x) for x in each])) * np.asarray(weights)
-        at = [np.repeat(np.arange(count), count), np.tile(np.arange(count), count)]
-        pairs = (take(records, i) for i in at)
-        adjacent = np.asarray(domain.adjacent(*pairs)).reshape(count, count)
-    excess = (
-        np.where(adjacent[i], np.maximum(row - np.exp(epsilon) * density, 0).sum(1), 0.0).max()
-        for i, row in enumerate(density)
+            return _hockey_stick_of_vectors(m, records, epsilon)
+        each = [take(records, i) for i in range(count_of(records))]
+        law = law_of(m.codomain())
+        reports, weights = law.quadrature(records, lambda y: logs_of(m, y, each[0]), panels=panels)
+        mass = np.exp(np.stack([logs_of(m, reports, x) for x in each])) * np.asarray(weights)
+        return _excess(mass, epsilon, adjacency(domain, records))
+
+
+def adjacency(domain: Records, records: Any) -> np.ndarray:
+    """Which pairs of stacked records are adjacent, bool [records, records]."""
+    n = count_of(records)
+    pairs = (take(records, place) for place in (np.repeat(np.arange(n), n), np.tile(np.arange(n), n)))
+    return np.asarray(domain.adjacent(*pairs)).reshape(n, n)
+
+
+def _excess(masses: np.ndarray, epsilon: float, adjacent: np.ndarray) -> float:
+    """The largest sum of max(0, p - e^epsilon q) over adjacent rows."""
+    return float(
+        max(
+            np.where(adjacent[i], np.maximum(row - np.exp(epsilon) * masses, 0).sum(1), 0.0).max()
+            for i, row in enumerate(masses)
+        )
     )
-    return float(max(excess))
 
 
 def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float) -> float:
@@ -192,159 +204,7 @@ def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float
     return max(found)
 
 
-class FloatAudit(NamedTuple):
-    """The leak of a sampler's float32 arithmetic about two records.
-
-    Attributes:
-      impossible: the mass, under the first record, of reports that the second cannot give.
-      impossible_other: the same the other way round.
-      largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for none.
-      reports: how many different reports the first record can give.
-    """
-
-    impossible: float
-    impossible_other: float
-    largest_loss: float
-    reports: int
-
-
-def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
-    """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
-
-    ``privatize`` of these mechanisms draws one of them, so this is the law that runs. Tables are read over all 2^32
-    words; few reports of a 64-bit word are counted over all 2^64, by bisection.
-
-    Args:
-      mechanism: with ``from_uniform``, ``from_word64`` or ``table``; epsilon one number.
-      x: a record.
-      x_other: another.
-
-    Raises:
-      ValueError: for a mechanism that draws otherwise.
-
-    >>> from ldp_jax.features import GridSquareWave, Laplace
-    >>> float_audit(Laplace(1.0), 0.0, 1.0).impossible > 0.3
-    True
-    >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
-    0.0
-    """
-    if isinstance(mechanism, HasTable):
-        table = mechanism.table()
-        (row, part), (other, other_part) = (
-            integer_tables.split(np, v, table.inputs, table.encoding) for v in (x, x_other)
-        )
-        first, second = _exact_law(table, int(row), int(part)), _exact_law(table, int(other), int(other_part))
-        ratios = [max(Fraction(a, b), Fraction(b, a)) for a, b in zip(first, second, strict=True)]
-        return FloatAudit(0.0, 0.0, integer_tables.log_up(max(ratios)), table.outputs)
-    if not isinstance(mechanism, (HasInverse, HasWords)):
-        raise NotApplicable(f"{type(mechanism).__name__} has no from_uniform: it draws otherwise")
-    _check_numbers(mechanism)
-    if isinstance(mechanism, HasWords):
-        return _audit_counts(*(_word_counts(mechanism, record) for record in (x, x_other)))
-    total = 2**23
-    u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
-    (ours, mine), (theirs, others) = (
-        np.unique(np.asarray(_from_uniform(mechanism, u, jnp.float32(record))), return_counts=True)
-        for record in (x, x_other)
-    )
-    shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
-    losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
-    return FloatAudit(
-        float(1.0 - mine[at].sum() / total),
-        float(1.0 - others[at_other].sum() / total),
-        float(losses.max()) if len(shared) else math.nan,
-        len(ours),
-    )
-
-
-def _audit_counts(mine: list[int], others: list[int]) -> FloatAudit:
-    """From how many of the 2^64 words give each report."""
-    both = [(a, b) for a, b in zip(mine, others, strict=True) if a and b]
-    lost, lost_other = (1 - Fraction(sum(side), 2**64) for side in zip(*both, strict=True))
-    loss = max(max(Fraction(a, b), Fraction(b, a)) for a, b in both)
-    return FloatAudit(float(lost), float(lost_other), integer_tables.log_up(loss), sum(a > 0 for a in mine))
-
-
-def _word_counts(mechanism: Any, x: float) -> list[int]:
-    """How many of the 2^64 words give each of a few reports, in their order: the report rises with the word."""
-    codomain = mechanism.codomain()
-    values = np.sort(np.asarray(codomain.values, np.float32))
-    low, high = [0] * len(values), [2**64] * len(values)  # the first word whose report is above the value
-    for _ in range(65):  # 2^64 + 1 places
-        middle = [min((a + b) // 2, 2**64 - 1) for a, b in zip(low, high, strict=True)]
-        words = np.array([[w >> 32 for w in middle], [w & 0xFFFFFFFF for w in middle]], np.uint32)
-        above = np.asarray(_from_word64(mechanism, words, jnp.float32(x))) > values
-        steps = list(zip(low, middle, high, above, strict=True))
-        low = [m + 1 if a < b and not up else a for a, m, b, up in steps]
-        high = [m if a < b and up else b for a, m, b, up in steps]
-    ends = [0, *low]
-    return [after - before for before, after in itertools.pairwise(ends)]
-
-
-@jax.jit
-def _from_uniform(mechanism: Any, u: Any, x: Any) -> Any:
-    return mechanism.from_uniform(u, x)
-
-
-@jax.jit
-def _from_word64(mechanism: Any, words: Any, x: Any) -> Any:
-    return mechanism.from_word64(words, x)
-
-
-@jax.jit
-def _logs(mechanism: Any, y: Any, x: Any) -> Any:
-    return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
-
-
-def logs_of(mechanism: Any, y: Any, x: Any) -> np.ndarray:
-    """log p of stacked reports about one record."""
-    return in_blocks(lambda rows: _logs(mechanism, rows, x), y)
-
-
-def spaces(mechanism: Any) -> tuple[Records, Reports]:
-    """A mechanism's domain and codomain.
-
-    Raises:
-      NotApplicable: where they do not say what verification asks.
-    """
-    domain, codomain = mechanism.domain(), mechanism.codomain()
-    for space, kind in ((domain, Records), (codomain, Reports)):
-        if not isinstance(space, kind):
-            raise NotApplicable(f"{type(space).__name__} does not say what verification asks (see {kind.__name__})")
-    return domain, codomain
-
-
-def _check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
-    _, codomain = spaces(mechanism)
-    if not (codomain.branches or vectors):
-        raise NotApplicable(
-            f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
-        )
-    leaves = jax.tree.leaves(mechanism)
-    stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
-    if stacked or not all(map(validate.concrete, leaves)):
-        raise ValueError(
-            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
-        )
-
-
-def _exact_law(table: integer_tables.Table, row: int, part: int) -> list[int]:
-    """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
-    above = min(row + 1, table.inputs - 1)
-    whole = 2**23
-    return [
-        (whole - part) * int(a) + part * int(b) for a, b in zip(table.masses[row], table.masses[above], strict=True)
-    ]
-
-
-def _points(table: integer_tables.Table) -> list[float]:
-    """A record for each row of a table."""
-    n = table.inputs
-    if table.encoding == "category":
-        return list(map(float, range(n)))
-    if table.encoding == "bins":
-        return [(i + 0.5) / n for i in range(n)]
-    return np.linspace(-1.0, 1.0, n).tolist()
+# --- Where the loss is largest ---------------------------------------------------------------------------------
 
 
 def _of_table(table: integer_tables.Table) -> Supremum:
@@ -353,9 +213,11 @@ def _of_table(table: integer_tables.Table) -> Supremum:
     columns = range(table.outputs)
     ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
     y = max(columns, key=ratios.__getitem__)
-    loss = integer_tables.log_up(ratios[y])
-    points = _points(table)
-    return Supremum(loss, points[high[y]], points[low[y]], y, loss)
+    loss, n = integer_tables.log_up(ratios[y]), table.inputs
+    points = np.linspace(-1.0, 1.0, n)  # a record for each row
+    if table.encoding != "grid":
+        points = np.arange(float(n)) if table.encoding == "category" else (np.arange(n) + 0.5) / n
+    return Supremum(loss, float(points[high[y]]), float(points[low[y]]), y, loss)
 
 
 def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
@@ -367,28 +229,19 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
     placed = [(j, found) for (_, at), found in zip(laws, each, strict=True) for j in at]
     most = sorted(placed, key=lambda pair: -pair[1].epsilon)[:sent]
     parts = [found for _, found in sorted(most, key=lambda pair: pair[0])]
-    total, searched = (math.fsum(getattr(part, field) for part in parts) for field in ("epsilon", "searched"))
-    x, other, y = (tuple(getattr(part, field) for part in parts) for field in ("x", "x_other", "y"))
-    return Supremum(total, x, other, y, searched)
+    epsilon, x, other, y, searched = zip(*parts, strict=True)
+    return Supremum(math.fsum(epsilon), x, other, y, math.fsum(searched))
 
 
 @jax.jit
-def _grid(mechanism: Any, records: Any, reports: Any) -> Any:
+def _grid(mechanism: Any, records: Any, reports: Any) -> Array:
     return jax.lax.map(lambda x: jax.vmap(lambda y: mechanism.log_density(y, x))(reports), records)
 
 
 @jax.jit
-def _losses(mechanism: Any, x: Any, other: Any, y: Any) -> Any:
-    return jax.vmap(lambda y, x, other: privacy_loss(mechanism, y, x, other))(y, x, other)
-
-
-@jax.jit
-def _drawn(mechanism: Any, keys: Any, x: Any) -> Any:
-    return jax.vmap(mechanism.privatize)(keys, x)
-
-
-def _count(stacked: Any) -> int:
-    return len(jax.tree.leaves(stacked)[0])
+def from_uniform(mechanism: HasInverse, u: Any, x: Any) -> Array:
+    """Reports of uniforms."""
+    return mechanism.from_uniform(u, x)
 
 
 def _plain(stacked: Any, place: int) -> Any:
@@ -401,7 +254,7 @@ def _plain(stacked: Any, place: int) -> Any:
 
 def _of_columns(mechanism: Any, records: Any, reports: Any) -> Supremum:
     """All records against all reports, by the largest and the smallest of each report: any two are adjacent."""
-    count = _count(records) * _count(reports)
+    count = count_of(records) * count_of(reports)
     if count > _MOST_TRIPLES:
         raise NotApplicable(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")
     logs = np.asarray(_grid(mechanism, jax.tree.map(jnp.asarray, records), jax.tree.map(jnp.asarray, reports)))
@@ -415,17 +268,23 @@ def _of_columns(mechanism: Any, records: Any, reports: Any) -> Supremum:
 
 def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     """The largest loss among triples of equal length, of adjacent records."""
-    losses = in_blocks(lambda rows: _losses(mechanism, *rows), (x, other, y))
+    losses = losses_of(mechanism, y, x, other)
     losses = np.where(mechanism.domain().adjacent(x, other), losses, -np.inf)
     best = int(losses.argmax())
     return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
 
 
-def _largest(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
-    """The largest loss among all triples."""
-    axes = np.meshgrid(*(np.arange(_count(each)) for each in (x, other, y)), indexing="ij")
-    picked = [take(each, axis) for each, axis in zip((x, other, y), (axis.ravel() for axis in axes), strict=True)]
-    return _witness(mechanism, *picked)
+def _largest(mechanism: Any, records: Any, y: Any) -> Supremum:
+    """The largest loss among all pairs of records and all reports."""
+    every = (records, records, y)
+    axes = np.meshgrid(*(np.arange(count_of(each)) for each in every), indexing="ij")
+    return _witness(mechanism, *(take(each, axis.ravel()) for each, axis in zip(every, axes, strict=True)))
+
+
+def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
+    """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
+    far = law_of(mechanism.codomain()).far(reports)
+    return -math.inf if far is None else _largest(mechanism, records, far).epsilon
 
 
 def _random_search(mechanism: Any, reports: Any) -> Supremum:
@@ -437,10 +296,10 @@ def _random_search(mechanism: Any, reports: Any) -> Supremum:
     if not codomain.continuous or len(codomain.branches) > 1:
         return _witness(mechanism, x, other, y)
     if isinstance(mechanism, HasInverse):
-        drawn = _from_uniform(mechanism, rng.uniform(0.0, 1.0, _SEARCH), x)
+        drawn = from_uniform(mechanism, rng.uniform(0.0, 1.0, _SEARCH), x)
     else:
         keys = jax.random.split(jax.random.key(0), _SEARCH)
-        drawn = _drawn(mechanism, keys, x)
+        drawn = report_each(jax.random.key_data(keys), mechanism, x)
     both = lambda a, b: np.concatenate([a, np.asarray(b, a.dtype)])
     twice = lambda records: jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), records)
     return _witness(mechanism, twice(x), twice(other), jax.tree.map(both, y, drawn))

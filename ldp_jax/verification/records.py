@@ -1,4 +1,4 @@
-"""Is every record treated alike? Reports of random records: windows that are not, and what single reports lose."""
+"""Is every record treated alike? Windows that are not, what single reports lose, and how often one is sent."""
 
 from typing import Any
 
@@ -11,14 +11,18 @@ from ldp_jax.core import validate
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.verification import _positions
-from ldp_jax.verification._blocks import in_blocks
-from ldp_jax.verification.empirical import privatize_stacked
+from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._programs import count_of, draws, generator, in_blocks, logs_of, privatize_stacked, take
 from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
+from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 TRIALS = 1 << 20
 ROUNDING = 1e-3
 """How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
+
+_UNIFORM = 2.0**-23
+"""The mass of one float32 uniform, which is what a report of a continuum has at least."""
+_MOST = 4096  # reports, the most frequent, whose mass is asked
 
 
 def record_windows(
@@ -30,14 +34,8 @@ def record_windows(
     by cells of positions are counted at five scales, down to windows of about sixteen records; one crowded cell is
     enough. Vectors are cut by the coordinate itself, by another one, and by their sum.
 
-    Args:
-      mechanism: on one number or category, or on a vector whose coordinates are independent given the record.
-      key: a typed threefry key.
-      trials: records.
-      significance: how often a correct sampler may be rejected.
-
     Raises:
-      ValueError: for other mechanisms, or fewer than 65 536 trials.
+      ValueError: for vectors whose coordinates depend on each other, or fewer than 65 536 trials.
 
     >>> from ldp_jax.features import Duchi
     >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
@@ -60,13 +58,13 @@ def record_windows(
 def _shares(given: _positions.Numbers) -> np.ndarray:
     """Where records lie in their domain [1 or 3, n], in [0, 1): by themselves, another coordinate and the sum."""
     domain = given.mechanism.domain()
-    own = domain.share(given.x)
-    if own is None:
+    alone = domain.share(given.x)
+    if alone is None:
         raise NotApplicable(f"records of {domain} have no order to cut into windows")
     if given.beside is None:
-        return own[None]
+        return alone[None]
     other, total = given.beside
-    return np.stack([own, domain.share(other), total])
+    return np.stack([alone, domain.share(other), total])
 
 
 def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
@@ -86,25 +84,13 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
         crowded = np.flatnonzero(count > 1)
         expected = held[crowded >> j] * np.minimum(1.0, 2.0**-j + off)
         worst = min(worst, float(stats.poisson.sf(count[crowded] - 1, expected).min(initial=1.0)))
-    return Fit(
-        worst >= significance / tests,
-        "windows",
-        -np.log10(max(worst, 1e-300)),
-        -np.log10(significance / tests),
-        64 / n,
-        n,
-    )
+    return tail_fit("windows", worst, significance / tests, 64 / n, n)
 
 
 def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
     """Whether no report that is drawn loses more than the guarantee, by the density.
 
     The report of each random record is asked against another one and against both ends of the domain.
-
-    Args:
-      mechanism: with ``log_density`` and a guarantee.
-      key: a typed threefry key.
-      trials: reports.
 
     >>> from ldp_jax.features import Laplace
     >>> reported_losses(Laplace(1.0), jax.random.key(0), trials=10_000).fits
@@ -116,7 +102,7 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
     if domain.all_adjacent:
         x, other = (_positions.random_records(domain, k, trials) for k in (mine_key, other_key))
     else:
-        x, other = domain.neighbours(np.random.default_rng(np.asarray(jax.random.key_data(mine_key))), trials)
+        x, other = domain.neighbours(generator(mine_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)
     full = lambda end: jax.tree.map(lambda leaf, of: np.broadcast_to(leaf, np.shape(of)).astype(of.dtype), end, x)
     ends = [full(end) for end in domain.extremes()]
@@ -144,3 +130,50 @@ def _losses(mechanism: Any, y: Any, x: Any, other: Any, adjacent: Any, ends: Any
         return jnp.where(jnp.isnan(loss), jnp.inf, loss)
 
     return jax.vmap(one)(y, x, other, adjacent)
+
+
+def distinct_reports(
+    mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+) -> Fit:
+    """Whether no single report of one record comes more often than its law and float32 allow.
+
+    A report of a finite law may come as often as its mass says; one of a continuum has a mass of 2^-23 and of the
+    four float32 spacings around it. Vectors are counted whole.
+
+    >>> from ldp_jax.features import SquareWave
+    >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
+    True
+    """
+    validate.integer_in(1000, trials=trials)
+    domain, _ = spaces(mechanism)
+    x = domain.typical() if x is None else domain.given(x)
+    return counted(mechanism, x, draws(mechanism, key, x, trials), significance)
+
+
+def counted(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
+    """The same of stacked reports of a record."""
+    leaves, trials = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)], count_of(y)
+    rows = np.concatenate([leaf.reshape(trials, -1).view(np.uint32) for leaf in leaves], 1)
+    whole = rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
+    _, first, count = np.unique(whole, return_index=True, return_counts=True)
+    often = np.argsort(-count, kind="stable")[:_MOST]
+    mass = _mass(mechanism, take(y, first[often]), x)
+    chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
+    return tail_fit("distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials)
+
+
+def _mass(mechanism: Any, y: Any, x: Any) -> np.ndarray:
+    """The most that a report may weigh."""
+    codomain = mechanism.codomain()
+    # Rounding may have put a report just beyond the break that it was drawn on the other side of.
+    nudges = (-2, 0, 2) if codomain.continuous else (0,)
+    beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges]
+    x = jax.tree.map(jnp.asarray, x)
+    logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
+    volume, atom = law_of(codomain).volume(y)
+    return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)
+
+
+def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
+    """Floating-point values moved by some spacings."""
+    return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf

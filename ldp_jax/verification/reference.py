@@ -12,6 +12,7 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
 from ldp_jax.verification import _positions, _words
+from ldp_jax.verification._programs import generator
 from ldp_jax.verification.statistics import Fit
 
 TRIALS = 1 << 21
@@ -27,13 +28,8 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     Random words and records go through the program of ``privatize``; the share of words below the drawn ones must
     lie between the law's masses below and up to the report, to 2^-22 and what float32 misplaces. The laws of
     :class:`Laplace`, :class:`Duchi`, :class:`GeneralPiecewise`, :class:`SquareWave`, :class:`ThreeOutputs` and
-    their subclasses are written here a second time, in float64; tables are compared report for report.
-
-    Args:
-      mechanism: on one number, whose report is a nondecreasing function of one draw of words, or a table.
-      key: a typed threefry key.
-      law: the claimed distribution function of another mechanism.
-      trials: pairs.
+    their subclasses are written here a second time, in float64; another mechanism's ``law`` is given. Tables are
+    compared report for report.
 
     Raises:
       ValueError: for a mechanism that draws otherwise, or one without a known law.
@@ -52,7 +48,7 @@ def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, t
     table = mechanism.table() if isinstance(mechanism, HasTable) else None
     if table is None and len(sampler.draws) != 1:
         raise NotApplicable(f"{type(mechanism).__name__} takes {len(sampler.draws)} draws of words: ask its parts")
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(word_key)))
+    rng = generator(word_key)
     words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in sampler.draws]
     y = jax.jit(jax.vmap(sampler.report, in_axes=(None, 0, 0)))(mechanism, x, words)
     if table is not None:

@@ -1,5 +1,6 @@
 """Tests of draws against a law, and bounds of a probability: each says the smallest defect that it detects."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,21 +48,15 @@ def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
     return float(np.sqrt(np.log(2 / significance) / (2 * n)))
 
 
-def ks_test(draws: Any, cdf: Any, *, rounding: float = 0.0, significance: float = SIGNIFICANCE) -> Fit:
+def ks_test(
+    draws: Any, cdf: Callable[[Any], np.ndarray], *, rounding: float = 0.0, significance: float = SIGNIFICANCE
+) -> Fit:
     """Draws [n] of a continuous law against its distribution function.
 
-    Args:
-      draws: numbers; repeats, as float32 makes them, are atoms of their own.
-      cdf: a function of an array.
-      rounding: the mass that float32 reports may be off by.
-      significance: how often a correct sampler may be rejected.
+    Repeats, as float32 makes them, are atoms of their own; ``rounding`` is the mass that float32 may be off by.
     """
-    draws = np.sort(np.asarray(draws, np.float64))
     n = len(draws)
-    expected = cdf(draws)
-    below = np.searchsorted(draws, draws, "left") / n
-    above = np.searchsorted(draws, draws, "right") / n
-    distance = float(max(np.max(expected - below), np.max(above - expected)))
+    distance = float(stats.ks_1samp(np.asarray(draws, np.float64), cdf, method="asymp").statistic)
     limit = ks_threshold(n, significance) + rounding
     return Fit(distance <= limit, "KS", distance, limit, 2 * limit, n)
 
@@ -107,6 +102,12 @@ def g_test(counts: Any, probabilities: Any, *, significance: float = SIGNIFICANC
     limit = float(stats.chi2.isf(significance, len(observed) - 1))
     smallest = smallest_defect_of_g(int(n), len(observed), significance) + pooled
     return Fit(g <= limit, "G", g, limit, smallest, int(n))
+
+
+def tail_fit(test: str, chance: float, limit: float, smallest_defect: float, draws: int) -> Fit:
+    """Whether the rarest of what was seen is no rarer than a limit; both are shown as digits."""
+    digits = -np.log10(max(chance, 1e-300)), -np.log10(limit)
+    return Fit(chance >= limit, test, float(digits[0]), float(digits[1]), float(smallest_defect), draws)
 
 
 def clopper_pearson(successes: Any, n: Any, alpha: float) -> tuple[Any, Any]:

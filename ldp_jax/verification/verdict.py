@@ -1,6 +1,7 @@
 """One verdict: every rung that applies to a mechanism, compared with what it claims."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,24 +11,23 @@ import jax
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, unstacked
-from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator import CentralMechanism, promised
+from ldp_jax.verification._programs import draws
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
-from ldp_jax.verification.bits import asked_of, record_in_bits
+from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
 from ldp_jax.verification.coordinates import independent_coordinates
-from ldp_jax.verification.distinct import counted
-from ldp_jax.verification.empirical import draws, fit_of, matches_density, typical_record
-from ldp_jax.verification.everywhere import largest_lower_bound, matches_everywhere
+from ldp_jax.verification.empirical import fit_of, matches_density, matches_everywhere
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
+from ldp_jax.verification.games import largest_lower_bound
+from ldp_jax.verification.lists import relationship_supremum
 from ldp_jax.verification.moments import matches_moments, moments_of, sums_to_one
-from ldp_jax.verification.purity import is_pure, uses_the_whole_key
-from ldp_jax.verification.records import record_windows, reported_losses
+from ldp_jax.verification.purity import is_pure, is_total, uses_the_whole_key
+from ldp_jax.verification.records import counted, record_windows, reported_losses
 from ldp_jax.verification.reference import matches_reference
-from ldp_jax.verification.relationships import relationship_supremum
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
-from ldp_jax.verification.totality import is_total
 
 SLACK = 1e-9
 """How far a float64 supremum may be above a claim that is attained, relative."""
@@ -48,15 +48,10 @@ _LEVELS = 64  # of a stack
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """The answer of one rung.
+    """The answer of one rung: a number, the largest with which it holds, and why.
 
     Attributes:
-      name: short.
-      asked: in words.
-      found: a number; NaN where the rung does not apply.
-      limit: the largest number with which the rung holds.
       holds: None where the rung does not apply.
-      reason: why it does not apply, or what was raised; of many records how many, and the smallest region found.
       needed: whether nothing is shown where it does not apply.
     """
 
@@ -82,11 +77,6 @@ class Verdict:
 
     Needed are law and sampler, at one record and at many; the independence of coordinates with laws of their own;
     the last bits of reports of a continuum. Of a curator's release, law and sampler.
-
-    Attributes:
-      mechanism: in words.
-      claim: its guarantee, in words.
-      rungs: in the order in which they were asked.
     """
 
     mechanism: str
@@ -128,23 +118,17 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
 
     A rung that does not apply says why; one that raises anything else is refused. :mod:`ldp_jax.verification` says
     what each can see. A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked about one private edge, a chain
-    in its stationary law. Of a stack of budgets each level is asked, and the worst answer to each rung shown.
+    in its stationary law. Of a stack of at most 64 budgets each level is asked, and the worst answer to each rung
+    shown.
 
-    Args:
-      mechanism: or a stack of them, of at most 64 different levels.
-      key: a typed threefry key.
-      trials: draws of each rung that draws, at least 1 000; windows take 65 536 at least, a curator's releases 4
-        000 at most.
-      significance: how often an honest mechanism may be refused, by all rungs together; in (0, 0.5].
-
-    Returns:
-      A :class:`Verdict`: true or false, and a table when printed.
+    Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
+    honest mechanism may be refused, by all rungs together.
 
     Raises:
       ValueError: for trials, a significance or parameters out of range, or a key that is not threefry.
 
     >>> from ldp_jax.features import Duchi
-    >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=20_000)
+    >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)
     >>> bool(verdict), verdict["law"].found <= 1.0 + 1e-9
     (True, True)
     """
@@ -180,14 +164,12 @@ def _badness(rung: Rung) -> tuple[bool, bool, float]:
 
 def _check(mechanism: Any, key: PRNGKey, trials: int, significance: float) -> Verdict:
     check_budget(mechanism)
-    central = isinstance(mechanism, CentralMechanism)
     key, draw_key = jax.random.split(key)
-    asked: Any = (
-        _Release(mechanism, trials, significance)
-        if central
-        else Questions(mechanism, draw_key, trials, significance)
-    )
-    necessary = {"law", "sampler"} if central else needed(mechanism)
+    asked: _Release | Questions
+    if isinstance(mechanism, CentralMechanism):
+        asked, necessary = _Release(mechanism, trials, significance), {"law", "sampler"}
+    else:
+        asked, necessary = Questions(mechanism, draw_key, trials, significance), needed(mechanism)
     table = asked.table()
     keys = jax.random.split(key, len(table))
     rungs = [ask(mechanism, *question, key=keys[i]) for i, question in enumerate(table)]
@@ -201,7 +183,7 @@ def needed(mechanism: Any) -> set[str]:
     codomain = mechanism.codomain()
     if isinstance(mechanism, HasCoordinates) and codomain.dim > 1:
         found.add("coordinates")
-    if getattr(getattr(codomain, "inner", codomain), "continuous", True):
+    if not isinstance(codomain, Reports) or has_reals(codomain):
         found.add("bits")
     return found
 
@@ -221,7 +203,11 @@ def ask(mechanism: Any, name: str, words: str, needs: str, answer: Callable[[Any
     return Rung(name, words, float(found), float(limit), bool(holds), *said)
 
 
-def _fit(fit: Fit) -> tuple[Any, ...]:
+def _within(found: float, limit: float, slack: float = 0.0) -> Answer:
+    return found, limit, found <= limit * (1 + slack)
+
+
+def _fit(fit: Fit) -> Answer:
     if fit.records == 1:
         return fit.statistic, fit.threshold, fit.fits
     said = f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records"
@@ -241,34 +227,24 @@ class Questions:
         m, trials = self.m, self.trials
         density, moments = "log_density", "mean variance"
         fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
+        law = lambda rung: lambda _: _fit(rung(m))
         many = {"trials": trials, "significance": self.share}
-        windows = many | {"trials": max(trials, _WINDOWS)}
+        few, windows = many | {"trials": min(trials, 50_000)}, many | {"trials": max(trials, _WINDOWS)}
         lost = "delta at the claimed epsilon" if self.guarantee.delta else "the largest loss of the law"
-        few = many | {"trials": min(trials, 50_000)}
         found: list[Question] = [
             ("unit", "the unit is one of such records", "", self._unit),
             ("total", "values that are not records", "", fits(is_total)),
-            ("mass", "the density sums to 1", density, lambda _: _fit(sums_to_one(m))),
+            ("mass", "the density sums to 1", density, law(sums_to_one)),
             ("law", lost, density, self._law),
             ("sampler", "the law is what is drawn", density, self._sampler),
             ("records", "the same of many records", density, fits(matches_everywhere, **many)),
             ("game", "what draws alone show", "", self._game),
-            (
-                "moments",
-                "mean and variance, by the density",
-                f"{density} {moments}",
-                lambda _: _fit(matches_moments(m)),
-            ),
-            ("estimates", "mean and variance, by draws", moments, lambda _: _fit(moments_of(m, *self.typical()))),
+            ("moments", "mean and variance, by the density", f"{density} {moments}", law(matches_moments)),
+            ("estimates", "mean and variance, by draws", moments, lambda _: _fit(moments_of(m, *self.typical))),
             ("losses", "losses of reports that are drawn", density, self._losses),
             ("windows", "every record alike", density, fits(record_windows, **windows)),
-            ("distinct", "no report too often", density, lambda _: _fit(counted(m, *self.typical(), self.share))),
-            (
-                "bits",
-                "the last bits of a report",
-                "",
-                lambda key: (*fits(record_in_bits, **many)(key), asked_of(m)),
-            ),
+            ("distinct", "no report too often", density, lambda _: _fit(counted(m, *self.typical, self.share))),
+            ("bits", "the last bits of a report", "", self._bits),
             ("words", "the loss in words that are drawn", density, self._words),
             ("reference", "word by word, the published law", "", fits(matches_reference, trials=trials)),
             ("coordinates", "coordinates are independent", "", fits(independent_coordinates, **few)),
@@ -278,14 +254,11 @@ class Questions:
         ]
         return [*found, ("curve", "delta by the closed form", "", self._curve)] if hasattr(m, "curve") else found
 
+    @functools.cached_property
     def typical(self) -> tuple[Any, Any]:
         """A record and draws of it: one batch for all rungs that ask one record."""
-        if self._batch is None:
-            x = typical_record(self.m)
-            self._batch = x, draws(self.m, self.draw_key, x, self.trials)
-        return self._batch
-
-    _batch: tuple[Any, Any] | None = None
+        x = self.m.domain().typical()
+        return x, draws(self.m, self.draw_key, x, self.trials)
 
     def _unit(self, _: PRNGKey) -> Answer:
         g, m = self.guarantee, self.m
@@ -298,22 +271,25 @@ class Questions:
     def _law(self, _: PRNGKey) -> Answer:
         if self.guarantee.delta:
             return delta_of(self.m, self.claim, self.guarantee.delta)
-        found = privacy_loss_supremum(self.m).epsilon
-        return found, self.claim, found <= self.claim * (1 + SLACK)
+        return _within(privacy_loss_supremum(self.m).epsilon, self.claim, SLACK)
 
     def _sampler(self, key: PRNGKey) -> Answer:
         if self.m.domain().users:
             return _fit(matches_density(self.m, key, trials=self.trials, significance=self.share))
-        return _fit(fit_of(self.m, key, *self.typical(), self.share))
+        return _fit(fit_of(self.m, key, *self.typical, self.share))
 
     def _game(self, key: PRNGKey) -> Answer:
         found = largest_lower_bound(self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta).epsilon
-        return found, self.claim, found <= self.claim
+        return _within(found, self.claim)
 
     def _losses(self, key: PRNGKey) -> Answer:
         if self.guarantee.delta:
             raise NotApplicable("losses beyond epsilon are what delta allows")
         return _fit(reported_losses(self.m, key, trials=self.trials))
+
+    def _bits(self, key: PRNGKey) -> Answer:
+        fit = record_in_bits(self.m, key, trials=self.trials, significance=self.share)
+        return (*_fit(fit), asked_of(self.m))
 
     def _words(self, _: PRNGKey) -> Answer:
         exact = self.guarantee.arithmetic == "exact"
@@ -323,8 +299,7 @@ class Questions:
             if exact:
                 raise ValueError("exact arithmetic is claimed and cannot be shown") from None
             raise
-        limit = self.claim if exact else self.claim + ROUNDING
-        return found, limit, found <= limit
+        return _within(found, self.claim if exact else self.claim + ROUNDING)
 
     def _edge(self, _: PRNGKey) -> Answer:
         m, reportings = self.m, getattr(self.m, "reportings", ())
@@ -332,20 +307,17 @@ class Questions:
             raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(m).__name__}")
         losses = [(relationship_supremum(m, p).epsilon, m.relationship(p).epsilon) for p in reportings]
         found, limit = max(losses, key=lambda pair: pair[0] / pair[1])
-        return found, limit, found <= limit * (1 + SLACK)
+        return _within(found, limit, SLACK)
 
     def _curve(self, _: PRNGKey) -> Answer:
-        found = self.m.curve().delta(self.claim)
-        return found, self.guarantee.delta, found <= self.guarantee.delta
+        return _within(self.m.curve().delta(self.claim), self.guarantee.delta)
 
 
 def delta_of(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool]:
     """Delta by two rules, the limit that it is held to, and whether it keeps to it.
 
-    The difference of the rules, and 1e-3 of delta, is what quadrature may be off by.
-
-    Raises:
-      NotApplicable: for a claim that is below what quadrature shows, where nothing above it is found.
+    The difference of the rules, and 1e-3 of delta, is what quadrature may be off by; a claim below that is no
+    question, where nothing above it is found.
     """
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
@@ -372,8 +344,7 @@ class _Release:
         ]
 
     def _law(self, _: PRNGKey) -> Answer:
-        found = private_edge_supremum(self.m).epsilon
-        return found, self.claim, found <= self.claim * (1 + SLACK)
+        return _within(private_edge_supremum(self.m).epsilon, self.claim, SLACK)
 
     def _sampler(self, key: PRNGKey) -> Answer:
         trials = min(self.trials, _RELEASES // 2)
@@ -381,4 +352,4 @@ class _Release:
 
     def _game(self, key: PRNGKey) -> Answer:
         found = private_edge_lower_bound(self.m, key, min(self.trials, _RELEASES), 1 - self.share).epsilon
-        return found, self.claim, found <= self.claim
+        return _within(found, self.claim)

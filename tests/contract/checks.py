@@ -14,8 +14,8 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import mse, privacy_loss
 from ldp_jax.core.spaces import Box, Enumerated
 from ldp_jax.features import Sampled
-from ldp_jax.verification._blocks import in_blocks
-from ldp_jax.verification.empirical import draws, fit_of, report_each
+from ldp_jax.verification._programs import draws, in_blocks, report_each
+from ldp_jax.verification.empirical import fit_of
 from ldp_jax.verification.moments import integrals, law, moments_of
 from ldp_jax.verification.statistics import SIGNIFICANCE
 
@@ -41,11 +41,9 @@ def records(m: Any) -> np.ndarray:
 
 
 # Compiled once a class and shape: epsilon is a leaf, so all its values share one program.
-log_densities = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)))
 pairwise = jax.jit(
     jax.vmap(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)), in_axes=(None, None, 0))
 )
-draw = jax.jit(jax.vmap(lambda m, key, x: m.privatize(key, x), in_axes=(None, 0, None)))
 losses = jax.jit(jax.vmap(lambda m, y, a, b: privacy_loss(m, y, a, b), in_axes=(None, 0, 0, 0)))
 moments_of_many = jax.jit(jax.vmap(lambda m, x: (m.mean(x), m.variance(x)), in_axes=(None, 0)))
 _moments_and_errors = jax.jit(jax.vmap(lambda m, x: (m.mean(x), m.variance(x), mse(m, x)), in_axes=(None, 0)))

@@ -3,7 +3,6 @@
 And only by what it breaks: where a twin keeps a promise, the check of that promise passes.
 """
 
-import functools
 import math
 
 import jax
@@ -14,12 +13,12 @@ from scipy.stats import norm
 
 from ldp_jax import verification
 from ldp_jax.edges import DPRR, RandomizedResponse
-from ldp_jax.features import Duchi, GridSquareWave, Laplace, Sampled, SquareWave
+from ldp_jax.features import Duchi, GridSquareWave, Laplace
 from tests import broken, stats
 from tests.contract import checks
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
 def test_five_percent_too_much_is_seen_in_the_density(epsilon):
     twin = broken.Overspent(1.05 * epsilon)
     assert twin.guarantee().epsilon == pytest.approx(epsilon)
@@ -38,7 +37,7 @@ def test_five_percent_too_much_is_seen_in_the_draws(epsilon):
     checks.check_loss(twin)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
 def test_swapped_branch_is_seen_in_the_draws(epsilon):
     twin = broken.SwappedBranch(epsilon)
     with pytest.raises(AssertionError):
@@ -76,25 +75,12 @@ def test_unclipped_input_is_seen_in_reports_and_in_the_density():
     checks.check_loss(Laplace(1.0), (-1.0, 0.0, 1.0, 3.0))
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_released_square_wave_is_seen_in_the_draws(epsilon):
-    twin = broken.ReleasedSquareWave(epsilon)
+def test_released_square_wave_is_seen_in_the_draws():
+    twin = broken.ReleasedSquareWave(1.0)
     for x in (-1.0, 0.0):
         with pytest.raises(AssertionError, match="KS test"):
             checks.check_sampler_fits(twin, x)
     checks.check_loss(twin)  # the density is right; it is not what is drawn
-
-
-def test_released_square_wave_makes_reports_that_only_some_records_can_make():
-    """The mass of an event under one record, and never once under another: no epsilon covers that."""
-    n = 200_000
-    twin = broken.ReleasedSquareWave(0.1)
-    first, other = (np.asarray(checks.draw(twin, jax.random.split(jax.random.key(0), n), x)) for x in (-1.0, 1.0))
-    assert (first > 1.0).mean() > 0.1  # of the record -1, up to 1 + b
-    assert (other > 1.0).sum() == 0
-    due = float(twin.b) * np.exp(float(SquareWave(0.1).log_density(1.5, 1.0)))
-    with pytest.raises(AssertionError):
-        stats.assert_share(0, n, due)
 
 
 def test_data_fitted_bounds_are_seen_when_another_user_changes():
@@ -103,90 +89,62 @@ def test_data_fitted_bounds_are_seen_when_another_user_changes():
     checks.check_users_are_independent(lambda keys, xs: checks.draw_each(Laplace(1.0), keys, xs))
 
 
-def test_an_uneven_subset_is_seen():
-    """A subset drawn as k independent coordinates, repeats moved up: sorted and distinct, but not uniform."""
-    cells, n = 6, 100_000
-    draws = np.random.default_rng(0).integers(0, 4, (n, 2))
-    draws[draws[:, 0] == draws[:, 1], 1] = (draws[draws[:, 0] == draws[:, 1], 1] + 1) % 4
-    draws.sort(1)
-    code = np.searchsorted([1, 2, 3, 6, 7, 11], draws @ [4, 1])
-    with pytest.raises(AssertionError, match="G test"):
-        stats.assert_g(np.bincount(code, minlength=cells), np.full(cells, 1 / cells))
+# --- One rung for each leak, at the power that it states; test_rungs.py asks honest mechanisms ------------------
 
-
-# --- One rung for each leak: the twin is refused and the honest mechanism is not ----------------------------------
-
-TABLE = GridSquareWave(1.0, 17)
-FEW = 1 << 18
-
-
-def few(rung):
-    """The rung with so many draws."""
-    return functools.partial(rung, trials=FEW)
-
-
+FEW = 1 << 17
 RUNGS = {
-    # 21 pairs of (words, record) are expected, and one is enough: tests/verification/test_rungs.py asks the power.
-    "12 + x, once in 12 000": (
-        broken.RareShout(1.0, mass=21 / FEW),
-        Laplace(1.0),
-        few(verification.matches_reference),
-    ),
-    "no noise in 105 records": (
-        broken.QuietWindow(1.0, width=105 / FEW),
-        Laplace(1.0),
-        few(verification.record_windows),
-    ),
-    "a spike that sampler and density share": (
-        broken.SharedSpike(1.0, mass=21 / FEW),
-        Laplace(1.0),
-        few(verification.reported_losses),
-    ),
-    "honest while traced": (broken.HonestWhileTraced(1.0), Laplace(1.0), verification.is_pure),
-    "the last bit is the sign": (broken.SignInTheLastBit(1.0), Laplace(1.0), verification.record_in_bits),
-    # Each of 16 384 reports 16 times, where 8 are too many.
-    "noise of 14 bits": (broken.FewBits(1.0, bits=14), Laplace(1.0), few(verification.distinct_reports)),
-    "16 bits of the key": (broken.HalfAKey(1.0), Duchi(1.0), verification.uses_the_whole_key),
+    # A mass of 13.8 / n is missed once in a million.
+    "12 + x, rarely": (broken.RareShout(1.0, mass=13.8 / FEW), verification.matches_reference, FEW),
+    "a spike of sampler and density": (broken.SharedSpike(1.0, mass=13.8 / FEW), verification.reported_losses, FEW),
+    "no noise in 64 records": (broken.QuietWindow(1.0, width=64 / FEW), verification.record_windows, FEW),
+    "honest while traced": (broken.HonestWhileTraced(1.0), verification.is_pure, None),
+    "the last bit is the sign": (broken.SignInTheLastBit(1.0), verification.record_in_bits, FEW),
+    # Each of 65 536 reports twice, where 8 come by chance; as 19 bits in 2^20.
+    "noise of 16 bits": (broken.FewBits(1.0), verification.distinct_reports, FEW),
+    "16 bits of the key": (broken.HalfAKey(1.0), verification.uses_the_whole_key, None),
     # A correlation of 1, where 0.12 is enough at 10 000 reports.
     "one uniform for 10 of 20": (
         broken.SharedUniform(Laplace(0.05), 20, 20),
-        Sampled(Laplace(0.05), 20, 20),
-        functools.partial(verification.independent_coordinates, trials=10_000),
+        verification.independent_coordinates,
+        10_000,
     ),
     "a product of two signs": (
-        broken.ProductOfSigns(Laplace(0.05), 20, 20),
-        Sampled(Laplace(0.05), 20, 20),
-        functools.partial(verification.independent_coordinates, trials=10_000),
+        broken.ProductOfSigns(Laplace(0.05), 8, 8),
+        verification.independent_coordinates,
+        10_000,
     ),
-    # 26 words, of which one is enough.
+    "an exact product of five signs": (
+        broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5),
+        verification.independent_coordinates,
+        2000,
+    ),
+    # 13 words, of which one is enough.
     "a table's sampler, once in 10 000": (
-        broken.LeakyTable.of(TABLE.table()),
-        TABLE,
-        few(verification.matches_reference),
+        broken.LeakyTable.of(GridSquareWave(1.0, 17).table()),
+        verification.matches_reference,
+        FEW,
     ),
-    "raw lists of all but user 0": (
-        broken.RawForOthers(1.0, n=6),
-        RandomizedResponse(1.0, n=6),
-        verification.matches_density,
-    ),
+    "raw lists of all but user 0": (broken.RawForOthers(1.0, n=6), verification.matches_density, 20_000),
 }
 
 
 @pytest.mark.parametrize("name", RUNGS)
 def test_each_leak_has_a_rung_that_sees_it(name):
-    twin, honest, rung = RUNGS[name]
-    found, passed = rung(twin, jax.random.key(50)), rung(honest, jax.random.key(50))
+    twin, rung, trials = RUNGS[name]
+    found = rung(twin, jax.random.key(50), **({} if trials is None else {"trials": trials}))
     assert not found.fits, f"{name}: {found}"
-    assert passed.fits, f"{name}: {passed}"
 
 
-@pytest.mark.parametrize("twin", [broken.RareShout(1.0), broken.SharedSpike(1.0)], ids=lambda m: type(m).__name__)
-def test_the_older_rungs_do_not_see_them(twin):
-    """Once in 100 000: supremum, fit of the default record and lower bound all pass, so the new ones are needed."""
-    with jax.debug_key_reuse(False):
-        assert verification.privacy_loss_supremum(twin).epsilon <= 1.0 + 1e-6
-        assert verification.matches_density(twin, jax.random.key(51), trials=50_000).fits
-        assert verification.epsilon_lower_bound(twin, jax.random.key(52), 50_000).epsilon <= 1.0
+def test_rungs_do_not_see_less_than_they_state():
+    """A tenth of the window, noise of four bits more: not seen, and the statement does not claim it."""
+    for twin, rung in (
+        (broken.QuietWindow(1.0, width=6 / FEW), verification.record_windows),
+        (broken.FewBits(1.0, bits=20), verification.distinct_reports),
+    ):
+        assert rung(twin, jax.random.key(130), trials=FEW).fits
+    often = broken.RareShout(1.0, mass=30 / FEW)  # of one record
+    assert not verification.distinct_reports(often, jax.random.key(151), np.float32(0.3125), trials=FEW).fits
+    assert verification.matches_density(RandomizedResponse(1.0, n=6), jax.random.key(50), trials=20_000).fits
 
 
 def test_an_edge_that_costs_more_than_is_claimed_is_seen_by_enumeration():
@@ -195,7 +153,7 @@ def test_an_edge_that_costs_more_than_is_claimed_is_seen_by_enumeration():
     assert twin.relationship("full").epsilon == pytest.approx(1.0)
     assert found.epsilon == pytest.approx(2.0, rel=1e-9)
     assert verification.relationship_supremum(twin, "half").epsilon == pytest.approx(1.0, rel=1e-9)
-    assert DPRR(0.2, 0.8).relationship("full").epsilon == pytest.approx(found.epsilon, rel=1e-9)
+    assert verification.relationship_supremum(DPRR(0.2, 0.8), "full").epsilon == pytest.approx(2.0, rel=1e-9)
 
 
 def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
@@ -208,45 +166,38 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
         assert verification.hockey_stick(twin, epsilon) == pytest.approx(delta / 2, abs=1e-7)
 
 
-@pytest.mark.parametrize("epsilon", [15.54, 17.0, 30.0])
+@pytest.mark.parametrize("epsilon", [15.54, 17.0])
 def test_a_rare_side_that_float32_loses_is_seen_in_its_words(epsilon):
-    """The law keeps its claim, and the draws cannot tell: 15.94 is lost at 15.54, and everything from 16.64 on."""
+    """The law keeps its claim, and draws cannot tell: 15.94 is lost at 15.54, and everything from 16.64 on."""
     twin = broken.FloatDuchi(epsilon)
     assert verification.privacy_loss_supremum(twin).epsilon <= epsilon * (1 + 1e-9)
-    assert verification.epsilon_lower_bound(twin, jax.random.key(53), 20_000).epsilon < epsilon
     found = verification.arithmetic(twin)
     assert not found.keeps(epsilon)
     assert found.epsilon == (pytest.approx(15.942, abs=1e-3) if epsilon < 16 else math.inf)
-    assert verification.arithmetic(broken.FloatDuchi(4.0)).keeps(4.0)
 
 
-# --- The statistics ----------------------------------------------------------------------------------------
+# --- The assertions of tests/stats.py ---------------------------------------------------------------------------
 
 
 def test_statistics_accept_the_law_and_reject_the_smallest_defect_they_state():
     n, rng = 200_000, np.random.default_rng(0)
-    uniform = rng.uniform(size=n)
-    stats.assert_ks(uniform, lambda y: y)
+    uniform, normal, flat = rng.uniform(size=n), rng.normal(size=n), np.full(10, 0.1)
     shift = 2 * stats.ks_threshold(n)
-    with pytest.raises(AssertionError, match="KS test"):
-        stats.assert_ks(uniform, lambda y: np.clip(y + shift, 0, 1))
-    cells = 10
-    flat = np.full(cells, 1 / cells)
+    stats.assert_ks(uniform, lambda y: y)
     stats.assert_g(rng.multinomial(n, flat), flat)
-    off = flat + stats.smallest_defect_of_g(n, cells) * np.where(np.arange(cells) % 2, 2, -2) / cells
-    with pytest.raises(AssertionError, match="G test"):
-        stats.assert_g(rng.multinomial(n, off), flat)
-    with pytest.raises(AssertionError, match="impossible"):
-        stats.assert_g([10, 1], [1.0, 0.0])
-    normal = rng.normal(size=n)
     stats.assert_moments(normal, 0.0, 1.0, 3.0)
-    with pytest.raises(AssertionError, match="mean off"):
-        stats.assert_moments(normal, 10 / np.sqrt(n), 1.0, 3.0)
-    with pytest.raises(AssertionError, match="variance off"):
-        stats.assert_moments(normal, 0.0, 1 + 10 * np.sqrt(2 / n), 3.0)
     stats.assert_share(n // 2, n, 0.5)
-    with pytest.raises(AssertionError):
-        stats.assert_share(n // 2 + int(2 * stats.SIGMAS * np.sqrt(n) / 2), n, 0.5)
+    off = flat + stats.smallest_defect_of_g(n, 10) * np.where(np.arange(10) % 2, 2, -2) / 10
+    for refused, message in (
+        (lambda: stats.assert_ks(uniform, lambda y: np.clip(y + shift, 0, 1)), "KS test"),
+        (lambda: stats.assert_g(rng.multinomial(n, off), flat), "G test"),
+        (lambda: stats.assert_g([10, 1], [1.0, 0.0]), "impossible"),
+        (lambda: stats.assert_moments(normal, 10 / np.sqrt(n), 1.0, 3.0), "mean off"),
+        (lambda: stats.assert_moments(normal, 0.0, 1 + 10 * np.sqrt(2 / n), 3.0), "variance off"),
+        (lambda: stats.assert_share(n // 2 + int(2 * stats.SIGMAS * np.sqrt(n) / 2), n, 0.5), "was due"),
+    ):
+        with pytest.raises(AssertionError, match=message):
+            refused()
 
 
 def test_the_checker_is_on():

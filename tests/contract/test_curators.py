@@ -8,10 +8,9 @@ from ldp_jax import verification
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
-from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, EdgeSplit, LapGraph, promised
-from ldp_jax.graph import graphs
-from ldp_jax.verification import _dendrograms
-from ldp_jax.verification.cases import CASES, EPSILONS
+from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, LapGraph, promised
+from ldp_jax.verification import verdict
+from ldp_jax.verification.cases import CASES
 from tests import broken
 
 CURATORS = {name: case for name, case in CASES.items() if case.central}
@@ -36,7 +35,7 @@ def test_protocol(name):
 
 
 @every_curator
-@pytest.mark.parametrize("epsilon", EPSILONS[1:])
+@pytest.mark.parametrize("epsilon", [1.0, 16.0])
 def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
     """All graphs of four nodes and all releases; five nodes where there are dendrograms. Float64, to 1e-9."""
     m = CURATORS[name].make(epsilon)
@@ -49,19 +48,16 @@ def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
     assert not {found.edge, *found.graph} & set(found.public)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
 def test_a_scale_without_its_two_is_seen(epsilon):
-    """At epsilon 8, 1.52 times what the dendrogram claims; with counts of every node, more than all of it."""
+    """With counts of every node, more than all of the claim; tests/edges/curator asks the dendrogram alone."""
     assert verification.private_edge_supremum(EdgeRR.as_published(epsilon / 2, epsilon / 2)).epsilon > 1.5 * epsilon
-    scale = 8.0 / curator.hrg.sensitivity(5)
-    assert _dendrograms.losses(5, scale).max() / 8.0 == pytest.approx(1.52, abs=0.005)
-    assert _dendrograms.losses(5, scale / 2).max() / 8.0 == pytest.approx(0.67, abs=0.005)
 
 
 def test_five_percent_too_much_is_seen_in_the_law():
     twin = broken.OverspentCurator(1.0)
+    assert promised(twin).epsilon == 1.0
     assert verification.private_edge_supremum(twin).epsilon == pytest.approx(1.05)
-    assert verification.private_edge_supremum(twin).epsilon > promised(twin).epsilon
 
 
 @pytest.mark.parametrize("name", ["EdgeRR", "LapGraph"])
@@ -73,26 +69,27 @@ def test_draws_follow_the_law(name):
     assert fit.fits, str(fit)
 
 
-@pytest.mark.parametrize(("twin", "honest"), [(broken.ForgetfulCoin, EdgeRand), (broken.HalfNoise, BinnedPairs)])
-def test_a_curator_who_draws_another_law_is_seen(twin, honest):
+@pytest.mark.parametrize("twin", [broken.ForgetfulCoin, broken.HalfNoise])
+def test_a_curator_who_draws_another_law_is_seen(twin):
     """300 releases: total variation of 0.33 is seen; the law on paper keeps its claim."""
     assert verification.private_edge_supremum(twin(1.0)).epsilon <= 1.0 + 1e-9
-    assert verification.matches_release(honest(1.0), jax.random.key(1), trials=300).fits
-    assert not verification.matches_release(twin(1.0), jax.random.key(2), trials=300).fits
+    with jax.debug_key_reuse(False):  # which would look at every operation of hundreds of releases
+        assert not verification.matches_release(twin(1.0), jax.random.key(2), trials=300).fits
 
 
 def test_draws_alone_show_too_little_noise():
     """1 000 releases of each graph: noise of half the scale, of which 2 is lost, is seen to lose more than 1."""
-    with jax.debug_key_reuse(False):  # which would look at every operation of thousands of releases
+    with jax.debug_key_reuse(False):  # as above
         bound = verification.private_edge_lower_bound(broken.HalfNoise(1.0), jax.random.key(3), 1000)
     assert 1.0 < bound.epsilon <= 2.0
 
 
-def test_one_verdict():
-    with jax.debug_key_reuse(False):  # three thousand releases, as above
-        verdict = verification.check(LapGraph(0.5, 0.5), jax.random.key(4), trials=1000)
-    assert verdict, str(verdict)
-    assert [rung.name for rung in verdict.rungs] == ["law", "sampler", "game"]
+def test_one_verdict(monkeypatch):
+    monkeypatch.setattr(verdict, "_RELEASES", 400)
+    with jax.debug_key_reuse(False):  # as above
+        found = verification.check(LapGraph(0.5, 0.5), jax.random.key(4), trials=1000)
+    assert found, str(found)
+    assert [rung.name for rung in found.rungs] == ["law", "sampler", "game"]
 
 
 def test_what_cannot_be_asked_is_said():
@@ -103,8 +100,4 @@ def test_what_cannot_be_asked_is_said():
         verification.matches_release(EdgeRR.as_published(1.0, 1.0), key)
     with pytest.raises(NotApplicable, match="sweeps must be at most 262 for 4000 draws, got 8000"):
         verification.private_edge_lower_bound(EdgeRR(1.0, 1.0), key)
-    none = EdgeSplit.of(graphs.from_edges([], 3))
-    other = EdgeSplit(graphs.from_edges([[0, 1]], 3), graphs.from_edges([], 3))
-    with pytest.raises(ValueError, match="splits must have the same candidates"):
-        verification.private_edge_lower_bound(EdgeRand(1.0), key, splits=(none, other))
     assert np.isfinite(verification.private_edge_supremum(EdgeRand(40.0)).epsilon)

@@ -21,24 +21,6 @@ from ldp_jax.features import (
     SquareWave,
 )
 from tests import stats
-from tests.contract import checks
-
-
-@pytest.mark.parametrize(("dim", "k"), [(5, 2), (6, 3), (5, 4), (7, 1)])
-def test_every_subset_is_equally_likely(dim, k):
-    """G test over all subsets, 100 000 draws: detects a total variation of 0.014 (20 subsets)."""
-    m, n = Sampled(Duchi(1.0), dim, k), 100_000
-    y = checks.draw(m, jax.random.split(jax.random.key(0), n), np.zeros(dim, np.float32))
-    indices = np.asarray(y.indices)
-    assert indices.shape == (n, k)
-    assert (np.diff(indices) > 0).all()
-    assert indices.min() >= 0
-    assert indices.max() < dim
-    code = (1 << indices).sum(1)
-    subsets = [sum(1 << j for j in chosen) for chosen in itertools.combinations(range(dim), k)]
-    counts = [(code == subset).sum() for subset in subsets]
-    assert sum(counts) == n
-    stats.assert_g(counts, np.full(len(subsets), 1 / len(subsets)))
 
 
 def test_coordinates_of_a_wide_record_are_equally_likely():
@@ -86,17 +68,6 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
     assert max(sizes) <= 4 * k
     y = jax.eval_shape(m.privatize, jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32))
     assert [(leaf.shape, leaf.dtype) for leaf in y] == [((k,), jnp.int32), ((k,), jnp.float32)]
-
-
-@pytest.mark.parametrize(("dim", "k"), [(4, 1), (4, 2), (5, 3), (3, 3)])
-def test_mass_of_all_reports_is_one(dim, k):
-    """Duchi inside: every subset with every sign, enumerated."""
-    m = Sampled(Duchi(0.7), dim, k)
-    subsets = np.array(list(itertools.combinations(range(dim), k)), np.int32)
-    signs = np.array(list(itertools.product([-1.0, 1.0], repeat=k)), np.float32)
-    y = SparseReport(np.repeat(subsets, len(signs), 0), np.tile(signs, (len(subsets), 1)))
-    mass = np.exp(np.asarray(checks.log_densities(m, y, np.linspace(-1, 0.8, dim, dtype=np.float32)), np.float64))
-    np.testing.assert_allclose(mass.sum(), 1.0, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

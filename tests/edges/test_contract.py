@@ -13,7 +13,7 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
-from ldp_jax.verification import _lists, exact, moments
+from ldp_jax.verification import _programs, exact, moments
 
 N = 6
 PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)
@@ -71,7 +71,7 @@ def test_protocol(name):
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
     m, x = CASES[name](epsilon), listed([1, 2], N)
-    y = _lists.draws(jax.random.key(1), m, x, 0, 100)
+    y = _programs.draws(m, jax.random.key(1), x, 100)
     assert np.isfinite(exact.logs_of(m, y, x)).all()
     assert np.isfinite(moments.estimates(m, y)).all()
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax.verification._blocks import SIZE, in_blocks
+from ldp_jax.verification._programs import SIZE, in_blocks
 
 
 @jax.jit

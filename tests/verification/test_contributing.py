@@ -33,7 +33,7 @@ def loaded(folder: Path, monkeypatch, **changes: tuple[str, str]):
 def test_two_files_are_enough(tmp_path, monkeypatch):
     """The verdict and the checks of the contract suite: law, sampler, totality."""
     m = loaded(tmp_path, monkeypatch)(1.0)
-    verdict = verification.check(m, jax.random.key(0), trials=20_000)
+    verdict = verification.check(m, jax.random.key(0), trials=5_000)
     assert verdict, str(verdict)
     assert verdict["law"].found == pytest.approx(1.0, rel=1e-9)
     asked = {rung.name for rung in verdict.rungs if rung.holds}
@@ -67,7 +67,7 @@ TWINS = {
 def test_a_twin_is_refused(name, tmp_path, monkeypatch):
     changes, rung = TWINS[name]
     m = loaded(tmp_path, monkeypatch, **changes)(1.0)
-    verdict = verification.check(m, jax.random.key(0), trials=20_000)
+    verdict = verification.check(m, jax.random.key(0), trials=5_000)
     assert not verdict
     assert rung in {found.name for found in verdict.refused}, str(verdict)
 

@@ -15,9 +15,9 @@ from scipy import stats
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words
-from ldp_jax.core.mechanism import HasWords, Numeric, uniform
+from ldp_jax.core.mechanism import HasWords, uniform
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Finite, clip
+from ldp_jax.core.spaces import Box, clip
 from ldp_jax.core.types import Scalar
 from ldp_jax.features import (
     HDS,
@@ -28,80 +28,62 @@ from ldp_jax.features import (
     GridPiecewise,
     Hybrid,
     Laplace,
-    LaplaceVector,
     LPOptimal,
     MultiBit,
-    MultiPiecewise,
     Sampled,
     SparseReport,
     SquareWave,
     ThreeOutputs,
 )
 from ldp_jax.verification import (
-    empirical,
+    cases,
     epsilon_lower_bound,
+    games,
     hockey_stick,
     matches_density,
     privacy_loss_supremum,
 )
-from ldp_jax.verification.empirical import extreme_records, typical_record
+from ldp_jax.verification._programs import draws
 from tests import broken
-from tests.verification.test_hockey_stick import NUMBERS
 
-EPSILONS = (0.1, 1.0, 4.0, 16.0)
-VECTORS = {
-    "HDS": lambda epsilon: HDS(epsilon, 5, 2),
-    "HDS-wide": lambda epsilon: HDS(epsilon, 40, 7),
-    "MultiBit": lambda epsilon: MultiBit(epsilon, 6, 3),
-    "MultiPiecewise": lambda epsilon: MultiPiecewise(epsilon, 5, 2),
-    "LaplaceVector": lambda epsilon: LaplaceVector(epsilon, 3),
-    "DuchiVector": lambda epsilon: DuchiVector(epsilon, 4),
-    "FeatureRR-weights": lambda epsilon: FeatureRR(epsilon, 4, [1.0, 2.0, 1.0]),
-    "FeatureRR-wide": lambda epsilon: FeatureRR(epsilon, 6, dim=12),
-    "Sampled-Hybrid": lambda epsilon: Sampled(Hybrid(epsilon / 2), 4, 2),
-    "Sampled-ThreeOutputs": lambda epsilon: Sampled(ThreeOutputs(epsilon / 2), 4, 2),
-    "Sampled-LPOptimal": lambda epsilon: Sampled(LPOptimal(min(epsilon, 10.0) / 2), 4, 2),
-    "Sampled-GridPiecewise": lambda epsilon: Sampled(GridPiecewise(epsilon / 2, 9), 4, 2),
-}
-ALL = NUMBERS | VECTORS
-
-# What is compiled anew for each shape, or is the same class at another t, has fewer budgets: the audit asks all.
-SAME_CLASS = ("SuboptimalPiecewise", "OptimalPiecewise", "GeneralPiecewise")
-CASES = [(name, epsilon) for name in NUMBERS for epsilon in ((1.0,) if name in SAME_CLASS else EPSILONS)] + [
-    (name, EPSILONS[(i + i // 4) % 4]) for i, name in enumerate(VECTORS)
-]
-every_case = pytest.mark.parametrize(("name", "epsilon"), CASES)
+CASES = {name: case for name, case in cases.CASES.items() if case.contract}
+NUMBERS = [name for name, case in CASES.items() if not isinstance(case.make(1.0).domain(), Box)]
 
 
 # --- Is it the law that is drawn? -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [case for case in CASES if case[0] in VECTORS])
-def test_samplers_of_vectors_draw_their_densities(name, epsilon):
-    """50 000 draws: a total variation of 0.016 (2 cells) to 0.06 (600). The contract suite asks numbers."""
-    fit = matches_density(ALL[name](epsilon), jax.random.key(1), trials=50_000)
-    assert fit.fits, f"{name}({epsilon}): {fit}"
+@pytest.mark.parametrize(
+    "m",
+    [
+        HDS(1.0, 40, 7),
+        FeatureRR(0.1, 6, dim=12),
+        Sampled(ThreeOutputs(8.0), 4, 2),
+        Sampled(LPOptimal(0.05), 4, 2),
+        Sampled(GridPiecewise(0.5, 9), 4, 2),
+    ],
+)
+def test_samplers_of_wide_and_composed_vectors_draw_their_densities(m):
+    """50 000 draws: a total variation of 0.016 (2 cells) to 0.06 (600). The contract suite asks all cases."""
+    fit = matches_density(m, jax.random.key(1), trials=50_000)
+    assert fit.fits, str(fit)
     assert fit.draws == 50_000
     # Where all but one outcome is rare, only how often they come is tested: 30 in 50 000 are seen.
     assert 5e-4 < fit.smallest_defect < 0.1
 
 
 def test_records_at_the_ends_and_outside_fit_too():
-    """50 000 draws: a distribution function off by 0.024 at most."""
-    for m in (SquareWave(1.0), Laplace(1.0), Hybrid(1.0), ThreeOutputs(1.0), GridPiecewise(1.0)):
-        for x in (-1.0, 0.0, 1.0):
-            assert matches_density(m, jax.random.key(2), x, trials=50_000).fits
-    assert matches_density(SquareWave(1.0), jax.random.key(2), 7.0, trials=50_000).fits
-    assert matches_density(DuchiVector(1.0, 3), jax.random.key(2), [1.0, -1.0, 0.0], trials=50_000).fits
+    """20 000 draws: a distribution function off by 0.04 at most. The contract suite asks the ends of the domain."""
+    for x in (0.0, 7.0):
+        assert matches_density(SquareWave(1.0), jax.random.key(2), x, trials=20_000).fits
+    assert matches_density(DuchiVector(1.0, 3), jax.random.key(2), [1.0, -1.0, 0.0], trials=20_000).fits
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_coordinates_drawn_at_another_epsilon_are_seen(epsilon):
+def test_coordinates_drawn_at_another_epsilon_are_seen():
     """5 % more than the density says; of one number: tests/contract/test_broken_twins.py."""
-    twin = broken.HonestDensityOnly(epsilon)
-    assert matches_density(SquareWave(epsilon), jax.random.key(3), -1.0).fits
+    twin = broken.HonestDensityOnly(4.0)
     for made in (Sampled(twin, 2, 2), Sampled(twin, 3, 1)):
-        assert not matches_density(made, jax.random.key(3), -np.ones(made.dim)).fits
+        assert not matches_density(made, jax.random.key(3), -np.ones(made.dim), trials=100_000).fits
 
 
 @mechanism
@@ -152,18 +134,6 @@ def test_dependent_values_are_seen(inner):
     assert not matches_density(_OneNoise(inner(0.5), 2, 2), jax.random.key(7), np.zeros(2)).fits
 
 
-def test_impossible_coordinates_are_seen():
-    @mechanism
-    class Reversed(Sampled):
-        def privatize(self, key, x):
-            report = super().privatize(key, x)
-            return SparseReport(report.indices[::-1], report.values[::-1])
-
-    fit = matches_density(Reversed(Duchi(1.0), 4, 2), jax.random.key(8), trials=1000)
-    assert not fit.fits
-    assert "impossible" in fit.test
-
-
 def test_what_cannot_be_tested_is_refused(untyped):
     with pytest.raises(ValueError, match="threefry"):
         matches_density(Duchi(1.0), jax.random.key(0, impl="rbg"))
@@ -173,16 +143,6 @@ def test_what_cannot_be_tested_is_refused(untyped):
         matches_density(DuchiVector(1.0, 13), jax.random.key(0), trials=100)
 
 
-def test_default_records():
-    assert extreme_records(Duchi(1.0)) == (-1.0, 1.0)
-    first, other = extreme_records(FeatureRR(1.0, 4, dim=3))
-    np.testing.assert_array_equal(first, np.zeros(3))
-    np.testing.assert_array_equal(other, np.ones(3))
-    assert extreme_records(NUMBERS["GeneralizedRR"](1.0)) == (0.0, 4.0)
-    assert -1 < typical_record(Duchi(1.0)) < 1
-    assert typical_record(HDS(1.0, 7, 2)).shape == (7,)
-
-
 # --- What draws alone show: never too much ------------------------------------------------------------------------
 
 
@@ -190,22 +150,18 @@ _APART = {"PersonalAlphabet": (1, 3)}
 """Records that lose the claim, where the ends of the domain do not: the two classes of the alphabet."""
 
 
-@every_case
-def test_no_correct_mechanism_is_accused(name, epsilon):
-    """A bound above the claim has a chance of 1e-6. Detects what the twins below break, and more."""
-    m = ALL[name](epsilon)
-    trials = 200_000 if epsilon == 1.0 and name in NUMBERS else 50_000
+@pytest.mark.parametrize("name", CASES)
+def test_no_correct_mechanism_is_accused(name):
+    """A bound above the claim has a chance of 1e-6. Of numbers at 1 most of the claim is shown."""
+    place = list(CASES).index(name) % 4
     x, x_other = _APART.get(name, (None, None))
-    found = epsilon_lower_bound(m, jax.random.key(9), trials, x=x, x_other=x_other)
-    claim = m.guarantee().epsilon
-    assert 0.0 <= found.epsilon <= claim
-    assert found.epsilon <= found.limit
-    assert found.trials == trials
-    if trials == 200_000:
-        least = 0.87 if name == "FeatureRR" else 0.9  # its likeliest reports say less
-        assert found.epsilon >= least * claim, f"{name}: {found}"
-    if epsilon == 4.0:
-        assert found.epsilon > 0.5 * claim, f"{name}: {found}"
+    for epsilon in {CASES[name].epsilons[place], 1.0} if name in NUMBERS else {CASES[name].epsilons[place]}:
+        m = CASES[name].make(epsilon)
+        found = epsilon_lower_bound(m, jax.random.key(9), 100_000, x=x, x_other=x_other)
+        assert 0.0 <= found.epsilon <= min(m.guarantee().epsilon, found.limit), f"{name}: {found}"
+        assert found.trials == 100_000
+        if epsilon == 1.0 and name in NUMBERS:
+            assert found.epsilon >= 0.85, f"{name}: {found}"
 
 
 @mechanism
@@ -231,12 +187,12 @@ class _Bare:
 
 
 def test_bounds_are_wrong_as_rarely_as_they_say():
-    """200 bounds at confidence 0.9 of a Laplace sampler whose density is not told: at most 41 above epsilon.
+    """100 bounds at confidence 0.9 of a Laplace sampler whose density is not said: at most 28 above epsilon.
 
-    So an error rate of 0.36 is seen with probability 1 - 1e-6.
+    So an error rate of 0.5 is seen with probability 1 - 1e-6.
     """
-    m, most = _Bare(Laplace(0.5)), stats.binom.isf(1e-6, 200, 0.1)
-    found = [epsilon_lower_bound(m, key, 1000, 0.9) for key in jax.random.split(jax.random.key(10), 200)]
+    m, most = _Bare(Laplace(0.5)), stats.binom.isf(1e-6, 100, 0.1)
+    found = [epsilon_lower_bound(m, key, 1000, 0.9) for key in jax.random.split(jax.random.key(10), 100)]
     assert sum(bound.epsilon > 0.5 for bound in found) <= most
     assert all(bound.epsilon <= bound.limit for bound in found)
 
@@ -247,15 +203,15 @@ def test_the_draws_that_bound_are_not_those_that_choose(m, monkeypatch):
 
     A second half that copies the other record's brings the bound to 0: the first half does not count.
     """
-    pair, other = extreme_records(m)
-    made = [empirical.draws(m, jax.random.key(i), x, 4000) for i, x in enumerate((pair, other, pair, other))]
+    pair, other = m.domain().extremes()
+    made = [draws(m, jax.random.key(i), x, 4000) for i, x in enumerate((pair, other, pair, other))]
     found = []
     for last in ((0, 1), (2, 3), (3, 2)):
         reports = [
             jax.tree.map(lambda a, b: jnp.concatenate([a[:2000], b[2000:]]), made[i], made[j])
             for i, j in enumerate(last)
         ]
-        monkeypatch.setattr(empirical, "draws", lambda *_, reports=reports: reports.pop(0))
+        monkeypatch.setattr(games, "draws", lambda *_, reports=reports: reports.pop(0))
         found.append(epsilon_lower_bound(m, jax.random.key(0), 4000, 0.9))
     assert found[0].event == found[1].event == found[2].event
     assert (found[1].share, found[1].share_other) == (found[2].share_other, found[2].share)
@@ -268,27 +224,15 @@ def test_a_wrong_density_cannot_falsify_the_bound():
     """Whatever is declared, the draws keep epsilon = 1: the bound stays below, and other scores still find it."""
 
     @mechanism
-    class Boasting(SquareWave):
-        def log_density(self, y, x):
-            return 10 * super().log_density(y, x)
-
-    @mechanism
-    class Swapped(SquareWave):
-        def log_density(self, y, x):
-            return super().log_density(-jnp.asarray(y), x)
-
-    @mechanism
     class Nonsense(SquareWave):
         def log_density(self, y, x):
             y = jnp.asarray(y)
             return jnp.where(y > 0.5, jnp.nan, jnp.where(y < -0.5, -jnp.inf, jnp.sin(100 * y + x)))
 
-    for twin in (Boasting(1.0), Swapped(1.0), Nonsense(1.0)):
-        found = epsilon_lower_bound(twin, jax.random.key(12))
-        assert 0.85 < found.epsilon <= 1.0
-    bare = epsilon_lower_bound(_Bare(SquareWave(1.0)), jax.random.key(12))
-    assert 0.85 < bare.epsilon <= 1.0
-    assert "loss" not in bare.event
+    for twin in (Nonsense(1.0), _Bare(SquareWave(1.0))):
+        found = epsilon_lower_bound(twin, jax.random.key(12), 100_000)
+        assert 0.8 < found.epsilon <= 1.0
+    assert "loss" not in found.event
 
 
 def test_it_reports_its_limit_where_trials_are_too_few():
@@ -347,11 +291,8 @@ class _OverspentDuchi(Duchi):
 def test_five_percent_too_much_is_seen(epsilon):
     """At 200 000 trials: about 4 % too much is the least that is seen half of the time at epsilon 1, 3 % at 4."""
     for twin in (broken.Overspent(1.05 * epsilon), _OverspentDuchi(1.05 * epsilon)):
-        claim = twin.guarantee().epsilon
-        assert claim == pytest.approx(epsilon)
         found = epsilon_lower_bound(twin, jax.random.key(16))
-        assert claim < found.epsilon <= 1.05 * epsilon
-    assert epsilon_lower_bound(SquareWave(epsilon), jax.random.key(16)).epsilon <= epsilon
+        assert epsilon < found.epsilon <= 1.05 * epsilon
 
 
 @pytest.mark.slow
@@ -370,9 +311,8 @@ def test_the_draws_count_and_not_the_density():
 
 def test_unclipped_records_are_seen():
     """Records outside the domain are promised epsilon too: 3 and -1 lose twice as much without clipping."""
-    found = epsilon_lower_bound(broken.Unclipped(1.0), jax.random.key(18), x=-1.0, x_other=3.0)
+    found = epsilon_lower_bound(broken.Unclipped(1.0), jax.random.key(18), 50_000, x=-1.0, x_other=3.0)
     assert 1.5 < found.epsilon <= 2.0
-    assert epsilon_lower_bound(Laplace(1.0), jax.random.key(18), x=-1.0, x_other=3.0).epsilon <= 1.0
 
 
 def test_noise_used_twice_is_seen():
@@ -381,17 +321,16 @@ def test_noise_used_twice_is_seen():
     claim = twin.guarantee().epsilon
     assert claim == 1.0
     x, other = np.array([-1.0, 1.0]), np.array([1.0, -1.0])
-    found = epsilon_lower_bound(twin, jax.random.key(19), x=x, x_other=other)
+    found = epsilon_lower_bound(twin, jax.random.key(19), 50_000, x=x, x_other=other)
     assert found.epsilon > 3 * claim
-    assert epsilon_lower_bound(LaplaceVector(1.0, 2), jax.random.key(19), x=x, x_other=other).epsilon <= 1.0
     # The default records move both reports alike, so that one noise is cheaper there than two.
-    assert epsilon_lower_bound(twin, jax.random.key(19)).epsilon <= 0.5
+    assert epsilon_lower_bound(twin, jax.random.key(19), 50_000).epsilon <= 0.5
 
 
 def test_the_released_square_wave_is_accused():
     """Claimed 0.1; reports above 1 are never the record 1's, and a sixth of the record -1's."""
-    found = epsilon_lower_bound(broken.ReleasedSquareWave(0.1), jax.random.key(20))
-    assert found.epsilon > 6
+    found = epsilon_lower_bound(broken.ReleasedSquareWave(0.1), jax.random.key(20), 50_000)
+    assert found.epsilon > 5
     assert found.share > 0.1
     assert found.share_other == 0.0
 
@@ -417,8 +356,8 @@ def test_five_percent_too_much_is_seen_in_a_vector():
 
 def test_a_learned_score_finds_what_no_density_tells():
     """Without a density the distinguisher is learned: two thirds of epsilon and more in vectors, never above it."""
-    for m, least in ((DuchiVector(2.0, 4), 0.7), (MultiBit(2.0, 4, 2), 0.8), (HDS(2.0, 4, 1), 0.8)):
-        found = epsilon_lower_bound(_Bare(m), jax.random.key(23))
+    for m, least in ((DuchiVector(2.0, 4), 0.65), (MultiBit(2.0, 4, 2), 0.75), (HDS(2.0, 4, 1), 0.75)):
+        found = epsilon_lower_bound(_Bare(m), jax.random.key(23), 100_000)
         assert "logit" in found.event
         assert least * 2.0 < found.epsilon <= 2.0
 
@@ -453,20 +392,18 @@ class _ForeignBranch(Hybrid):
 
 
 @mechanism
-class _Twice(Sampled):
-    """Reports one coordinate k times."""
+class _Unordered(Sampled):
+    """Reports the last coordinate first."""
 
     def privatize(self, key: Any, x: Any) -> SparseReport:
-        subset_key, key = jax.random.split(key)
-        indices = jnp.full(self.k, jax.random.randint(subset_key, (), 0, self.dim))
-        return SparseReport(indices, self.inner.draw(key, jnp.asarray(x)[indices]))
+        y = super().privatize(key, x)
+        return SparseReport(y.indices[::-1], y.values[::-1])
 
 
 @mechanism
-class _Unnormalised(Numeric):
+class _Unnormalised(broken.Bare):
     """P(1 | x) between 0.3 and 0.9 loses log 7; a density that is multiplied by e^(shift x) hides a part of it."""
 
-    epsilon: Scalar
     shift: Scalar
 
     def from_uniform(self, u: Any, x: Any) -> Any:
@@ -476,30 +413,15 @@ class _Unnormalised(Numeric):
         p = 0.6 + 0.3 * clip(x)
         return jnp.log(jnp.where(jnp.asarray(y) > 0, p, 1 - p)) + self.shift * clip(x)
 
-    def codomain(self) -> Finite:
-        return Finite((-1.0, 1.0))
-
-    def estimate(self, y: Any) -> Any:
-        return jnp.asarray(y)
-
-    def mean(self, x: Any) -> Any:
-        return clip(x)
-
-    def variance(self, x: Any) -> Any:
-        return clip(x)
-
-    def proof(self) -> str:
-        return "none"
-
 
 @pytest.mark.parametrize(
     "twin",
-    [_OffCodomain(1.0), _Leaking(1.0), _ForeignBranch(1.0), _Twice(Duchi(0.3), 40, 3)],
+    [_OffCodomain(1.0), _Leaking(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)],
     ids=lambda m: type(m).__name__,
 )
 def test_impossible_reports_are_seen(twin):
     """One report of density 0 is enough, whatever its share."""
-    assert not matches_density(twin, jax.random.key(24), trials=50_000).fits
+    assert not matches_density(twin, jax.random.key(24), trials=10_000).fits
 
 
 def test_a_density_that_does_not_sum_to_one_is_seen():
@@ -510,11 +432,8 @@ def test_a_density_that_does_not_sum_to_one_is_seen():
 
 
 def test_noise_stretched_along_the_record_is_seen():
-    """A claimed (1, 1e-5) shows 3.6 at that delta: which way the noise is long says where the record is.
-
-    Unstretched, the same noise stays below its claim; 2e5 draws.
-    """
+    """A claimed (1, 1e-5) shows 3.6 at that delta: the long side of the noise says where the record is."""
     x, other = np.float32([0.7, 0.7]), np.float32([0.7, -0.7])
-    ask = lambda m, key, delta: epsilon_lower_bound(m, key, 200_000, x=x, x_other=other, delta=delta).epsilon
-    assert ask(broken.StretchedNoise(1.0, 1e-5), jax.random.key(40), 1e-5) > 3.0
-    assert ask(broken.StretchedNoise(1.0, 1e-5, 1.0), jax.random.key(41), 1e-5) <= 1.0
+    twin = broken.StretchedNoise(1.0, 1e-5)
+    found = epsilon_lower_bound(twin, jax.random.key(40), 200_000, x=x, x_other=other, delta=1e-5)
+    assert found.epsilon > 3.0

@@ -27,10 +27,7 @@ from ldp_jax.verification import float_audit
 from tests import broken
 
 TOTAL = 2**23
-UNIFORMS = (np.arange(TOTAL, dtype=np.float32) + np.float32(0.5)) / np.float32(TOTAL)
-
 TABLES = {
-    "GridSquareWave": lambda epsilon: GridSquareWave(epsilon, 33),
     "GridPiecewise": lambda epsilon: GridPiecewise(epsilon, 33),
     "LPOptimal": lambda epsilon: LPOptimal(min(epsilon, 5.0)),
     "GeneralizedRR": lambda epsilon: GeneralizedRR(epsilon, 5),
@@ -40,15 +37,13 @@ TABLES = {
 
 @pytest.mark.parametrize(
     ("make", "least"),
-    [(Laplace, 0.85), (OptimalPiecewise, 0.8), (SquareWave, 0.78)],
+    [(Laplace, 0.85), (OptimalPiecewise, 0.8)],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_continuous_samplers_tell_records_apart(make, least):
     """The mass that one record alone can report, between -1 and 1 at epsilon = 1; the claim on paper is 0.
 
-    Found: Laplace 0.893, Piecewise 0.829, SuboptimalPiecewise 0.847, OptimalPiecewise 0.850, SquareWave 0.814;
-    for other pairs and epsilon in {0.1, 1, 4} between 0.45 and 0.97, at epsilon = 16 up to 1. The reports that both
-    can give are as likely under the one as under the other: what is lost is in the last digits.
+    Reports that both can give are as likely under either: the last digits say the record.
     """
     found = float_audit(make(1.0), -1.0, 1.0)
     assert least < found.impossible < 0.95
@@ -57,43 +52,54 @@ def test_continuous_samplers_tell_records_apart(make, least):
     assert found.reports == TOTAL
 
 
-def test_narrow_high_pieces_repeat_reports():
-    """SquareWave(16): half a million reports of 2^23 uniforms, 0.98 of the mass impossible, and a loss of 11.8."""
-    found = float_audit(SquareWave(16.0), -1.0, 1.0)
+def test_it_counts_what_a_loop_counts():
+    """Against sets of reports made here; detects one uniform of 2^23. A narrow high piece repeats its reports."""
+    m, x, other = SquareWave(16.0), 0.3, -0.7
+    found = float_audit(m, x, other)
     assert found.reports < TOTAL / 10
     assert found.impossible > 0.95
     assert 10 < found.largest_loss < 16
+    uniforms = (np.arange(TOTAL, dtype=np.float32) + np.float32(0.5)) / np.float32(TOTAL)
+    push = jax.jit(lambda made, u, record: made.from_uniform(u, record))
+    mine, theirs = (np.sort(push(m, uniforms, jnp.float32(record))) for record in (x, other))
+    at = np.minimum(np.searchsorted(theirs, mine), TOTAL - 1)
+    assert found.impossible == (theirs[at] != mine).mean()
+    assert found.reports == 1 + (np.diff(mine) > 0).sum()
+    # It is the law that runs: what is drawn is among the reports that were counted.
+    drawn = np.asarray(privatize(jax.random.key(0), m, jnp.full(10_000, x, jnp.float32)))
+    assert (mine[np.minimum(np.searchsorted(mine, drawn), TOTAL - 1)] == drawn).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "epsilon"),
-    [(make, epsilon) for make in (Duchi, ThreeOutputs) for epsilon in (0.1, 1.0, 4.0, 16.0, 17.0, 30.0)],
-)
+@pytest.mark.parametrize("make", [Duchi, ThreeOutputs])
+@pytest.mark.parametrize("epsilon", [0.1, 16.0, 30.0])
 def test_finite_reports_have_their_loss(make, epsilon):
     """Nothing is impossible; the loss is epsilon to the 2e-7 that float32 thresholds resolve, also at 30."""
     found = float_audit(make(epsilon), -1.0, 1.0)
     assert found.impossible == found.impossible_other == 0.0
     assert found.reports == (2 if make is Duchi or epsilon < math.log(2) else 3)
     assert found.largest_loss == pytest.approx(epsilon, rel=2e-7)
+    assert float_audit(make(epsilon), 1.0, 7.0)[:3] == (
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("epsilon", [0.1, 16.0])
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_give_nothing_away(name, epsilon):
     """0 impossible, and a loss of at most the exact epsilon, attained over pairs of records; exact in integers."""
     m = TABLES[name](epsilon)
-    exact = m.guarantee().epsilon
-    domain = m.domain()
-    ends = (0.0, m.inputs - 1.0) if m.encoding == "category" else (domain.lower, domain.upper)
-    middle = 2.0 if m.encoding == "category" else 0.3
-    losses = []
-    for x, other in ((ends[0], ends[1]), (ends[1], middle), (middle, ends[0])):
-        found = float_audit(m, x, other)
-        assert found.impossible == found.impossible_other == 0.0
-        assert found.reports == m.table().outputs
-        assert 0.0 < found.largest_loss <= exact
-        losses.append(found.largest_loss)
-    assert max(losses) == pytest.approx(exact, rel=1e-3)
+    exact, domain = m.guarantee().epsilon, m.domain()
+    low, middle, high = (
+        (0.0, 2.0, m.inputs - 1.0) if m.encoding == "category" else (domain.lower, 0.3, domain.upper)
+    )
+    found = [float_audit(m, *pair) for pair in ((low, high), (high, middle), (middle, low))]
+    assert all(one.impossible == one.impossible_other == 0.0 for one in found)
+    assert {one.reports for one in found} == {m.table().outputs}
+    losses = [one.largest_loss for one in found]
+    assert min(losses) > 0.0
+    assert exact * (1 - 1e-3) <= max(losses) <= exact
 
 
 def test_a_record_between_two_points_of_a_grid_is_the_mixture_of_their_rows():
@@ -104,50 +110,24 @@ def test_a_record_between_two_points_of_a_grid_is_the_mixture_of_their_rows():
     for x, other in ((0.3125, -0.8125), (-1.0, 0.125), (0.5, 0.625)):
         loss = np.abs(np.log(mixed(x) / mixed(other))).max()
         assert float_audit(m, x, other).largest_loss == pytest.approx(loss, abs=1e-12)
-
-
-def test_it_is_symmetric_and_counts_what_a_loop_counts():
-    """Against sets of reports made here; detects one uniform of 2^23."""
-    m, x, other = SquareWave(4.0), 0.3, -0.7
-    found, back = float_audit(m, x, other), float_audit(m, other, x)
-    assert (found.impossible, found.impossible_other) == (back.impossible_other, back.impossible)
-    assert found.largest_loss == back.largest_loss
-    push = jax.jit(lambda made, u, record: made.from_uniform(u, record))
-    mine, theirs = (np.sort(push(m, UNIFORMS, jnp.float32(record))) for record in (x, other))
-    at = np.minimum(np.searchsorted(theirs, mine), TOTAL - 1)
-    assert found.impossible == (theirs[at] != mine).mean()
-    assert found.reports == 1 + (np.diff(mine) > 0).sum()
-    # It is the law that runs: what is drawn is among the reports that were counted.
-    drawn = np.asarray(privatize(jax.random.key(0), m, jnp.full(100_000, x, jnp.float32)))
-    assert (mine[np.minimum(np.searchsorted(mine, drawn), TOTAL - 1)] == drawn).all()
-
-
-@pytest.mark.parametrize(
-    "m", [ThreeOutputs(2.0), Duchi(2.0), GridSquareWave(1.0, 9)], ids=lambda m: type(m).__name__
-)
-def test_a_record_is_not_told_from_itself(m):
-    """Nor from one that is clipped to it."""
-    found = float_audit(m, 1.0, 1.0)
-    assert found[:3] == (0.0, 0.0, 0.0)
-    assert float_audit(m, 1.0, 7.0) == found
+    assert float_audit(m, 1.0, 7.0)[:3] == (0.0, 0.0, 0.0)
 
 
 def test_a_sampler_that_spends_more_than_it_says_is_seen():
-    """The released sampler of the square wave draws otherwise; a twin that swaps Duchi's signs loses as much."""
+    """A twin that swaps Duchi's signs loses as much as Duchi."""
     assert float_audit(broken.SwappedBranch(1.0), -1.0, 1.0).largest_loss == pytest.approx(1.0, abs=1e-6)
     assert float_audit(Duchi(1.05), -1.0, 1.0).largest_loss == pytest.approx(1.05, abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    "m",
-    [Hybrid(1.0), DuchiVector(1.0, 3), Sampled(Duchi(0.5), 4, 2), FeatureRR(1.0, 4, dim=2)],
-    ids=lambda m: type(m).__name__,
+    ("m", "message"),
+    [
+        (Hybrid(1.0), "from_uniform"),
+        (DuchiVector(1.0, 3), "from_uniform"),
+        (Sampled(GridSquareWave(1.0), 4, 2), "from_uniform"),
+        (Duchi(np.array([1.0, 2.0])), "one concrete number"),
+    ],
 )
-def test_what_draws_otherwise_is_refused(m):
-    with pytest.raises(ValueError, match="from_uniform"):
+def test_what_draws_otherwise_is_refused(m, message):
+    with pytest.raises(ValueError, match=message):
         float_audit(m, -1.0, 1.0)
-
-
-def test_stacks_are_refused():
-    with pytest.raises(ValueError, match="one concrete number"):
-        float_audit(Duchi(np.array([1.0, 2.0])), -1.0, 1.0)

@@ -30,7 +30,7 @@ def test_one_verdict_on_lists(name):
     m = MADE[name]
     assert isinstance(m.domain(), Records)
     assert isinstance(m.codomain(), Reports)
-    verdict = verification.check(m, jax.random.key(0), trials=5000)
+    verdict = verification.check(m, jax.random.key(0), trials=2000)
     assert verdict, str(verdict)
     asked = {rung.name for rung in verdict.rungs if rung.holds is not None}
     left_out = {"mass"} if name == "LocalLap" else set()

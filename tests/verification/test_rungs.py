@@ -22,15 +22,6 @@ DRAWS = 1 << 16
 ALL = sum(len(case.epsilons) for case in CASES.values())
 SHARED = statistics.SIGNIFICANCE / (3 * ALL)  # of all cells of the tests of draws
 
-# A finite law of one number, and what is made of it.
-FINITE = [
-    "Duchi",
-    "ThreeOutputs",
-    "Hybrid",
-    "MultiBit",
-    "GeneralizedRR",
-    "FeatureRR",
-]
 # One of each kind: what these rungs ask is a matter of the code and not of epsilon.
 KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", "FeatureRR"]
 
@@ -38,35 +29,34 @@ KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", 
 # --- No false alarms ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_honest_reports_follow_their_law_whatever_the_record(name):
-    """A budget of each branch; windows, single reports and what they lose, at 1e-6 over all cells."""
-    for place in (0, 1, 3):  # no law has a branch that the third is in, and the last is not
-        epsilon = CASES[name].epsilons[place]
-        m = CASES[name].make(epsilon)
-        keys = jax.random.split(jax.random.key(100 + place), 3)
-        found = [
-            verification.reported_losses(m, keys[0], trials=DRAWS),
-            verification.distinct_reports(m, keys[1], trials=DRAWS, significance=SHARED),
-        ]
-        if not isinstance(m, DuchiVector):  # its coordinates have no law of their own
-            found.append(verification.record_windows(m, keys[2], trials=DRAWS, significance=SHARED))
-        assert all(fit.fits for fit in found), f"{name}({epsilon}): {found}"
+@pytest.mark.parametrize(("place", "name"), list(enumerate(CASES)))
+def test_honest_reports_follow_their_law_whatever_the_record(name, place):
+    """Windows, single reports and what they lose, at 1e-6 over all cells; budgets of each branch in turn."""
+    m = CASES[name].make(CASES[name].epsilons[(0, 1, 3)[place % 3]])
+    keys = jax.random.split(jax.random.key(100 + place), 3)
+    found = [
+        verification.reported_losses(m, keys[0], trials=DRAWS),
+        verification.distinct_reports(m, keys[1], trials=DRAWS, significance=SHARED),
+    ]
+    if not isinstance(m, DuchiVector):  # its coordinates have no law of their own
+        found.append(verification.record_windows(m, keys[2], trials=DRAWS, significance=SHARED))
+    assert all(fit.fits for fit in found), f"{m}: {found}"
 
 
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if not isinstance(c.make(1.0).domain(), Box)])
 def test_honest_reports_are_those_of_the_papers_word_by_word(name):
-    for epsilon in CASES[name].epsilons:
+    """At the ends of the budgets; ThreeOutputs has another law in each of them."""
+    for epsilon in CASES[name].epsilons[:: 1 if name == "ThreeOutputs" else 3]:
         m = CASES[name].make(epsilon)
         for part in (m.duchi, m.piecewise) if isinstance(m, Hybrid) else (m,):
             fit = verification.matches_reference(part, jax.random.key(110), trials=DRAWS)
             assert fit.fits, f"{name}({epsilon}): {fit.statistic:g} of {fit.draws} reports are not the law's"
 
 
-@pytest.mark.parametrize("name", FINITE)
+@pytest.mark.parametrize("name", ["Duchi", "ThreeOutputs", "Hybrid", "MultiBit"])
 def test_honest_words_keep_the_claim(name):
     """Whole numbers of words, at 1 and 16: probabilities are the density's to 1e-5, and lose no more."""
-    for epsilon in CASES[name].epsilons[1::2]:
+    for epsilon in (1.0, 16.0):
         m = CASES[name].make(epsilon)
         found = verification.arithmetic(m)
         assert found.keeps(m.guarantee().epsilon), f"{name}({epsilon}): {found}"
@@ -79,14 +69,15 @@ def test_honest_reports_are_functions_of_the_whole_key(name):
     assert verification.is_pure(m, jax.random.key(120), calls=2).fits
     assert verification.uses_the_whole_key(m, jax.random.key(121)).fits
     if name in ("Laplace", "Sampled-Hybrid"):
-        for epsilon in CASES[name].epsilons:
-            assert verification.record_in_bits(CASES[name].make(epsilon), jax.random.key(122), trials=DRAWS).fits
+        assert verification.record_in_bits(m, jax.random.key(122), trials=DRAWS).fits
 
 
-@pytest.mark.parametrize("name", [n for n, c in CASES.items() if isinstance(c.make(1.0).domain(), Box)])
+@pytest.mark.parametrize("name", ["HDS", "DuchiVector", "Sampled-Hybrid", "LaplaceVector", "FeatureRR"])
 def test_honest_coordinates_are_independent(name):
+    """10 000 reports see a mean product of 0.15 of two signs."""
     fit = verification.independent_coordinates(CASES[name].make(1.0), jax.random.key(123), trials=10_000)
     assert fit.fits, str(fit)
+    assert 0.05 < fit.smallest_defect < 0.15
 
 
 STACKED = np.array([8.0, 1.0, 0.5, 2.0])
@@ -146,45 +137,7 @@ def test_a_mechanism_of_no_known_class_is_enumerated():
         assert not any(set(found.edge) & set(pair) for pair in found.graph)
 
 
-# --- The power that is stated ---------------------------------------------------------------------------------
-
-
-def test_windows_at_their_power():
-    """No noise in 64 of 2^17 records; a tenth of that is not seen, and the statement does not claim it."""
-    for place in range(3):
-        twin = broken.QuietWindow(1.0, width=64 / (1 << 17))
-        assert not verification.record_windows(twin, jax.random.key(130 + place), trials=1 << 17).fits
-    narrow = broken.QuietWindow(1.0, width=6 / (1 << 17))
-    assert verification.record_windows(narrow, jax.random.key(130), trials=1 << 17).fits
-
-
-@pytest.mark.parametrize("rung", [verification.matches_reference, verification.reported_losses])
-def test_one_pair_is_enough(rung):
-    """A mass of 13.8 / n is missed once in a million."""
-    n = 1 << 17
-    for place in range(3):
-        twin = (broken.RareShout if rung is verification.matches_reference else broken.SharedSpike)(
-            1.0, mass=13.8 / n
-        )
-        assert not rung(twin, jax.random.key(140 + place), trials=n).fits
-
-
-def test_distinct_reports_at_their_power():
-    """Noise of 16 bits in 2^17 draws (twice each; 8 come by chance), as 19 bits in 2^20; 20 bits are not seen."""
-    assert not verification.distinct_reports(broken.FewBits(1.0), jax.random.key(150), trials=1 << 17).fits
-    assert verification.distinct_reports(broken.FewBits(1.0, bits=20), jax.random.key(150), trials=1 << 17).fits
-    often = broken.RareShout(1.0, mass=30 / (1 << 17))
-    fixed = verification.distinct_reports(often, jax.random.key(151), np.float32(0.3125), trials=1 << 17)
-    assert not fixed.fits
-
-
-def test_coordinates_at_their_power():
-    """An exact product of five signs is one of parity; 20 000 reports see a mean product of 0.1 of two."""
-    ask = verification.independent_coordinates
-    assert not ask(broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5), jax.random.key(160), trials=2000).fits
-    fit = ask(Sampled(Laplace(0.05), 8, 8), jax.random.key(161), trials=20_000)
-    assert fit.fits
-    assert 0.05 < fit.smallest_defect < 0.1
+# --- Words -----------------------------------------------------------------------------------------------------
 
 
 def test_arithmetic_sees_one_word():
@@ -246,5 +199,3 @@ def test_a_law_of_ones_own_is_given():
     law = lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(0.5))
     assert verification.matches_reference(broken.FloatDuchi(1.0), jax.random.key(1), law=law, trials=DRAWS).fits
     assert not verification.matches_reference(broken.FloatDuchi(1.1), jax.random.key(1), law=law, trials=DRAWS).fits
-    with pytest.raises(ValueError, match="no law is known"):
-        verification.matches_reference(broken.FloatDuchi(1.0), jax.random.key(1), trials=DRAWS)

@@ -7,7 +7,7 @@ from scipy import stats
 from ldp_jax.verification import statistics
 from ldp_jax.verification.statistics import SIGNIFICANCE, clopper_pearson, g_test, ks_test, ks_threshold
 
-RUNS = 2000
+RUNS = 1000
 
 
 def _rare(events: int, runs: int, probability: float) -> bool:
@@ -15,18 +15,11 @@ def _rare(events: int, runs: int, probability: float) -> bool:
     return events <= stats.binom.isf(1e-6, runs, probability)
 
 
-# --- Kolmogorov and Smirnov -----------------------------------------------------------------------------------
+def uniform_law(y):
+    return np.clip(y, 0, 1)
 
 
-@pytest.mark.parametrize("law", [stats.uniform(), stats.norm(1, 3), stats.laplace(0, 2)])
-def test_ks_distance_is_scipys(law):
-    """Detects a distance that is off by 1e-12."""
-    y = law.rvs(5000, random_state=1)
-    found = ks_test(y, law.cdf)
-    assert found.fits
-    assert found.test == "KS"
-    assert found.draws == 5000
-    assert found.statistic == pytest.approx(stats.kstest(y, law.cdf).statistic, abs=1e-12)
+# --- Kolmogorov and Smirnov ------------------------------------------------------------------------------------
 
 
 def test_ks_threshold_is_above_the_exact_quantile():
@@ -37,36 +30,37 @@ def test_ks_threshold_is_above_the_exact_quantile():
 
 
 def test_ks_false_alarms_are_as_rare_as_asked():
-    """2000 correct samples at significance 0.05: a level above 0.076 is seen."""
+    """1000 correct samples at significance 0.05: a level above 0.09 is seen."""
     rng = np.random.default_rng(2)
-    alarms = sum(not ks_test(rng.uniform(size=200), lambda y: y, significance=0.05).fits for _ in range(RUNS))
+    alarms = sum(not ks_test(rng.uniform(size=200), uniform_law, significance=0.05).fits for _ in range(RUNS))
     assert _rare(alarms, RUNS, 0.05)
     assert alarms > 0.02 * RUNS
 
 
 @pytest.mark.parametrize("rounding", [0.0, 0.01])
 def test_ks_rejects_its_smallest_defect(rounding):
-    """A distribution function that is off by ``smallest_defect`` at one point: rejected in 200 of 200 samples."""
+    """A distribution function that is off by ``smallest_defect`` at one point: rejected in 50 of 50 samples."""
     rng, n = np.random.default_rng(3), 10_000
-    defect = ks_test(rng.uniform(size=n), lambda y: y, rounding=rounding).smallest_defect
-    for _ in range(200):
+    fit = ks_test(rng.uniform(size=n), uniform_law, rounding=rounding)
+    assert fit.fits
+    assert (fit.test, fit.draws) == ("KS", n)
+    for _ in range(50):
         y = rng.uniform(size=n)
-        y = np.where((y > 0.5) & (y < 0.5 + defect), 0.5, y)  # moves ``defect`` of the mass to one side of 1/2
-        assert not ks_test(y, lambda y: y, rounding=rounding).fits
+        y = np.where((y > 0.5) & (y < 0.5 + fit.smallest_defect), 0.5, y)  # moves mass to one side of 1/2
+        assert not ks_test(y, uniform_law, rounding=rounding).fits
 
 
 def test_ks_of_atoms_compares_both_of_their_sides():
     """An atom of mass 0.1 in a continuous law is a distance of 0.05 at best: both sides are looked at."""
-    rng, n = np.random.default_rng(4), 20_000
-    y = rng.uniform(size=n)
+    y = np.random.default_rng(4).uniform(size=20_000)
     rounded = np.floor(10 * y) / 10 + 0.05  # atoms in the middle of ten bins
-    found = ks_test(rounded, lambda y: np.clip(y, 0, 1))
+    found = ks_test(rounded, uniform_law)
     assert not found.fits
     assert found.statistic == pytest.approx(0.05, abs=0.012)
     top = np.floor(10 * y) / 10 + 0.1  # at their upper ends: the whole atom is missing below
-    assert ks_test(top, lambda y: np.clip(y, 0, 1)).statistic == pytest.approx(0.1, abs=0.012)
+    assert ks_test(top, uniform_law).statistic == pytest.approx(0.1, abs=0.012)
     # Float32 makes atoms too, which ``rounding`` allows for.
-    assert ks_test(rounded, lambda y: np.clip(y, 0, 1), rounding=0.05).fits
+    assert ks_test(rounded, uniform_law, rounding=0.05).fits
 
 
 def test_ks_refuses_nan():
@@ -75,35 +69,27 @@ def test_ks_refuses_nan():
     assert not ks_test(y, lambda y: y).fits
 
 
-# --- G ----------------------------------------------------------------------------------------------------------
+# --- G ---------------------------------------------------------------------------------------------------------
 
 
-def test_g_is_scipys():
-    """Detects a statistic or a threshold that is off by 1e-9 of it; also where outcomes are taken together."""
-    rng = np.random.default_rng(6)
+@pytest.mark.parametrize("rare", [0, 50])
+def test_g_is_scipys(rare):
+    """Detects 1e-9 of the statistic or the threshold; fifty outcomes of six expected each are taken together."""
     p = np.array([0.5, 0.3, 0.15, 0.05])
-    counts = rng.multinomial(3000, p)
+    p = np.append(0.9 * p, np.full(rare, 0.1 / rare)) if rare else p
+    counts = np.random.default_rng(6).multinomial(3000, p)
+    together, expected = (np.append(each[:4], each[4:].sum())[: 5 if rare else 4] for each in (counts, 3000 * p))
     found = g_test(counts, p)
     assert found.fits
-    assert found.statistic == pytest.approx(stats.power_divergence(counts, 3000 * p, lambda_=0).statistic, rel=1e-9)
     assert found.statistic == pytest.approx(
-        stats.power_divergence(counts, 3000 * p, lambda_="log-likelihood").statistic, rel=1e-9
+        stats.power_divergence(together, expected, lambda_="log-likelihood").statistic, rel=1e-9
     )
-    assert stats.chi2.sf(found.threshold, 3) == pytest.approx(SIGNIFICANCE, rel=1e-9)
-    p = np.append(0.9 * p, np.full(50, 0.1 / 50))  # fifty outcomes of six expected each, 300 together
-    counts = rng.multinomial(3000, p)
-    together = np.append(counts[:4], counts[4:].sum())
-    expected = 3000 * np.append(p[:4], p[4:].sum())
-    found = g_test(counts, p)
-    assert found.statistic == pytest.approx(
-        stats.power_divergence(together, expected, lambda_=0).statistic, rel=1e-9
-    )
-    assert stats.chi2.sf(found.threshold, 4) == pytest.approx(SIGNIFICANCE, rel=1e-9)
+    assert stats.chi2.sf(found.threshold, len(together) - 1) == pytest.approx(SIGNIFICANCE, rel=1e-9)
 
 
 @pytest.mark.parametrize("rare", [0.0, 0.02, 0.2], ids=["none rare", "rare apart", "rare together"])
 def test_g_false_alarms_are_as_rare_as_asked(rare):
-    """2000 correct samples of 400 at significance 0.05: a level above 0.1 + 0.03 is seen.
+    """1000 correct samples of 400 at significance 0.05: a level above 0.1 + 0.05 is seen.
 
     Twice 0.05 is allowed, because the rare outcomes are tested apart from the others.
     """
@@ -117,21 +103,16 @@ def test_g_false_alarms_are_as_rare_as_asked(rare):
 
 @pytest.mark.parametrize("cells", [2, 10, 300])
 def test_g_rejects_its_smallest_defect(cells):
-    """A law ``smallest_defect`` away in total variation: rejected in 200 of 200 samples of 100 000."""
+    """A law ``smallest_defect`` away: rejected in 50 of 50 samples of 100 000. A tenth of it is not seen."""
     rng, n = np.random.default_rng(8), 100_000
     flat = np.full(cells, 1 / cells)
     defect = statistics.smallest_defect_of_g(n, cells)
     off = flat + defect * np.where(np.arange(cells) % 2, 2, -2) / cells
     assert np.abs(off - flat).sum() / 2 == pytest.approx(defect)
     assert g_test(rng.multinomial(n, flat), flat).smallest_defect == defect
-    assert not any(g_test(rng.multinomial(n, off), flat).fits for _ in range(200))
-
-
-def test_g_does_not_see_a_tenth_of_its_smallest_defect():
-    """So the figure is no wild understatement of what the test can do: a tenth of it passes."""
-    rng, n, flat = np.random.default_rng(9), 100_000, np.full(10, 0.1)
-    off = flat + 0.1 * statistics.smallest_defect_of_g(n, 10) * np.where(np.arange(10) % 2, 2, -2) / 10
-    assert all(g_test(rng.multinomial(n, off), flat).fits for _ in range(50))
+    assert not any(g_test(rng.multinomial(n, off), flat).fits for _ in range(50))
+    near = flat + 0.1 * (off - flat)
+    assert all(g_test(rng.multinomial(n, near), flat).fits for _ in range(20))
 
 
 def test_an_impossible_outcome_is_refused_whatever_its_share():
@@ -146,9 +127,9 @@ def test_rare_outcomes_are_bounded_by_a_poisson_tail():
     p = np.array([0.49999, 0.49999, 1e-5, 1e-5])
     limit = int(stats.poisson.isf(SIGNIFICANCE, 2))
     for rare, fits in ((0, True), (limit, True), (limit + 1, False)):
-        counts = np.array([50_000 - rare, 50_000, rare, 0])
-        assert g_test(counts, p).fits == fits
-    assert "rare" in str(g_test([50_000 - limit - 1, 50_000, limit + 1, 0], p))
+        found = g_test(np.array([50_000 - rare, 50_000, rare, 0]), p)
+        assert found.fits == fits
+    assert "rare" in str(found)
 
 
 @pytest.mark.parametrize(("counts", "p"), [([3, 3, 3], [1 / 3] * 3), ([9], [1.0]), ([500], [1.0])])
@@ -159,7 +140,7 @@ def test_where_nothing_can_be_tested_nothing_is_claimed(counts, p):
     assert found.smallest_defect == 1.0
 
 
-# --- Clopper and Pearson ------------------------------------------------------------------------------------------
+# --- Clopper and Pearson ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.05, 1e-6])
@@ -174,36 +155,15 @@ def test_clopper_pearson_is_scipys(n, alpha):
         assert high[i] == pytest.approx(exact.high, rel=1e-9, abs=1e-12)
 
 
-def test_clopper_pearson_at_the_ends():
-    low, high = clopper_pearson(0, 100, 0.01)
-    assert low == 0.0
-    assert high == pytest.approx(1 - 0.01 ** (1 / 100), rel=1e-12)
-    low, high = clopper_pearson(100, 100, 0.01)
-    assert low == pytest.approx(0.01 ** (1 / 100), rel=1e-12)
-    assert high == 1.0
-    low, high = clopper_pearson(np.array([0, 50, 100]), 100, 0.0)  # certain: it says nothing
-    np.testing.assert_array_equal(low, 0.0)
-    np.testing.assert_array_equal(high, 1.0)
-
-
-@pytest.mark.parametrize("alpha", [0.05, 1e-6])
-@pytest.mark.parametrize("probability", [1e-5, 0.003, 0.2689, 0.5, 0.999])
-def test_each_side_of_clopper_pearson_errs_as_rarely_as_asked(probability, alpha):
+@pytest.mark.parametrize("probability", [1e-5, 0.003, 0.5, 0.999])
+def test_each_side_of_clopper_pearson_errs_as_rarely_as_asked(probability):
     """No simulation: the binomial mass of all counts whose bound is wrong. Detects a level of 1.000001 alpha."""
-    n = 2000
+    n, alpha = 2000, 1e-6
     counts = np.arange(n + 1)
     mass = stats.binom.pmf(counts, n, probability)
     low, high = clopper_pearson(counts, n, alpha)
     assert mass[low > probability].sum() <= alpha * (1 + 1e-6)
     assert mass[high < probability].sum() <= alpha * (1 + 1e-6)
-    assert (np.diff(low) > 0).all()
-    assert (np.diff(high) > 0).all()
-
-
-def test_clopper_pearson_covers_in_simulation():
-    """20 000 shares of 50 draws at 0.05 a side: a level above 0.058 is seen."""
-    rng, runs = np.random.default_rng(10), 20_000
-    for probability in (0.05, 0.5):
-        low, high = clopper_pearson(rng.binomial(50, probability, runs), 50, 0.05)
-        assert _rare(int((low > probability).sum()), runs, 0.05)
-        assert _rare(int((high < probability).sum()), runs, 0.05)
+    low, high = clopper_pearson(counts, n, 0.0)  # certain: it says nothing
+    assert not low.any()
+    assert (high == 1.0).all()

@@ -1,5 +1,6 @@
-"""The loss about an edge, by enumeration: every graph on a few nodes, every edge, reporting and budget."""
+"""Mechanisms on neighbour lists: the loss per bit of every user, and about an edge through the reports of all."""
 
+import functools
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -10,21 +11,86 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.verification import _lists
+from ldp_jax.edges.lists import NeighbourList, listed, nodes_of, stacked
+from ldp_jax.edges.spaces import Lists
+from ldp_jax.verification._programs import losses_of, report_each, take, wide
 
 NODES = 4
 _BLOCK = 64  # reports
+_MOST_NODES = 64  # of which all degrees and critical reports are enumerated
+_SEARCH = 4096  # random pairs of lists in the cross-check
+
+
+def supremum(m: Any) -> tuple[float, Any, Any, Any, float]:
+    """The fields of a :class:`~ldp_jax.verification.exact.Supremum` over lists that differ in one bit.
+
+    At the critical reports and by a random search; lists are tuples of nodes.
+    """
+    check_single(m)
+    n = m.domain().users
+    if not 1 < n <= _MOST_NODES:
+        raise NotApplicable(
+            f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 as a number"
+        )
+    rows = [_critical(m), _searched(m)]
+    with float64_on_cpu():
+        losses = [np.abs(losses_of(wide(m), *each)) for each in rows]
+    largest = [float(part.max()) for part in losses]
+    which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
+    y, x, other, _ = take(rows[which], int(losses[which].argmax()))
+    return largest[which], nodes_of(x), nodes_of(other), m.codomain().plain(y), largest[1]
+
+
+def _critical(m: Any) -> Any:
+    """Reports where the loss may be largest, lists of every degree, the same with one node more, and users."""
+    codomain, rows = m.codomain(), []
+    words = np.asarray(jax.random.key_data(jax.random.key(0)))[None]
+    for x, other in m.domain().critical_pairs():
+
+        def draw(x: NeighbourList = x) -> Any:
+            drawn = report_each(words, m, jax.tree.map(lambda leaf: leaf[None], x), np.zeros(1, np.int32))
+            return take(drawn, 0)
+
+        rows += [(y, x, other) for y in codomain.around(x, other, draw)]
+    y, x, other = zip(*rows, strict=True)
+    reports = jax.tree.map(lambda *leaves: np.stack(leaves), *y)
+    return reports, stacked(x), stacked(other), np.zeros(len(rows), np.int32)
+
+
+def _searched(m: Any) -> Any:
+    """Reports drawn of random lists of random users, the lists, and the same with a random bit changed."""
+    own, x, other = m.domain().neighbours_of_all(np.random.default_rng(0), _SEARCH)  # no privacy depends on it
+    own = own.astype(np.int32)
+    keys = jax.random.split(jax.random.key(0), _SEARCH)
+    return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
+
+
+def bits_of(lists: Any, n: int) -> np.ndarray:
+    """Stacked lists as bits [m, n]."""
+    ids = np.asarray(NeighbourList(*lists).ids)
+    bits = np.zeros((len(ids), n + 1), bool)
+    np.put_along_axis(bits, ids, True, 1)
+    return bits[:, :n]
+
+
+def all_lists(domain: Lists) -> NeighbourList:
+    """Every list of user 0, stacked."""
+    others = domain.others
+    codes = range(1 << len(others))
+    return stacked([listed([v for at, v in enumerate(others) if code >> at & 1], domain.users) for code in codes])
+
+
+# --- Of an edge ------------------------------------------------------------------------------------------------
 
 
 class RelationshipLoss(NamedTuple):
-    """The largest loss about one edge.
+    """The largest log ratio of the joint laws of all reports, of two graphs that differ in one edge.
 
     Attributes:
-      epsilon: the largest log ratio of the joint laws of all users' reports, of two graphs that differ in one edge.
-      edge: which.
       graph: the edges of the graph without it.
     """
 
@@ -41,22 +107,17 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     pair is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the
     degree is of the whole list (``half list``) or of the owned pairs.
 
-    Args:
-      mechanism: an :class:`~ldp_jax.edges.HasBitLaw`; budgets may be arrays [4], one a user.
-      reporting: as in ``relationship``; by default the mechanism's own.
-
     Raises:
-      ValueError: for another mechanism, or budgets that are not one or four.
+      ValueError: for a mechanism that is no :class:`~ldp_jax.edges.HasBitLaw`, or whose budgets are not one number
+      or
+        four, one a user.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)
     1.3
     """
     if not isinstance(mechanism, HasBitLaw):
-        raise NotApplicable(
-            f"mechanism must be one on neighbour lists with bit_reports and bit_log_density, got "
-            f"{type(mechanism).__name__}"
-        )
+        raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
     reporting = mechanism.reporting if reporting is None else reporting
     validate.one_of(mechanism.reportings, reporting=reporting)
     users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]
@@ -64,19 +125,15 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     same = all(user == users[0] for user in users)
     pairs = list(itertools.combinations(range(NODES), 2))
     best = RelationshipLoss(0.0, (0, 1), ())
-    known: dict[Any, tuple[float, float]] = {}
+    loss = functools.cache(lambda user, view: _loss(users[user], *view))
     for owners in _ownerships(budgets, pairs, reporting):
         for bits in itertools.product((False, True), repeat=len(pairs)):
             graph = tuple(pair for pair, bit in zip(pairs, bits, strict=True) if bit)
             for edge in (pair for pair in pairs if pair not in graph):
                 views = _views(edge, graph, owners, reporting)
+                found = [loss(0 if same else user, view) for user, view in views]
                 for way in (0, 1):
-                    total = 0.0
-                    for user, view in views:
-                        case = view if same else (user, *view)
-                        if case not in known:
-                            known[case] = _loss(users[user], *view)
-                        total += known[case][way]
+                    total = sum(each[way] for each in found)
                     if total > best.epsilon:
                         best = RelationshipLoss(total, edge, graph)
     return best
@@ -118,9 +175,10 @@ def _loss(m: Any, owned: int, degree: int, reports: bool) -> tuple[float, float]
     room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
     with float64_on_cpu():
         numbers = np.resize(noisy, room).astype(np.float64), np.resize(sent, room).astype(np.float64)
-        wide = jax.tree.map(_lists.wide, m)
         there, without = (
-            np.asarray(_logs(wide, *numbers, *map(np.float64, (degree + bit, bit if reports else np.nan, owned))))
+            np.asarray(
+                _logs(wide(m), *numbers, *map(np.float64, (degree + bit, bit if reports else np.nan, owned)))
+            )
             for bit in (1, 0)
         )
     with np.errstate(invalid="ignore"):

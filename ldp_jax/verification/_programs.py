@@ -1,0 +1,174 @@
+"""The compiled programs that all rungs share: rows of any number are asked in blocks of one shape."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_budget, privacy_loss
+from ldp_jax.core.spaces import Reports, as_records
+from ldp_jax.core.types import Array, PRNGKey, Report
+
+SIZE = 8192
+"""Rows of a block."""
+
+
+# --- Rows ------------------------------------------------------------------------------------------------------
+
+
+def count_of(stacked: Any) -> int:
+    """How many values are stacked."""
+    return len(jax.tree.leaves(stacked)[0])
+
+
+def take(stacked: Any, place: Any) -> Any:
+    """Some of stacked values, as NumPy arrays."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
+
+
+def repeated(x: Any, n: int) -> Any:
+    """One value as n rows."""
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), x)
+
+
+def block_of(rows: Any, start: int = 0, size: int = SIZE) -> Any:
+    """The block of stacked rows that begins at ``start``, filled up with its own rows."""
+
+    def part(leaf: Any) -> np.ndarray:
+        some = np.asarray(leaf)[start : start + size]
+        return some if len(some) == size else np.resize(some, (size, *some.shape[1:]))
+
+    return jax.tree.map(part, rows)
+
+
+def in_blocks(ask: Callable[[Any], Any], rows: Any, size: int = SIZE) -> Any:
+    """The answers of ``ask`` to stacked rows, as NumPy arrays.
+
+    >>> in_blocks(jax.jit(lambda row: row + 1), np.arange(3)).tolist()
+    [1, 2, 3]
+    """
+    rows = jax.tree.map(np.asarray, rows)
+    count = count_of(rows)
+    starts = range(0, max(count, 1), size)
+    found = [jax.tree.map(np.asarray, ask(block_of(rows, start, size))) for start in starts]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *found)
+
+
+def wide(tree: Any) -> Any:
+    """Parameters, records or reports in float64, with x64 enabled; whole numbers stay."""
+
+    def one(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
+
+    return jax.tree.map(one, tree)
+
+
+def generator(key: PRNGKey) -> np.random.Generator:
+    """NumPy's generator, seeded with the words of a key."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+# --- Mechanisms ------------------------------------------------------------------------------------------------
+
+
+class View(NamedTuple):
+    """A mechanism on neighbour lists as user ``own`` runs it."""
+
+    mechanism: Any
+    own: Any
+
+    def privatize(self, key: PRNGKey, x: Any) -> Report:
+        return self.mechanism.privatize(key, x, self.own)
+
+    def log_density(self, y: Report, x: Any) -> Array:
+        return self.mechanism.log_density(y, x, self.own)
+
+    def codomain(self) -> Reports:
+        return self.mechanism.codomain(int(self.own))
+
+
+def _view(mechanism: Any, own: tuple[Any, ...]) -> Any:
+    return View(mechanism, *own) if own else mechanism
+
+
+def _report_rows(words: Any, mechanism: Any, x: Any, *own: Any) -> Any:
+    one = lambda key, record, *user: _view(mechanism, user).privatize(key, record)
+    return jax.vmap(one)(jax.random.wrap_key_data(words), x, *own)
+
+
+_reports = jax.jit(_report_rows)
+
+
+@jax.jit
+def _reports_of_one(words: Any, mechanism: Any, x: Any, *own: Any) -> Any:
+    return jax.vmap(_view(mechanism, own).privatize, (0, None))(jax.random.wrap_key_data(words), x)
+
+
+@jax.jit
+def _logs(mechanism: Any, y: Any, x: Any) -> Any:
+    return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
+
+
+@jax.jit
+def _losses(mechanism: Any, y: Any, x: Any, other: Any, *own: Any) -> Any:
+    one = lambda y, x, other, *user: privacy_loss(_view(mechanism, user), y, x, other)
+    return jax.vmap(one)(y, x, other, *own)
+
+
+@jax.jit
+def _estimates(mechanism: Any, y: Any) -> Any:
+    return jax.vmap(mechanism.estimate)(y)
+
+
+def _given(x: Any) -> Any:
+    return x if isinstance(x, tuple) else np.asarray(as_records(x))
+
+
+def draws(mechanism: Any, key: PRNGKey, x: Any, n: int, *own: Any) -> Any:
+    """n independent reports of one record, stacked; what a draw computes of the record is computed once a block."""
+    validate.threefry(key)
+    check_budget(mechanism)
+    x = _given(x)
+    words = jax.random.key_data(jax.random.split(key, n))
+    return in_blocks(lambda block: _reports_of_one(block, mechanism, x, *own), words)
+
+
+def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
+    """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
+    validate.threefry(key)
+    check_budget(mechanism)
+    return report_each(jax.random.key_data(jax.random.split(key, count_of(x))), mechanism, _given(x))
+
+
+def report_each(words: Any, mechanism: Any, x: Any, *own: Any) -> Any:
+    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
+    return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
+
+
+def report_each_retraced(words: Any, mechanism: Any, x: Any) -> Any:
+    """The same after the mechanism's code was traced once more; None where that gives the same program."""
+    fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
+    first = block_of((words, x))
+    texts = [program.lower(first[0], mechanism, first[1]).as_text() for program in (_reports, fresh)]
+    if texts[0] == texts[1]:
+        return None
+    return in_blocks(lambda rows: fresh(rows[0], mechanism, rows[1]), (words, x))
+
+
+def logs_of(mechanism: Any, y: Any, x: Any) -> np.ndarray:
+    """log p of stacked reports about one record."""
+    return in_blocks(lambda rows: _logs(mechanism, rows, x), y)
+
+
+def losses_of(mechanism: Any, y: Any, x: Any, other: Any, *own: Any) -> np.ndarray:
+    """log p(y | x) - log p(y | other) of stacked triples."""
+    return in_blocks(lambda rows: _losses(mechanism, *rows), (y, x, other, *own))
+
+
+def estimates(mechanism: Any, y: Any) -> np.ndarray:
+    """The server's estimates of stacked reports."""
+    return in_blocks(lambda rows: _estimates(mechanism, rows), y)
