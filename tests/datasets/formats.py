@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets import Dataset, _archive, _format, feather, gnn_benchmark, graph_sets, musae, planetoid, ppi
+from ldp_jax.datasets import Dataset, _archive, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
 
 Files = Mapping[str, bytes]
 Arrays = Mapping[str, np.ndarray]
@@ -196,21 +196,24 @@ def _tu(files: Files) -> Arrays:
     return graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)
 
 
+USERS_FORMATS = ("npz", "npz of a set", "TU", "TU zip", "powerful-gnns")
+"""The files that no digest pins."""
+
 FORMATS = {
     "npz": Format({"t.npz": npz(**_NPZ)}, _arrays),
     "npz of a set": Format({"t.npz": npz(**_SET)}, _arrays),
     "planetoid": Format(planetoid_files(), lambda files: planetoid.parse(files, dataset="t"), (0, 3)),
     "amazon": Format(
         {"t.npz": npz(**_amazon())},
-        lambda files: gnn_benchmark.parse(files, largest_component=True, max_bytes=MAX_BYTES),
+        lambda files: gnn_benchmark.parse(files, largest_component=True),
     ),
-    "feather": Format(_FEATHER, lambda files: feather.parse(files, num_features=3, keep_classes=2)),
+    "feather": Format(_FEATHER, lambda files: musae.parse_feather(files, num_features=3, keep_classes=2)),
     "traffic": _musae("id,target\n2,10\n1,9000\n0,20\n", "traffic", karateclub_above=15),
     "pages": _musae(_PAGES, "page_type"),
     "flags": _musae("id,days,mature,views,partner,new_id\n" + _FLAGS, "mature"),
     "TU": Format(_TU, _tu),
     "TU zip": Format({"T.zip": zipped({f"T/{name}": data for name, data in _TU.items()})}, _tu),
-    "PPI": Format(ppi_files(), lambda files: ppi.parse(files, graphs=(2, 1, 1), max_bytes=MAX_BYTES)),
+    "PPI": Format(ppi_files(), lambda files: ppi.parse(files, graphs=(2, 1, 1))),
     "powerful-gnns": Format(
         {"dataset.zip": zipped({"dataset/P/P.txt": _POWERFUL})},
         lambda files: graph_sets.parse_powerful_gnns(files, dataset="P"),
@@ -302,7 +305,7 @@ def _damaged(rng: np.random.Generator, name: str, data: bytes) -> bytes:
         return zipped({**members, member: _damaged(rng, member, members[member])})
     if kind == "npy" and rng.random() < 0.8:
         return _array(rng, data)
-    if kind in ("txt", "csv", "json", "index") and rng.random() < 0.6:
+    if kind == "txt" and rng.random() < 0.6:
         return _number(rng, data)
     return _bytes(rng, data)
 

@@ -3,14 +3,13 @@
 import collections
 import copyreg
 import pickle
-import struct
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax.datasets import _archive, _arrays, gnn_benchmark, musae, planetoid
-from tests.datasets.formats import FORMATS, dumps, npz, planetoid_files, unzipped, zipped
+from ldp_jax.datasets import _archive, _arrays, gnn_benchmark, planetoid
+from tests.datasets.formats import FORMATS, planetoid_files, unzipped, zipped
 
 
 class _OldMatrix:
@@ -58,13 +57,13 @@ def test_feather_keeps_the_largest_classes():
 
 
 def test_gnn_benchmark_reads_only_the_arrays_that_it_needs():
-    """The rest of the file may be damaged, or larger than the limit."""
+    """The rest of the file may be damaged."""
     largest = FORMATS["amazon"].read()
     assert largest.edges.tolist() == [[0, 1], [0, 3], [1, 2]]
     np.testing.assert_array_equal(largest.x.toarray(), np.eye(4, 2))
     members = unzipped(FORMATS["amazon"].files["t.npz"])
-    data = zipped({**members, "junk.npy": bytes(2**21), "text": b""})
-    whole = gnn_benchmark.parse({"t.npz": data}, largest_component=False, max_bytes=2**16)
+    data = zipped({**members, "junk.npy": b"", "text": b""})
+    whole = gnn_benchmark.parse({"t.npz": data}, largest_component=False)
     assert whole["edges"].tolist() == [[0, 1], [0, 3], [1, 2], [4, 5]]
     assert whole["y"].tolist() == [0, 1] * 3
 
@@ -165,136 +164,30 @@ def test_whole_numbers_are_not_cut_to_64_bits():
     assert _arrays.whole_numbers(b"9223372036854775806 -9223372036854775807").tolist() == [2**63 - 2, 1 - 2**63]
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("planetoid", {"index": b"7\n"}, "equal lengths"),
-        ("planetoid", {"index": b"7\n3\n"}, "none below 5, got 3"),
-        ("planetoid", {"index": b"7\n7\n"}, "once"),
-        ("planetoid", {"index": b"7\nfive\n"}, "unmatched data"),
-        ("planetoid", {"index": b"7\n1000000000\n"}, r"fewer nodes than allx and tx have \(7\)"),
-        ("planetoid", {"graph": dumps({0: [10**9 * 5]})}, r"graph .*whole numbers in \[0, 2\*\*31\)"),
-        ("planetoid", {"graph": dumps({0: ["1"]})}, "graph .*whole numbers in"),
-        ("planetoid", {"graph": dumps({None: [1]})}, "graph .*whole numbers in"),
-        ("planetoid", {"graph": dumps({0: 3})}, "graph must be a dict of lists"),
-        ("planetoid", {"graph": dumps([[1]])}, "graph must be a dict of lists"),
-        ("planetoid", {"graph": dumps(dict.fromkeys(range(5000), [0] * 5000))}, "a list of its own"),
-        ("traffic", {"json": b'{"0": [5]}'}, r"features must be in \[0, 5\), and some are not$"),
-        ("traffic", {"json": b'{"3": [1]}'}, r"node ids of the features must be in \[0, 3\), got 3"),
-        ("traffic", {"edges.csv": b"a,b\n1,3\n"}, r"edges must join nodes in \[0, 3\), got \(1, 3\)"),
-        ("traffic", {"target.csv": b"id,target\n0,1\n1,2\n3,3\n"}, "id must name the nodes 0..2, got none for 2"),
-        *(
-            ("traffic", {"target.csv": target}, "table of nodes|target must be whole numbers")
-            for target in (b"", b"id\n1\n", b"id,target\n0\n", b"id,target\n0,1.5\n", b"id,target\n0,\xff\n")
-        ),
-        ("flags", {"target.csv": b"mature,new_id\nmaybe,0\n"}, "mature must be True or False"),
-        ("amazon", {"npz": npz(labels=[0])}, "t.npz is no readable .npz .* the array adj_data is missing"),
-        ("amazon", {"npz": b"PK"}, "t.npz is no readable .npz"),
-    ],
-)
-def test_what_does_not_fit_is_refused(name, changes, message):
-    with pytest.raises(ValueError, match=message):
-        FORMATS[name].read(changes)
-
-
-def test_only_known_labels_are_parsed():
-    with pytest.raises(ValueError, match="label must be one of page_type, traffic, mature; got 'views'"):
-        musae.parse(FORMATS["traffic"].files, stem="t", label="views", num_features=5)
-
-
-@pytest.mark.parametrize(
-    ("features", "message"),
-    [
-        *((text, "must be one JSON object") for text in (b"[" * 100_000, b"[]", b"\xff")),
-        *(
-            (text, "lists of whole numbers")
-            for text in (b'{"0": 3}', b'{"0": [1.5]}', b'{"0": [true]}', b'{"0": ["1"]}', b'{"0": {"1": 2}}')
-        ),
-        (b'{"x": [1]}', "node ids of the features must be whole numbers"),
-        (b'{"0": [1], "00": [2]}', "name each node once, got 0 twice"),
-        (b'{"1000000000": [1]}', r"must be in \[0, 5\), got 1000000000"),
-    ],
-)
-def test_features_that_are_no_lists_by_node_are_refused(features, message):
-    with pytest.raises(ValueError, match=message):
-        musae.attribute_lists(features, 5)
-
-
 # --- pickles ------------------------------------------------------------------------------------------------
 
 
 class _Calls:
-    def __init__(self, function, *arguments):
-        self.call = function, arguments
-
     def __reduce__(self):
-        return self.call
+        return getattr, ([], "append")
 
 
 @pytest.mark.parametrize(
     ("data", "asked"),
     [
         (b"cos\nsystem\n(S'true'\ntR.", "os.system"),
-        (b"c__builtin__\neval\n(S'1'\ntR.", "builtins.eval"),
+        (b"c__builtin__\neval\n(S'1'\ntR.", "__builtin__.eval"),
         (b"cnumpy.core.multiarray\nfromfile\n(S'x'\ntR.", "numpy.core.multiarray.fromfile"),
-        (pickle.dumps(_Calls(getattr, [], "append"), 4), "builtins.getattr"),
+        (pickle.dumps(_Calls(), 4), "builtins.getattr"),
         (pickle.dumps(collections.OrderedDict(), 4), "collections.OrderedDict"),
         (b"ccopy_reg\n_reconstructor\n(c__builtin__\nlist\nc__builtin__\nobject\nNtR.", "rebuild list"),
         (b"\x80\x04\x8c\x0fnumpy.ndarray.x\x8c\x01y\x93.", "numpy.ndarray.x.y"),
         (b"Pelsewhere\n.", "persistent"),
-        (FORMATS["planetoid"].files["ind.t.allx"][:60], ""),
     ],
 )
 def test_a_pickle_that_asks_for_anything_else_is_refused(data, asked):
-    with pytest.raises(ValueError, match=f"ind.tiny.x is no pickle of arrays: .*{asked}"):
-        planetoid.unpickle(data, "ind.tiny.x")
-
-
-def test_the_arrays_of_a_pickle_are_inert_and_made_of_checked_bytes():
-    assert type(planetoid.unpickle(FORMATS["planetoid"].files["ind.t.allx"], "allx")) is planetoid._Matrix
-    for array in (np.eye(2, 3, dtype=">i2"), np.asfortranarray(np.eye(3, 2)), np.zeros((0, 2), np.uint8)):
-        np.testing.assert_array_equal(planetoid._array(planetoid.unpickle(dumps(array), "a"), "a", 2), array)
-    short = dumps(np.arange(300, dtype=np.int32)).replace(struct.pack("<i", 299), b"")
-    longer = dumps(np.zeros(4, np.int32)).replace(b"K\x04\x85", b"K\x05\x85")
-    for data in (short, longer):
-        with pytest.raises(ValueError, match="a is no (array of numbers|pickle of arrays)"):
-            planetoid._array(planetoid.unpickle(data, "a"), "a", 1)
-
-
-def _matrix(rows=5, **changes) -> bytes:
-    """A pickled matrix with fields of its state replaced; a pair puts one value at one place."""
-    matrix = scipy.sparse.csr_matrix(np.eye(rows, 2, dtype=np.float32))
-    for name, value in changes.items():
-        if name in ("indptr", "indices") and isinstance(value, tuple):
-            vars(matrix)[name][value[0]] = value[1]
-        else:
-            vars(matrix)[name] = value
-    return dumps(matrix)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (_matrix(indptr=(-1, 10**9)), "indptr"),
-        (_matrix(indptr=(2, -5)), "indptr must be 6 numbers that start at 0 and never fall"),
-        (_matrix(indices=(0, 10**9)), r"indices must be columns in \[0, 2\)"),
-        (_matrix(indices=(0, -(10**9))), r"indices must be columns in \[0, 2\)"),
-        (_matrix(indptr=np.arange(3, dtype=np.int32)), "indptr must be 6 numbers"),
-        (_matrix(data=np.ones(1, np.float32)), "indices and ind.t.allx data must be as long as"),
-        (_matrix(_shape=(10**9, 2)), "indptr must be 1000000001 numbers"),
-        (_matrix(_shape=(5, 2**40)), "must have at most 2147483647 columns"),
-        (_matrix(_shape=(5, -1)), "shape must be two sizes"),
-        (_matrix(_shape=(5,)), "shape must be two sizes"),
-        *((_matrix(_shape=shape), "must have a shape of two sizes") for shape in ((2**70, 2), ("5", 2), None)),
-        (_matrix(indices=np.array([0.0, 1.0])), "indices must be integers"),
-        (_matrix(data=[1, 2]), r"\(data\) is no array of numbers"),
-        (_matrix(data=np.array([{}, None])), "is no pickle of arrays: pickle asks for an array of something other"),
-        (dumps(3), "is no sparse matrix"),
-    ],
-)
-def test_a_damaged_sparse_matrix_never_reaches_scipy(data, message):
-    with pytest.raises(ValueError, match=f"ind.t.allx.*{message}"):
-        FORMATS["planetoid"].read({"allx": data})
+    with pytest.raises(pickle.UnpicklingError, match=asked):
+        planetoid.unpickle(data)
 
 
 # --- archives -----------------------------------------------------------------------------------------------
