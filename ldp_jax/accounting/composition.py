@@ -56,11 +56,8 @@ def __dir__() -> list[str]:
 def parallel(*guarantees: Guarantee) -> Guarantee:
     """Releases about disjoint users: the worst one counts. Who belongs to which release must be public.
 
-    For RELATIONSHIP and EDGE_CENTRAL "disjoint" is said of edges: two releases that both report an edge are not
-    parallel.
-
-    Returns:
-      The largest epsilon with the largest delta; the weakest status; ``exact`` only if all are.
+    Two releases that both report an edge are not disjoint. The sum has the largest epsilon and delta, the weakest
+    status, and is ``exact`` only if all are.
 
     Raises:
       ValueError: if none is given, their units differ, or some are local and some central.
@@ -79,9 +76,6 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
 
     Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may differ in all.
 
-    Raises:
-      ValueError: if k is not a whole number in [1, dim], or dim not one >= 1.
-
     >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
     1.0
     """
@@ -96,18 +90,8 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
     """One undirected edge, from the guarantee of one bit of its ends' neighbour lists.
 
     With two full lists both ends report the edge: eps_i + eps_j. With one argument its owner alone does
-    (half-matrix reporting, by a public rule). Under personal budgets take the largest sum over the edges asked
-    about.
-
-    Args:
-      first: of unit NEIGHBOUR_LIST; of one end, or of the owner.
-      second: likewise, of the other end, where it reports the edge too.
-
-    Returns:
-      A guarantee of unit RELATIONSHIP; deltas add as epsilons do.
-
-    Raises:
-      ValueError: if a unit is not NEIGHBOUR_LIST.
+    (half-matrix reporting, by a public rule). Deltas add too. Under personal budgets take the largest sum over the
+    edges asked about.
 
     Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021).
 
@@ -128,18 +112,8 @@ def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
 
     .. math:: (k \epsilon, \; \delta \sum_{i<k} e^{i \epsilon}), \quad k = degree
 
-    with delta at most 1.
-
-    Args:
-      guarantee: of unit NEIGHBOUR_LIST.
-      degree: the largest number of differing bits, >= 1: g from a list of g neighbours to the empty one, up to 2g
-        between two.
-
-    Returns:
-      A guarantee per whole list (per bit if degree is 1), which does not add to guarantees of one bit.
-
-    Raises:
-      ValueError: if the unit is not NEIGHBOUR_LIST or degree not a whole number >= 1.
+    with delta at most 1. ``degree`` is the largest number of differing bits: g from a list of g neighbours to the
+    empty one, up to 2g between two. The result does not add to guarantees of one bit, unless degree is 1.
 
     Reference: Vadhan (2017), Lemma 2.2, with the geometric sum as it is.
 
@@ -165,14 +139,8 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     r"""Several units protected at once: two inputs may differ in all of them, as ``adjacency`` says in words.
 
     Guarantees of one unit are added first. Then epsilons add, and deltas chain, :math:`\delta_1 + e^{\epsilon_1}
-    \delta_2 + \dots`, in the order that gives least. The guarantees must cover everything that is released.
-
-    Args:
-      *guarantees: at least one, of any units but METRIC.
-      adjacency: in words, which two inputs are compared; the caller answers for it.
-
-    Returns:
-      A guarantee whose unit names the units that were summed, and which adds to no other unit.
+    \delta_2 + \dots`, in the order that gives least. The guarantees must cover everything that is released. The
+    unit names those that were summed, and adds to no other.
 
     Raises:
       ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC.
@@ -241,12 +209,7 @@ def _group_delta(epsilon: float, delta: float, k: int) -> float:
 
 
 class PersonalTotals(NamedTuple):
-    """The spending of each user under personal budgets.
-
-    Attributes:
-      totals: float64 [users], read-only; each user's epsilon over all releases.
-      guarantee: the largest of them, as a guarantee for everybody.
-    """
+    """Each user's epsilon over all releases, read-only, and the largest of them as a guarantee for everybody."""
 
     totals: Float64[np.ndarray, " users"]
     guarantee: Guarantee
@@ -263,13 +226,6 @@ def per_user(
       unit: of each release.
       status: of the releases.
       reason: for the status; only ``none`` may go without.
-
-    Returns:
-      ``(totals, guarantee)``: float64 [users], rounded up, and a :class:`Guarantee` of the largest total.
-
-    Raises:
-      ValueError: for an invalid epsilon, no user or release, another number of axes, a METRIC unit, or a status
-        without its reason.
 
     >>> totals, guarantee = per_user([[0.5, 1.0, 2.0], [0.5, 0.0, 1.0]])
     >>> totals.tolist(), guarantee.epsilon
@@ -302,13 +258,7 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
 
     which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse than k eps.
 
-    Args:
-      guarantee: of one release; epsilon finite, delta below 1.
-      times: k in [1, 10^7], fixed beforehand.
-      delta: of the whole, in [1 - (1 - delta_0)^k, 1).
-
-    Raises:
-      ValueError: if ``delta`` or ``times`` is out of range, epsilon infinite, or the unit METRIC.
+    ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in [1 - (1 - delta_0)^k, 1).
 
     Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
 
@@ -347,18 +297,8 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
     *permanent* answer is drawn in the first round and sent again in every other: one release. (An answer that is
     drawn a second time only where the record has changed has no guarantee.)
 
-    Args:
-      guarantee: of one answer.
-      rounds: k, fixed beforehand.
-      answers: one of :data:`ANSWERS`.
-      delta: of all rounds together, for fresh answers alone.
-
-    Returns:
-      A guarantee for any two histories of one user's data, k records each, in every one of which they may differ.
-
-    Raises:
-      ValueError: for other words, rounds that are no whole number >= 1, a delta for permanent answers or one that
-        :func:`advanced` refuses, and fresh answers under METRIC.
+    The number of rounds is fixed beforehand; ``delta`` is of all rounds together. Two histories of one user's data
+    may differ in each round.
 
     Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, Unit
+from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.rounding import rounded_down, rounded_up
 from ldp_jax.core.validate import number, whole
 
@@ -29,8 +30,7 @@ def _delta(value: Any) -> float:
     return number(1e-300, 1.0, open_upper=True, delta=value)
 
 
-_NODES, _WEIGHTS = (half / 2.0 for half in np.polynomial.legendre.leggauss(64))
-_NODES = _NODES + 0.5  # on [0, 1]
+_NODES, _WEIGHTS = unit_rule(64)
 
 
 def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
@@ -102,9 +102,6 @@ class GaussianCurve:
     def of(cls, sensitivity: float, sigma: float) -> "GaussianCurve":
         """Noise of standard deviation ``sigma`` > 0 on each coordinate of a vector of L2 ``sensitivity`` >= 0.
 
-        Raises:
-          ValueError: if either is out of range, NaN or infinite.
-
         >>> GaussianCurve.of(2.0, 4.0)
         GaussianCurve(mu=0.5)
         """
@@ -117,9 +114,6 @@ class GaussianCurve:
     def delta(self, epsilon: np.ndarray) -> np.ndarray: ...
     def delta(self, epsilon: float | np.ndarray) -> float | np.ndarray:
         """The smallest delta at ``epsilon`` >= 0; a float, or float64 of the shape of an array.
-
-        Raises:
-          ValueError: if an epsilon is negative, NaN or no number.
 
         >>> round(GaussianCurve(1.0).delta(0.0), 6), GaussianCurve(1.0).delta(500.0)
         (0.382925, 0.0)
@@ -136,11 +130,7 @@ class GaussianCurve:
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon at ``delta``, on the safe side: ``curve.delta(curve.epsilon(d)) <= d``.
 
-        Args:
-          delta: in [1e-300, 1). At 0 Gaussian noise promises nothing.
-
-        Raises:
-          ValueError: if delta is out of range.
+        It is in [1e-300, 1): at 0 Gaussian noise promises nothing.
 
         >>> GaussianCurve(1e-3).epsilon(0.1)
         0.0
@@ -168,9 +158,6 @@ class GaussianCurve:
     def repeated(self, times: int) -> "GaussianCurve":
         """``times`` releases, each with fresh noise of this curve: mu sqrt(times), rounded up.
 
-        Raises:
-          ValueError: if times is not a whole number >= 1.
-
         >>> GaussianCurve(0.5).repeated(16).mu
         2.0
         """
@@ -179,13 +166,7 @@ class GaussianCurve:
     def guarantee(self, delta: float, unit: Unit = RECORD, adjacency: str | None = None) -> Guarantee:
         """The point of the curve at ``delta``, as a :class:`Guarantee`; status ``proved``, arithmetic ``ideal``.
 
-        Args:
-          delta: in [1e-300, 1).
-          unit: what the sensitivity was taken over.
-          adjacency: in words, which two inputs were compared; the unit's own words by default.
-
-        Raises:
-          ValueError: if delta is out of range, or a unit that is not one of the library's comes without words.
+        ``unit`` and ``adjacency`` say what the sensitivity was taken over; a unit's own words by default.
 
         >>> print(GaussianCurve(0.5).guarantee(1e-6))  # doctest: +ELLIPSIS
         epsilon 2.25409, delta 1e-06 per record (any two records of one user; ideal arithmetic; proved: the ...)
@@ -238,13 +219,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     The classic sqrt(2 ln(1.25 / delta)) / epsilon wastes noise at small epsilons and breaks its promise at large
     ones (from 8.5 at delta = 1e-5).
 
-    Args:
-      epsilon: in [0, 1e9].
-      delta: in [1e-300, 1).
-      sensitivity: L2, > 0; sigma has its units.
-
-    Raises:
-      ValueError: if an argument is out of range or NaN.
+    epsilon is in [0, 1e9], delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
 
     Reference: Balle and Wang (ICML 2018), Theorem 8 and Algorithm 1.
 

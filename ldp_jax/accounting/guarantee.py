@@ -116,9 +116,6 @@ class Guarantee:
         (:func:`ldp_jax.accounting.shuffle.amplified`), ``central`` where a trusted curator holds all data.
         Different ones do not add. EDGE_CENTRAL is always central, a neighbour list or a relationship always local.
 
-    Raises:
-      ValueError: for an invalid argument, or a status without its reason.
-
     >>> half = Guarantee(0.5, status="proved", reason="randomised response")
     >>> (half + half).epsilon
     1.0
@@ -171,9 +168,6 @@ class Guarantee:
     def repeated(self, times: int) -> "Guarantee":
         """Sequential composition of ``times`` independent releases under this guarantee.
 
-        Raises:
-          ValueError: if ``times`` is not a whole number >= 1.
-
         >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
         2.0
         """
@@ -200,9 +194,6 @@ class Budget:
       epsilon: finite, >= 0; rounded down where float64 does not hold it.
       delta: in [0, 1), likewise.
       unit: of the limit.
-
-    Raises:
-      ValueError: for an invalid argument.
 
     >>> print(Budget(1.0, delta=1e-6))
     at most epsilon 1, delta 1e-06 per record
@@ -234,11 +225,7 @@ def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float],
 
 
 def own_words(unit: Unit) -> str:
-    """Which two inputs a unit compares, in the library's own words.
-
-    Raises:
-      ValueError: for a unit of somebody's own.
-    """
+    """Which two inputs a unit compares, in the library's own words."""
     if unit.rate is not None:
         return "two records at distance 1"
     if unit not in WORDS:
@@ -254,8 +241,7 @@ def said_once(texts: Iterable[str]) -> str:
 def sequential(*guarantees: Guarantee) -> Guarantee:
     """Several releases about the same record: epsilon and delta add, within one unit; ``+`` for many.
 
-    Returns:
-      The sum, rounded up once; the weakest status, with its reasons; ``exact`` only if all are.
+    The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if all are.
 
     Raises:
       ValueError: if none is given, their units differ, or some are local and some central.
@@ -273,11 +259,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 def merged(
     guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
 ) -> Guarantee:
-    """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default.
-
-    Raises:
-      ValueError: where some are local and some central.
-    """
+    """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default."""
     status = max((guarantee.status for guarantee in guarantees), key=_ORDER.__getitem__)
     return Guarantee(
         epsilon,
@@ -292,11 +274,7 @@ def merged(
 
 
 def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:
-    """The unit that all guarantees share; ``name`` is the composition's, for the message.
-
-    Raises:
-      ValueError: if none is given or their units differ.
-    """
+    """The unit that all guarantees share; ``name`` is the composition's, for the message."""
     if not guarantees:
         raise ValueError(f"{name} needs at least one guarantee, got none")
     units = list(dict.fromkeys(guarantee.unit for guarantee in guarantees))
@@ -309,11 +287,7 @@ def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:
 
 
 def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
-    """The trust model that all guarantees share.
-
-    Raises:
-      ValueError: where they differ.
-    """
+    """The trust model that all guarantees share."""
     found = dict.fromkeys(guarantee.trust for guarantee in guarantees)
     if len(found) > 1:
         kinds = " and ".join(sorted(found, key=get_args(Trust).index))
@@ -325,11 +299,7 @@ def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
 
 
 def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
-    """Names of fields as a tuple.
-
-    Raises:
-      ValueError: for one string, or an invalid name.
-    """
+    """Names of fields as a tuple."""
     names = () if isinstance(value, str) else tuple(value)
     if isinstance(value, str) or not all(isinstance(one, str) and one.strip() for one in names):
         raise ValueError(

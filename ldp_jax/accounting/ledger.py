@@ -67,7 +67,7 @@ def _about(unit: Unit) -> set[str]:
 
 @runtime_checkable
 class HasGuarantee(Protocol):
-    """What a pipeline returns: a result that says what it cost."""
+    """A result that says what it cost."""
 
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
@@ -374,9 +374,6 @@ class Ledger:
         """What the budget of ``unit`` has left, rounded down, never below 0.
 
         Later curves share the delta of earlier ones.
-
-        Raises:
-          ValueError: if ``unit`` has no budget.
 
         >>> Ledger(1.0).remaining(RECORD).epsilon
         1.0

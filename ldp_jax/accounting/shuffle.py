@@ -53,14 +53,7 @@ def clone_share(masses: Any) -> float:
 
     It lies in [e^-epsilon, 1]; for generalised randomised response it is 2 / (e^epsilon + 1).
 
-    Args:
-      masses: [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; at least two inputs.
-
-    Returns:
-      q, rounded down.
-
-    Raises:
-      ValueError: for another shape, numbers that are negative or not finite, or rows of different sums.
+    ``masses`` are [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; q is rounded down.
 
     >>> from ldp_jax.deployment import alphabet_table
     >>> round(clone_share(alphabet_table(1.0, 3, 3).masses), 6), round(2 / (math.e + 1), 6)

@@ -50,11 +50,7 @@ class Public(abc.ABC):
 
     @classmethod
     def from_bytes(cls: type[_T], data: bytes) -> _T:
-        """Read and check what :meth:`to_bytes` wrote.
-
-        Raises:
-          ValueError: for anything else.
-        """
+        """Read and check what :meth:`to_bytes` wrote."""
         kind, start = cls.KIND, b"ldp-%s %d\n" % (cls.KIND.encode(), cls.VERSION)
         if not data.startswith(start):
             old = [n for n in range(cls.VERSION) if data.startswith(b"ldp-%s %d\n" % (kind.encode(), n))]

@@ -11,12 +11,8 @@ def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
 
     Results do not change. ``JAX_ENABLE_COMPILATION_CACHE=0`` in the environment turns it off.
 
-    Args:
-      folder: where programs are kept. By default where JAX keeps them already (``JAX_COMPILATION_CACHE_DIR``), else
-        ``ldp_jax`` in the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``).
-
-    Returns:
-      The folder. One that cannot be written to costs a warning of JAX, and no result.
+    The folder is by default where JAX keeps programs already (``JAX_COMPILATION_CACHE_DIR``), else ``ldp_jax`` in
+    the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``). One that cannot be written to costs a warning.
 
     >>> import tempfile
     >>> before = jax.config.jax_compilation_cache_dir

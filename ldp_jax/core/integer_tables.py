@@ -112,11 +112,7 @@ class Table(Public):
         return log_up(self.loss)
 
     def report(self, x: Any, word: Any, rounding: Any = None) -> np.ndarray:
-        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise.
-
-        Raises:
-          ValueError: for a grid without words to round with.
-        """
+        """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise."""
         if rounding is None:
             if self.encoding == "grid":
                 raise ValueError("rounding must be uniform words: a grid rounds at random")
@@ -158,11 +154,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 
 def checked_epsilon(epsilon: Any) -> float:
-    """A table's budget as a Python float.
-
-    Raises:
-      ValueError: unless it is one concrete number in (0, 20].
-    """
+    """A table's budget as a Python float."""
     if not concrete(epsilon) or np.ndim(epsilon):
         raise ValueError(
             "a table needs a concrete epsilon, and epsilon must be one number: personal budgets are a menu of "
@@ -212,13 +204,8 @@ def rounds_up(word: Any, part: Any) -> Any:
 def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: Any) -> Any:
     """The output that each word picks: how many thresholds of its row are at or below it, by bisection; int32.
 
-    Args:
-      xp: ``numpy`` or ``jax.numpy``.
-      thresholds: uint32, all rows one after the other.
-      row: int32, elementwise with ``word``.
-      word: uint32, uniform.
-      size: thresholds a row, 2^b - 1.
-      outputs: how many outputs the row has; the padding above is never an output.
+    ``thresholds`` are uint32, ``size`` = 2^b - 1 a row, all rows one after the other; ``row`` and ``word`` are
+    elementwise. The padding above the row's ``outputs`` is never an output.
     """
     start = row * size
     place = xp.zeros_like(start)
@@ -273,9 +260,6 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
       probabilities: float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns of zeros.
       epsilon: in [0, 20]; 0 only where all rows are equal.
 
-    Returns:
-      uint32 [inputs, outputs].
-
     Raises:
       ValueError: where no such rounding exists: the law loses more than epsilon, or epsilon is so small (about
         outputs / 2^32) that the integers are too coarse.
@@ -306,11 +290,7 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def unbiased(masses: np.ndarray) -> np.ndarray:
-    """Unbiased estimates of an input's indicator by output, for a square table: its inverse, float32.
-
-    Raises:
-      ValueError: where rows are alike to whole numbers.
-    """
+    """Unbiased estimates of an input's indicator by output, for a square table: its inverse, float32."""
     try:
         return np.linalg.inv(masses.astype(np.float64) / WORDS).astype(np.float32)
     except np.linalg.LinAlgError:

@@ -18,10 +18,6 @@ def other_share(keep: Scalar, num_classes: int) -> Scalar:
 def log_reported(log_p: Array, keep: Array) -> Array:
     """log P(report) of each class from log P(class), [..., C]; what forward correction compares with reports.
 
-    Args:
-      log_p: of the true class.
-      keep: [...], see :func:`other_share`.
-
     >>> p = jnp.array([[0.75, 0.25]])
     >>> [round(float(share), 4) for share in jnp.exp(log_reported(jnp.log(p), jnp.array([0.8])))[0]]
     [0.65, 0.35]

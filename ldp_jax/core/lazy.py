@@ -8,12 +8,7 @@ from collections.abc import Callable, Mapping
 def attach(
     package: str, homes: Mapping[str, str], modules: str = ""
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package.
-
-    Args:
-      package: its ``__name__``.
-      homes: the names that each module of it offers, separated by spaces.
-      modules: further modules, separated by spaces.
+    """``__getattr__`` and ``__dir__`` of a package, from the names that each module offers, and further modules.
 
     >>> get, listed = attach("ldp_jax.accounting", {"ledger": "Ledger"}, "shuffle")
     >>> get("Ledger").__name__, listed()

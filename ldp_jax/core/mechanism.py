@@ -138,11 +138,7 @@ class HasWords(Protocol):
 class WordRuns(NamedTuple):
     """All random words of one number, in runs that each have one report, whatever the record is.
 
-    Attributes:
-      first: the first words of each run.
-      last: the last.
-      share: of all words, by run; the sum is 1.
-      pairs: adjacent records, among which the largest loss is.
+    ``share`` is each run's part of all words; the largest loss is among the adjacent records ``pairs``.
     """
 
     first: UInt32[np.ndarray, "words runs"]
@@ -362,11 +358,7 @@ def report_shape(mechanism: Any, x: Any) -> tuple[int, ...]:
 
 
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
-    """Uniform float32 draws (j + 1/2) / 2^23: in the open interval (0, 1), symmetric around 1/2.
-
-    Raises:
-      ValueError: for a key that is not a typed threefry key.
-    """
+    """Uniform float32 draws (j + 1/2) / 2^23: in the open interval (0, 1), symmetric around 1/2."""
     validate.threefry(key)
     return jax.random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
 
@@ -468,9 +460,6 @@ def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Arra
 def mse(mechanism: HasMoments, x: Any) -> Array:
     """E[(estimate - x)^2] = variance + bias^2; coordinate by coordinate for vectors.
 
-    Raises:
-      ValueError: for a mechanism on categories, whose estimate is of another kind than its record.
-
     >>> from ldp_jax.features import Laplace
     >>> float(mse(Laplace(1.0), 0.5))
     8.0
@@ -497,12 +486,6 @@ def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None)
       mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
       x: records, [n] or [n, d].
       block: users at a time, to bound the memory of wide records; all at once by default.
-
-    Returns:
-      The reports, stacked along a leading axis of n.
-
-    Raises:
-      ValueError: for a key that is not threefry, or an epsilon that is not finite and > 0.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))

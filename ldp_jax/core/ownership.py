@@ -45,14 +45,8 @@ def ownership(confidence: Any, silent: Any = None) -> Ownership:
     """Each pair is reported once, so that a relationship costs as much as a bit of a list, not twice that.
 
     A user reports all pairs with silent users; of two who report, the one with the smaller ``confidence`` does.
-    Both arguments are public, such as a public model's largest probability for each user.
-
-    Args:
-      confidence: [n], finite.
-      silent: bool [n], who reports nothing; nobody by default.
-
-    Raises:
-      ValueError: for other shapes, values that are not finite, and where all are silent.
+    Both arguments are public, such as a public model's largest probability for each user [n], and who reports
+    nothing, bool [n] (nobody by default).
 
     >>> public = ownership([0.9, 0.2, 0.5], silent=[True, False, False])
     >>> public.owns([1, 0, 1, 2], [0, 1, 2, 1]).tolist()

@@ -43,12 +43,7 @@ def alphabets(prior: Any, epsilon: Any) -> Alphabets:
     k maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)` over k >= 2, the smaller
     one of two that are as good: the mass inside, times the advantage of the true class in randomised response on k.
 
-    Args:
-      prior: q [n, C], rows of probabilities, from public facts alone.
-      epsilon: one concrete number in (0, 20].
-
-    Raises:
-      ValueError: for invalid rows, fewer than 2 or more than 512 classes, or such an epsilon.
+    ``prior`` is q [n, C], from public facts alone; epsilon one concrete number in (0, 20].
 
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, whose k is
       the same where it is not 1.
@@ -69,11 +64,7 @@ def alphabets(prior: Any, epsilon: Any) -> Alphabets:
 
 
 def checked_prior(prior: Any) -> np.ndarray:
-    """Rows of probabilities [..., C] in float64, each of sum 1.
-
-    Raises:
-      ValueError: for anything else.
-    """
+    """Rows of probabilities [..., C] in float64, each of sum 1."""
     if not validate.concrete(prior):
         raise ValueError("prior must be concrete: alphabets are chosen on the host")
     rows = np.asarray(prior, np.float64)
@@ -93,9 +84,6 @@ def table(epsilon: Any, size: int, classes: int) -> Table:
     A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1), another one with 1 /
     (e^epsilon + k - 1); for a record beyond, each with 1/k. The values [k, classes] are unbiased estimates of a
     place's indicator.
-
-    Raises:
-      ValueError: for an epsilon outside (0, 20] or a size outside [2, classes].
 
     >>> made = table(1.0, 2, 3)
     >>> made.masses.shape, made.epsilon <= 1.0, made.masses[2].tolist()

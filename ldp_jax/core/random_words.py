@@ -32,11 +32,7 @@ _MOST = 40
 
 
 def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
-    """Uniform words; uint32 [count, *shape], the most significant first.
-
-    Raises:
-      ValueError: for a key that is not a typed threefry key.
-    """
+    """Uniform words; uint32 [count, *shape], the most significant first."""
     validate.threefry(key)
     return jax.random.bits(key, (count, *shape), jnp.uint32)
 
@@ -108,13 +104,10 @@ def less(a: Array, b: Array) -> Array:
 
 
 def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
-    """Whether an event of probability p happens; elementwise bool.
+    """Whether an event of probability p happens under uniform words uint32 [count, ...]; elementwise bool.
 
-    Args:
-      word: uniform words, uint32 [count, ...], as :func:`words` draws them.
-      p: probabilities in float32; <= 0 and NaN never happen, >= 1 always.
-      rest: 1 - p, without cancellation, where p may be 1 in float32: above 1/2 the event is that the rest does not
-        happen, so that neither side is ever lost.
+    p <= 0 and NaN never happen, p >= 1 always. ``rest`` is 1 - p, without cancellation, where p may be 1 in
+    float32: above 1/2 the event is that the rest does not happen, so that neither side is ever lost.
 
     >>> tiny = jnp.float32(1e-12)
     >>> bernoulli_from_words(jnp.zeros(2, jnp.uint32), tiny).item()
@@ -133,11 +126,7 @@ def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
 
 
 def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
-    """Independent events of probability p, from two words each; bool, of the shape of p.
-
-    Raises:
-      ValueError: for a key that is not a typed threefry key.
-    """
+    """Independent events of probability p, from two words each; bool, of the shape of p."""
     return bernoulli_from_words(words(key, jnp.shape(p)), p, rest)
 
 
@@ -195,11 +184,7 @@ def laplace_from_words(word: Any) -> Array:
 
 
 def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
-    """Independent Laplace noise of scale 1, up to 155 in absolute value; float32.
-
-    Raises:
-      ValueError: for a key that is not a typed threefry key.
-    """
+    """Independent Laplace noise of scale 1, up to 155 in absolute value; float32."""
     return laplace_from_words(words(key, shape, NOISE_WORDS))
 
 
@@ -217,11 +202,7 @@ def geometric_from_words(word: Any, epsilon: Any) -> Array:
 
 
 def geometric(key: PRNGKey, epsilon: Any, shape: tuple[int, ...] = ()) -> Array:
-    """Independent whole noise, see :func:`geometric_from_words`; float32 of a shape to which epsilon broadcasts.
-
-    Raises:
-      ValueError: for a key that is not a typed threefry key.
-    """
+    """Independent whole noise, see :func:`geometric_from_words`; float32 of a shape to which epsilon broadcasts."""
     return geometric_from_words(words(key, shape, NOISE_WORDS), epsilon)
 
 
@@ -249,21 +230,12 @@ def poisson_from_words(word: Any, mean: Any) -> Array:
 
 
 def poisson(key: PRNGKey, mean: Any) -> Array:
-    """Independent Poisson counts of means up to 4, from two words each; int32 of the shape of ``mean``.
-
-    Raises:
-      ValueError: for a key that is not a typed threefry key.
-    """
+    """Independent Poisson counts of means up to 4, from two words each; int32 of the shape of ``mean``."""
     return poisson_from_words(words(key, jnp.shape(mean)), mean)
 
 
 def places_within(key: PRNGKey, labels: Any) -> np.ndarray:
-    """A random order within each label, on the host: the place of each, int64 [n], from 0.
-
-    Args:
-      key: of public randomness.
-      labels: int [n].
-    """
+    """A random order within each label [n], on the host, by public randomness: each one's place, int64."""
     labels = np.asarray(labels)
     order = np.lexsort((np.asarray(jax.random.uniform(key, labels.shape)), labels))
     place = np.empty(len(labels), np.int64)

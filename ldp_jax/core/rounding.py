@@ -23,14 +23,7 @@ ABOVE = 1 + Fraction(1, 10**40)
 
 
 def exactly(name: str, value: Any) -> Fraction | float:
-    """A number >= 0 as it is: a fraction, or ``math.inf``.
-
-    Args:
-      name: of the argument, for the message.
-      value: a whole number, float, NumPy scalar or fraction.
-
-    Raises:
-      ValueError: for what is no real number, NaN, negative, or finite and beyond float64.
+    """A whole number, float, NumPy scalar or fraction >= 0 as it is: a fraction, or ``math.inf``.
 
     >>> exactly("epsilon", 0.5)
     Fraction(1, 2)
@@ -81,13 +74,6 @@ def rounded_down(exact: Fraction | float) -> float:
 def add_up(epsilons: Iterable[float], times: int = 1) -> float:
     """The sum of epsilons, ``times`` over, rounded up: the least float that is not below the exact sum.
 
-    Args:
-      epsilons: each >= 0; infinity stays infinity.
-      times: a whole number >= 1.
-
-    Raises:
-      ValueError: for an epsilon that is negative, NaN or no number, or another ``times``.
-
     >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3), add_up([0.1, 0.9])
     (True, 1.5, 1.0000000000000002)
     """
@@ -101,9 +87,6 @@ def add_up(epsilons: Iterable[float], times: int = 1) -> float:
 
 def share(epsilon: float, parts: int) -> float:
     """The largest float of which ``parts`` together are at most epsilon: budgets are divided downwards.
-
-    Raises:
-      ValueError: for an epsilon that is negative, NaN or no number, or parts that are no whole number >= 1.
 
     >>> share(1.0, 20) < 0.05, add_up([share(1.0, 20)], times=20)
     (True, 1.0)

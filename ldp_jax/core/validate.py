@@ -118,9 +118,6 @@ def integer_in(lower: int, upper: int | None = None, **kwargs: Any) -> None:
 def whole(lower: int, upper: int | None = None, **kwargs: Any) -> int:
     """One whole number in [lower, upper], as a Python integer.
 
-    Raises:
-      ValueError: for anything else, booleans and 2.0 too.
-
     >>> whole(1, times=3)
     3
     >>> whole(1, 4, k=5)

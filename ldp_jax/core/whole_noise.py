@@ -81,9 +81,8 @@ class WholeNoise:
     def report(self, words: np.ndarray, counts: Any) -> np.ndarray:
         """Noisy counts, int32 [K]: the same numbers as ``edges.NeighbourCounts.from_words`` gives.
 
-        Args:
-          words: uniform, uint32 [4, K]: a sign, and a number below 2^96, most significant word first.
-          counts: whole numbers [K]; what is not in [0, most] is taken for the nearest.
+        Words are uniform, uint32 [4, K]: a sign, and a number below 2^96, most significant word first. Counts are
+        clipped to [0, most].
 
         >>> whole_noise(1.0, 10).report(np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]]), [3, 3, 12])
         array([  3, -19,  10], dtype=int32)
@@ -132,14 +131,7 @@ class WholeNoise:
 
 @functools.lru_cache(maxsize=64)
 def whole_noise(epsilon: float, most: int) -> WholeNoise:
-    """The noise of one count.
-
-    Args:
-      epsilon: > 0.
-      most: the largest count, at least 1.
-
-    Raises:
-      ValueError: where epsilon is so small that noise would reach beyond 2^20.
+    """The noise of one count of at most ``most``; ValueError where it would reach beyond 2^20.
 
     >>> noise = whole_noise(1.0, 10)
     >>> noise.loss <= 1.0, sum(noise.masses) == 2**96, noise.margin

@@ -3,10 +3,10 @@
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
@@ -33,15 +33,9 @@ def whole_numbers(data: bytes) -> np.ndarray:
 def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) -> np.ndarray:
     r"""Lines of ``width`` whole numbers with commas between them; int64 [lines, width]. Empty lines do not count.
 
-    Args:
-      text: the lines.
-      name: of the file, in messages.
-      of: what a line is about.
-      width: how many numbers a line has.
-      shown: whether a message may show the line; not where lines are private.
-
     Raises:
-      ValueError: naming the first line that holds anything else, or a number of more than 18 digits.
+      ValueError: naming the file and the first line (the n-th ``of``) that holds anything else, or a number of more
+        than 18 digits. It shows the line where ``shown``: not where lines are private.
 
     >>> table(b"1, 2\n 3,4", "mine.csv", "edge", 2).tolist()
     [[1, 2], [3, 4]]
@@ -59,19 +53,8 @@ def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) ->
     return whole_numbers(text.replace(b",", b" ")).reshape(-1, width)
 
 
-def whole_number(text: str, what: str) -> int:
-    """One whole number; a message names ``what`` it is of, and never shows the text, which may be private.
-
-    >>> whole_number(" 7", "target")
-    7
-    """
-    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
-        raise ValueError(f"{what} must be whole numbers of at most 18 digits")
-    return int(text)
-
-
 def distinct(codes: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0, sorted, each once; ``np.unique`` may hash them, which takes a hundred times as long.
+    """Whole numbers from 0, sorted, each once; ``np.unique`` may hash them, a hundred times as slowly.
 
     >>> distinct(np.array([3, 0, 3])).tolist()
     [0, 3]
@@ -80,7 +63,7 @@ def distinct(codes: np.ndarray) -> np.ndarray:
     return codes[np.diff(codes, prepend=-1) > 0]
 
 
-def simple_edges(pairs: Any) -> np.ndarray:
+def simple_edges(pairs: ArrayLike) -> np.ndarray:
     """Undirected simple edges, each once with u < v, sorted, int32: direction, repeats and self-loops go.
 
     >>> simple_edges([[1, 0], [0, 1], [2, 2], [1, 2]]).tolist()
@@ -95,47 +78,6 @@ def simple_edges(pairs: Any) -> np.ndarray:
     return np.stack([code >> 32, code & 0xFFFFFFFF], 1).astype(np.int32)
 
 
-def checked_csr(
-    values: Any, indices: Any, indptr: Any, shape: Any, part: str, entries: str = "values"
-) -> scipy.sparse.csr_array:
-    """A float32 matrix from the arrays of its CSR form; SciPy follows damaged ones out of its memory.
-
-    Args:
-      values: real numbers [entries].
-      indices: columns [entries], in any order within a row.
-      indptr: row starts, [rows + 1].
-      shape: two sizes, [rows, columns].
-      part: the beginning of all names in messages: ``x_``.
-      entries: the rest of the name of ``values``.
-
-    Raises:
-      ValueError: naming the array that does not fit.
-
-    >>> checked_csr([2.0], [1], [0, 1], [1, 3], "x_").toarray().tolist()
-    [[0.0, 2.0, 0.0]]
-    """
-    shape = integers(f"{part}shape", shape, np.int64)
-    if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
-        raise ValueError(f"{part}shape must be two sizes, [nodes, features], got {shape.tolist()}")
-    n, d = int(shape[0]), int(shape[1])
-    if d > np.iinfo(np.int32).max:
-        raise ValueError(f"{part}shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
-    indptr = integers(f"{part}indptr", indptr, np.int64)
-    indices = integers(f"{part}indices", indices, np.int32)
-    values = np.asarray(values)
-    if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-        raise ValueError(f"{part}indptr must be {n + 1} numbers that start at 0 and never fall")
-    if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
-        raise ValueError(f"{part}indices and {part}{entries} must be as long as {part}indptr says at its end")
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"{part}{entries} must be real numbers, got {values.dtype}")
-    if len(indices) and (indices.min() < 0 or indices.max() >= d):
-        raise ValueError(f"{part}indices must be columns in [0, {d})")
-    with np.errstate(over="ignore", invalid="ignore"):  # becomes inf, which validate_records refuses
-        values = values.astype(np.float32)
-    return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
-
-
 def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
     """The nodes of the largest connected component, ascending; of two as large the one of the least node."""
     from scipy.sparse.csgraph import connected_components  # slow to import, and asked by few formats
@@ -144,12 +86,8 @@ def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
     return np.flatnonzero(component == np.bincount(component).argmax())
 
 
-def integers(field: str, array: Any, dtype: Any) -> np.ndarray:
-    """An array of whole numbers in a narrower type; messages name the field and show no entry.
-
-    Raises:
-      ValueError: for another type, or an entry that the narrower type cannot hold.
-    """
+def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarray:
+    """An array of whole numbers in a narrower type that holds them; messages show no entry."""
     array = np.asarray(array)
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{field} must be integers, got {array.dtype}")
@@ -159,7 +97,7 @@ def integers(field: str, array: Any, dtype: Any) -> np.ndarray:
     return array.astype(dtype)
 
 
-def csr_arrays(x: Any) -> dict[str, np.ndarray]:
+def csr_arrays(x: scipy.sparse.sparray | np.ndarray) -> dict[str, np.ndarray]:
     """The four ``x_`` arrays of a sparse matrix: rows sorted, no stored zeros."""
     x = scipy.sparse.csr_array(x)
     x.sum_duplicates()

@@ -19,8 +19,7 @@ Bounds: TypeAlias = tuple[float | int, float | int]
 class Dataset:
     """A graph, the records of its users, and the public metadata that a mechanism may rely on.
 
-    The graph is public to the server; users hold ``x`` and ``y``. ``lower`` and ``upper`` are declared,
-    and never computed from the records, about which they would say something.
+    The graph is public to the server; users hold ``x`` and ``y``. Bounds are declared, never computed from records.
 
     Attributes:
       name: what tables call it.
@@ -32,14 +31,13 @@ class Dataset:
       upper: public upper bound of every feature value.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
       source: where the data come from.
-      licence: what the source says of its licence.
+      licence: the licence that the source states.
       extras: further arrays of the source, by name.
-      notes: what a reader of a result must know, such as what the data set stands in for.
-      feature_names: the name of each column of ``x``, where known.
-      node_names: the name of each node, where known.
-      class_names: the name of each class, where known.
-      public_choices: what was computed from the records and is taken to be public; guarantees name it as not
-        protected.
+      notes: remarks for the reader of a result, such as what the data set stands in for.
+      feature_names: of the columns of ``x``; like the next two, ``None`` where unknown.
+      node_names: of the nodes.
+      class_names: of the classes.
+      public_choices: choices that were computed from the records; guarantees name them as not protected.
 
     Raises:
       ValueError: where the fields do not fit each other, or a value of ``x`` is NaN or outside the bounds. No
@@ -103,22 +101,22 @@ class Dataset:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes, over all graphs."""
+        """Nodes, over all graphs."""
         return self.x.shape[0]
 
     @property
     def num_edges(self) -> int:
-        """How many undirected edges, over all graphs."""
+        """Undirected edges, over all graphs."""
         return len(self.graph.senders) // 2
 
     @property
     def num_features(self) -> int:
-        """How many features a node has; 0 where there are none."""
+        """Features of a node; 0 where there are none."""
         return self.x.shape[1]
 
     @property
     def num_classes(self) -> int:
-        """How many classes, from the largest; or how many labels where a node may carry several."""
+        """Classes, from the largest; labels where a node may carry several."""
         if self.y.ndim == 2:
             return self.y.shape[1]
         return int(self.y.max()) + 1
@@ -133,26 +131,12 @@ class Dataset:
         return self.x.tocsc()
 
     def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
-        """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds.
-
-        Returns:
-          ``2 (x - lower) / (upper - lower) - 1``, dense float32 [stop - start, d].
-
-        Raises:
-          ValueError: unless 0 <= start <= stop <= num_nodes.
-        """
+        """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds; dense."""
         _check_block(start, stop, self.num_nodes)
         return self._scaled(self.x[start:stop].toarray())
 
     def scaled_columns(self, start: int, stop: int) -> Float32[np.ndarray, "n columns"]:
-        """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds.
-
-        Returns:
-          ``2 (x - lower) / (upper - lower) - 1``, dense float32 [n, stop - start].
-
-        Raises:
-          ValueError: unless 0 <= start <= stop <= num_features.
-        """
+        """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds; dense."""
         _check_block(start, stop, self.num_features)
         return self._scaled(self._columns[:, start:stop].toarray())
 
@@ -171,9 +155,6 @@ class Dataset:
         """The same data with only the ``k`` features that the most nodes have; ties go to the lower column.
 
         The choice comes from the records, and no mechanism protects it: ``notes`` and ``public_choices`` say so.
-
-        Raises:
-          ValueError: for k outside [1, num_features].
         """
         integer_in(1, self.num_features, k=k)
         frequency = np.bincount(self.x.indices[self.x.data != 0], minlength=self.num_features)
@@ -189,19 +170,11 @@ class Dataset:
 
 
 def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:
-    """Refuse records that are not numbers within their declared bounds.
-
-    A mechanism never raises on data, because an exception that depends on a record is an output outside the privacy
-    analysis. So the message says which bound does not hold, and neither by how much, nor for whom, nor how often.
-
-    Args:
-      x: records [n, d], dense or sparse.
-      lower: declared lower bound of every value.
-      upper: declared upper bound of every value.
-      name: what the message calls the data.
+    """Refuse records [n, d], dense or sparse, that are not numbers within their declared bounds.
 
     Raises:
-      ValueError: where a value is NaN, infinite or outside [lower, upper].
+      ValueError: where a value is NaN, infinite or outside [lower, upper]. The message names the bound, and neither
+        by how much it is broken, nor for whom, nor how often.
 
     >>> validate_records(np.array([[0.0, 1.0]]), 0, 1, "mine")
     >>> validate_records(np.array([[0.0, 3.0]]), 0, 1, "mine")  # doctest: +ELLIPSIS
@@ -239,11 +212,8 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     """Bounds as two numbers by which records can be scaled to [-1, 1] in float32.
 
     Raises:
-      ValueError: for anything but real numbers, and unless lower < upper, both finite, in float32 too, with a
-        width whose reciprocal float32 holds in full precision.
-
-    >>> check_bounds(0, 1, "mine")
-    (0.0, 1.0)
+      ValueError: unless they are real numbers, finite and lower < upper, in float32 too, with a width whose
+        reciprocal float32 holds in full precision.
     """
     limits = np.finfo(np.float32)
     try:

@@ -42,15 +42,15 @@ def writing_cache() -> Generator[None]:
     except DataUnavailableError:
         raise
     except OSError as error:
-        raise _no_cache(error.errno or errno.EIO) from error
+        number = error.errno or errno.EIO
+        wanted = (
+            f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, and the cache is at"
+        )
+        raise OSError(number, wanted, str(cache_folder())) from error  # the subclass that Python has for the number
 
 
 def require_cache() -> None:
-    """Find out before any download whether the cache can be written; nothing is made yet.
-
-    Raises:
-      OSError: of the kind that writing would raise, naming the folder and LDP_JAX_CACHE.
-    """
+    """Raise what writing the cache would, before any download; nothing is made yet."""
     folder = cache_folder().absolute()
     with writing_cache():
         there = next(path for path in (folder, *folder.parents) if path.exists())
@@ -60,16 +60,10 @@ def require_cache() -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def _no_cache(number: int) -> OSError:
-    folder = cache_folder()
-    wanted = f"{os.strerror(number)}; ${CACHE_VARIABLE} must name a folder that can be written, and the cache is at"
-    return OSError(number, wanted, str(folder))  # the subclass that Python has for the number
-
-
 def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
 
-    A file is never read twice. One without a published digest is not kept: the parsed arrays are cached.
+    A file without a published digest is not kept: the parsed arrays are cached.
 
     Raises:
       DataUnavailableError: where it is nowhere, and no download is possible.
@@ -88,11 +82,8 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     kept = cache_folder() / "raw" / f"{digest[:12]}-{raw.name}"
     if kept.is_file():
         data = kept.read_bytes()
-        try:
+        with contextlib.suppress(ValueError):  # fetched once more; the old file goes once the new one is whole
             raw.check(data, str(kept))
-        except ValueError:
-            pass  # fetch it again; the old file goes only once the new one is whole
-        else:
             return data
     with writing_cache():
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +103,7 @@ def _download(entry: Entry, raw: RawFile, path: Path) -> bytes:
 
 
 def unavailable(entry: Entry, address: str, error: Exception | None) -> DataUnavailableError:
-    """The one error for data that is nowhere: the data set, the variable, the address."""
+    """The error for data that is nowhere."""
     folder = data_folder()
     variable = f"is {str(folder)!r}, which holds no {entry.name}.npz" if folder else "is not set"
     if error is not None:

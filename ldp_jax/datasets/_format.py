@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets._archive import MAX_BYTES
-from ldp_jax.datasets._arrays import checked_csr, integers
+from ldp_jax.datasets._archive import MAX_BYTES, naming
+from ldp_jax.datasets._arrays import integers
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 _TEXT = ("source", "licence", "notes")
@@ -35,7 +35,7 @@ def build(
     *,
     bounds: Bounds | None = None,
     clip: bool = False,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, str] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
@@ -52,76 +52,73 @@ def build(
     Raises:
       ValueError: naming the file and the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
-    try:
-        return _build(name, arrays, bounds, clip, dict(metadata or {}), max_bytes)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    with naming(where):
+        if "edges" not in arrays:
+            raise ValueError(f"the array edges is missing, got {sorted(arrays)}")
+        x, y, node_graph = _nodes(arrays, max_bytes)
+        fields = _metadata(arrays, metadata or {})
+        lower, upper = _bounds(arrays, bounds, name, x.shape[1])
+        if clip:
+            if not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
+                raise ValueError(
+                    f"clip needs bounds around 0, which entries that are not stored are; got {lower, upper}"
+                )
+            x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
+            fields["notes"] = " ".join(filter(None, [fields.get("notes"), _CLIPPED]))
+        return Dataset(
+            name=name,
+            graph=_graph(arrays["edges"], x.shape[0], node_graph),
+            x=x,
+            y=y,
+            lower=lower,
+            upper=upper,
+            node_graph=node_graph,
+            extras={key: value for key, value in arrays.items() if key not in _RESERVED},
+            **fields,
+        )
 
 
-def _build(
-    name: str, arrays: Mapping[str, np.ndarray], bounds: Any, clip: bool, metadata: dict[str, Any], max_bytes: int
-) -> Dataset:
-    from ldp_jax.graph import graphs  # brings jax, which naming the data sets does not need
-
-    if "edges" not in arrays:
-        raise ValueError(f"the array edges is missing, got {sorted(arrays)}")
-    x = _features(arrays)
+def _nodes(
+    arrays: Mapping[str, np.ndarray], max_bytes: int
+) -> tuple[scipy.sparse.csr_array, np.ndarray, np.ndarray | None]:
+    """Features [n, d], labels, and the graph of each node; n comes from the first of them that is there."""
+    x, y, node_graph = _features(arrays), arrays.get("y"), arrays.get("node_graph")
     if x is not None and 4 * x.shape[1] > max_bytes:
         raise ValueError(
             f"x_shape declares {x.shape[1]} features: one dense record has {4 * x.shape[1]} bytes, and {max_bytes} "
             "are allowed (max_bytes=... allows another number)"
         )
-    node_graph = arrays.get("node_graph")
     if node_graph is not None:
         node_graph = integers("node_graph", node_graph, np.int32)
         if not node_graph.size or node_graph.ndim != 1:
             raise ValueError(
                 f"a set of graphs must have a graph a node, got a node_graph of shape {node_graph.shape}"
             )
-    y = arrays.get("y")
-    if x is not None:
-        n = x.shape[0]
-    elif node_graph is not None:
-        n = len(node_graph)
-    elif y is not None and y.ndim:
-        n = len(y)
-    else:
-        raise ValueError("the number of nodes is unknown: give y, or x_shape")
     if x is None:
-        x = scipy.sparse.csr_array((n, 0), dtype=np.float32)
+        rows = node_graph if node_graph is not None else y
+        if rows is None or not rows.ndim:
+            raise ValueError("the number of nodes is unknown: give y, or x_shape")
+        x = scipy.sparse.csr_array((len(rows), 0), dtype=np.float32)
     if y is None:
-        y = np.zeros((n, 0), np.int8)  # no labels: enough for link prediction
-    y = integers("y", y, np.int8 if y.ndim == 2 else np.int32)
-    for field in _TEXT:
-        if field not in metadata and field in arrays:
-            metadata[field] = _text(field, arrays[field])
+        y = np.zeros((x.shape[0], 0), np.int8)  # no labels: enough for link prediction
+    return x, integers("y", y, np.int8 if y.ndim == 2 else np.int32), node_graph
+
+
+def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {field: _text(field, arrays[field]) for field in _TEXT if field in arrays} | {**given}
     for field in _NAMES:
         if field in arrays:
-            metadata[field] = tuple(_text(field, arrays[field]).split("\n"))
-    lower, upper = _bounds(arrays, bounds, name, x.shape[1])
-    if clip:
-        if not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
-            raise ValueError(
-                f"clip needs bounds around 0, which entries that are not stored are; got {lower, upper}"
-            )
-        x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
-        metadata["notes"] = " ".join(filter(None, [metadata.get("notes"), _CLIPPED]))
-    edges = arrays["edges"]
+            fields[field] = tuple(_text(field, arrays[field]).split("\n"))
+    return fields
+
+
+def _graph(edges: np.ndarray, n: int, node_graph: np.ndarray | None) -> object:
+    from ldp_jax.graph import graphs  # brings jax, which naming the data sets does not need
+
     pairs = edges.shape[1:] == (2,) and np.issubdtype(edges.dtype, np.integer)
     if pairs and node_graph is not None and node_graph.shape == (n,):
         graphs.check_edges(edges[:, 0], edges[:, 1], node_graph)
-    graph = graphs.from_edges(edges, n, pairs_in="rows")
-    return Dataset(
-        name=name,
-        graph=graph,
-        x=x,
-        y=y,
-        lower=lower,
-        upper=upper,
-        node_graph=node_graph,
-        extras={key: value for key, value in arrays.items() if key not in _RESERVED},
-        **metadata,
-    )
+    return graphs.from_edges(edges, n, pairs_in="rows")
 
 
 def _text(field: str, array: np.ndarray) -> str:
@@ -139,8 +136,7 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None
         return None
     if absent:
         raise ValueError(f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
-    indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
-    x = checked_csr(values, indices, indptr, shape, "x_")
+    x = _checked_csr(*(arrays[key] for key in _FEATURES))
     x.sort_indices()
     rows = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
     if (np.diff(rows * x.shape[1] + x.indices) == 0).any():
@@ -148,7 +144,31 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None
     return x
 
 
-def _bounds(arrays: Mapping[str, np.ndarray], given: Any, name: str, width: int) -> tuple[Any, Any]:
+def _checked_csr(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray
+) -> scipy.sparse.csr_array:
+    """A float32 matrix from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
+    shape = integers("x_shape", shape, np.int64)
+    if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
+        raise ValueError(f"x_shape must be two sizes, [nodes, features], got {shape.tolist()}")
+    n, d = int(shape[0]), int(shape[1])
+    if d > np.iinfo(np.int32).max:
+        raise ValueError(f"x_shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
+    indptr, indices = integers("x_indptr", indptr, np.int64), integers("x_indices", indices, np.int32)
+    if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError(f"x_indptr must be {n + 1} numbers that start at 0 and never fall")
+    if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
+        raise ValueError("x_indices and x_values must be as long as x_indptr says at its end")
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"x_values must be real numbers, got {values.dtype}")
+    if len(indices) and (indices.min() < 0 or indices.max() >= d):
+        raise ValueError(f"x_indices must be columns in [0, {d})")
+    with np.errstate(over="ignore", invalid="ignore"):  # becomes inf, which validate_records refuses
+        values = values.astype(np.float32)
+    return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
+
+
+def _bounds(arrays: Mapping[str, np.ndarray], given: object, name: str, width: int) -> tuple[float, float]:
     if given is not None:
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
             raise ValueError(f"bounds must be a pair (lower, upper), got {given!r}")
@@ -191,10 +211,9 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     for field in _NAMES:
         names = getattr(dataset, field)
         if names is not None:
-            if any("\n" in name for name in names):
-                raise ValueError(
-                    f"{field} must be names of one line, got {next(n for n in names if chr(10) in n)!r}"
-                )
+            for name in names:
+                if "\n" in name:
+                    raise ValueError(f"{field} must be names of one line, got {name!r}")
             arrays[field] = text_array("\n".join(names))
     return {**arrays, **dataset.extras}
 
@@ -206,9 +225,6 @@ def text_array(text: str) -> np.ndarray:
 
 def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     """Write a data set as one ``.npz`` of the uniform format: equal data, equal bytes; whole or not at all.
-
-    Raises:
-      ValueError: for a path that does not end in ``.npz``, or names that the format cannot hold.
 
     >>> import tempfile
     >>> from ldp_jax import datasets

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ldp_jax.core.validate import integer_in
-from ldp_jax.datasets import _archive, _fetch, _format, feather, gnn_benchmark, graph_sets, musae, planetoid, ppi
+from ldp_jax.datasets import _archive, _fetch, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
 from ldp_jax.datasets._dataset import Bounds, Dataset
 from ldp_jax.datasets._registry import DEBIAN, REGISTRY, Entry, RawFile
 
@@ -21,7 +21,7 @@ Parser = Callable[..., dict[str, np.ndarray]]
 _PARSERS: Mapping[str, Parser] = {
     "planetoid": planetoid.parse,
     "musae": musae.parse,
-    "feather": feather.parse,
+    "feather": musae.parse_feather,
     "gnn_benchmark": gnn_benchmark.parse,
     "powerful_gnns": graph_sets.parse_powerful_gnns,
     "tu": graph_sets.parse_tu,
@@ -58,17 +58,14 @@ def load(
         (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for features without declared bounds, and above
         any declaration. Never compute them from the records.
-      clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused all the
-        same.
-      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked. Sizes are
-        compared before anything is read.
+      clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused.
+      max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked.
 
     Raises:
       ValueError: for an unknown name, a file that is corrupt, too large or not the registered one, or contents that
-        break the format. The message names the file, the array, and of the graph the place; never a value of a
-        record, nor whose it is.
+        break the format. No message holds a value of a record, or says whose it is.
       FileNotFoundError: for a path that does not exist, or a name whose data are nowhere.
-      OSError: for a cache that cannot be written; the message names LDP_JAX_CACHE.
+      OSError: for a cache that cannot be written.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -104,10 +101,8 @@ def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
     else:
         return _archive.read_arrays(_archive.read_file(path, max_bytes), str(path), max_bytes)
     parser = graph_sets.parse_powerful_gnns if f"{dataset}.txt" in files else graph_sets.parse_tu
-    try:
+    with _archive.naming(str(path)):
         return parser(files, dataset=dataset, max_bytes=max_bytes)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset:
@@ -136,13 +131,13 @@ def _from_npz(entry: Entry, data: bytes, where: str, bounds: Bounds | None, clip
 
 
 def _cached(entry: Entry, path: Path) -> Dataset | None:
-    """What an earlier call parsed, if the file is still what was written then, with the registered bounds."""
+    """The result of an earlier call, if the file is still the one that was written then."""
     try:
         data = _archive.read_file(path)
         if hashlib.sha256(data).hexdigest() != _digest_path(path).read_text("ascii").strip():
             return None
         return _checked(entry, _archive.read_arrays(data, str(path)), str(path))
-    except (OSError, ValueError):  # none, or damaged: it is made again
+    except (OSError, ValueError):  # absent or damaged
         return None
 
 
@@ -162,21 +157,15 @@ def _digest_path(path: Path) -> Path:
 
 
 def parse(entry: Entry) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format, from the checked public files of a data set.
-
-    Raises:
-      ValueError: naming the data set, where the files break their format.
-    """
+    """The arrays of the uniform format, from the checked public files of a data set."""
     assert entry.parser is not None
     parser, options = _PARSERS[entry.parser], dict[str, Any](entry.options)
     if entry.tu is not None and (files := _users_tu(entry.tu)):
         parser, options = graph_sets.parse_tu, dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
-    try:
+    with _archive.naming(f"the public files of {entry.name} ({', '.join(files)}) do not parse"):
         return parser(files, **options)
-    except ValueError as error:
-        raise ValueError(f"the public files of {entry.name} ({', '.join(files)}) do not parse: {error}") from error
 
 
 def _users_tu(dataset: str) -> dict[str, bytes]:

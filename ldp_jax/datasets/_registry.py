@@ -10,12 +10,9 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class RawFile:
-    r"""One public file: its address, and what its bytes must be.
+    """One public file: its address, pinned to a commit where the host has commits, and the digest of its bytes.
 
-    Attributes:
-      url: the address, pinned to a commit where the host has commits.
-      blob: SHA-1 of ``blob <size>\0`` and the bytes, as git names them.
-      sha256: SHA-256 of the bytes, where it is known; it is then what is checked.
+    ``blob`` is git's name of the bytes; where ``sha256`` is known, it is checked instead.
     """
 
     url: str
@@ -28,11 +25,7 @@ class RawFile:
         return self.url.rpartition("/")[2]
 
     def check(self, data: bytes, where: str) -> None:
-        """Refuse bytes that are not the published ones; without any digest the counts decide later.
-
-        Raises:
-          ValueError: naming the file, the digest that was wanted and the one that was got.
-        """
+        """Refuse bytes that are not the published ones; without any digest the counts decide later."""
         if self.sha256 is not None:
             kind, wanted, got = "sha256", self.sha256, hashlib.sha256(data).hexdigest()
         elif self.blob is not None:
@@ -56,22 +49,9 @@ def git_blob_id(data: bytes) -> str:
 class Entry:
     """One data set that is known by name; a count is ``None`` where no source states it exactly.
 
-    Attributes:
-      name: the name for :func:`ldp_jax.datasets.load`.
-      nodes: over all graphs.
-      edges: undirected, simple, over all graphs.
-      features: columns of x, 0 where there are none.
-      classes: classes, or labels where a node may carry several.
-      graphs: how many graphs, ``None`` for one.
-      bounds: public bounds of every feature value.
-      source: where the data come from.
-      licence: what the source says.
-      npz_sha256: of the file in the uniform format, where one is known.
-      raw: the public files.
-      parser: which loader reads the public files.
-      options: what that loader needs to know.
-      tu: what TU Dortmund's files of it are called, where a user's copy of those serves too.
-      notes: what a reader of a result must know.
+    Nodes and simple undirected edges are counted over all graphs. ``npz_sha256`` is of the file in the uniform
+    format; ``parser`` and its ``options`` read the public files ``raw``; ``tu`` is what TU Dortmund calls the set,
+    where a user's copy of their files serves too.
     """
 
     name: str
@@ -92,7 +72,7 @@ class Entry:
 
 
 def _registry(text: str) -> dict[str, Entry]:
-    """The entries of a registry, in its order, with hosts and bounds put in where they are named."""
+    """The entries in their order, with hosts and bounds put in where they are named."""
     listed = tomllib.loads(text)
 
     def address(short: str) -> str:

@@ -33,19 +33,9 @@ def synthetic(
     words of its class (word j belongs to class j mod ``num_classes``), else from all words, in both cases by Zipf's
     law; a feature is 1 where its word was drawn. Time and memory are O(nodes + edges + words).
 
-    Args:
-      key: a typed threefry key; the same key gives the same data.
-      num_nodes: at least ``num_classes``.
-      num_classes: at least 2.
-      num_features: at least ``num_classes``.
-      mean_degree: > 0.
-      homophily: expected share of edges within a class, in [0, 1].
-      degree_exponent: of the power law of node weights, > 2.
-      words_per_node: mean number of words drawn for a node, > 0.
-      topicality: how much the records say about the class, in [0, 1].
-
     Raises:
-      ValueError: for a parameter outside its range, or a graph too dense for its number of nodes.
+      ValueError: for less than 2 classes, fewer nodes or features than classes, a probability outside [0, 1], a
+        mean <= 0, ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
 
     >>> import jax
     >>> data = synthetic(
@@ -82,7 +72,7 @@ def synthetic(
 
 
 class _Weighted:
-    """Nodes of each class in proportion to their weights: the class first, then a point on its weights."""
+    """Draws nodes of given classes in proportion to their weights."""
 
     def __init__(self, y: np.ndarray, num_classes: int, weight: np.ndarray) -> None:
         self.order = np.argsort(y, kind="stable")
@@ -195,11 +185,8 @@ def synthetic_graphs(
       num_graphs: at least 2.
       num_nodes: the least and the most nodes of a graph, at least 4; uniform between them.
       group_size: the least and the most nodes of a group, at least 1; uniform, but for a graph's last group.
-      within: probability of an edge in a group, in [0, 1].
-      across: probability of an edge between groups, in [0, 1].
-
-    Returns:
-      The data set: one label a graph, ``node_graph``, no features.
+      within: probability of an edge in a group.
+      across: probability of an edge between groups.
 
     Raises:
       ValueError: for a parameter outside its range, or pairs of nodes beyond 2^31.

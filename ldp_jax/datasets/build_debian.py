@@ -90,18 +90,7 @@ def _words(fields: dict[str, str]) -> set[str]:
 
 
 def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
-    """The data set in the uniform format, from the bytes of a dump.
-
-    Args:
-      dump: what ``apt-cache dumpavail`` printed.
-      release: the Debian release it was printed on, such as ``Debian 12 (bookworm)``.
-
-    Returns:
-      Arrays for ``numpy.savez``; ``release`` and ``dump_sha256`` are UTF-8 text as uint8.
-
-    Raises:
-      ValueError: where no two packages of the sections are related: this is no dump.
-    """
+    """The data set in the uniform format, from the bytes that ``apt-cache dumpavail`` printed on a release."""
     index = packages(dump.decode("utf-8"))
     names = sorted(
         name for name, fields in index.items() if _section(fields) in SECTIONS and not name.endswith(_LEFT_OUT)

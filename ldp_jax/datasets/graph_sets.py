@@ -1,7 +1,6 @@
 """Sets of graphs: the text format of TU Dortmund, and that of ``weihua916/powerful-gnns``.
 
-Members of archives are read by name into memory. Messages number graphs and nodes as the files do: from 1 in TU's,
-from 0 in the other.
+Messages number graphs and nodes as the files do: from 1 in TU's, from 0 in the other. No message holds a class.
 """
 
 import contextlib
@@ -18,12 +17,7 @@ _END = "the end of the file (is it cut short?)"
 
 
 def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """The files of a set in a folder, for :func:`parse_tu`: unpacked, or the archive; nothing for neither.
-
-    Raises:
-      FileNotFoundError: where only some of the unpacked files are there, naming one that is not.
-      ValueError: for a file of more than ``max_bytes``.
-    """
+    """The files of a set in a folder, for :func:`parse_tu`: all that are unpacked, or the archive, or nothing."""
     unpacked = [folder / f"{dataset}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels")]
     packed = folder / f"{dataset}.zip"
     paths = unpacked if any(path.is_file() for path in unpacked) else [packed] if packed.is_file() else []
@@ -36,14 +30,7 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
     ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or all in one.
     Nodes are sorted by graph; classes are numbered by value. Labels and attributes of nodes and edges are not read.
-
-    Args:
-      files: the bytes of the one archive, or of the three files.
-      dataset: how the files begin.
-      max_bytes: the largest size that a file of the archive may declare.
-
-    Raises:
-      ValueError: naming the file, and the graph, node or edge; never a class.
+    ``files`` are the one archive, whose members may declare ``max_bytes``, or the three files of ``dataset``.
     """
     texts = []
     for part in ("A", "graph_indicator", "graph_labels"):
@@ -78,15 +65,7 @@ def parse_powerful_gnns(
 
     First the number of graphs; for each graph its number of nodes and its class; for each node a tag (ignored), the
     number of its neighbours, and their ids within the graph from 0. Edges are listed all at both ends, or all at
-    one; classes are numbered by value.
-
-    Args:
-      files: the bytes of the one archive, or of the text file.
-      dataset: the folder and file name in it.
-      max_bytes: the largest size that a file of the archive may declare.
-
-    Raises:
-      ValueError: naming the file and the graph; never a class.
+    one; classes are numbered by value. ``files`` are the one archive or the text file of ``dataset``.
     """
     name = f"{dataset}/{dataset}.txt"
     numbers, rest = _leading_numbers(_text(files, max_bytes, f"{dataset}.txt", f"dataset/{name}", name))
@@ -152,13 +131,8 @@ def _arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, after the checks that both formats share.
 
-    Args:
-      where: the source, in messages.
-      pairs: directed edges, int64 [m, 2], nodes from 0 through the set.
-      graph: int64 [n], the graph of each node, from 0, in any order.
-      labels: int64 [graphs].
-      ids: int64 [n], the source's names of nodes.
-      first: the source's number of the first graph.
+    ``pairs`` are directed edges between nodes from 0; ``graph`` [n] is each node's graph, from 0, in any order.
+    Messages call nodes by ``ids`` [n], and the first graph ``first``.
     """
     if not len(labels):
         raise ValueError(f"{where} must hold a graph, got none")

@@ -63,13 +63,7 @@ def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0
 def link_split(
     key: Any, edges: Int[np.ndarray, "m 2"], num_nodes: int, shares: Sequence[float] = (0.85, 0.05, 0.10)
 ) -> LinkSplit:
-    """Split the edges at random, and draw as many distinct pairs without an edge, uniformly.
-
-    Args:
-      key: a typed threefry key.
-      edges: [m, 2], each edge once, in either direction.
-      num_nodes: n.
-      shares: of train, validation and test.
+    """Split the edges, each given once in either direction, and draw as many distinct pairs without an edge.
 
     Raises:
       ValueError: for an edge given twice, or a graph too dense to have that many pairs without an edge.

@@ -13,7 +13,8 @@
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.ownership import Ownership, ownership
 from ldp_jax.core.personal_alphabets import Alphabets, alphabets
-from ldp_jax.deployment.classes import Alphabet, Classifier, alphabet_table, report_class
+from ldp_jax.core.personal_alphabets import table as alphabet_table
+from ldp_jax.deployment.classes import Alphabet, Classifier, report_class
 from ldp_jax.deployment.collector import Decoded, Rejected, Vectors, decode, vectors
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.question import Question

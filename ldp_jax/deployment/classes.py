@@ -19,7 +19,6 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ldp_jax.core import personal_alphabets
 from ldp_jax.core.checksum import Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
 from ldp_jax.deployment._numbers import as_numbers
@@ -39,9 +38,6 @@ class Classifier(Public):
       unit_length: whether the record is then divided by its Euclidean length.
       layers: what follows in a network, weights and bias of each, after max(., 0);
         :attr:`ldp_jax.pipeline.DeviceClassifier.layers`.
-
-    Raises:
-      ValueError: for arrays of other shapes, or that are not finite.
 
     >>> Classifier(np.eye(3, 2, dtype=np.float32), np.zeros(2, np.float32))
     Classifier(3 features, 2 classes)
@@ -87,15 +83,7 @@ class Classifier(Public):
         return len(self.layers[-1][1] if self.layers else self.bias)
 
     def scores(self, record: Any) -> np.ndarray:
-        """The score of each class, float32 [C]. Total: numbers of any size are clipped, what is missing (NaN) is 0.
-
-        Args:
-          record: [d] real numbers.
-
-        Raises:
-          ValueError: for another shape.
-          TypeError: for what are no real numbers.
-        """
+        """The score of each class, float32 [C]. Total: numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
         if x.shape != (self.features,):
             raise ValueError(
@@ -147,11 +135,9 @@ class Alphabet(Public):
     Attributes:
       members: the classes, the likeliest first, as a tuple; as :func:`ldp_jax.deployment.alphabets` chose them.
       epsilon: the budget that they were chosen for.
-      table: of as many outputs (:func:`alphabet_table`), on all classes by their place.
+      table: of as many outputs (:func:`ldp_jax.deployment.alphabet_table`), on all classes by their place.
 
-    Raises:
-      ValueError: for members that are no distinct classes, a table of another size, or one of another epsilon.
-
+    >>> from ldp_jax.deployment import alphabet_table
     >>> Alphabet((4, 0), 1.0, alphabet_table(1.0, 2, 5))
     Alphabet((4, 0), epsilon 1)
     >>> Alphabet((4, 0), 1.0, alphabet_table(2.0, 2, 5))
@@ -212,21 +198,6 @@ def _frozen(name: str, values: Any) -> np.ndarray:
     return frozen(array)
 
 
-def alphabet_table(epsilon: float, size: int, classes: int) -> Table:
-    """The table of alphabets of ``size`` of ``classes``: generalised randomised response on the places.
-
-    One serves all users whose alphabets have that size. It is the table of
-    :class:`~ldp_jax.features.PersonalAlphabets`.
-
-    Raises:
-      ValueError: for an epsilon outside (0, 20], or a size outside [2, classes].
-
-    >>> alphabet_table(2.0, 3, 7)
-    Table('PersonalAlphabet': 7 inputs (category), 3 outputs, epsilon 2)
-    """
-    return personal_alphabets.table(epsilon, size, classes)
-
-
 def report_class(
     session: Session,
     classifier: Classifier,
@@ -238,22 +209,13 @@ def report_class(
 ) -> bytes:
     """Classify a record on the device, and report the place of the best class within the alphabet.
 
-    Args:
-      session: the device's, which keeps its budget.
-      classifier: as it was broadcast.
-      alphabet: the user's own.
-      record: [d] real numbers, which stay here.
-      user: who.
-      round: when.
-
-    Returns:
-      36 bytes, to be read with ``decode(data, alphabet.table)``: outputs are places among the members.
+    The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the members.
 
     Raises:
       ValueError: where classifier and alphabet are about different numbers of classes, or the record has another
         length; and as :meth:`Session.report`. Nothing is spent then, and no error says what a record holds.
 
-    >>> from ldp_jax.deployment import Device, Session, decode
+    >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
     >>> classifier = Classifier(np.eye(3, dtype=np.float32), np.zeros(3, np.float32))
     >>> alphabet = Alphabet((2, 0), 1.5, alphabet_table(1.5, 2, 3))
     >>> session = Session(Device.new(), budget=1.5)

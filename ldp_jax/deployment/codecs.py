@@ -31,11 +31,11 @@ import functools
 import struct
 from collections.abc import Iterable, Sequence, Sized
 from fractions import Fraction
-from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
+from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Unit
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.validate import whole
@@ -69,9 +69,6 @@ def itself(given: Any, kind: type[_T]) -> _T:
     """A public object made of its fields alone: charged for, named by and drawn from is one thing.
 
     A subclass, or a number that somebody kept in the object, has no say in what it loses.
-
-    Raises:
-      TypeError: for another kind of object.
     """
     if not isinstance(given, kind):
         raise TypeError(f"expected a {kind.__name__}, got {type(given).__name__}")
@@ -83,83 +80,14 @@ def _of_its_fields(given: Any, kind: Any) -> Any:
     return kind(**{field.name: getattr(given, field.name) for field in dataclasses.fields(kind)})
 
 
-@runtime_checkable
-class Codec(wire.Messages, Protocol):
-    """Reports about one table or question: how they are drawn, written, kept and read."""
-
-    unit: Unit
-    memory: bytes
-    """What a stored memory begins with."""
-    of: str
-    """What has a loss."""
-    each: str
-    """What costs it once."""
-    adjacency: str
-    most: int
-    """The largest mass."""
-    digest: bytes
-
-    @property
-    def loss(self) -> Fraction:
-        """A ratio of the masses that are sampled from."""
-        ...
-
-    def user(self, user: SupportsIndex | None) -> int:
-        """A user, checked."""
-        ...
-
-    def round(self, round: SupportsIndex | None) -> int:
-        """A round, checked."""
-        ...
-
-    def draw(self, device: Device, fields: Sequence[int], record: Any, user: int, round: int) -> np.ndarray:
-        """The outputs of some fields under the device's words."""
-        ...
-
-    def pack(self, fields: Sequence[int], outputs: Any, user: int, round: int, key: bytes | None) -> bytes:
-        """The report bytes."""
-        ...
-
-    @staticmethod
-    def times(fields: Sized, /) -> int:
-        """How often these fields cost the loss."""
-        ...
-
-    @staticmethod
-    def row(held: dict[int, int]) -> list[Any]:
-        """Outputs by field, as a memory's row holds them."""
-        ...
-
-    @staticmethod
-    def held(row: list[Any]) -> dict[int, int]:
-        """The reverse of :meth:`row`, checked."""
-        ...
-
-    def known(self, reports: np.ndarray) -> np.ndarray:
-        """Which reports are about this table or question."""
-        ...
-
-    def possible(self, reports: np.ndarray) -> np.ndarray:
-        """Which of them a device can send."""
-        ...
-
-    def output(self, reports: np.ndarray) -> np.ndarray:
-        """What they say, int32."""
-        ...
-
-    def estimate(self, output: np.ndarray) -> np.ndarray:
-        """Unbiased estimates, float32."""
-        ...
-
-
 class FieldReports:
     """Reports of numbers by one table, a field each."""
 
     unit = RECORD
-    memory = b"ldp-session 2\n"
-    of, each = "table", "field"
+    memory = b"ldp-session 2\n"  # the start of a stored memory
+    of, each = "table", "field"  # what has a loss, and what costs it once
     adjacency = "any two histories of {}"
-    most = WORDS - 1
+    most = WORDS - 1  # the largest mass
     tag = b"ldp_jax 2 report"
     mark = _VERSION.to_bytes(2, "little")
     rare = False
@@ -361,12 +289,12 @@ class CountReports:
         return output.astype(np.float32)
 
 
-def codec_of(asked: Any) -> Codec:
-    """How reports about a table or a question are handled.
+Codec: TypeAlias = FieldReports | CountReports
+"""How reports about a table or question are drawn, written, kept and read."""
 
-    Raises:
-      TypeError: for anything else.
-    """
+
+def codec_of(asked: Table | Question) -> Codec:
+    """How reports about a table or a question are handled."""
     return CountReports(asked) if isinstance(asked, Question) else FieldReports(asked)
 
 

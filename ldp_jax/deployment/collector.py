@@ -80,9 +80,6 @@ class Decoded:
         """Counts of a question by node, int32 [n, K], and who reported, bool [n].
 
         :func:`ldp_jax.pipeline.piloted.piloted_counts` takes them of every round.
-
-        Raises:
-          ValueError: if n is not above every user.
         """
         n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
         counts, reported = np.zeros((n, *self.output.shape[1:]), np.int32), np.zeros(n, bool)
@@ -105,9 +102,6 @@ def decode(
       key: the 32 bytes that the sender shares with the server, where there are any; one device's upload at a time.
         A key shows that its holder sent a report, not who ``user`` is: compare :attr:`Decoded.user`.
       seen: what the last call *about the same table or question* returned, or None.
-
-    Raises:
-      ValueError: if key is not 32 bytes of entropy, or seen is not an array of :data:`TRIPLE`.
     """
     if key is not None:
         wire.entropy("key", key)
@@ -167,11 +161,7 @@ class Vectors:
 
 
 def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
-    """Put the fields of each user's vector together: those (user, round) with exactly k fields, all below ``dim``.
-
-    Raises:
-      ValueError: if not 1 <= k <= dim < 2^31.
-    """
+    """The vectors of those (user, round) with exactly k fields, all below ``dim``."""
     dim = whole(1, 2**31 - 1, dim=dim)
     k = whole(1, dim, k=k)
     order = np.lexsort((_place(decoded.round, decoded.field), decoded.user))

@@ -52,9 +52,6 @@ class Device:
       secret: 32 bytes of entropy, for the platform's key store. Whoever has them can undo the noise. It is never
         printed and refuses to be pickled or copied.
 
-    Raises:
-      ValueError: for anything but 32 bytes that can be entropy.
-
     >>> Device.new()
     Device()
     >>> Device.from_secret(b"seed")
@@ -101,14 +98,7 @@ class Device:
         return blake2b(memory, key=key, digest_size=32).hexdigest().encode()
 
     def words(self, table: Table, fields: np.ndarray | Sequence[int], *, user: int, round: int) -> np.ndarray:
-        """The words of some fields, uint32 [n, 2]. They stay here: with a report they bound its record.
-
-        Args:
-          table: the mechanism.
-          fields: integers [n] in [0, 2^32).
-          user: in [0, 2^64).
-          round: in [0, 2^32).
-        """
+        """The words of some fields, uint32 [n, 2]. They stay here: with a report they bound its record."""
         start = _WORDS + table.digest + struct.pack("<QI", user, round)
         block, place = np.divmod(np.asarray(fields, np.int64), _PER_HASH)
         if len(block) == 1:

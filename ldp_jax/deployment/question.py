@@ -38,9 +38,6 @@ class Question(Public):
       epsilon: of each count, in [0.001, 40]. A report's loss is found from the noise's integers (:attr:`noise`).
       most: the largest count; a larger one is taken for it.
 
-    Raises:
-      ValueError: for a number out of its range, groups that are no whole numbers [n], or one outside [-1, K).
-
     >>> asked = Question(0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20)
     >>> asked
     Question(round 0: 4 nodes in 2 groups, epsilon 1 a report)

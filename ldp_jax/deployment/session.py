@@ -78,9 +78,6 @@ class Session:
       key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody else can make;
         or None, for plain ones. The memory does not keep it.
 
-    Raises:
-      ValueError: for an invalid budget or key.
-
     >>> from ldp_jax.core.integer_tables import integer_masses
     >>> from ldp_jax.deployment import decode
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0986122886681098)
@@ -158,9 +155,6 @@ class Session:
 
         Returns:
           36 d bytes, of fields 0 to d - 1.
-
-        Raises:
-          ValueError: if xs is no vector; and as :meth:`report`.
         """
         dim = _length(xs)
         return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
@@ -176,8 +170,7 @@ class Session:
     ) -> bytes:
         """The reports of k of d coordinates drawn without replacement: k releases. Which ones says nothing of xs.
 
-        Returns:
-          36 k bytes, by field.
+        36 k bytes, by field.
 
         Raises:
           ValueError: if k is not in [1, d]; and as :meth:`report_many`.
@@ -214,13 +207,8 @@ class Session:
     def report_neighbours(self, question: Question, neighbours: Iterable[Any], *, user: SupportsIndex) -> bytes:
         """How many neighbours are in each of K public groups, with noise; of one law for the list of each user.
 
-        Args:
-          question: as the server sent it to everybody.
-          neighbours: ids, in whatever can be iterated. Other things, ``user`` and repeats are dropped.
-          user: a node of the graph.
-
-        Returns:
-          32 + 4 K bytes.
+        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. 32 + 4 K
+        bytes.
 
         Raises:
           ValueError: if user is not an integer in [0, n), or the question's noise would reach beyond 2^20.
@@ -309,14 +297,7 @@ class Session:
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:
-        """What releases cost together (sequential composition over all of them), rounded up.
-
-        Args:
-          user: of one user or pseudonym; None for all of the device, which is what the budget bounds.
-
-        Raises:
-          ValueError: if user is not an integer in [0, 2^64).
-        """
+        """What releases cost together, rounded up: of one user or pseudonym, or of all, which the budget bounds."""
         who, kind = None if user is None else wire.checked_user(user), self._kind
         with self._lock:
             releases = [
@@ -419,11 +400,7 @@ class Session:
 
 
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
-    """What one report of k fields costs: k times the table's epsilon, rounded up.
-
-    Raises:
-      ValueError: if k is not an integer >= 1.
-    """
+    """What one report of k fields costs: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
     fields = "" if many == 1 else f", {many} fields of each reported"
     return Guarantee(

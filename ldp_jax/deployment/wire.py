@@ -132,11 +132,7 @@ def checked_field(field: SupportsIndex | None) -> int:
 
 
 def entropy(name: str, value: object) -> bytes:
-    """32 bytes that can have come from the operating system's entropy; no message holds their value.
-
-    Raises:
-      ValueError: for anything else, padded seeds included.
-    """
+    """32 bytes that can have come from the operating system's entropy; no message holds their value."""
     wanted = f"a {name} is {SECRET_BYTES} bytes of entropy"
     if not isinstance(value, bytes):
         raise ValueError(f"{wanted}, got {type(value).__name__}: a seed can be guessed")

@@ -123,10 +123,6 @@ def test_only_whole_numbers_of_times(times, untyped):
         share(0.5, times)
 
 
-def test_numpy_integers_count(untyped):
-    assert proved(0.5).repeated(np.int64(3)).epsilon == proved(0.5).repeated(np.uint8(3)).epsilon == 1.5
-
-
 # --- printing ------------------------------------------------------------------------------------------------
 
 

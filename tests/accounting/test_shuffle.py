@@ -107,9 +107,9 @@ def test_more_users_cost_less_and_more_epsilon_costs_more():
         return amplified(proved(own), users, delta, reports="anonymous").epsilon
 
     for values in (
-        [epsilon(own) for own in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 11.0, 60.0)],
-        [epsilon(users=n) for n in (10**9, 10**7, 10**5, 1000, 30, 1)],
-        [epsilon(delta=delta) for delta in (1e-3, 1e-6, 1e-9, 1e-12)],
+        [epsilon(own) for own in (0.0, 0.1, 1.0, 5.0, 11.0, 60.0)],
+        [epsilon(users=n) for n in (10**9, 10**5, 1000, 30, 1)],
+        [epsilon(delta=delta) for delta in (1e-3, 1e-6, 1e-12)],
     ):
         assert values == sorted(values)
         assert len(set(values)) == len(values)

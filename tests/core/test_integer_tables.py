@@ -195,11 +195,6 @@ def test_rows_that_differ_by_less_than_a_word_are_one_row():
         assert (masses == masses[0]).all()
 
 
-def test_a_law_that_would_be_bent_to_fit_is_refused():
-    with pytest.raises(ValueError, match="loses more than epsilon"):
-        integer_tables.integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 1.0)
-
-
 @pytest.mark.parametrize("epsilon", [20.000001, 21.0, math.inf, math.nan, -1e-9])
 def test_budgets_beyond_what_words_can_carry_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon of a table"):
@@ -229,6 +224,7 @@ def test_a_budget_is_a_python_float(epsilon):
         ([[1.5, -0.5]] * 2, "finite and >= 0"),
         ([[math.nan, 1.0]] * 2, "finite and >= 0"),
         ([[math.inf, 0.0]] * 2, "finite and >= 0"),
+        ([[0.75, 0.25], [0.25, 0.75]], "loses more than epsilon"),  # it would be bent to fit
     ],
 )
 def test_what_is_no_law_is_refused(law, words):
@@ -337,14 +333,8 @@ def test_the_largest_table_has_the_right_words():
     assert (table.report(0, words) == words >> 16).all()
 
 
-def test_a_table_is_printed_in_one_line():
-    masses = np.array([[3 << 30, 1 << 30], [1 << 30, 3 << 30]], np.uint32)
-    table = integer_tables.Table("two", masses, np.zeros(2, np.float32), "category")
-    assert repr(table) == "Table('two': 2 inputs (category), 2 outputs, epsilon 1.09862)"
-
-
 def test_width_is_the_next_power_of_two_less_one():
-    for outputs in range(2, integer_tables.MAX_OUTPUTS + 1):
+    for outputs in (*range(2, 2000), 2**12 - 1, 2**12, 2**12 + 1, 2**16 - 1, 2**16):
         assert integer_tables.width(outputs) == max(2, 1 << (outputs - 1).bit_length()) - 1
 
 
@@ -482,48 +472,41 @@ def test_numpy_and_jax_agree_on_every_word(encoding, outputs):
     np.testing.assert_array_equal(expected[some], counted)
 
 
-def replaced(table, **parts):
-    return dataclasses.replace(table, **parts)
+_TABLE = random_table(3, 4)
+_M, _V = _TABLE.masses, _TABLE.values
+_ONE_OFF = _M ^ np.uint32([[0] * 4, [1, 0, 0, 0], [0] * 4])
+_ZERO = np.concatenate([np.uint32([[0, 2**31, 2**30, 2**30]]), _M[1:]])
 
 
 @pytest.mark.usefixtures("untyped")
-def test_what_is_no_table_is_refused():
-    table = random_table(3, 4)
-    m, v = table.masses, table.values
-    one_off = m.copy()
-    one_off[1, 0] ^= 1
-    zero = m.copy()
-    zero[0] = [0, 2**31, 2**30, 2**30]
-    wrong = {
-        "uint32": [
-            {"masses": m.astype(np.int64)},
-            {"masses": m.astype(np.float64)},
-            {"masses": m[0]},
-            {"masses": m[None]},
-            {"masses": m.astype(">u4")},
-        ],
-        "1 to 512 inputs": [
-            {"masses": m[:0]},
-            {"masses": np.full((3, 1), TOP_WORD, np.uint32), "values": v[:1]},
-            {"masses": np.repeat(m[:1], 513, 0)},
-            {"masses": np.ones((1, 2**16 + 1), np.uint32), "values": np.zeros(2**16 + 1, np.float32)},
-        ],
-        "sum to 2\\^32": [{"masses": one_off}, {"masses": m[:, :3], "values": v[:3]}],
-        "drop or lift": [{"masses": zero}],
-        "finite float32": [
-            {"values": v.astype(np.float64)},
-            {"values": v[:3]},
-            {"values": np.float32([0, 1, 2, np.nan])},
-            {"values": np.float32([0, 1, 2, np.inf])},
-            {"values": np.zeros((), np.float32)},
-        ],
-        "one of grid, bins, category": [{"encoding": "circle"}, {"encoding": ""}],
-        "two points": [{"masses": m[:1], "encoding": "grid"}],
-    }
-    for message, cases in wrong.items():
-        for parts in cases:
-            with pytest.raises(ValueError, match=message):
-                replaced(table, **parts)
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        *(("uint32", {"masses": m}) for m in (_M.astype(np.int64), _M[0], _M[None], _M.astype(">u4"))),
+        ("1 to 512 inputs", {"masses": _M[:0]}),
+        ("1 to 512 inputs", {"masses": np.full((3, 1), TOP_WORD, np.uint32), "values": _V[:1]}),
+        ("1 to 512 inputs", {"masses": np.repeat(_M[:1], 513, 0)}),
+        ("1 to 512 inputs", {"masses": np.ones((1, 2**16 + 1), np.uint32), "values": np.zeros(2**16 + 1, "f4")}),
+        ("sum to 2\\^32", {"masses": _ONE_OFF}),
+        ("sum to 2\\^32", {"masses": _M[:, :3], "values": _V[:3]}),
+        ("drop or lift", {"masses": _ZERO}),
+        *(
+            ("finite float32", {"values": values})
+            for values in (
+                _V.astype(np.float64),
+                _V[:3],
+                np.float32([0, 1, 2, np.nan]),
+                np.float32([0, 1, 2, np.inf]),
+                np.zeros((), np.float32),
+            )
+        ),
+        ("one of grid, bins, category", {"encoding": "circle"}),
+        ("two points", {"masses": _M[:1], "encoding": "grid"}),
+    ],
+)
+def test_what_is_no_table_is_refused(message, parts):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(_TABLE, **parts)
 
 
 def test_masses_that_wrap_around_do_not_sum_to_2_to_the_32():
@@ -541,28 +524,23 @@ def test_the_loss_is_the_largest_ratio_of_a_column():
     assert math.nextafter(table.epsilon, 0) <= math.log(3)
 
 
-@pytest.mark.parametrize("size", [None, 1, 4])
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("size", [None, 4])
 @pytest.mark.parametrize("name", ["plain", 'with "quotes"\nand lines', "größer ε", ""])
-def test_bytes_there_and_back(size, encoding, name):
-    table = replaced(random_table(5, 6, size=size, encoding=encoding), name=name)
-    data = table.to_bytes()
-    again = Table.from_bytes(data)
-    assert again == table
-    assert hash(again) == hash(table)
-    assert again.to_bytes() == data
-    assert (again.name, again.encoding) == (name, encoding)
-    np.testing.assert_array_equal(again.masses, table.masses)
-    np.testing.assert_array_equal(again.values, table.values)
-    assert (again.masses.dtype, again.values.dtype) == (np.uint32, np.float32)
+def test_bytes_there_and_back(size, name):
+    table = dataclasses.replace(random_table(5, 6, size=size, encoding="bins"), name=name)
+    back = Table.from_bytes(table.to_bytes())
+    assert back == table
+    assert (back.to_bytes(), hash(back)) == (table.to_bytes(), hash(table))
+    assert (back.name, back.encoding) == (name, "bins")
+    np.testing.assert_array_equal(back.masses, table.masses, strict=True)
+    np.testing.assert_array_equal(back.values, table.values, strict=True)
 
 
 def test_any_other_field_is_another_digest():
     table = random_table(5, 6, encoding="bins")
-    masses = table.masses.copy()
+    masses, values = table.masses.copy(), table.values.copy()
     masses[2, 1] += np.uint32(1)
     masses[2, 0] -= np.uint32(1)
-    values = table.values.copy()
     values[3] = np.nextafter(values[3], np.float32(9))
     others = [
         {"name": "other"},
@@ -575,127 +553,67 @@ def test_any_other_field_is_another_digest():
         {"encoding": "grid"},
         {"encoding": "category"},
     ]
-    tables = [table, *(replaced(table, **parts) for parts in others)]
-    assert len({made.digest for made in tables}) == len(tables)
-    assert len(set(tables)) == len(tables)
-    assert table != "a table"
+    tables = [table, *(dataclasses.replace(table, **parts) for parts in others)]
+    assert len({made.digest for made in tables}) == len(set(tables)) == len(tables)
 
 
 START = b"ldp-table 2\n"
+_HEAD, _, _BODY = random_table(2, 3).to_bytes()[len(START) : -8].partition(b"\n")
+_FIELDS = json.loads(_HEAD)
 
 
-def header(**changes):
-    table = random_table(2, 3)
-    head, _, body = table.to_bytes()[len(START) : -8].partition(b"\n")
-    fields = {**json.loads(head), **changes}
-    fields = {name: value for name, value in fields.items() if value is not ...}
-    return sealed(START + json.dumps(fields).encode() + b"\n" + body)
+def refused(head: bytes, message="damaged table"):
+    with pytest.raises(ValueError, match=message):
+        Table.from_bytes(sealed(START + head + b"\n" + _BODY))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"masses": [3, 2]},
-        {"masses": [-2, -3]},
-        {"masses": [2, 3, 1]},
-        {"masses": [6]},
-        {"masses": []},
-        {"masses": 6},
-        {"masses": None},
-        {"masses": ["two", 3]},
-        {"masses": ...},
-        {"values": [2]},
-        {"values": [0]},
-        {"values": [3, 0]},
-        {"values": ...},
-        {"encoding": "circle"},
-        {"encoding": None},
-        {"encoding": ["grid"]},
-        {"encoding": ...},
-        {"name": ...},
-        {"masses": [2**70, 3]},
-    ],
-    ids=str,
-)
 @pytest.mark.usefixtures("untyped")
-def test_damaged_headers_are_refused(changes):
-    with pytest.raises(ValueError, match="damaged table"):
-        Table.from_bytes(header(**changes))
-
-
 @pytest.mark.parametrize(
-    "data", [b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"], ids=repr
+    ("field", "values"),
+    [
+        (
+            "masses",
+            ([3, 2], [-2, -3], [2, 3, 1], [6], [], 6, None, ["two", 3], [2**70, 3], [2.0, 3], "23", {"2": 3}),
+        ),
+        ("masses", ([9] * 100_000, [1] * 64 + [2, 3], [2**62, 4], [math.nan, 3])),
+        ("values", ([2], [0], [3, 0])),
+        ("encoding", ("circle", None, ["grid"])),
+        ("name", (None, 1, ["a"], {"a": 1}, True)),
+    ],
 )
-def test_other_formats_are_refused(data):
-    with pytest.raises(ValueError, match="not a table of this version"):
-        Table.from_bytes(data)
-    for rest in (b"{}\n", b"null\n", b"[]\n", b"\xff\n", b"{\n"):
-        with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(sealed(START + rest))
+def test_damaged_headers_are_refused_before_anything_is_computed(field, values):
+    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most."""
+    for value in values:
+        refused(json.dumps(_FIELDS | {field: value}, sort_keys=True).encode())
+    refused(json.dumps({name: value for name, value in _FIELDS.items() if name != field}).encode())
+
+
+def test_other_formats_and_depths_are_refused():
+    for data in (b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"):
+        with pytest.raises(ValueError, match="not a table of this version"):
+            Table.from_bytes(data)
+    deep = b"[" * 100_000
+    for head in (b"{}", b"null", b"[]", b"\xff", b"{", deep, b'{"masses": ' + deep, b'{"masses": [1e999, 3]}'):
+        refused(head)
+    refused(_HEAD.replace(b"[2, 3]", b"[" + b"9" * 5000 + b", 3]"))
 
 
 def test_a_table_has_one_spelling():
     """Another spelling of the header would give one law two digests, and so words and budgets of its own."""
-    table = random_table(2, 3)
-    head, _, body = table.to_bytes()[len(START) : -8].partition(b"\n")
-    fields = json.loads(head)
+    text = _HEAD.decode()
     spellings = [
-        json.dumps(fields, separators=(",", ":")),
-        json.dumps(fields, indent=None) + " ",
-        " " + head.decode(),
+        json.dumps(_FIELDS, separators=(",", ":")),
+        text + " ",
+        " " + text,
+        text.replace("[2, 3]", "[2,3]"),
     ]
-    spellings += [json.dumps(dict(reversed(fields.items()))), json.dumps(fields | {"more": 1}, sort_keys=True)]
-    spellings += [json.dumps(fields | {"masses": [2, True + 2]}, sort_keys=True).replace("[2, 3]", "[2,3]")]
-    spellings += [head.decode().replace('"name"', '"name": "", "name"')]
-    for text in spellings:
-        with pytest.raises(ValueError, match="damaged table: its header is not written"):
-            Table.from_bytes(sealed(START + text.encode() + b"\n" + body))
-    for text in (head.decode().encode("utf-16"), head.decode().encode("utf-32-le"), b"\xef\xbb\xbf" + head):
-        with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(sealed(START + text + b"\n" + body))
-    assert Table.from_bytes(sealed(START + head + b"\n" + body)) == table
-
-
-@pytest.mark.usefixtures("untyped")
-def test_headers_of_any_size_and_depth_are_refused_before_anything_is_computed():
-    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most."""
-    deep = "[" * 100_000
-    for text in (
-        deep,
-        '{"masses": ' + deep,
-        json.dumps({"masses": [9] * 100_000, "values": [3], "name": "", "encoding": "grid"}),
-        json.dumps({"masses": [1] * 64 + [2, 3], "values": [3], "name": "", "encoding": "grid"}),
-        '{"masses": [1e999, 3], "values": [3], "name": "", "encoding": "grid"}',
-        '{"masses": [' + "9" * 5000 + ', 3], "values": [3], "name": "", "encoding": "grid"}',
-        '{"masses": [NaN, 3], "values": [3], "name": "", "encoding": "grid"}',
-        '{"masses": [2.0, 3], "values": [3], "name": "", "encoding": "grid"}',
-        '{"masses": [4611686018427387904, 4], "values": [3], "name": "", "encoding": "grid"}',
-        '{"masses": "23", "values": [3], "name": "", "encoding": "grid"}',
-        '{"masses": {"2": 3}, "values": [3], "name": "", "encoding": "grid"}',
-    ):
-        with pytest.raises(ValueError, match="damaged table"):
-            Table.from_bytes(sealed(START + text.encode() + b"\n" + bytes(36)))
-    for name in (None, 1, ["a"], {"a": 1}, True):
-        with pytest.raises(ValueError, match="damaged table: a name is text"):
-            Table.from_bytes(header(name=name))
-
-
-@pytest.mark.slow
-@hypothesis.settings(max_examples=200)
-@hypothesis.given(st.data())
-def test_mutated_tables_are_refused_or_written_again_as_they_are(data):
-    source = bytearray(random_table(2, 3, encoding="bins").to_bytes()[:-8])
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(source) - 1))
-        piece = data.draw(
-            st.one_of(st.binary(max_size=4), st.sampled_from([b"[", b"9" * 30, b"-1", b"1e999", b"{"]))
-        )
-        source[at : at + data.draw(st.integers(0, 3))] = piece
-    try:
-        table = Table.from_bytes(sealed(bytes(source)))
-    except ValueError:
-        return
-    assert table.to_bytes() == sealed(bytes(source))
+    spellings += [json.dumps(dict(reversed(_FIELDS.items()))), json.dumps(_FIELDS | {"more": 1}, sort_keys=True)]
+    spellings += [text.replace('"name"', '"name": "", "name"')]
+    for spelling in spellings:
+        refused(spelling.encode(), "damaged table: its header is not written")
+    for head in (text.encode("utf-16"), text.encode("utf-32-le"), b"\xef\xbb\xbf" + _HEAD):
+        refused(head)
+    assert Table.from_bytes(sealed(START + _HEAD + b"\n" + _BODY)) == random_table(2, 3)
 
 
 @pytest.mark.parametrize("mode", ["under", "over", "invalid", "all"])

@@ -1,4 +1,4 @@
-"""Devices that classify their own records: what they are sent, what they refuse, and 200 of them."""
+"""Devices that classify their own records: what they are shipped, what they refuse, and 200 of them."""
 
 import hashlib
 
@@ -8,10 +8,11 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.core.checksum import sealed
-from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, report_class
+from ldp_jax.deployment import Alphabet, Classifier, Device, Question, Session, alphabet_table, report_class
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.rows import feature_rows
+from tests.deployment.vectors import SECOND
 
 EPSILON, CLASSES, USERS = 2.0, 5, 200
 
@@ -36,11 +37,8 @@ def shipped(prior):
     """What each device is sent, as bytes, and the tables by their sizes."""
     found = deployment.alphabets(prior, EPSILON)
     tables = {size: alphabet_table(EPSILON, size, CLASSES) for size in np.unique(found.sizes).tolist()}
-    sent = [
-        Alphabet(order[:size], EPSILON, tables[int(size)]).to_bytes()
-        for order, size in zip(found.order, found.sizes, strict=True)
-    ]
-    return sent, tables
+    pairs = zip(found.order, found.sizes, strict=True)
+    return [Alphabet(order[:size], EPSILON, tables[int(size)]).to_bytes() for order, size in pairs], tables
 
 
 def test_two_hundred_devices():
@@ -53,10 +51,8 @@ def test_two_hundred_devices():
     uploads = []
     for user in range(USERS):  # on the devices
         session = Session(device(user), budget=EPSILON)
-        own = Alphabet.from_bytes(sent[user])
-        uploads.append(
-            report_class(session, Classifier.from_bytes(broadcast), own, records[user], user=user, round=0)
-        )
+        held = Alphabet.from_bytes(sent[user]), records[user]
+        uploads.append(report_class(session, Classifier.from_bytes(broadcast), *held, user=user, round=0))
         assert session.spent().epsilon <= EPSILON
 
     place = np.full(USERS, -1)  # on the server
@@ -82,45 +78,38 @@ def test_the_best_class_and_the_report_are_those_of_the_simulation():
     scores = np.stack([classifier.scores(record) for record in records])
     scores[:20, ::2] = np.nan
     best = np.asarray(simulated.best(scores))
-    sent, _ = shipped(prior)
-    own = [Alphabet.from_bytes(data) for data in sent]
-    np.testing.assert_array_equal([a.members[a.place(row)] for a, row in zip(own, scores, strict=True)], best)
+    alphabets = [Alphabet.from_bytes(data) for data in shipped(prior)[0]]
+    found = [alphabet.members[alphabet.place(row)] for alphabet, row in zip(alphabets, scores, strict=True)]
+    np.testing.assert_array_equal(found, best)
     for user in range(0, USERS, 29):
-        session = Session(device(user), budget=EPSILON)
-        data = report_class(session, classifier, own[user], records[user], user=user, round=3)
-        where = own[user].place(classifier.scores(records[user]))
-        word = device(user).words(own[user].table, [0], user=user, round=3)[0]
+        alphabet, session = alphabets[user], Session(device(user), budget=EPSILON)
+        data = report_class(session, classifier, alphabet, records[user], user=user, round=3)
+        where = alphabet.place(classifier.scores(records[user]))
+        word = device(user).words(alphabet.table, [0], user=user, round=3)[0]
         inner = simulated.inner.at(int(simulated.inner.level[user]))
         reported = int(inner.from_words(word[0], word[1], jnp.float32(where)))
-        assert deployment.decode(data, own[user].table).output.tolist() == [reported]
+        assert deployment.decode(data, alphabet.table).output.tolist() == [reported]
 
 
 def test_any_record_is_classified():
     _, prior, _, classifier = planted()
-    sent, _ = shipped(prior)
-    own = Alphabet.from_bytes(sent[0])
+    alphabet = Alphabet.from_bytes(shipped(prior)[0][0])
+    counts = Classifier(classifier.weights, classifier.bias, log_counts=True)
     with np.errstate(all="raise"):
         for value in (np.nan, np.inf, -np.inf, 1e300, -1e-310, 0.0, 2**70, -(10**400)):
-            for made in (classifier, Classifier(classifier.weights, classifier.bias, log_counts=True)):
-                scores = made.scores([value] + [0.5] * 19)
-                assert np.isfinite(made.scores([value] * 20)).all()
-                assert np.isfinite(scores).all()
-                assert own.place(scores) in range(len(own.members))
-    assert own.place(np.full(CLASSES, np.nan)) == 0
+            for made in (classifier, counts):
+                for record in ([value] + [0.5] * 19, [value] * 20):
+                    scores = made.scores(record)
+                    assert np.isfinite(scores).all()
+                    assert alphabet.place(scores) in range(len(alphabet.members))
+    assert alphabet.place(np.full(CLASSES, np.nan)) == 0
 
 
-def test_what_is_shipped_is_small_and_reads_back():
-    """Of 1 433 features and seven classes: below 100 KB."""
+def test_a_classifier_scores_and_is_small():
+    """Of 1 433 features and seven classes: below 50 KB."""
     rng = np.random.default_rng(0)
     made = Classifier(rng.normal(size=(1433, 7)), rng.normal(size=7), log_counts=True)
-    own = Alphabet((6, 2, 0), 1.0, alphabet_table(1.0, 3, 7))
-    assert len(made.to_bytes()) + len(own.to_bytes()) < 50_000
-    again = Classifier.from_bytes(made.to_bytes())
-    np.testing.assert_array_equal(again.weights, made.weights)
-    np.testing.assert_array_equal(again.bias, made.bias)
-    assert (again.log_counts, again.unit_length) == (True, True)
-    read = Alphabet.from_bytes(own.to_bytes())
-    assert (read.members, read.epsilon, read.table) == (own.members, own.epsilon, own.table)
+    assert len(made.to_bytes()) + len(Alphabet((6, 2, 0), 1.0, alphabet_table(1.0, 3, 7)).to_bytes()) < 50_000
     x = rng.poisson(0.1, 1433)
     unit = np.log1p(x) / np.linalg.norm(np.log1p(x))
     np.testing.assert_allclose(made.scores(x), unit @ made.weights + made.bias, rtol=1e-4, atol=1e-5)
@@ -129,44 +118,38 @@ def test_what_is_shipped_is_small_and_reads_back():
 def test_a_network_is_shipped_and_run_as_it_was_trained():
     """With the layers of the server's classifier."""
     rng = np.random.default_rng(0)
-    arrays = [jnp.asarray(rng.normal(size=size), jnp.float32) for size in ((20, 16), (16,), (16, 3), (3,))]
-    trained = DeviceClassifier(*arrays[:2], jnp.zeros((1, 3)), 0.4, (tuple(arrays[2:]),))
-    made = Classifier(*map(np.asarray, arrays[:2]), layers=(tuple(map(np.asarray, arrays[2:])),))
-    read = Classifier.from_bytes(made.to_bytes())
+    weights, bias, more, last = (rng.normal(size=size).astype(np.float32) for size in ((20, 16), 16, (16, 3), 3))
+    layers = ((jnp.asarray(more), jnp.asarray(last)),)
+    trained = DeviceClassifier(jnp.asarray(weights), jnp.asarray(bias), jnp.zeros((1, 3)), 0.4, layers)
+    read = Classifier.from_bytes(Classifier(weights, bias, layers=((more, last),)).to_bytes())
     assert (read.features, read.classes) == (20, 3)
     x = rng.normal(size=(5, 20))
-    np.testing.assert_allclose(
-        [read.scores(each) for each in x], trained.scores(feature_rows(x)), rtol=1e-4, atol=1e-5
-    )
-    weights, bias, more, last = map(np.asarray, arrays)
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    np.testing.assert_allclose(
-        trained.scores(feature_rows(x)), np.maximum(unit @ weights + bias, 0) @ more + last, rtol=1e-4, atol=1e-5
-    )
+    expected = np.maximum(unit @ weights + bias, 0) @ more + last
+    for scores in (trained.scores(feature_rows(x)), [read.scores(each) for each in x]):
+        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_refusals_spend_nothing():
     _, prior, records, classifier = planted()
-    sent, _ = shipped(prior)
-    own = Alphabet.from_bytes(sent[0])
+    alphabet = Alphabet.from_bytes(shipped(prior)[0][0])
     session = Session(device(0), budget=EPSILON)
     other = Alphabet((0, 1), EPSILON, alphabet_table(EPSILON, 2, CLASSES + 1))
-    for bad, message in (
-        (
-            (classifier, own, records[0][:-1]),
-            r"record must be 20 numbers, as the classifier takes, got shape \(19,\)",
-        ),
-        ((classifier, other, records[0]), "the classifier has 5 classes and the alphabet is of 6"),
+    for held, record, error, message in (
+        (alphabet, records[0][:-1], ValueError, r"record must be 20 numbers, .*, got shape \(19,\)"),
+        (other, records[0], ValueError, "the classifier has 5 classes and the alphabet is of 6"),
+        (alphabet, np.array(["a"] * 20), TypeError, "real numbers"),
     ):
-        with pytest.raises(ValueError, match=message):
-            report_class(session, *bad, user=0, round=0)
-    with pytest.raises(TypeError, match="real numbers"):
-        report_class(session, classifier, own, np.array(["a"] * 20), user=0, round=0)
+        with pytest.raises(error, match=message):
+            report_class(session, classifier, held, record, user=0, round=0)
     assert session.counter == 0
-    report_class(session, classifier, own, records[0], user=0, round=0)
-    for again in (records[0], records[1]):
-        with pytest.raises(deployment.BudgetError):
-            report_class(session, classifier, own, again, user=0, round=1)
+    report_class(session, classifier, alphabet, records[0], user=0, round=0)
+    with pytest.raises(deployment.BudgetError):
+        report_class(session, classifier, alphabet, records[1], user=0, round=1)
+
+
+_WEIGHTS = np.float32([[1.0, -0.5], [0.25, 2.0]])
+_PAIR = ((np.ones((3, 2)), np.ones(2)),)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +164,8 @@ def test_refusals_spend_nothing():
         (lambda: Classifier(np.ones((3, 2)), np.ones(3)), r"got \(3, 2\) and \(3,\)"),
         (lambda: Classifier(np.ones(3), np.ones(3)), "weights must be"),
         (lambda: Classifier(np.full((3, 2), np.nan), np.ones(2)), "weights must be finite"),
-        (lambda: Classifier(np.ones((3, 2)), np.ones(2), layers=((np.ones((3, 2)), np.ones(2)),)), r"\[2, ...\]"),
-        (lambda: Classifier(np.ones((3, 2)), np.ones(2), layers=((np.ones((2, 1)), np.ones(1)),)), "C >= 2"),
-        (lambda: Classifier.from_bytes(b"something"), "not a classifier"),
+        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=_PAIR), r"\[2, ...\]"),
+        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=((np.ones((2, 1)), np.ones(1)),)), "C >= 2"),
         (lambda: Classifier.from_bytes(sealed(b"ldp-classifier 3\n{}\n")), "a damaged classifier"),
         (lambda: Alphabet.from_bytes(sealed(b"ldp-alphabet 2\n[]\n")), "a damaged alphabet"),
     ],
@@ -191,3 +173,58 @@ def test_refusals_spend_nothing():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# --- bytes of all that is shipped ---------------------------------------------------------------------------
+
+SHIPPED = {
+    "table": SECOND,
+    "question": Question(3, [0, 1, -1, 1], num_groups=2, epsilon=1.0, most=20),
+    "alphabet": Alphabet((1, 0), 1.0, alphabet_table(1.0, 2, 3)),
+    "classifier": Classifier(_WEIGHTS, np.zeros(2)),
+    "network": Classifier(_WEIGHTS, np.ones(2), log_counts=True, layers=((_WEIGHTS, np.zeros(2)),)),
+}
+every = pytest.mark.parametrize("name", SHIPPED)
+
+
+def refused(name, data):
+    try:
+        type(SHIPPED[name]).from_bytes(data)
+    except ValueError:
+        return True
+    return False
+
+
+@every
+@pytest.mark.parametrize(
+    "values", [[0, 255], pytest.param(range(256), marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_every_changed_byte_and_cut_is_refused(name, values):
+    """Other values of every byte, single flipped bits among them; every cut, and bytes put behind."""
+    data = SHIPPED[name].to_bytes()
+    read = type(SHIPPED[name]).from_bytes(data)
+    assert read.to_bytes() == data
+    assert read == SHIPPED[name]
+    changed, cut = [], [data + b"\0", data + data]
+    for at, old in enumerate(data):
+        others = {*values, old ^ 1 << at % 8} - {old}
+        changed += [data[:at] + bytes([byte]) + data[at + 1 :] for byte in others]
+        cut += [data[:at], data[:at] + data[at + 1 :]]
+        cut += [data[at:] + data[:at]] if at else []
+    assert not [part for part in changed + cut if not refused(name, part)]
+    assert any(not refused(name, sealed(part[:-8])) for part in changed)  # the checksum is what is refused
+
+
+@every
+def test_versions_without_a_checksum_are_refused_in_a_sentence(name):
+    data = SHIPPED[name].to_bytes()
+    kind, old = data.split(b" ", 1)[0].decode().removeprefix("ldp-"), data[:-8].replace(b" 2\n", b" 1\n")
+    with pytest.raises(ValueError, match=f"not a {kind} .*; version . has no checksum: have it sent anew"):
+        type(SHIPPED[name]).from_bytes(old.replace(b" 3\n", b" 2\n"))
+
+
+@pytest.mark.parametrize("name", ["table", "question"])
+def test_a_digest_is_of_the_bytes_of_version_1(name):
+    """A device that is updated draws the words that it drew, and knows what it released."""
+    data = SHIPPED[name].to_bytes()[:-8].replace(b" 2\n", b" 1\n", 1)
+    assert SHIPPED[name].digest == hashlib.sha256(data).digest()

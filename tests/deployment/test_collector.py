@@ -1,19 +1,25 @@
 """What the server takes, and what it refuses and why."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from ldp_jax import deployment
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.codecs import REPORT, FieldReports
+from ldp_jax.deployment.codecs import REPORT, CountReports, FieldReports
 from ldp_jax.deployment.collector import TRIPLE
-from tests.deployment.vectors import BINS, CATEGORY, GRID, device, session
+from tests.deployment.vectors import ASKED, BINS, CATEGORY, GRID, MINE, device, list_session, session
 
 SIZE = 36
 
 
 def reports(n=10, table=GRID, user=1, round=0, **keys):
     return session(**keys).report_many(table, np.linspace(-1, 1, n), user=user, round=round)
+
+
+def counts(user=0, asked=ASKED, **keys):
+    return list_session(**keys).report_neighbours(asked, MINE if asked is ASKED else [0], user=user)
 
 
 def sealed(found):
@@ -35,33 +41,42 @@ def test_foreign_reports_are_counted_and_left_out():
     assert decoded.rejected == deployment.Rejected(damaged=1, version=0, foreign=2, impossible=2, replayed=0)
     assert decoded.rejected.total == 5
     assert decoded.field.tolist() == [5, 6, 7, 8, 9]
-    assert len(decoded.seen) == 5
     # What was refused has not been seen: the true report still counts.
     later = deployment.decode(good.tobytes(), GRID, seen=decoded.seen)
     assert later.field.tolist() == [0, 1, 2, 3, 4]
     assert later.rejected == (0, 0, 0, 0, 5)
     assert deployment.decode(reports(table=BINS), GRID).rejected == (0, 0, 10, 0, 0)
+    assert deployment.decode(counts(), GRID).rejected.damaged
+    assert deployment.decode(reports(1), ASKED).rejected == (1, 0, 0, 0, 0)
+
+
+def test_counts_that_count_for_nothing_are_counted_apart():
+    pack = lambda counts, user: CountReports(ASKED).pack(range(5), counts, user, 3, None)  # noqa: E731
+    small = deployment.Question(0, [0, 1], num_groups=2, epsilon=1.0, most=20)
+    foreign = counts(1, dataclasses.replace(ASKED, round=9)) + counts(1, small)
+    margin = ASKED.noise.margin
+    low, high = [0, 0, 0, 0, -margin - 1], [0, 0, 0, 0, 21 + margin]
+    wrong = pack(low, 3) + pack(high, 3) + pack([0] * 5, 12) + pack([0] * 5, 2**64 - 1)
+    edge = pack([0, 0, 0, -margin, 20 + margin], 3)
+    found = deployment.decode(foreign + counts(2) + foreign + wrong + edge + counts(2) + b"junk", ASKED)
+    assert found.user.tolist() == [2, 3]
+    assert found.rejected == deployment.Rejected(damaged=1, version=0, foreign=4, impossible=4, replayed=1)
+    second = deployment.decode(counts(2) + counts(0), ASKED, seen=found.seen)
+    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == ([0], 1, [0, 2, 3])
+    by_node, reported = found.by_node(12)
+    assert np.flatnonzero(reported).tolist() == [2, 3]
+    np.testing.assert_array_equal(by_node[[2, 3]], found.output)
+    assert by_node.sum() == found.output.sum()
+    with pytest.raises(ValueError, match="num_nodes"):
+        found.by_node(3)
 
 
 def test_what_is_refused_is_said():
     assert str(deployment.Rejected(0, 0, 0, 0, 0)) == "0 reports refused"
     said = str(deployment.Rejected(1, 2, 3, 4, 5))
-    for part in (
-        "15 reports refused",
-        "1 damaged",
-        "2 of version 1",
-        "3 about another",
-        "4 that no device",
-        "5 replayed",
-    ):
+    reasons = ("1 damaged", "2 of version 1, which has no checksum", "3 about another", "4 that no", "5 replayed")
+    for part in ("15 reports refused", *reasons):
         assert part in said
-
-
-@pytest.mark.parametrize("length", [1, 35, 37, 359])
-def test_truncated_data_is_read_as_far_as_it_goes(length):
-    decoded = deployment.decode(reports()[:length], GRID)
-    assert len(decoded.output) == length // SIZE
-    assert decoded.rejected == (1, 0, 0, 0, 0)
 
 
 def test_a_damaged_report_counts_when_it_is_sent_again():
@@ -77,76 +92,53 @@ def test_a_damaged_report_counts_when_it_is_sent_again():
 def test_a_collector_with_a_key_takes_nothing_else():
     key = device().shared_key
     keyed, plain = reports(key=key), reports()
-    assert deployment.decode(keyed, GRID, key=key).rejected.total == 0
     mixed = deployment.decode(plain[:SIZE] + keyed[SIZE:], GRID, key=key)
     assert mixed.field.tolist() == list(range(1, 10))
     assert mixed.rejected == (1, 0, 0, 0, 0)
-    assert deployment.decode(keyed, GRID).rejected == (10, 0, 0, 0, 0)
-    assert deployment.decode(keyed, GRID, key=key[::-1]).rejected == (10, 0, 0, 0, 0)
+    both = counts(1) + counts(2, key=key)
+    assert deployment.decode(both, ASKED, key=key).user.tolist() == [2]
+    assert deployment.decode(both, ASKED).user.tolist() == [1]
 
 
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("key", [b"", b"key", bytes(32), bytes(range(31)), "a" * 32, 7])
-def test_what_can_be_guessed_is_no_key(key):
-    with pytest.raises(ValueError, match="a key is 32 bytes of entropy"):
-        deployment.decode(reports(), GRID, key=key)
-    with pytest.raises(ValueError, match="a key is 32 bytes of entropy"):
-        session(key=key)
-
-
-def test_nothing_decodes_to_nothing():
-    decoded = deployment.decode(b"", CATEGORY)
-    assert decoded.estimate.shape == (0, 2)
+@pytest.mark.parametrize(("asked", "shape"), [(CATEGORY, (0, 2)), (ASKED, (0, 5))])
+def test_nothing_decodes_to_nothing(asked, shape):
+    decoded = deployment.decode(b"", asked)
+    assert decoded.estimate.shape == shape
     assert decoded.seen.dtype == TRIPLE
-    assert len(decoded.seen) == len(deployment.vectors(decoded, 2, 4).user) == 0
-    assert deployment.vectors(decoded, 2, 4).index.shape == (0, 2)
+    assert len(decoded.seen) == 0
+    if asked is CATEGORY:
+        assert deployment.vectors(decoded, 2, 4).index.shape == (0, 2)
+    for seen in (np.zeros(3), np.zeros((2, 2), TRIPLE), np.zeros(3, REPORT)):
+        with pytest.raises(ValueError, match="seen must be TRIPLE"):
+            deployment.decode(b"", asked, seen=seen)
 
 
 def test_replays_are_dropped_within_and_across_batches():
     rng = np.random.default_rng(0)
-    data = np.zeros(3000, REPORT)
+    data = np.zeros(1000, REPORT)
     data["table"] = int.from_bytes(GRID.digest[:8], "little")
-    data["user"] = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), 3000)
-    data["round"] = rng.choice(np.array([0, 1, 2**32 - 1], np.uint32), 3000)
-    data["field"] = rng.choice(np.array([0, 1, 5, 2**31, 2**32 - 1], np.uint32), 3000)
-    data["output"] = rng.integers(0, 5, 3000)
-    expected, first = [], {}
+    data["user"] = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), 1000)
+    data["round"] = rng.choice(np.array([0, 1, 2**32 - 1], np.uint32), 1000)
+    data["field"] = rng.choice(np.array([0, 1, 5, 2**31, 2**32 - 1], np.uint32), 1000)
+    data["output"] = rng.integers(0, 5, 1000)
+    first = {}
     for report in data.tolist():
-        if report[2:5] not in first:
-            first[report[2:5]] = report[5]
-            expected.append(report[2:6])
+        first.setdefault(report[2:5], report[5])  # the first report wins
     whole = deployment.decode(sealed(data), GRID)
     found = zip(*(a.tolist() for a in (whole.user, whole.round, whole.field, whole.output)), strict=True)
-    assert list(found) == expected
-    assert whole.rejected == (0, 0, 0, 0, 3000 - len(expected))
+    assert list(found) == [(*triple, output) for triple, output in first.items()]
+    assert whole.rejected == (0, 0, 0, 0, 1000 - len(first))
     assert whole.seen.tolist() == sorted(first)
 
-    seen, kept = None, 0
+    seen, kept = np.zeros(0, TRIPLE), 0
     for batch in np.array_split(data, 7):
-        earlier = None if seen is None else seen.copy()
+        earlier = seen.copy()
         part = deployment.decode(sealed(batch), GRID, seen=seen)
-        if earlier is not None:
-            np.testing.assert_array_equal(seen, earlier)  # pure
+        np.testing.assert_array_equal(seen, earlier)  # pure
         seen, kept = part.seen, kept + len(part.output)
-    assert kept == len(expected)
+    assert kept == len(first)
     np.testing.assert_array_equal(seen, whole.seen)
     assert len(deployment.decode(sealed(data), GRID, seen=seen).output) == 0
-
-
-def test_the_first_report_wins():
-    first, second = (
-        np.frombuffer(reports(1), REPORT).copy(),
-        np.frombuffer(reports(1), REPORT).copy(),
-    )
-    first["output"], second["output"] = 3, 1
-    assert deployment.decode(sealed(first) + sealed(second), GRID).output.tolist() == [3]
-    assert deployment.decode(sealed(second) + sealed(first), GRID).output.tolist() == [1]
-
-
-def test_a_foreign_memory_is_refused():
-    for seen in (np.zeros(3), np.zeros((2, 2), TRIPLE), np.zeros(3, REPORT)):
-        with pytest.raises(ValueError, match="seen must be TRIPLE"):
-            deployment.decode(reports(), GRID, seen=seen)
 
 
 def test_vectors_are_put_together():
@@ -168,9 +160,6 @@ def test_vectors_are_put_together():
         expected = deployment.decode(held.resend(GRID, user=user, round=round), GRID)
         assert index.tolist() == expected.field.tolist()
         assert output.tolist() == expected.output.tolist()
-
-
-@pytest.mark.parametrize(("k", "dim"), [(0, 4), (5, 4), (1, 2**31), (-1, 4)])
-def test_vectors_of_impossible_sizes_are_refused(k, dim):
-    with pytest.raises(ValueError, match="must be a whole number"):
-        deployment.vectors(deployment.decode(reports(), GRID), k, dim)
+    for k, dim in ((0, 4), (5, 4), (1, 2**31)):
+        with pytest.raises(ValueError, match="must be a whole number"):
+            deployment.vectors(deployment.decode(reports(), GRID), k, dim)

@@ -12,29 +12,31 @@ import pytest
 from ldp_jax import deployment
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.codecs import REPORT, FieldReports
-from tests.deployment.vectors import GRID, PATH, SECRET, TABLES, device, make_vectors, session
+from ldp_jax.deployment.codecs import REPORT, CountReports, FieldReports
+from tests.deployment.vectors import ASKED, GRID, PATH, TABLES, device, list_session, make_vectors, session
 
-SIZE = 36
 KEY = bytes(range(100, 132))
+FIELDS, COUNTS = FieldReports(GRID), CountReports(ASKED)
+every_codec = pytest.mark.parametrize("codec", [FIELDS, COUNTS], ids=["fields", "counts"])
+every_key = pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
 
 
-def bits(data):
-    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+def reports(codec, n, key=None):
+    """n distinct reports."""
+    if codec is COUNTS:
+        held = list_session(key=key)
+        return [held.report_neighbours(ASKED, [1, 2, 5], user=user) for user in range(n)]
+    data = session(key=key).report_many(GRID, np.linspace(-1, 1, n), user=3, round=1)
+    return [data[at : at + REPORT.itemsize] for at in range(0, len(data), REPORT.itemsize)]
 
 
-def flipped(data, bit):
-    damaged = bytearray(data)
-    damaged[bit // 8] ^= 1 << bit % 8
-    return bytes(damaged)
+def read(codec, data, key=None):
+    """The reports that are found, as bytes, and how many others were."""
+    found = wire.read(data, codec, key)
+    return [report.tobytes() for report in found.reports], found.damaged, found.old
 
 
-def read(data, key):
-    return wire.read(data, FieldReports(GRID), key)
-
-
-def stream(n=10, **keys):
-    return session(**keys).report_many(GRID, np.linspace(-1, 1, n), user=3, round=1)
+# --- vectors ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +77,8 @@ def test_the_vectors_follow_from_the_module_docstrings_alone(vectors):
     start, name, tag, body = vectors["memory"].encode().split(b"\n")
     assert start == b"ldp-session 2"
     assert name.decode() == vectors["name"] == blake2b(b"ldp_jax 1 device", key=secret).digest()[:8].hex()
-    signed = start + b"\n" + name + b"\n" + body
     memory_key = blake2b(b"ldp_jax 2 memory", key=secret).digest()[:32]
+    signed = start + b"\n" + name + b"\n" + body
     assert tag.decode() == blake2b(signed, key=memory_key, digest_size=32).hexdigest()
     assert json.loads(body)["budget"] == 8.0
 
@@ -84,13 +86,11 @@ def test_the_vectors_follow_from_the_module_docstrings_alone(vectors):
 def test_memory_and_reports_of_the_vectors_are_read(vectors):
     kept = deployment.Session.from_bytes(device(), vectors["memory"].encode())
     assert (kept.budget, kept.counter) == (8.0, 3)
-    data = b"".join(bytes.fromhex(case["report"]) for case in vectors["reports"])
-    keyed = b"".join(bytes.fromhex(case["keyed"]) for case in vectors["reports"])
-    assert REPORT.itemsize == SIZE
     for name, table in TABLES.items():
         assert deployment.Table.from_bytes(bytes.fromhex(vectors["tables"][name]["bytes"])) == table
         cases = [case for case in vectors["reports"] if case["table"] == name]
-        for sent, key in ((data, None), (keyed, device().shared_key)):
+        for form, key in (("report", None), ("keyed", device().shared_key)):
+            sent = b"".join(bytes.fromhex(case[form]) for case in vectors["reports"])
             decoded = deployment.decode(sent, table, key=key)
             for attribute in ("user", "round", "field", "output"):
                 assert getattr(decoded, attribute).tolist() == [case[attribute] for case in cases]
@@ -98,169 +98,136 @@ def test_memory_and_reports_of_the_vectors_are_read(vectors):
             assert decoded.rejected == (0, 0, len(vectors["reports"]) - len(cases), 0, 0)
 
 
-# Damage.
+# --- damage -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
-def test_every_flipped_bit_of_a_report_is_refused_and_the_rest_is_read(key):
-    """All 288 bits, each in a copy of its own that has whole reports on both sides."""
-    good = stream(1, key=key)
-    other = session(key=key).report(GRID, 0.0, user=9, round=9)
-    data = other + b"".join(flipped(good, bit) + other for bit in range(8 * SIZE))
-    found = read(data, key)
-    assert found.reports.tobytes() == other * (8 * SIZE + 1)
-    assert (found.damaged, found.old) == (8 * SIZE, 0)
+@every_codec
+@every_key
+def test_every_flipped_bit_of_a_report_is_refused_and_the_rest_is_read(codec, key):
+    """Every bit, each in a copy of its own that has whole reports on both sides."""
+    good, other = reports(codec, 2, key)
+    bits = 8 * len(good)
+    flips = [(int.from_bytes(good, "big") ^ 1 << bit).to_bytes(len(good), "big") for bit in range(bits)]
+    found, damaged, old = read(codec, other + b"".join(flip + other for flip in flips), key)
+    assert found == [other] * (bits + 1)
+    assert (damaged, old) == (bits, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
-def test_20_000_random_flips_are_refused(key):
-    """A flip passes with probability 2^-64; without a checksum, 59 in 100 read as something else."""
-    data = stream(20_000, key=key)
-    at = np.arange(20_000) * 8 * SIZE + np.random.default_rng(0).integers(0, 8 * SIZE, 20_000)
-    mask = np.zeros(8 * len(data), np.uint8)
-    mask[at] = 1
-    damaged = np.packbits(bits(data) ^ mask, bitorder="little").tobytes()
-    found = read(damaged, key)
-    assert len(found.reports) == 0
-    assert found.damaged == 20_000
-    # two flips in each: no checksum of their sum
-    again = np.packbits(bits(damaged) ^ np.roll(mask, 5), bitorder="little").tobytes()
-    assert len(read(again, key).reports) == 0
-
-
-def test_every_truncation_leaves_the_whole_reports():
-    data = stream(4)
+@every_codec
+def test_every_truncation_leaves_the_whole_reports(codec):
+    whole = reports(codec, 4)
+    data, size = b"".join(whole), len(whole[0])
     for length in range(len(data) + 1):
-        many, rest = divmod(length, SIZE)
-        for part, whole in (
-            (data[:length], data[: SIZE * many]),
-            (data[len(data) - length :], data[SIZE * (4 - many) :]),
-        ):
-            found = read(part, None)
-            assert found.reports.tobytes() == whole
-            assert (found.damaged, found.old) == (rest > 0, 0)
+        many, rest = divmod(length, size)
+        assert read(codec, data[:length]) == (whole[:many], int(rest > 0), 0)
+        assert read(codec, data[len(data) - length :]) == (whole[4 - many :], int(rest > 0), 0)
 
 
-def in_order(found, whole):
-    """Whether the reports that were found are some of the whole ones, each once and in their order."""
-    rest = iter(whole)
-    return all(report.tobytes() in rest for report in found.reports)
-
-
+@every_codec
 @pytest.mark.parametrize(
     "sizes",
-    [(1, 28, 36), pytest.param((2, 8, 27, 29, 35, 37, 44, 56, 72, 100), marks=pytest.mark.slow)],
+    [(1, 28, 36), pytest.param((2, 8, 12, 27, 35, 37, 51, 52, 53, 100), marks=pytest.mark.slow)],
     ids=["some", "more"],
 )
-def test_bytes_cut_out_never_join_two_reports(sizes):
-    """Cuts of 13 lengths at every place of five reports: all that were not touched are read, and no others.
+def test_bytes_cut_out_never_join_two_reports(codec, sizes):
+    """Cuts at every place of five reports: all that were not touched are read, in their order, and no others.
 
     (Where a cut takes as many bytes as it leaves of the same value, a report that it touched may be whole all the
     same: the first bytes of two reports are equal.)
     """
-    data = stream(5)
-    whole = [data[at : at + SIZE] for at in range(0, len(data), SIZE)]
+    whole = reports(codec, 5)
+    data, width = b"".join(whole), len(whole[0])
     assert len(set(whole)) == 5
     for size in sizes:
         for start in range(len(data) - size + 1):
-            found = read(data[:start] + data[start + size :], None)
-            kept = [r for n, r in enumerate(whole) if SIZE * (n + 1) <= start or SIZE * n >= start + size]
-            assert in_order(found, whole)
-            assert {report.tobytes() for report in found.reports} >= set(kept)
-            if size == 28:
-                assert found.reports.tobytes() == b"".join(kept)
-                assert found.damaged == 5 - len(kept)
-            if size % SIZE:
-                assert found.damaged
+            found, damaged, _ = read(codec, data[:start] + data[start + size :])
+            kept = [r for n, r in enumerate(whole) if width * (n + 1) <= start or width * n >= start + size]
+            rest = iter(whole)
+            assert all(report in rest for report in found)
+            assert set(found) >= set(kept)
+            assert damaged or size % width == 0
 
 
-def test_bytes_put_in_cost_at_most_the_report_they_hit():
-    data = stream(3)
-    whole = [data[at : at + SIZE] for at in range(0, len(data), SIZE)]
+@every_codec
+def test_bytes_put_in_cost_at_most_the_report_they_hit(codec):
+    whole = reports(codec, 3)
+    data, size = b"".join(whole), len(whole[0])
     rng = np.random.default_rng(1)
-    for start in range(len(data) + 1):
-        for noise in (b"\x02\x00", data[:28], rng.bytes(7), b"\x02" * 36, data[8:43]):
-            found = read(data[:start] + noise + data[start:], None)
-            assert {report.tobytes() for report in found.reports} <= set(whole)  # one may be said twice
-            assert len(found.reports) >= 3 - (start % SIZE > 0)
-            assert found.damaged
+    for start in range(0, len(data) + 1, 1 if codec is FIELDS else 5):
+        for noise in (data[:2], data[:28], rng.bytes(7), data[:1] * size, data[8:43]):
+            found, damaged, _ = read(codec, data[:start] + noise + data[start:])
+            assert set(found) <= set(whole)  # one may be said twice
+            assert len(found) >= 3 - (start % size > 0)
+            assert damaged
 
 
 def test_halves_of_two_reports_are_none():
-    first, second = stream(2)[:SIZE], stream(2)[SIZE:]
-    for cut in range(1, SIZE):
-        assert len(read(first[:cut] + second[cut:], None).reports) == (first[:cut] == second[:cut])
+    first, second = reports(FIELDS, 2)
+    for cut in range(1, len(first)):
+        assert len(read(FIELDS, first[:cut] + second[cut:])[0]) == (first[:cut] == second[:cut])
 
 
-@hypothesis.settings(max_examples=200)
-@hypothesis.given(
-    st.lists(
-        st.one_of(st.binary(max_size=80), st.sampled_from([b"\x02\x00", stream(1), stream(2)[SIZE:] + b"\x01\x00"]))
-    )
-)
-def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(parts):
-    data = b"".join(parts)
+_PIECES = [*reports(FIELDS, 2), *reports(COUNTS, 2), b"\x02\x00", reports(FIELDS, 2)[1] + b"\x01\x00"]
+_PIECES += [reports(COUNTS, 2)[0][:30]]
+
+
+@every_codec
+@hypothesis.settings(max_examples=100)
+@hypothesis.given(st.lists(st.binary(max_size=80) | st.sampled_from(_PIECES)))
+def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(codec, parts):
+    data, sent = b"".join(parts), set(reports(codec, 2))
+    size = codec.layout.itemsize
     for key in (None, KEY):
-        found = read(data, key)
-        sent = {stream(2)[:SIZE], stream(2)[SIZE:], stream(1)} if key is None else set()
-        assert {report.tobytes() for report in found.reports} <= sent
-        accounted = SIZE * len(found.reports) + SIZE * found.damaged + 28 * found.old
-        assert accounted >= len(data)
-        assert (found.damaged + found.old > 0) == (len(data) > SIZE * len(found.reports))
+        found, damaged, old = read(codec, data, key)
+        assert set(found) <= (sent if key is None else set())
+        foreign = wire.read(data, codec, key).foreign
+        assert size * (len(found) + damaged) + 28 * old + 72 * foreign >= len(data)
+        assert (damaged + old + foreign > 0) == (len(data) > size * len(found))
 
 
-# Keys.
+def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
+    """Of reports of 131 KB, 1 MB of the first bytes alone is hashed once; what stands behind it is read."""
+    asked = deployment.Question(0, [0, 1], num_groups=2**15 - 1, epsilon=1.0, most=20)
+    sent = list_session().report_neighbours(asked, [1], user=0)
+    mark, hashed = sent[:12], []
+    tag = wire.tag
+    monkeypatch.setattr(wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed))
+    million = 10**6
+    for before in (
+        mark * (million // 12), (mark + bytes(100)) * 9000, sent[:70_000] * 15, mark + bytes(million), sent[:-1],
+    ):  # fmt: skip
+        hashed.clear()
+        found = deployment.decode(before + sent, asked)
+        assert (found.user.tolist(), found.rejected.replayed) == ([0], 0)
+        assert found.rejected.damaged == -(-len(before) // len(sent))
+        assert sum(hashed) <= 2 * len(before + sent)
 
 
-def test_a_key_is_asked_for_where_there_is_one():
-    plain, keyed = stream(), stream(key=KEY)
-    other = stream(key=KEY[::-1])
-    assert [a[:28] for a in (plain, keyed, other)] == [plain[:28]] * 3  # the law does not change with it
-    for data, key, good in ((plain, None, True), (keyed, KEY, True), (plain, KEY, False), (keyed, None, False)):
-        found = read(data, key)
-        assert (len(found.reports), found.damaged) == ((10, 0) if good else (0, 10))
-    assert len(read(other, KEY).reports) == 0
+# --- keys and versions --------------------------------------------------------------------------------------
 
 
-def test_an_edited_report_with_a_plain_checksum_made_anew_passes_and_a_keyed_one_does_not():
-    """What a plain checksum does not do, as the documentation says."""
-    for key, passes in ((None, True), (KEY, False)):
-        report = np.frombuffer(stream(1, key=key), REPORT).copy()
-        report["output"] = (report["output"] + 1) % GRID.outputs
-        signed = report.tobytes()[:28]
-        forged = signed + blake2b(b"ldp_jax 2 report" + signed, digest_size=8).digest()
-        assert len(read(forged, key).reports) == passes
-
-
-def test_a_shared_key_says_nothing_of_secret_or_words():
-    key = device().shared_key
-    assert len(key) == 32
-    assert key not in (SECRET, device().secret)
-    assert key.hex() != device().name
-    assert deployment.Device.from_secret(SECRET[::-1]).shared_key != key
-    words = device().words(GRID, np.arange(1000), user=0, round=0)
-    assert not set(np.frombuffer(key, "<u4").tolist()) & set(words.ravel().tolist())
-
-
-# Version 1.
-
-
-def version_1(n=4):
-    """Reports as they were: 28 bytes, no checksum."""
-    return b"".join(b"\x01\x00" + stream(n)[SIZE * at + 2 : SIZE * at + 28] for at in range(n))
+@every_codec
+def test_a_key_is_asked_for_where_there_is_one(codec):
+    plain, keyed, other = (reports(codec, 3, key) for key in (None, KEY, KEY[::-1]))
+    assert [a[0][:-8] for a in (keyed, other)] == [plain[0][:-8]] * 2  # the law does not change with it
+    for sent, key, good in ((plain, None, 1), (keyed, KEY, 1), (plain, KEY, 0), (keyed, None, 0), (other, KEY, 0)):
+        assert read(codec, b"".join(sent), key) == (sent * good, 3 * (1 - good), 0)
+    signed = bytes([*plain[0][:-9], plain[0][-9] ^ 1])
+    forged = signed + blake2b(codec.tag + signed, digest_size=8).digest()
+    assert read(codec, forged)[0] == [forged]  # what a plain checksum does not do, as the documentation says
+    assert read(codec, forged, KEY)[0] == []
 
 
 def test_reports_of_version_1_are_counted_apart_and_refused():
-    for data, old, kept in (
-        (version_1(), 4, 0),
-        (version_1() + stream(), 4, 10),
-        (stream() + version_1(7), 7, 10),
-        (stream(1) + version_1(1) + stream(1), 1, 2),
+    new = reports(FIELDS, 7)
+    old = [b"\x01\x00" + report[2:28] for report in new]  # 28 bytes, no checksum
+    for data, many, kept in (
+        (old[:4], 4, 0),
+        (old[:4] + new, 4, 7),
+        (new + old, 7, 7),
+        ([new[0], old[0], new[1]], 1, 2),
     ):
-        found = read(data, None)
-        assert (len(found.reports), found.damaged, found.old) == (kept, 0, old)
-    assert read(version_1()[:-1], None)[1:] == (4, 0, 0)  # 111 bytes: four of 36 were begun
-    rejected = deployment.decode(version_1(), GRID).rejected
-    assert rejected == (0, 4, 0, 0, 0)
-    assert "4 of version 1, which has no checksum (this reads version 2: update the devices)" in str(rejected)
+        found, damaged, version = read(FIELDS, b"".join(data))
+        assert (len(found), damaged, version) == (kept, 0, many)
+    assert read(FIELDS, b"".join(old[:4])[:-1]) == ([], 4, 0)  # 111 bytes: four of 36 were begun
+    assert deployment.decode(b"".join(old[:4]), GRID).rejected == (0, 4, 0, 0, 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ldp_jax import deployment
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.core.integer_tables import Table, integer_masses, split
 
 PATH = Path(__file__).parents[1] / "vectors" / "deployment.json"
@@ -35,12 +36,40 @@ TABLES = {"grid": GRID, "bins": BINS, "category": CATEGORY}
 SECOND = Table("warner", integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), LOG3), np.float32([-1, 1]), "grid")
 
 
+GROUPS = np.array([0, 1, 2, 3, 4, -1] * 2)
+ASKED = deployment.Question(3, GROUPS, num_groups=5, epsilon=1.0, most=20)
+MINE = [1, 2, 5, 8, 11]
+
+
 def device():
     return deployment.Device.from_secret(SECRET)
 
 
-def session(**changes):
-    return deployment.Session(device(), **{"budget": 1e9} | changes)
+def session(of=None, **changes):
+    return deployment.Session(of or device(), **{"budget": 1e9} | changes)
+
+
+def list_session(of=None, budget=1e9, **changes):
+    return deployment.Session(of or device(), budget=Budget(budget, unit=NEIGHBOUR_LIST), **changes)
+
+
+class Forgets(deployment.Device):
+    """A device whose words are those of another field, user, round, table, question or count."""
+
+    def __init__(self, part):
+        super().__init__(SECRET)
+        object.__setattr__(self, "part", part)
+
+    def words(self, table, fields, *, user, round):
+        given = {"table": table, "fields": fields, "user": user, "round": round}
+        other = {"table": GRID, "fields": 0 * np.asarray(fields), "user": 0, "round": 0}
+        return super().words(**given | {self.part: other[self.part]})
+
+    def count_words(self, question, num_groups, *, user, round):
+        given = {"question": question, "num_groups": num_groups, "user": user, "round": round}
+        if self.part == "count":
+            return np.repeat(super().count_words(**given | {"num_groups": 1}), num_groups, 1)
+        return super().count_words(**given | {self.part: bytes(32) if self.part == "question" else 0})
 
 
 def make_vectors():
@@ -56,24 +85,19 @@ def make_vectors():
     for name, table in TABLES.items():
         held, keyed = session(), session(key=key)
         for x, (user, round, field) in zip(records[name], triples, strict=False):
+            where = {"user": user, "round": round, "field": field}
             word, rounding = device().words(table, [field], user=user, round=round)[0].tolist()
             row, part = split(np, float(x), table.inputs, table.encoding)
-            reports.append(
-                {
-                    "table": name,
-                    "user": user,
-                    "round": round,
-                    "field": field,
-                    "x": x,
-                    "row": int(row),
-                    "part": int(part),
-                    "word": word,
-                    "rounding": rounding,
-                    "output": int(table.report([float(x)], word, rounding)[0]),
-                    "report": held.report(table, float(x), user=user, round=round, field=field).hex(),
-                    "keyed": keyed.report(table, float(x), user=user, round=round, field=field).hex(),
-                }
-            )
+            drawn = {
+                "row": int(row),
+                "part": int(part),
+                "word": word,
+                "rounding": rounding,
+                "output": int(table.report([float(x)], word, rounding)[0]),
+                "report": held.report(table, float(x), **where).hex(),
+                "keyed": keyed.report(table, float(x), **where).hex(),
+            }
+            reports.append({"table": name, **where, "x": x, **drawn})
     kept = session(budget=8.0)
     kept.report_many(GRID, [0.1, -0.9], user=1, round=2)
     kept.report(BINS, 0.4, user=2**64 - 1, round=0, field=7)

@@ -107,9 +107,6 @@ class Interval(Records, Reports):
 class Finite(Enumerated):
     """A finite set of numbers; others are rounded to the nearest. Known ones are kept in rising order.
 
-    Raises:
-      ValueError: for no numbers, or one that is given twice or is NaN.
-
     >>> Finite(tuple(range(129)))
     Finite(0, 1, 2, ..., 128)
     >>> Finite((1.0, -1.0)).values

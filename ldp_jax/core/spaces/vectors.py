@@ -58,11 +58,7 @@ class Box(Records):
         return jnp.broadcast_to(self.side.grid(count)[:, None], (count, self.dim))
 
     def critical_records(self) -> np.ndarray:
-        """All vectors of ends and centres.
-
-        Raises:
-          NotApplicable: where they are more than four million.
-        """
+        """All vectors of ends and centres."""
         places = (self.lower, (self.lower + self.upper) / 2, self.upper)
         if 3**self.dim > _MOST_RECORDS:
             raise NotApplicable(

@@ -1,0 +1,318 @@
+"""Every format that is read: tiny whole files, how to read them, and damaged copies from a seed."""
+
+import collections
+import dataclasses
+import io
+import json
+import pickle
+import re
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import scipy.sparse
+
+from ldp_jax.datasets import Dataset, _archive, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
+
+Files = Mapping[str, bytes]
+Arrays = Mapping[str, np.ndarray]
+MAX_BYTES = 2**20
+
+
+# --- writers ------------------------------------------------------------------------------------------------
+
+
+def npy(array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def zipped(members: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def unzipped(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def npz(**arrays) -> bytes:
+    return zipped({f"{name}.npy": npy(np.asarray(array)) for name, array in arrays.items()})
+
+
+class _Python2Pickler(pickle._Pickler):
+    """Writes protocol 2 as Python 2 did: bytes as its str, which Python 3 would write as a call."""
+
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def save_bytes(self, data):
+        self.write(pickle.BINSTRING + len(data).to_bytes(4, "little") + data)
+
+    dispatch[bytes] = save_bytes
+
+
+def dumps(value) -> bytes:
+    """The bytes that Python 2 with the NumPy and SciPy of its time would have written."""
+    buffer = io.BytesIO()
+    _Python2Pickler(buffer, 2).dump(value)
+    renamed = buffer.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+    return renamed.replace(b"scipy.sparse._csr\n", b"scipy.sparse.csr\n")
+
+
+def csr(prefix: str, matrix) -> dict[str, np.ndarray]:
+    matrix = scipy.sparse.csr_matrix(np.asarray(matrix, np.float32))
+    fields = ("data", "indices", "indptr", "shape")
+    return {f"{prefix}_{field}": np.asarray(getattr(matrix, field)) for field in fields}
+
+
+def ppi_archive(splits: Mapping[str, tuple]) -> bytes:
+    """An archive as PPI's, of each split's links (written in both directions, with all loops), graphs, x and y."""
+    members = {}
+    for split, (links, graph, x, y) in splits.items():
+        n = len(graph)
+        loops = np.tile(np.arange(n)[:, None], 2)
+        ends = np.concatenate([np.reshape(links, (-1, 2)), np.reshape(links, (-1, 2))[:, ::-1], loops])
+        nodes = ", ".join(['{"id": %d}'] * n) % tuple(range(n))
+        pairs = ", ".join(['{"source": %d, "target": %d}'] * len(ends)) % tuple(ends.ravel().tolist())
+        head = '{"directed": true, "multigraph": false, "graph": {}, "nodes": ['
+        members[f"{split}_graph.json"] = f'{head}{nodes}], "links": [{pairs}]}}'.encode()
+        for part, array in (("graph_id", graph), ("feats", x), ("labels", y)):
+            members[f"{split}_{part}.npy"] = npy(array)
+    return zipped(members)
+
+
+# --- whole files --------------------------------------------------------------------------------------------
+
+
+def planetoid_files(matrix=scipy.sparse.csr_matrix) -> Files:
+    """Nodes 0..4 known, 5 and 7 tested (listed 7 first), 6 left out of the index."""
+    hot = np.eye(3, dtype=np.int32)
+    graph = collections.defaultdict(list, {0: [1, 1, 0], 1: [0], 2: [3, 7], 3: [2], 5: [4], 7: [2]})
+    parts = {
+        "x": matrix(np.float32([[1, 0]])),
+        "y": hot[[2]],
+        "tx": matrix(np.float32([[0, 2], [3, 0]])),
+        "ty": hot[[1, 2]],
+        "allx": matrix(np.float32([[1, 0], [0, 1], [1, 1], [0, 0], [0, 1]])),
+        "ally": hot[[2, 0, 1, 1, 0]],
+        "graph": graph,
+    }
+    return {**{f"ind.t.{part}": dumps(value) for part, value in parts.items()}, "ind.t.test.index": b"7\n5\n"}
+
+
+def _amazon() -> Arrays:
+    """Six nodes; a one-way edge, a loop, an edge given both ways; nodes 4 and 5 apart. With pickled names."""
+    adjacency = np.zeros((6, 6))
+    adjacency[[0, 1, 2, 3, 3, 4], [1, 2, 1, 3, 0, 5]] = 1
+    names = np.array(["a", None], object)
+    return {
+        **csr("adj", adjacency),
+        **csr("attr", np.eye(6, 2)),
+        "labels": np.array([0, 1] * 3),
+        "attr_names": names,
+    }
+
+
+PPI_X = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 0]])
+PPI_Y = np.array([[1, 0], [0, 0], [1, 1], [0, 1], [1, 0], [0, 1], [0, 0], [1, 1]])
+
+
+def ppi_files() -> Files:
+    """Two training graphs, of rows 0 to 2 and 3 to 4; one of two nodes to validate; one of one node to test."""
+    deviation = PPI_X[:5].std(0)
+    x = (PPI_X - PPI_X[:5].mean(0)) / np.where(deviation, deviation, 1)
+    splits = {
+        "train": ([[0, 1], [2, 1], [3, 4]], [1, 1, 1, 2, 2], x[:5], PPI_Y[:5]),
+        "valid": ([[1, 0]], [3, 3], x[5:7], PPI_Y[5:7]),
+        "test": ([], [4], x[7:], PPI_Y[7:]),
+    }
+    return {"ppi.zip": ppi_archive(splits)}
+
+
+_NPZ = {
+    "edges": [[0, 1], [2, 1]],
+    "x_indptr": [0, 1, 2, 2],
+    "x_indices": [1, 0],
+    "x_values": [1.0, 0.5],
+    "x_shape": [3, 2],
+    "x_lower": 0.0,
+    "x_upper": 1.0,
+    "y": [0, 1, 1],
+    "split": [1, 2, 3],
+    "feature_names": np.frombuffer(b"a\nb", np.uint8),
+}
+_SET = {"edges": [[0, 1], [2, 3], [3, 4]], "node_graph": [0, 0, 1, 1, 1], "y": [0, 1]}
+_EDGES = b"id1,id2\n0,1\n1,0\n2,2\n2,1\n"
+_LISTS = json.dumps({"2": [3, 0, 3], "0": [1], "1": []}).encode()
+_MUSAE = {"t_edges.csv": _EDGES, "t.json": _LISTS, "t_target.csv": b"id,target\n2,10\n1,9000\n0,20\n"}
+_PAGES = 'id,facebook_id,page_name,page_type\n0,9,"A, ""b""\nç",tvshow\n2,7,C,company\n1,8,D,tvshow\n'
+_FLAGS = "7,1,True,5,False,1\n8,1,False,5,True,0\n9,1,False,5,False,2\n9,1,True,6,False,2\n"
+_FEATHER = {
+    "lastfm_asia_edges.csv": b"node_1,node_2\n0,1\n1,2\n2,4\n4,0\n3,4\n",
+    "lastfm_asia_features.json": json.dumps({"0": [2], "1": [0, 1], "2": [], "3": [1], "4": [0]}).encode(),
+    "lastfm_asia_target.csv": b"id,target\n0,3\n1,1\n2,3\n3,0\n4,1\n",
+}
+_TU = {
+    "T_A.txt": b"1, 2\n2, 1\n3, 5\n5, 3\n4, 4\n",
+    "T_graph_indicator.txt": b"1\n1\n2\n2\n2\n",
+    "T_graph_labels.txt": b"1\n-1\n",
+}
+_POWERFUL = b"3\n3 1\n0 1 1\n0 2 0 2\n0 1 1\n2 0\n7 1 1\n7 1 0\n1 1\n0 0\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """Whole files, their parser, and the bounds of what they hold."""
+
+    files: Files
+    parse: Callable[[Files], Arrays]
+    bounds: tuple[float, float] = (0, 1)
+
+    def read(self, changes: Files | None = None) -> Dataset:
+        """The data set, some of its files changed; one that is named by its end."""
+        files = dict(self.files)
+        for end, data in (changes or {}).items():
+            files[next(name for name in files if name.endswith(end))] = data
+        return _format.build("t", self.parse(files), "t", bounds=self.bounds)
+
+
+def _musae(target: str, label: str, **options) -> Format:
+    files = {**_MUSAE, "t_target.csv": target.encode()}
+    return Format(files, lambda files: musae.parse(files, stem="t", label=label, num_features=5, **options))
+
+
+def _arrays(files: Files) -> Arrays:
+    (data,) = files.values()
+    return _archive.read_arrays(data, "t", MAX_BYTES)
+
+
+def _tu(files: Files) -> Arrays:
+    return graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)
+
+
+USERS_FORMATS = ("npz", "npz of a set", "TU", "TU zip", "powerful-gnns")
+"""The files that no digest pins."""
+
+FORMATS = {
+    "npz": Format({"t.npz": npz(**_NPZ)}, _arrays),
+    "npz of a set": Format({"t.npz": npz(**_SET)}, _arrays),
+    "planetoid": Format(planetoid_files(), lambda files: planetoid.parse(files, dataset="t"), (0, 3)),
+    "amazon": Format(
+        {"t.npz": npz(**_amazon())},
+        lambda files: gnn_benchmark.parse(files, largest_component=True),
+    ),
+    "feather": Format(_FEATHER, lambda files: musae.parse_feather(files, num_features=3, keep_classes=2)),
+    "traffic": _musae("id,target\n2,10\n1,9000\n0,20\n", "traffic", karateclub_above=15),
+    "pages": _musae(_PAGES, "page_type"),
+    "flags": _musae("id,days,mature,views,partner,new_id\n" + _FLAGS, "mature"),
+    "TU": Format(_TU, _tu),
+    "TU zip": Format({"T.zip": zipped({f"T/{name}": data for name, data in _TU.items()})}, _tu),
+    "PPI": Format(ppi_files(), lambda files: ppi.parse(files, graphs=(2, 1, 1))),
+    "powerful-gnns": Format(
+        {"dataset.zip": zipped({"dataset/P/P.txt": _POWERFUL})},
+        lambda files: graph_sets.parse_powerful_gnns(files, dataset="P"),
+    ),
+}
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+_NUMBERS = (
+    b"-1", b"0", b"1", b"3", b"+2", b"1000000000", b"1000000000000", b"99999999999999999999",
+    b"9223372036854775807", b"-9223372036854775808", b"1.5", b"nan", b"", b"x", b"1e5", b"0x1", b"1_0", b"1,2",
+    b'"', b"\x00", b"\x0c", b"\x85",
+)  # fmt: skip
+_SHAPES = ("(0, 1000000000000)", "(1000000000000,)", "(1000000000, 0)", "(-1,)", "(2,)", "()", "(1.5,)", "('a',)")
+_SHAPES += ("(99999999999999999999,)", "(True,)", "(3, 2", "[3, 2]", "((3,), 2)", "(" * 300, "None", "{}")
+_DTYPES = ("<i4", "<i2", ">i8", "<u8", "<f8", "|b1", "<c16", "|O", "<U2", "<U0", "|S9999999", "<M8[s]", "|V8", "x")
+_ODD = (
+    np.array([-1]), np.array([2**40]), np.array([2**63 - 1]), np.array([2**64 - 1], np.uint64), np.array([np.nan]),
+    np.array([1e300]), np.array([1j]), np.array([True]), np.array(["a"]), np.array([b"a"]), np.array(7),
+    np.array([]), np.zeros((0, 2), int), np.zeros((2, 0), int), np.zeros((2, 2, 2), int),
+    np.array([np.datetime64(1, "s")]),
+)  # fmt: skip
+
+
+def _pick(rng: np.random.Generator, choices):
+    return choices[rng.integers(len(choices))]
+
+
+def _bytes(rng: np.random.Generator, data: bytes) -> bytes:
+    """A few bits changed, or a piece cut off, cut out, put in, repeated or moved."""
+    a, b = sorted(rng.integers(0, len(data) + 1, 2).tolist())
+    changed = bytearray(data)
+    for at in rng.integers(0, len(data), rng.integers(1, 4)) if data else ():
+        changed[at] ^= 1 << rng.integers(8)
+    pieces = (
+        data[:a],
+        data[:a] + data[b:],
+        data[:a] + rng.bytes(8) + data[a:],
+        data[:b] + data[a:],
+        data[b:] + data[:b],
+    )
+    return _pick(rng, (bytes(changed), *pieces))
+
+
+def _number(rng: np.random.Generator, data: bytes) -> bytes:
+    """One number, or piece of text, replaced by one that no such file has."""
+    at = _pick(rng, list(re.finditer(rb"[\w.+-]+|[,\n:\[\]{}\"]", data)))
+    return data[: at.start()] + _pick(rng, _NUMBERS) + data[at.end() :]
+
+
+def _array(rng: np.random.Generator, data: bytes) -> bytes:
+    """An .npy whose header says something else, or that holds another array, or one other value."""
+    kind = rng.integers(4)
+    if kind == 0:
+        return npy(_pick(rng, _ODD))
+    (length,) = struct.unpack("<H", data[8:10])
+    text, body = data[10 : 10 + length].decode("latin1"), data[10 + length :]
+    if kind == 1:
+        array = np.load(io.BytesIO(data), allow_pickle=True)
+        if array.dtype.kind not in "if" or not array.size:
+            return data[:-1]
+        with np.errstate(all="ignore"):
+            array.flat[rng.integers(array.size)] = np.float64(_pick(rng, (-1, 100, 1e9, 1e18))).astype(array.dtype)
+        return npy(array)
+    if kind == 2:
+        text = re.sub(r"'shape': \([^)]*\)", lambda _: f"'shape': {_pick(rng, _SHAPES)}", text)
+    else:
+        text = re.sub(r"'descr': '[^']*'", lambda _: f"'descr': '{_pick(rng, _DTYPES)}'", text)
+    return data[:8] + struct.pack("<H", len(text)) + text.encode("latin1") + body
+
+
+def _directory(rng: np.random.Generator, data: bytes) -> bytes:
+    """A zip whose directory says something else of a member."""
+    at = _pick(rng, [at.start() for at in re.finditer(rb"PK\x01\x02", data)])
+    field, size = _pick(rng, ((8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (28, 2), (30, 2), (42, 4)))
+    value = int(rng.choice([0, 1, 8, 9, 12, 14, 99, 1000, 2**16 - 1, 2**31, 2**32 - 1])) % 2 ** (8 * size)
+    return data[: at + field] + value.to_bytes(size, "little") + data[at + field + size :]
+
+
+def _damaged(rng: np.random.Generator, name: str, data: bytes) -> bytes:
+    """A file after the kind of damage that suits it; of an archive, mostly one member."""
+    kind = name.rpartition(".")[2]
+    if kind in ("zip", "npz") and rng.random() < 0.8:
+        if rng.random() < 0.3:
+            return _directory(rng, data)
+        members = unzipped(data)
+        member = _pick(rng, list(members))
+        return zipped({**members, member: _damaged(rng, member, members[member])})
+    if kind == "npy" and rng.random() < 0.8:
+        return _array(rng, data)
+    if kind == "txt" and rng.random() < 0.6:
+        return _number(rng, data)
+    return _bytes(rng, data)
+
+
+def mutants(form: Format, seed: int, count: int) -> Iterator[Files]:
+    """``count`` copies of a format's files, one file of each damaged."""
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        name = _pick(rng, list(form.files))
+        yield {name: _damaged(rng, name, form.files[name])}

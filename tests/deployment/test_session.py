@@ -1,0 +1,548 @@
+"""What a device reports once, may spend and remembers: of records by tables, and of lists by questions."""
+
+import dataclasses
+import json
+import math
+import threading
+from fractions import Fraction
+from hashlib import blake2b
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from ldp_jax import deployment
+from ldp_jax.accounting.composition import over_rounds
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget, Guarantee
+from ldp_jax.accounting.ledger import Ledger
+from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.whole_noise import whole_noise
+from ldp_jax.deployment import BudgetError, ReplayError, Session, alphabet_table
+from ldp_jax.deployment import question as questions
+from tests.deployment.vectors import (
+    ASKED,
+    BINS,
+    CATEGORY,
+    GRID,
+    GROUPS,
+    LOG3,
+    MINE,
+    SECOND,
+    SECRET,
+    device,
+    list_session,
+    session,
+)  # fmt: skip
+
+
+class Untouched:
+    """A record that nobody may look at; as a vector, one of ``size`` numbers."""
+
+    def __init__(self, size=1):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getattr__(self, name):
+        raise AssertionError(f"the record was touched: {name}")
+
+    __getitem__ = __float__ = __array__ = __index__ = __iter__ = __bool__ = __contains__ = lambda *_, **__: (
+        pytest.fail("touched")
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Reports of numbers: the n-th release is of round n."""
+
+    start = b"ldp-session 2\n"
+    loss = GRID.epsilon
+    record, others = -1.0, (1.0, -1.0, math.nan)
+    session = staticmethod(session)
+
+    def report(self, held, record, n=0, user=1):
+        return held.report(GRID, record, user=user, round=n)
+
+    def resend(self, held, n=0, user=1):
+        return held.resend(GRID, user=user, round=n)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """Reports of neighbours: the n-th release is of another question."""
+
+    start = b"ldp-lists 1\n"
+    loss = ASKED.guarantee().epsilon
+    record, others = MINE, (MINE, [], [3])
+    session = staticmethod(list_session)
+
+    def report(self, held, record, n=0, user=1):
+        return held.report_neighbours(dataclasses.replace(ASKED, round=n), record, user=user)
+
+    def resend(self, held, n=0, user=1):
+        return held.resend(dataclasses.replace(ASKED, round=n), user=user)
+
+
+every_kind = pytest.mark.parametrize("kind", [Records(), Lists()], ids=["records", "lists"])
+
+
+def kept(kind):
+    """A session with two releases, under two pseudonyms."""
+    held = kind.session(budget=8.0)
+    kind.report(held, kind.record)
+    kind.report(held, kind.record, n=1, user=11)
+    return held
+
+
+# --- one datum, one release ---------------------------------------------------------------------------------
+
+
+@every_kind
+def test_a_second_record_is_refused_and_a_retry_gives_the_same_bytes(kind):
+    held = kind.session()
+    sent = kind.report(held, kind.record)
+    before = held.to_bytes()
+    messages = set()
+    for other in kind.others:  # the same record too: what is raised must not say which
+        with pytest.raises(ReplayError) as error:
+            kind.report(held, other)
+        messages.add(str(error.value))
+    assert len(messages) == 1
+    assert held.to_bytes() == before
+    assert kind.resend(held) == sent
+    with pytest.raises(ValueError, match="nothing to resend for user 2, round 0"):
+        kind.resend(held, user=2)
+    for n, user in ((1, 1), (0, 2)):
+        kind.report(held, kind.record, n=n, user=user)
+    assert held.counter == 3
+    assert held.spent().epsilon == pytest.approx(3 * kind.loss)
+    assert held.spent(2).epsilon == kind.loss
+    assert "releases: 3" in str(held.spent())
+
+
+def test_another_field_table_or_question_is_a_release_of_its_own():
+    held, lists = session(), list_session()
+    for table, field in ((GRID, 4), (GRID, 5), (BINS, 4)):
+        held.report(table, 1.0, user=1, round=0, field=field)
+    with pytest.raises(ValueError, match="nothing to resend"):
+        held.resend(GRID, user=1, round=0, field=6)
+    assert held.spent().epsilon == pytest.approx(2 * GRID.epsilon + BINS.epsilon)
+    moved = np.where(np.arange(12) == 9, 1, GROUPS)
+    for changes in ({}, {"round": 4}, {"epsilon": 1.5}, {"most": 21}, {"groups": moved}):
+        lists.report_neighbours(dataclasses.replace(ASKED, **changes), MINE, user=0)
+    assert lists.counter == 5
+    same = deployment.Question.from_bytes(ASKED.to_bytes())
+    with pytest.raises(ReplayError):
+        lists.report_neighbours(same, MINE, user=0)
+    assert len(lists.resend(same, user=0)) == 52
+
+
+def test_vectors_are_released_whole_or_not_at_all():
+    held = session()
+    held.report(GRID, 0.5, user=1, round=0, field=2)
+    before = held.to_bytes()
+    with pytest.raises(ReplayError, match="1 fields of user 1, round 0"):
+        held.report_many(GRID, np.zeros(4), user=1, round=0)
+    with pytest.raises(ReplayError, match="1 fields of user 1, round 0"):
+        held.report_sampled(GRID, np.zeros(4), 1, user=1, round=0)
+    assert held.to_bytes() == before
+    sent = held.report_many(GRID, np.zeros(4), user=1, round=1)
+    with pytest.raises(ReplayError, match="4 fields"):
+        held.report_sampled(GRID, np.zeros(9), 1, user=1, round=1)
+    assert held.resend(GRID, user=1, round=1) == sent
+    assert held.resend(GRID, user=1, round=1, field=3) == sent[-36:]
+    small = session(budget=3.5)  # three times log 3
+    with pytest.raises(BudgetError, match="4 fields"):
+        small.report_many(GRID, np.zeros(4), user=1, round=0)
+    with pytest.raises(BudgetError, match="4 fields"):
+        small.report_sampled(GRID, np.zeros(9), 4, user=1, round=0)
+    assert small.counter == 0
+    small.report_many(GRID, np.zeros(3), user=1, round=0)
+
+
+def test_an_error_while_reporting_spends_nothing(monkeypatch):
+    held = session()
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "report", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            held.report(GRID, 0.5, user=1, round=0)
+    assert held.spent(1).epsilon == 0
+    assert held.report(GRID, 0.5, user=1, round=0) == session().report(GRID, 0.5, user=1, round=0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "rounds", "same_user", "sent"), [(1e9, 100, True, 100), (50.5 * GRID.epsilon, 50, False, 50)]
+)
+def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(budget, rounds, same_user, sent):
+    held, refused = session(budget=budget), []
+
+    def work(user):
+        for round in range(rounds):
+            try:
+                held.report(GRID, float(user - 1), user=1 if same_user else user, round=round)
+            except (ReplayError, BudgetError) as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=(user,)) for user in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (held.counter, len(refused)) == (sent, 3 * rounds - sent)
+
+
+# --- permanent answers --------------------------------------------------------------------------------------
+
+
+def test_a_permanent_answer_is_the_first_one_and_costs_once():
+    table, rounds = alphabet_table(1.0, 4, 4), 6
+    firsts = set()
+    for user in range(20):
+        held = Session(device(), budget=1.0)
+        sent = [held.report_permanently(table, (user + t) % 4, user=user, round=t + 5) for t in range(rounds)]
+        found = deployment.decode(b"".join(sent), table)  # no two are taken for one report sent twice
+        assert found.round.tolist() == list(range(5, 5 + rounds))
+        assert len(set(found.output.tolist())) == held.counter == 1
+        fresh = Session(device(), budget=1.0).report_permanently(table, user % 4, user=user, round=9)
+        assert deployment.decode(fresh, table).output[0] == found.output[0]
+        firsts.add(int(found.output[0]))
+    assert len(firsts) > 1
+    said = over_rounds(deployment.guarantee(table), rounds, answers="permanent")
+    assert held.spent().epsilon == said.epsilon <= 1.0
+    assert Ledger(Budget(1.0)).spend("kept", said).spent(said.unit).epsilon == said.epsilon
+    fresh = Session(device(), budget=rounds)
+    for t in range(rounds):
+        fresh.report(table, t % 4, user=3, round=t)
+    said = over_rounds(deployment.guarantee(table), rounds, answers="fresh")
+    assert fresh.spent().epsilon == pytest.approx(said.epsilon, rel=1e-12)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_permanent_answer_outlives_the_session_and_fields_have_their_own():
+    table, held = alphabet_table(1.0, 4, 4), Session(device(), budget=2.0)
+    for changes, error in (({"round": -1}, ValueError), ({"user": 1.5}, ValueError), ({"x": "1"}, TypeError)):
+        with pytest.raises(error):
+            held.report_permanently(**{"table": table, "x": 1, "user": 1, "round": 3, **changes})
+    assert held.counter == 0
+    one = held.report_permanently(table, 2, user=1, round=0)
+    again = Session.from_bytes(device(), held.to_bytes(), at_least=held.counter)
+    assert again.report_permanently(table, 0, user=1, round=0) == one
+    again.report_permanently(table, 0, user=1, round=1, field=1)
+    assert again.counter == 2
+    with pytest.raises(BudgetError):
+        again.report_permanently(table, 0, user=1, round=1, field=2)
+    assert again.report_permanently(table, 3, user=1, round=0) == one
+
+
+# --- the budget ---------------------------------------------------------------------------------------------
+
+
+def claims(table, name="epsilon 0.001, proved"):
+    """The same masses under another name."""
+    return dataclasses.replace(table, name=name)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_table_that_loses_more_than_the_device_accepts_is_refused_whatever_it_is_called():
+    """log 8 is lost where 2 is accepted; its name and header say otherwise, and the record is never looked at."""
+    held = session(budget=2.0)
+    for table in (BINS, claims(BINS), deployment.Table.from_bytes(claims(BINS).to_bytes())):
+        for report in (
+            lambda table=table: held.report(table, Untouched(), user=1, round=0),
+            lambda table=table: held.report_many(table, Untouched(), user=1, round=0),
+            lambda table=table: held.report_sampled(table, Untouched(3), 1, user=1, round=0),
+        ):
+            with pytest.raises(BudgetError, match="refused, whatever it is called.*loses epsilon 2.0794"):
+                report()
+    assert (held.counter, held.spent().epsilon) == (0, 0.0)
+    assert len(held.report(GRID, 0.3, user=1, round=0)) == 36  # log 3 fits
+
+
+@pytest.mark.usefixtures("untyped")
+def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
+    class Talks(Table):
+        epsilon = 0.001
+        loss = Fraction(1)
+        digest = bytes(range(32))
+
+    class Draws(Table):
+        thresholds = property(lambda self: np.zeros((4, 3), np.uint32))
+
+        def report(self, x, word, rounding=None):
+            return np.full(len(x), 3)
+
+    cached = claims(BINS)
+    vars(cached)["loss"] = Fraction(1)  # what a cached property keeps
+    fields = (BINS.name, BINS.masses, BINS.values, BINS.encoding)
+    for liar in (Talks(*fields), Draws(*fields), cached):
+        with pytest.raises(BudgetError, match="2.0794"):
+            session(budget=2.0).report(liar, 0.3, user=1, round=0)
+        assert deployment.guarantee(liar).epsilon == BINS.epsilon
+        held, honest = session(), session()
+        sent = held.report_many(liar, [0.3, 0.4, 0.1], user=1, round=0)
+        named = cached if liar is cached else BINS
+        assert sent == honest.report_many(named, [0.3, 0.4, 0.1], user=1, round=0)
+        assert held.spent() == honest.spent()
+        assert held.resend(liar, user=1, round=0) == sent
+        with pytest.raises(ReplayError):  # another digest is no way round
+            held.report(named, 0.3, user=1, round=0)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(monkeypatch):
+    class Talks(deployment.Question):
+        noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
+
+    quiet = Talks(3, GROUPS, 5, 0.001, 20)
+    strong = whole_noise(3.0, 20)
+    monkeypatch.setattr(questions, "whole_noise", lambda *_: dataclasses.replace(strong, epsilon=0.001))
+    asked = dataclasses.replace(ASKED, epsilon=0.001)
+    for liar in (asked, quiet):
+        with pytest.raises(BudgetError, match="loses epsilon"):
+            list_session(budget=2.0).report_neighbours(liar, Untouched(), user=0)
+    held = list_session(budget=3.0)
+    held.report_neighbours(asked, MINE, user=0)
+    assert held.spent().epsilon == strong.loss
+
+
+@pytest.mark.usefixtures("untyped")
+def test_the_budget_is_the_devices_over_pseudonyms_rounds_fields_and_tables():
+    """Seven times log 3 fits in 8; no pseudonym, round, field, name or table begins anew."""
+    held = session(budget=8.0)
+    held.report(GRID, 0.1, user=1, round=0)
+    held.report(GRID, 0.1, user=2, round=0)
+    held.report(GRID, 0.1, user=1, round=1)
+    held.report(GRID, 0.1, user=1, round=1, field=1)
+    held.report_many(claims(GRID), [0.1, 0.2], user=3, round=3)
+    held.report_sampled(CATEGORY, [0, 1, 2], 1, user=4, round=0)
+    spent = 6 * Fraction(GRID.epsilon) + Fraction(CATEGORY.epsilon)
+    assert held.spent().epsilon >= spent > math.nextafter(held.spent().epsilon, 0)
+    assert held.remaining <= 8 - spent < math.nextafter(held.remaining, 9)
+    before = held.to_bytes()
+    for table in (GRID, claims(GRID, "another"), CATEGORY, SECOND):
+        with pytest.raises(BudgetError, match="do not fit: the device accepts 8.0 in all and has 0.309"):
+            held.report(table, Untouched(), user=99, round=99)
+    with pytest.raises(BudgetError):
+        held.report_many(GRID, Untouched(2), user=99, round=99)
+    assert held.to_bytes() == before
+    # the memory keeps what is spent and what is accepted
+    again = Session.from_bytes(device(), before)
+    assert (again.budget, again.remaining, again.counter) == (8.0, held.remaining, 7)
+    with pytest.raises(BudgetError):
+        again.report(GRID, Untouched(), user=99, round=99)
+
+
+@every_kind
+@pytest.mark.parametrize("times", [1, 3, 10])
+@pytest.mark.usefixtures("untyped")
+def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kind, times):
+    """Ten times 0.1 in floats is below ten times the float 0.1: sums are fractions, and never below the truth."""
+    exact = times * Fraction(kind.loss)
+    enough = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
+    for budget, fits in ((enough, times), (math.nextafter(enough, 0), times - 1)):
+        held = kind.session(budget=budget)
+        for n in range(fits):
+            kind.report(held, kind.record, n=n)
+        assert held.remaining >= 0
+        assert (held.spent().epsilon == budget) == (fits == times)
+        for user in (1, 5):  # nor under another name
+            with pytest.raises(BudgetError, match="do not fit: the device accepts|refused, whatever it is called"):
+                kind.report(held, Untouched(), n=times, user=user)
+        assert held.counter == fits
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    "budget", [0, -1.0, math.nan, math.inf, True, None, "1", 10**400, np.ones(2), Guarantee(2.0)]
+)
+def test_what_is_no_budget_is_refused(budget):
+    with pytest.raises(ValueError, match="budget must be a finite epsilon > 0"):
+        session(budget=budget)
+
+
+def test_a_budget_is_of_records_or_of_lists():
+    for budget in (2, 2.0, np.float32(2), np.int64(2), Budget(2.0), Budget(2.0, unit=NEIGHBOUR_LIST)):
+        assert session(budget=budget).budget == 2.0
+    for other in (Budget(2.0, unit=RELATIONSHIP), Budget(2.0, delta=1e-6), Budget(2.0, 1e-6, unit=NEIGHBOUR_LIST)):
+        with pytest.raises(ValueError, match="of records or neighbour-lists and without delta"):
+            session(budget=other)
+    with pytest.raises(ValueError, match="a question needs a budget of neighbour-lists, and .* one of records"):
+        session().report_neighbours(ASKED, MINE, user=0)
+    with pytest.raises(ValueError, match="a table needs a budget of records, and .* one of neighbour-lists"):
+        list_session().report(GRID, 0.1, user=0, round=0)
+    with pytest.raises(ValueError, match="round must be that of the question, 3, got 4"):
+        list_session().resend(ASKED, user=0, round=4)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_the_guarantee_is_the_tables_and_never_rounds_down():
+    one = deployment.guarantee(GRID)
+    assert one.epsilon == GRID.epsilon <= LOG3
+    assert (one.delta, one.arithmetic, one.status, one.unit.name) == (0.0, "exact", "proved", "record")
+    for k in (2, 7, 1000, 12345):
+        many = deployment.guarantee(BINS, k)
+        assert k * BINS.epsilon <= many.epsilon <= math.nextafter(k * BINS.epsilon, math.inf)
+        assert Fraction(many.epsilon) >= k * Fraction(BINS.epsilon)
+        assert f"{k} fields" in str(many)
+    for k in (0, True, None):
+        with pytest.raises(ValueError, match="k must be a whole number"):
+            deployment.guarantee(GRID, k)
+    held = session()
+    held.report_many(BINS, np.zeros(7), user=1, round=0)
+    held.report_sampled(BINS, np.zeros(7), 3, user=1, round=1)
+    assert held.spent(1).epsilon == deployment.guarantee(BINS, 10).epsilon
+    assert held.spent(2).epsilon == 0
+
+
+# --- the memory ---------------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_a_session_goes_on_from_its_memory(kind):
+    held = kept(kind)
+    key = device().shared_key
+    again = Session.from_bytes(device(), held.to_bytes(), at_least=2)
+    assert (again.to_bytes(), again.budget, again.counter) == (held.to_bytes(), 8.0, 2)
+    assert again.spent() == held.spent()
+    assert kind.resend(again) == kind.resend(held)
+    with pytest.raises(ReplayError):
+        kind.report(again, kind.record)
+    keyed = Session.from_bytes(device(), held.to_bytes(), key=key)
+    assert kind.resend(keyed)[:-8] == kind.resend(held)[:-8]
+    assert kind.resend(keyed) != kind.resend(held)
+    assert Session.from_bytes(device(), kind.session().to_bytes()).spent().epsilon == 0
+    for call in (kind.session, lambda key: Session.from_bytes(device(), held.to_bytes(), key=key)):
+        with pytest.raises(ValueError, match="key is the device's secret"):
+            call(key=SECRET)
+
+
+def written(kind, body, of=None):
+    """Memory with a right tag, whatever it says: the layout of the module's docstring, written twice."""
+    of = of or device()
+    head = kind.start + of.name.encode() + b"\n"
+    key = blake2b(b"ldp_jax 2 memory", key=of.secret).digest()[:32]
+    return head + blake2b(head + body, key=key, digest_size=32).hexdigest().encode() + b"\n" + body
+
+
+def refused(data, of=None, match="no session's memory", **changes):
+    with pytest.raises(ValueError, match=match):
+        Session.from_bytes(of or device(), data, **changes)
+
+
+@every_kind
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_damaged_truncated_and_joined_memory_is_refused(kind, step):
+    """One bit in the digits of a release would forget it."""
+    data = kept(kind).to_bytes()
+    for at in range(0, len(data), step):
+        flips = [bytes([data[at] ^ 1 << bit]) for bit in (range(8) if step == 1 else (at % 8,))]
+        for part in (*(data[:at] + flip + data[at + 1 :] for flip in flips), data[:at], data[at + 1 :]):
+            refused(part)
+        refused(data[:at] + data[at + 1 :])
+    for more in (b"\n", b" ", data):
+        refused(data + more)
+
+
+@every_kind
+def test_edited_and_foreign_memory_is_refused(kind):
+    data = kept(kind).to_bytes()
+    for old, new in ((b'"budget":8.0', b'"budget":9.0'), (b'"losses":', b'"Losses":')):
+        assert data.count(old) == 1
+        refused(data.replace(old, new), match="damaged or edited, its tag is not this device's")
+    other = deployment.Device.from_secret(SECRET[::-1])
+    refused(data, other, match="another device's")
+    refused(data.replace(device().name.encode(), other.name.encode()), other, match="damaged or edited")
+    tag = len(kind.start) + 17
+    for forged in (b"0" * 64, data[tag : tag + 64].upper()):
+        refused(data[:tag] + forged + data[tag + 64 :], match="damaged or edited")
+    refused(data.replace(kind.start, (Lists if kind == Records() else Records).start))
+    old = b'{"format":"ldp-session 1","device":"00","epsilons":{},"released":[]}'
+    refused(old, match="of version 1, which anybody could edit: begin anew, with a new device")
+
+
+@every_kind
+@pytest.mark.usefixtures("untyped")
+def test_memory_that_was_rolled_back_is_found_by_its_counter(kind):
+    old, newer = kind.session(budget=8.0).to_bytes(), kept(kind).to_bytes()
+    for at_least in (0, 1, 2):
+        assert Session.from_bytes(device(), newer, at_least=at_least).counter == 2
+    message = "rolled back: this memory knows of 0 releases where at least 2 were made"
+    refused(old, match=message, at_least=2)
+    refused(newer, match="rolled back", at_least=3)
+    # What cannot be found, as the documentation says: a whole older copy, where no counter is kept.
+    assert Session.from_bytes(device(), old).remaining == 8.0
+    for wrong in (-1, 2**64, 1.0, True, None, "1"):
+        refused(newer, match="at_least must be a whole number", at_least=wrong)
+
+
+def other_forms(good, rows):
+    """Changes of a memory after which it is whole JSON but says what no session writes."""
+    digest, high, low = good["losses"][0]
+    _, user, round, *row = good["released"][0]
+    yield from ({"budget": b} for b in (0, -1.0, math.nan, math.inf, 10**400, True, None, "8", [8.0], 8))
+    yield from (
+        {"losses": losses}
+        for losses in ({}, None, 1, [1], [[digest]], [[digest, high, low, 1]], [], 2 * good["losses"])
+    )
+    yield from (
+        {"losses": [[name, high, low]]} for name in ("", digest[:-2], digest + "00", digest.upper(), 1, "zz")
+    )
+    pairs = ((low, high), (2**98, 1), (0, 1), (1, 0), (1.0, 1), (10**400, 1), (4, 2))
+    yield from ({"losses": [[digest, *pair]]} for pair in pairs)
+    yield from ({"released": [[digest, *who, *row]]} for who in ((-1, round), (2**64, round), (user, 2**32)))
+    yield from ({"released": [[digest, user, round, *bad]]} for bad in rows)
+    yield from ({"released": [[name, user, round, *row]]} for name in (None, "00" * 32))
+    yield from ({"released": good["released"] * 2}, {"released": None}, {"more": 1})
+
+
+_ROWS = {
+    b"ldp-session 2\n": [
+        ([-1, 1], [1, 1]), ([1, 1], [1, 1]), ([0, 1], [2**16, 1]), ([0, 1], [True, 1]), ([0, 1], [10**400, 1]),
+        ([0, 1], []), ([], []), ([0],), (),
+    ],
+    b"ldp-lists 1\n": [
+        ([],), (), (7,), ("12345",), *(([1, 2, 3, 4, wrong],) for wrong in (True, 1.0, 2**31, None)),
+    ],
+}  # fmt: skip
+
+
+@every_kind
+def test_memory_of_every_other_form_is_a_value_error(kind):
+    """The same device wrote it, or somebody with its secret: no number and no nesting ends in another exception."""
+    text = kept(kind).to_bytes().split(b"\n")[3]
+    good = json.loads(text)
+    assert Session.from_bytes(device(), written(kind, text)).counter == 2
+    bodies = [
+        json.dumps(good | change, separators=(",", ":")).encode() for change in other_forms(good, _ROWS[kind.start])
+    ]
+    bodies += [json.dumps({n: v for n, v in good.items() if n != name}).encode() for name in good]
+    bodies += [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"budget":' * 50_000, b"9" * 10_000]
+    bodies += [json.dumps(good).encode(), b'{"budget":1e999,"losses":[],"released":[]}']
+    bodies += [
+        b'{"budget":8.0,"budget":8.0,"losses":[],"released":[]}',
+        b'{"budget":8.00,"losses":[],"released":[]}',
+    ]
+    for body in bodies:
+        refused(written(kind, body))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 2**70)
+    | st.floats()
+    | st.sampled_from([GRID.digest.hex(), "", "zz"]),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.sampled_from(["budget", "losses", "released", "x"]), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@hypothesis.settings(max_examples=100)
+@hypothesis.given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()), st.booleans())
+def test_random_memory_is_a_value_error(body, tagged):
+    refused(written(Records(), body) if tagged else body, match="memory")
