@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
-from ldp_jax.pipeline.law import noise_variance
+from ldp_jax.pipeline.counts import noise_variance
 
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
 """Of neighbours in a group: what their mean is at least, and an estimate as a share of it."""
@@ -41,9 +41,6 @@ def link_scores(
         is taken, over the number of users who are in one.
       pairs: users, in [0, n).
       epsilon: of each count; 40 says next to nothing of noise, for counts that are exact.
-
-    Raises:
-      ValueError: for an epsilon that is not > 0, groups outside [-1, K) or of other users, pairs of others.
 
     >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
     >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)
