@@ -175,7 +175,7 @@ class ListReports(NamedTuple):
     ) -> "ListReports":
         """From the counts of early members, by class of the panel and everybody else."""
         prior, num_groups = jnp.asarray(shares, jnp.float32), reports.shape[1]
-        model, means = shares_and_counts(reports, groups, prior, early.astype(np.float32), np.float32(epsilon))
+        model, means = shares_and_counts(reports, groups, prior, early, np.float32(epsilon))
         room = 3 * (num_groups - 1) - num_groups  # one program with the rounds that follow
         reports = jnp.pad(reports, ((0, 0), (0, room)))
         means = jnp.pad(means, ((0, 0), (0, 0), (0, room)))

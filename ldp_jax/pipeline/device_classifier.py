@@ -24,7 +24,8 @@ _WIDTH = 96
 _DROPOUT, _EPOCHS, _PATIENCE = 0.5, 200, 30
 """Of the networks."""
 
-_Layer = tuple[Float[Array, "width outputs"], Float[Array, " outputs"]]
+_Layer = tuple[Array, Array]
+"""Weights and bias."""
 
 
 class DeviceClassifier(NamedTuple):
@@ -89,7 +90,7 @@ def device_classifier(
     Args:
       rows: the panel's records.
       panel: labels of these rows, all of them known.
-      hidden: widths of networks with one hidden layer that are tried besides; none by default.
+      hidden: widths of networks with one hidden layer that are tried besides.
       key: of public randomness: of the networks' parameters, order and dropout.
       room: a public number of rows: panels of no more share a program.
 
@@ -178,10 +179,7 @@ def panel_regression(
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
 
-    Args:
-      design: columns of like size, such as 1 / sqrt(width).
-      known: labels.
-      ridges: to choose from, in falling order.
+    Columns should be of like size, such as 1 / sqrt(width).
     """
     design = np.asarray(design, np.float32)
     rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
@@ -201,11 +199,8 @@ def count_regression(
     regression on both weighs them by labels, but has many more unknowns than the law: with few labels the law may
     be better, and :func:`~ldp_jax.pipeline.stack.likeliest` decides.
 
-    Args:
-      log_q: from public features alone, of a labelled user by a model that has not seen the label.
-      reports: noisy counts; groups that were not asked for are columns of 0.
-      known: labels.
-      reported: bool [n], who did. Labels of others are not read, and their posterior is q.
+    ``log_q`` of a labelled user is by a model that has not seen the label; groups that were not asked for are
+    columns of 0. Labels of users who did not report are not read, and their posterior is q.
 
     >>> y = np.arange(200) % 2
     >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
@@ -113,7 +112,7 @@ class SharesPrograms(Protocol):
         ...
 
 
-UserRecords: TypeAlias = ArrayLike | RowSource
+UserRecords: TypeAlias = Any
 """Records of n users: dense [n, d] of the host or the device, or a :class:`RowSource`."""
 
 
@@ -204,7 +203,7 @@ def _each(function: Callable[..., _T], mechanism: Mechanism, *stacked: object) -
     leaves, structure = jax.tree.flatten(mechanism)
     axes = _axes(mechanism, jax.tree.leaves(stacked)[0].shape[0])
 
-    def one(leaves: list[Array], *arguments: object) -> _T:
+    def one(leaves: list, *arguments: object) -> _T:
         return function(jax.tree.unflatten(structure, leaves), *arguments)
 
     return jax.vmap(one, in_axes=(axes, *(0 for _ in stacked)))(leaves, *stacked)
@@ -316,7 +315,7 @@ def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, c
             )
     if bounds is None:
         return x
-    share = (into(x if isinstance(x, jax.Array) else np.asarray(x), lower, upper) - lower) / (upper - lower)
+    share = (into(x, lower, upper) - lower) / (upper - lower)
     return domain.lower + share * (domain.upper - domain.lower)
 
 
@@ -332,13 +331,7 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
     holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
-    graph and the records where they are dense. Programs that mechanisms share take a few kilobytes more a user.
-
-    Args:
-      mechanism: on vectors [d], of one budget or of a stack of n.
-      nodes: n.
-      edges: directed edges of the public graph (an undirected one counts twice).
-      dense: whether x is a dense array.
+    graph of so many directed edges and the records where x is dense.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"

@@ -172,10 +172,9 @@ def predict_jointly(
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices.
-      features: of all users: dense [n, d], a scipy sparse matrix, or :func:`~ldp_jax.pipeline.rows.feature_rows`.
-        Those of the panel are public, and finite; of a private record NaN is 0, as on the device.
-      panel: int [panel], its members. Score results on the other nodes.
-      labels: int [panel] in [0, C), of these members.
+      features: see :func:`~ldp_jax.pipeline.predict_from_reports`.
+      panel: its members. Score results on the other nodes.
+      labels: in [0, C), of these members.
       budget: the total, and how it may be split.
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.

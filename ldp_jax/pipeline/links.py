@@ -36,7 +36,7 @@ def link_scores(
     Guarantee: that of the reports; this is post-processing. Scores find private links too, as far as epsilon lets.
 
     Args:
-      reports: counts with whole noise, as :func:`ldp_jax.edges.privatize_counts` gives them; of everybody.
+      reports: counts with whole noise, of everybody (:func:`ldp_jax.edges.privatize_counts`).
       groups: public, in [0, K), by which neighbours were counted; of an end in no group (-1) the other end's total
         is taken, over the number of users who are in one.
       pairs: users, in [0, n).

@@ -143,18 +143,16 @@ def panel_facts(
     Args:
       key: of public randomness.
       graph: public, symmetric.
-      rows: the panel's records (:func:`~ldp_jax.pipeline.rows.feature_rows`), in ascending order of their nodes.
-      labels: int [n], of the panel; -1 for everybody else.
+      rows: the panel's records, in ascending order of their nodes.
+      labels: of the panel; -1 for everybody else.
       num_classes: C.
       num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are what the panel reported
-        (:mod:`~ldp_jax.pipeline.panel`), and a class that nobody reported is no error.
-      hidden: widths of networks that are tried as the devices' classifier
-        (:func:`~ldp_jax.pipeline.device_classifier.device_classifier`).
+      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
+        that nobody reported is no error.
+      hidden: widths of networks that are tried as the devices' classifier.
 
     Raises:
-      ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`), or sizes that do not
-        fit.
+      ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.pipeline.rows import feature_rows
@@ -199,11 +197,8 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     Structure alone is returned where the guard believes nothing, or where the panel's log-loss with (simulated)
     reports is no less than without. :func:`panel_facts` has an example.
 
-    Args:
-      key: of the devices' noise, where ``collect`` simulates them.
-      collect: what the devices do; called once.
-      facts: see :func:`panel_facts`.
-      guarded: whether the guard may weaken evidence, and whether structure alone may be returned. Else s is 1.
+    ``collect`` is called once; the key is of the devices' noise where it simulates them. Unless ``guarded``, s is 1
+    and structure alone is never returned.
 
     Raises:
       ValueError: for reports of another shape than the posterior's.

@@ -143,12 +143,8 @@ def likeliest_evidence(
     A small panel's confusion is too sure of itself. Everybody's reports tell, without any label: their marginal
     likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that makes it largest is taken.
 
-    Args:
-      reports: of all.
-      panel: whose confusion reports are read by.
-      posterior: q, public; must not depend on the reports.
-      counted: who reported, and is not of the panel.
-      smoothings: to choose from, the first of equals.
+    ``posterior`` q is public and must not depend on the reports; ``counted`` are users who reported and are not of
+    the panel. Of equal smoothings the first is taken.
 
     >>> sent = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
     >>> panel = ScoredPanel(sent[:6], np.arange(6) % 2)  # whose six are never mistaken

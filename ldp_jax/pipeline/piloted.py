@@ -202,7 +202,7 @@ def piloted_counts(
     first = pilot(pilot_key, labels, quiet)
     second = ~first & ~quiet
     pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence), epsilon)
-    model, means = shares_and_counts(pilot_reports, fine, prior, first.astype(np.float32), np.float32(epsilon))
+    model, means = shares_and_counts(pilot_reports, fine, prior, first, np.float32(epsilon))
     means = np.asarray(means)
     size = table_size(pilot_reports, means, epsilon)
     piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)

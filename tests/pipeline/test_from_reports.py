@@ -99,7 +99,7 @@ def test_devices_tell_records_apart_and_a_regression_asks_nobody_by_her_own_labe
         np.exp(np.asarray(panel_regression(x, FoldedLabels(known, 3, fold, FOLDS), ridges=(0.4,))))
         for known in (labels, changed)
     )
-    np.testing.assert_allclose(first[left_out], second[left_out], atol=0.1)  # one stopping rule for all folds
+    np.testing.assert_allclose(first[left_out], second[left_out], atol=0.15)  # one stopping rule for all folds
     assert np.abs(first - second)[~left_out].max() > 0.3
     with pytest.raises(ValueError, match="rows must have 3 features"):
         facts.classifier.scores(feature_rows(x[:, :2]))
