@@ -23,7 +23,8 @@ from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.learning import metrics, models
 from ldp_jax.learning.training import Examples
 from ldp_jax.pipeline import advise, predict_from_reports
-from ldp_jax.pipeline.local_prediction import Broadcast, ClassReports, LocalPrediction, PanelFacts, local_prediction
+from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
+from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import label_evidence
 from ldp_jax.pipeline.stack import combine
@@ -193,10 +194,8 @@ def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
     facts = asked.facts
     truth = np.eye(asked.classes, dtype=np.float32)[asked.labels[asked.members]]
     nothing = jnp.zeros_like(facts.structure.log_q)
-    scores, _, _ = best_field(
-        facts.op, facts.labels, facts.fold, jnp.asarray(truth).mean(0), nothing, np.zeros(len(asked.labels), bool),
-        num_folds=facts.num_folds,
-    )  # fmt: skip
+    silent = np.zeros(len(asked.labels), bool)
+    scores, _ = best_field(facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent)
     return Answer(scores, UNREAD)
 
 

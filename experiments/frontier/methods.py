@@ -12,7 +12,7 @@ from experiments.frontier.baselines.blink import DEGREE_SHARE
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.pipeline import predict_from_counts
-from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, piloted_counts
+from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
@@ -90,10 +90,8 @@ def _placebo(key: Any, asked: Asked, epsilon: float, guarded: bool) -> Answer:
         guarantees[:] = [made.guarantee(), made.relationship("full")]
         return made.add_noise(key, edges.count_neighbours(users, count_round.groups, count_round.num_groups)[whose])
 
-    found = piloted_counts(
-        key, noisy_counts, asked.rows, asked.labels, epsilon, num_classes=asked.classes, log_q=asked.q,
-        guarded=guarded,
-    )  # fmt: skip
+    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
+    found = piloted_counts(key, noisy_counts, public, epsilon, guarded=guarded)
     spent = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=("features", "labels"))
     return Answer(found.log_posterior, spent, _told(found))
 
@@ -120,9 +118,8 @@ def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     def counts(key: Any, count_round: CountRound) -> Any:
         return edges.count_neighbours(users, count_round.groups, count_round.num_groups)
 
-    found = piloted_counts(
-        key, counts, asked.rows, asked.labels, _NO_NOISE, num_classes=asked.classes, log_q=asked.q
-    )
+    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
+    found = piloted_counts(key, counts, public, _NO_NOISE)
     return Answer(found.log_posterior, nothing_kept(), _told(found))
 
 

@@ -19,7 +19,7 @@ from ldp_jax.datasets import splits
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
 from ldp_jax.learning.models import Model, mlp
-from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.self_training import FoldedLabels, folds
 from ldp_jax.pipeline.structure import structure_posterior
 
 FOUND = ("validation", "chosen")
@@ -305,9 +305,8 @@ def without_records(bench: Bench) -> Score:
     labels = np.full(here.data.num_nodes, -1, np.int32)
     labels[train.index] = train.label
     fold = folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
-    found = structure_posterior(
-        here.data.graph, labels, fold, num_classes=here.data.num_classes, num_folds=_FOLDS, op=here.op
-    )
+    known = FoldedLabels(labels, here.data.num_classes, fold, _FOLDS)
+    found = structure_posterior(here.data.graph, known, op=here.op)
     values = [metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1")) for name in METRICS]
     right = metrics.accuracy(found.log_q[validation.index], validation.label)
     shown = {name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)}

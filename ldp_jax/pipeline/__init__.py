@@ -71,6 +71,6 @@ __getattr__, __dir__ = lazy.attach(
         "rounds": "RepeatedReports collect_rounds",
         "rows": "feature_rows",
     },
-    "arguments count_regression counts design device_classifier field groups guard law links message pilot piloted"
-    " posterior private_labels self_training stack structure",
+    "counts design device_classifier field groups guard links message panel pilot piloted posterior"
+    " self_training stack structure",
 )

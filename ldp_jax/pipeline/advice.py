@@ -8,9 +8,8 @@ r"""What reports will be worth, from public facts, before anybody reports.
   .. math:: g = \sum_r P(r | c) \Big( w \log T_r(y) - \log \sum_{y'} q(y') T_r(y')^w \Big)
 
   is what the report is expected to take off the log-loss. The weight w is one for all, the best of a few for the
-  panel: a small panel's confusion is too sure of itself, and the stack that follows weighs reports too. Whether so
-  many reports can be seen to agree with structure, as the :mod:`guard <ldp_jax.pipeline.guard>` will ask, is
-  foretold too. What reports of neighbours add comes on top.
+  panel: a small panel's confusion is too sure of itself. Whether so many reports can be seen to agree with
+  structure, as the :mod:`guard <ldp_jax.pipeline.guard>` will ask, is foretold too. Reports of neighbours add more.
 * Counts of neighbours (:func:`forecast`). A user with d neighbours has about :math:`d h` of the own class more than
   of any other, h the homophily; a share :math:`\rho` of these is counted in the right group, :math:`\rho` the
   reliability of the class that is broadcast. Whole noise of :math:`\epsilon` has a standard deviation of about
@@ -32,8 +31,8 @@ from ldp_jax.core.types import Array
 from ldp_jax.features import alphabets
 from ldp_jax.pipeline.guard import ROUNDING
 from ldp_jax.pipeline.local_prediction import PanelFacts
-from ldp_jax.pipeline.message import SMOOTHINGS, confusions
-from ldp_jax.pipeline.private_labels import MOST_EPSILON
+from ldp_jax.pipeline.message import SMOOTHINGS, ScoredPanel, confusions
+from ldp_jax.pipeline.panel import MOST_EPSILON
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Of which the least that is enough is looked for."""
@@ -163,15 +162,16 @@ def advise(facts: PanelFacts, epsilon: float, *, epsilons: tuple[float, ...] = E
     """
     epsilon = validate.number(0.0, MOST_EPSILON, open_lower=True, epsilon=epsilon)
     asked = [validate.number(0.0, MOST_EPSILON, open_lower=True, epsilons=one) for one in epsilons]
-    if facts.keep < 1.0:
-        raise ValueError(f"facts must have true labels, which gains are measured by, got keep = {facts.keep:g}")
-    panel = np.flatnonzero(facts.labels >= 0)
-    log_q, labels = np.asarray(facts.structure.log_q)[panel], facts.labels[panel]
+    if facts.known.keep < 1.0:
+        raise ValueError(
+            f"facts must have true labels, which gains are measured by, got keep = {facts.known.keep:g}"
+        )
+    log_q = np.asarray(facts.structure.log_q)[facts.known.nodes]
     gains = {}
     for each in sorted({*asked, epsilon}):
         inside = alphabets(np.exp(log_q), each).mask
-        gains[each] = expected_gain(log_q, facts.classifier.panel_scores, labels, inside, each)
-    users = len(facts.labels) - len(panel)
+        gains[each] = expected_gain(log_q, facts.scored, inside, each)
+    users = int((facts.labels < 0).sum())
     needed = next((each for each, gain in gains.items() if _recommended(gain, users)), None)
     collect, reason = _recommended(gains[epsilon], users), _reason(gains, epsilon, users, needed)
     return Advice(collect, reason, epsilon, needed, gains, users)
@@ -207,8 +207,7 @@ def _reason(gains: dict[float, ExpectedGain], epsilon: float, users: int, needed
 
 def expected_gain(
     log_q: Float[Array | np.ndarray, "panel classes"],
-    scores: Float[Array | np.ndarray, "panel classes"],
-    labels: Int[Array | np.ndarray, " panel"],
+    panel: ScoredPanel,
     alphabets: Bool[Array | np.ndarray, "panel classes"],
     epsilon: float,
 ) -> ExpectedGain:
@@ -218,12 +217,8 @@ def expected_gain(
     the panel's members likeliest under their classes, each by the others' records. The weight is the one of
     :data:`WEIGHTS` that gains the panel most.
 
-    Args:
-      log_q: what structure says of the panel's members, out of fold.
-      scores: of each class for each of their records, by classifiers that have not seen it.
-      labels: in [0, C).
-      alphabets: the classes among which each member's device would choose.
-      epsilon: of a report, > 0.
+    ``log_q`` is what structure says of the panel's members out of fold, ``alphabets`` the classes among which their
+    devices would choose.
 
     Raises:
       ValueError: for fewer than two members, sizes that do not fit, labels outside [0, C), an alphabet of no class,
@@ -232,12 +227,12 @@ def expected_gain(
     >>> log_q = np.log(np.full((60, 3), 1 / 3, np.float32))
     >>> labels = np.arange(60) % 3
     >>> sure = np.eye(3, dtype=np.float32)[labels]
-    >>> found = expected_gain(log_q, sure, labels, np.ones((60, 3), bool), 2.0)
+    >>> found = expected_gain(log_q, ScoredPanel(sure, labels), np.ones((60, 3), bool), 2.0)
     >>> round(found.log_loss, 2), round(found.accuracy), found.t > 2
     (0.43, 45, True)
     """
     epsilon = validate.number(0.0, open_lower=True, epsilon=epsilon)
-    labels, inside = np.asarray(labels), np.asarray(alphabets)
+    scores, labels, inside = jnp.asarray(panel.scores), np.asarray(panel.labels), np.asarray(alphabets)
     if len(labels) < 2 or not len(log_q) == len(scores) == len(labels) == len(inside):
         raise ValueError(
             f"log_q, scores, labels and alphabets must be of the same two members or more, got {len(log_q)}, "
@@ -248,11 +243,11 @@ def expected_gain(
         raise ValueError(f"labels must be in [0, {classes}), got {labels.min()} to {labels.max()}")
     if not inside.any(1).all():
         raise ValueError("alphabets must hold a class of each member's at least")
-    given = (jnp.asarray(log_q), jnp.asarray(scores), jnp.asarray(labels), jnp.asarray(inside))
     by_smoothing = {}
     for smoothing in SMOOTHINGS:
-        table, which = confusions(jnp.asarray(scores), labels, inside, smoothing)
-        made = _members(*given, table, which, jnp.float32(epsilon), jnp.float32(smoothing))
+        table, which = confusions(panel, inside, smoothing)
+        members = _Member(jnp.asarray(log_q), scores, jnp.asarray(labels), jnp.asarray(inside), jnp.asarray(which))
+        made = _members(members, table, jnp.float32(epsilon), jnp.float32(smoothing))
         by_smoothing[smoothing] = [np.asarray(each, np.float64) for each in made]
     smoothing = max(by_smoothing, key=lambda one: by_smoothing[one][0].sum())
     _, gains, decided, rho, agreement, square = by_smoothing[smoothing]
@@ -260,37 +255,33 @@ def expected_gain(
     gain, right = gains[:, weight], decided[:, weight]
     errors = [float(each.std(ddof=1)) / math.sqrt(len(each)) for each in (gain, 100 * right)]
     return ExpectedGain(
-        log_loss=float(gain.mean()),
-        standard_error=errors[0],
-        accuracy=float(100 * right.mean()),
-        accuracy_error=errors[1],
+        log_loss=float(gain.mean()), standard_error=errors[0],
+        accuracy=float(100 * right.mean()), accuracy_error=errors[1],
         correlation=float(np.clip(rho.mean(), 0.0, 1.0)),
-        agreement=float(agreement.mean()),
-        agreement_square=float(square.mean()),
-        members=len(labels),
-        smoothing=smoothing,
-        weight=WEIGHTS[weight],
-    )
+        agreement=float(agreement.mean()), agreement_square=float(square.mean()),
+        members=len(labels), smoothing=smoothing, weight=WEIGHTS[weight],
+    )  # fmt: skip
+
+
+class _Member(NamedTuple):
+    """Of a member, or stacked: structure's posterior, scores, label, alphabet, and the place of its confusion."""
+
+    log_q: Array
+    scores: Array
+    label: Array
+    inside: Array
+    which: Array
 
 
 @jax.jit
-def _members(
-    log_q: Array,
-    scores: Array,
-    labels: Array,
-    inside: Array,
-    table: Array,
-    which: Array,
-    epsilon: Array,
-    smoothing: Array,
-) -> tuple[Array, ...]:
+def _members(members: _Member, table: Array, epsilon: Array, smoothing: Array) -> tuple[Array, ...]:
     """For each member, expected over reports: log-likelihood by the class, gains [weights] of both, rho, t, t^2."""
-    classes = scores.shape[1]
-    size = jax.nn.one_hot(labels, classes).sum(0)
+    classes = members.scores.shape[1]
+    size = jax.nn.one_hot(members.label, classes).sum(0)
     prior = size / size.sum()
     variance = jnp.maximum(1.0 - (prior**2).sum(), 1e-6)
 
-    def one(member: tuple[Array, ...]) -> tuple[Array, ...]:
+    def one(member: _Member) -> tuple[Array, ...]:
         log_q, scores, label, inside, which = member
         log_q = jax.nn.log_softmax(log_q)
         places = inside.sum()
@@ -312,7 +303,7 @@ def _members(
         each = (log_t[label], gains, decided, away, agreement, agreement**2)
         return tuple(value @ report for value in each)
 
-    return jax.lax.map(one, (log_q, scores, labels, inside, which), batch_size=_AT_A_TIME)
+    return jax.lax.map(one, members, batch_size=_AT_A_TIME)
 
 
 # --- Counts of neighbours --------------------------------------------------------------------------------------
@@ -343,8 +334,8 @@ def forecast(mean_degree: float, homophily: float, reliability: float, epsilon: 
 
     Args:
       mean_degree: neighbours of a user, > 0.
-      homophily: share of neighbours of a user's own class, beyond chance, in [0, 1] (:func:`homophily`).
-      reliability: how often the class broadcast for a neighbour is right, in [0, 1] (:func:`reliability`).
+      homophily: share of neighbours of the own class, beyond chance (:func:`homophily`).
+      reliability: how often the class broadcast for a neighbour is right (:func:`reliability`).
       epsilon: of a list's bit.
 
     >>> print(forecast(43.4, 0.19, 0.71, 1.0))
@@ -376,9 +367,8 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
 
     s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
 
-    Args:
-      pairs: int [pairs, 2], friendships that are public, such as those of labelled users who consent.
-      labels: int [n]; pairs with an end that has none (-1) are left out.
+    ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
+    has no label (-1) are left out.
 
     Raises:
       ValueError: for pairs of another shape (an ``edge_index`` is [2, pairs]: give its transpose), a node outside

@@ -25,10 +25,10 @@ from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import PersonalAlphabet, PersonalAlphabets
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
-from ldp_jax.pipeline.design import design
+from ldp_jax.pipeline.design import CountModel, design
 from ldp_jax.pipeline.groups import fine_groups
-from ldp_jax.pipeline.message import restricted_confusion
-from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares
+from ldp_jax.pipeline.message import ScoredPanel, confusions
+from ldp_jax.pipeline.pilot import GroupShares, expected_counts, shares_and_counts
 
 _LEAST_LIST = 0.001
 """The least epsilon of whole noise."""
@@ -141,12 +141,10 @@ class SplitForecast(NamedTuple):
 
 
 class RecordReports(NamedTuple):
-    """What is known of reports of records: the panel's scores out of fold, its labels, and class shares."""
+    """What is known of reports of records: the panel as the classifier finds it, and class shares."""
 
-    scores: Float[Array, "panel classes"]
-    labels: Int[np.ndarray, " panel"]
+    panel: ScoredPanel
     prior: Float[np.ndarray, " classes"]
-    keep: float
 
     def law(self, epsilon: float) -> Float[np.ndarray, "classes outputs"]:
         """P(report | class of the user); of epsilon 0 a report that says nothing."""
@@ -154,8 +152,8 @@ class RecordReports(NamedTuple):
             return np.ones((len(self.prior), 1))
         sent = PersonalAlphabet(epsilon, self.prior).table().masses / 2.0**32
         inside = PersonalAlphabets.of(epsilon, self.prior[None]).mask
-        confusion = restricted_confusion(self.scores, self.labels, inside, 2.0, self.keep)[0]
-        return np.asarray(confusion, np.float64) @ sent
+        table, which = confusions(self.panel, inside, 2.0)
+        return np.asarray(table[which[0]], np.float64) @ sent
 
 
 class ListReports(NamedTuple):
@@ -177,8 +175,7 @@ class ListReports(NamedTuple):
     ) -> "ListReports":
         """From the counts of early members, by class of the panel and everybody else."""
         prior, num_groups = jnp.asarray(shares, jnp.float32), reports.shape[1]
-        model = group_shares(reports, groups, prior, early, epsilon)
-        means = expected_counts(model)
+        model, means = shares_and_counts(reports, groups, prior, early, np.float32(epsilon))
         room = 3 * (num_groups - 1) - num_groups  # one program with the rounds that follow
         reports = jnp.pad(reports, ((0, 0), (0, room)))
         means = jnp.pad(means, ((0, 0), (0, 0), (0, room)))
@@ -237,10 +234,8 @@ def broadcast_shares(
 ) -> GroupShares:
     """Who befriends which of the 3 C fine groups, if friends of the panel are as other friends are.
 
-    Args:
-      model: of C groups, the panel's classes, and one of everybody else.
-      reliability: see :func:`group_reliability`.
-      labelled: the panel's share of all users.
+    ``model`` is of C groups, the panel's classes, and one of everybody else; ``labelled`` is the panel's share of
+    all users, ``reliability`` that of :func:`group_reliability`.
 
     >>> model = GroupShares(jnp.array([[0.2, 0.1, 0.7], [0.1, 0.1, 0.8]]), jnp.ones(2), jnp.float32(0.3))
     >>> made = broadcast_shares(model, np.full((2, 4), 0.25), 0.4)
@@ -264,7 +259,8 @@ def split_forecast(key: PRNGKey, split: Split, records: RecordReports, lists: Li
     means = expected_counts(broadcast_shares(lists.model, group_reliability(y, log_q), lists.labelled))
     size = table_size(np.zeros(1), means, split.list)
     log_q = jnp.asarray(log_q, jnp.float32)
-    plan = design(key, log_q, means, lists.weights, lists.dispersion, split.list, size=size, users=_SIMULATED)
+    model = CountModel(means, lists.weights, lists.dispersion)
+    plan = design(key, log_q, model, split.list, size=size, users=_SIMULATED)
     more = plan.accuracy[plan.best] - plan.accuracy_without
     return SplitForecast(split, information, max(0.0, plan.gain[plan.best]), right + more)
 

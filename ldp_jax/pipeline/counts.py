@@ -1,14 +1,14 @@
 r"""Counts of neighbours by public group, and what a noisy one says of its reporter's class.
 
-A user of class c has a rate :math:`\lambda`, the neighbours that she expects in all, of which a share
-:math:`H_{cg}` is in group g. Her counts are negative binomial, :math:`m_g \sim \mathrm{NB}(\lambda H_{cg}, s)`,
-of variance :math:`\mu + \mu^2 / s` (Poisson for s of infinity), and her reports :math:`r_g = m_g + z_g` with
+A user of class c has a rate :math:`\lambda`, the expected number of all neighbours, of which a share
+:math:`H_{cg}` is in group g. The counts are negative binomial, :math:`m_g \sim \mathrm{NB}(\lambda H_{cg}, s)`,
+of variance :math:`\mu + \mu^2 / s` (Poisson for s of infinity), and the reports :math:`r_g = m_g + z_g` with
 :math:`P(z) = \frac{1 - a}{1 + a} a^{|z|}, a = e^{-\epsilon}`. The law of a report is their convolution,
 
 .. math:: P(r) = \frac{1 - a}{1 + a} \sum_m \mathrm{NB}(m) \, a^{|r - m|},
 
 two geometric sums, from below and from above, which a recursion over r adds up exactly. All users share C K L such
-laws (classes, groups, rates), so they are computed once as tables, and a user looks hers up.
+laws (classes, groups, rates), so they are computed once as tables, and looked up.
 
 *Numerics.* Logarithms throughout, by Loader's deviances rather than by log-gamma functions, which would cancel:
 float32 is within 1e-6 of 1 + abs(log P). For r < 0 only the sum from above is left, a^-r P(0), exactly.
@@ -19,16 +19,16 @@ noise; Loader, Fast and accurate computation of binomial probabilities (2000), f
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.special import gammaln
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
-from ldp_jax.pipeline.law import Law, law_of, log_likelihoods, log_scale
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
 """The s of the negative binomial that :func:`evidence` chooses from."""
@@ -36,20 +36,159 @@ DISPERSIONS = (math.inf, 10.0, 3.0)
 _LOST = 24.0
 """Logarithm of what a sum may leave out, of terms that are at most 1."""
 
+_STEPS = 60
+"""Of EM."""
 
-def geometric_noise_log_pmf(z: Any, epsilon: Scalar) -> Array:
-    """log P(z) of two-sided geometric noise at whole numbers z; elementwise.
+LEAST = 1e-8
+"""The least mean of a count: where a class's share of a group is estimated as 0, a neighbour may be there."""
 
-    >>> z = jnp.arange(-50, 51)
-    >>> round(float(jnp.exp(geometric_noise_log_pmf(z, 1.0)).sum()), 6)
-    1.0
+_NOTHING = -1e30
+"""The logarithm of an empty sum: finite, so that no difference is NaN."""
+
+_TERMS = 11
+"""Terms of the series of a deviance, below |v| = 0.4."""
+
+
+_Pair = tuple[Array, Array]
+"""A logarithm in two numbers, the second what the first has lost by rounding."""
+
+
+def log_scale(epsilon: Scalar) -> Array:
+    """log((1 - a) / (1 + a))."""
+    return jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))
+
+
+def noise_variance(epsilon: Scalar) -> Array:
+    """2 a / (1 - a)^2, a = e^-epsilon."""
+    return 2 * jnp.exp(-epsilon) / jnp.expm1(-epsilon) ** 2
+
+
+def _stirling(x: np.ndarray) -> np.ndarray:
+    """log Gamma(x + 1) less Stirling's formula; 0 at x = 0, where it is not used."""
+    safe = np.maximum(x, 1e-300)
+    error = gammaln(x + 1.0) - (x + 0.5) * np.log(safe) + x - 0.5 * math.log(2 * math.pi)
+    return np.where(x > 0, error, 0.0)
+
+
+def _deviance(count: Array, mean: Array) -> Array:
+    """count log(count / mean) + mean - count, to float32's precision also where the two are close."""
+    v = (count - mean) / (count + mean)
+    square, series = v * v, jnp.zeros_like(v)
+    for j in range(_TERMS, 0, -1):
+        series = series * square + 1.0 / (2 * j + 1)
+    near = (count - mean) * v + 2.0 * count * v * square * series
+    some = jnp.maximum(count, 1e-30)
+    far = jnp.where(count > 0, count * (jnp.log(some) - jnp.log(mean)), 0.0) + (mean - count)
+    return jnp.where(jnp.abs(v) < 0.4, near, far)
+
+
+class Law(NamedTuple):
+    """What the pmf of counts 0, 1, ... takes of s, computed in float64 on the host."""
+
+    dispersion: Array | np.float32
+    error_of_dispersion: Array | np.float32
+    error_of_sum: Array | np.ndarray  # [size]
+
+
+def law_of(dispersion: float, size: int) -> Law:
+    """The law of dispersion s, infinite for Poisson counts.
+
+    Raises:
+      ValueError: unless s > 0.
     """
-    epsilon = jnp.asarray(epsilon, jnp.float32)
-    return log_scale(epsilon) - epsilon * jnp.abs(z)
+    if not dispersion > 0:
+        raise ValueError(f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}")
+    s = 1.0 if math.isinf(dispersion) else dispersion
+    error_of_sum = _stirling(np.arange(size) + s).astype(np.float32)
+    return Law(np.float32(dispersion), np.float32(_stirling(np.asarray(s))), error_of_sum)
 
 
-def table_size(reports: Any, means: Any, epsilon: float) -> int:
-    """How many counts the tables of :func:`log_likelihood` must have; a power of four from 1024 on: few programs.
+def log_pmf_table(law: Law, means: Array, size: int) -> Array:
+    """log NB(m; mean, s) for m in 0 .. size - 1 along a new first axis."""
+    stretch = (size, *(1,) * means.ndim)
+    error = jnp.asarray(_stirling(np.arange(size)), jnp.float32).reshape(stretch)
+    count = jnp.arange(size, dtype=jnp.float32).reshape(stretch)
+    some = jnp.maximum(count, 1.0)
+    poisson = -error - 0.5 * jnp.log(2 * jnp.pi * some) - _deviance(count, means)
+    poisson = jnp.where(count == 0, -means, poisson)
+    s = jnp.where(jnp.isinf(law.dispersion), 1.0, law.dispersion)
+    both = count + s
+    lost, won = both * (s / (s + means)), both * (means / (s + means))
+    coefficient = jnp.reshape(jnp.asarray(law.error_of_sum), stretch) - law.error_of_dispersion - error
+    binomial = (
+        coefficient - _deviance(s, lost) - _deviance(count, won) - 0.5 * jnp.log(2 * jnp.pi * s * some / both)
+    )
+    negative = jnp.where(count == 0, -s * jnp.log1p(means / s), jnp.log(s / both) + binomial)
+    return jnp.where(jnp.isinf(law.dispersion), poisson, negative)
+
+
+def log_report_table(law: Law, means: Array, epsilon: Scalar, size: int) -> Array:
+    """log P(r) for r in 0 .. size - 1 along a new first axis: the pmf through both geometric sums."""
+    log_pmf = log_pmf_table(law, means, size)
+    nothing = (jnp.full_like(means, _NOTHING), jnp.zeros_like(means))
+
+    def up(below: _Pair, here: Array) -> tuple[_Pair, Array]:
+        total = _plus(_less(below, epsilon), here)
+        return total, total[0]
+
+    def down(above: _Pair, here: Array) -> tuple[_Pair, Array]:
+        return _less(_plus(above, here), epsilon), above[0]
+
+    _, below = jax.lax.scan(up, nothing, log_pmf)
+    _, above = jax.lax.scan(down, nothing, log_pmf, reverse=True)
+    return log_scale(epsilon) + jnp.logaddexp(below, above)
+
+
+def _split(a: Array, b: Scalar) -> _Pair:
+    """a + b in float32, and what its rounding lost, exactly."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _less(log_sum: _Pair, epsilon: Scalar) -> _Pair:
+    """A logarithm, kept in two numbers, less epsilon: roundings of hundreds of steps would add up."""
+    total, lost = _split(log_sum[0], -epsilon)
+    return _split(total, lost + log_sum[1])
+
+
+def _plus(log_sum: _Pair, here: Array) -> _Pair:
+    """log(e^a + e^here), a kept in two numbers."""
+    gap = log_sum[0] - here
+    total, lost = _split(jnp.maximum(log_sum[0], here), jnp.log1p(jnp.exp(-jnp.abs(gap))))
+    return total, lost + jnp.where(gap > 0, log_sum[1], 0.0)
+
+
+@partial(jax.jit, static_argnames="size")
+def log_likelihoods(law: Law, reports: Array, means: Array, epsilon: Scalar, size: int) -> Array:
+    """log P(reports | class, rate) of every user, groups independent of each other; float32 [n, C, L].
+
+    Args:
+      law: of the dispersion.
+      reports: noisy counts [n, groups], below ``size``; larger ones are taken for ``size`` - 1.
+      means: of the true counts [C, L, groups] (:func:`~ldp_jax.pipeline.pilot.expected_counts`), at least 1e-8.
+      epsilon: of each count.
+      size: of the tables, static: :func:`table_size`.
+
+    >>> noiseless = log_likelihoods(law_of(math.inf, 32), jnp.array([[3]]), jnp.array([[[2.0]]]), 50.0, 32)
+    >>> round(float(jnp.exp(noiseless)[0, 0, 0]), 6)  # Poisson: e^-2 2^3 / 3!
+    0.180447
+    """
+    classes, num_rates = means.shape[:2]
+    means = jnp.maximum(means, LEAST).reshape(classes * num_rates, -1).T
+    table = log_report_table(law, means, epsilon, size).transpose(1, 0, 2)  # [groups, size, classes * rates]
+
+    def add(total: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
+        laws, column = group
+        here = laws[jnp.clip(column, 0, size - 1)]
+        return total + here - epsilon * jnp.maximum(-column, 0)[:, None], None
+
+    total, _ = jax.lax.scan(add, jnp.zeros((len(reports), classes * num_rates)), (table, reports.T))
+    return total.reshape(-1, classes, num_rates)
+
+
+def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
+    """How many counts the tables of :func:`log_likelihoods` must have; a power of four from 1024 on: few programs.
 
     Beyond every report and every mean, as far as noise reaches; on the host, from concrete values.
 
@@ -59,32 +198,6 @@ def table_size(reports: Any, means: Any, epsilon: float) -> int:
     validate.positive(epsilon=epsilon)
     reach = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
     return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, 1024.0), 4) - 1e-9)
-
-
-def log_likelihood(
-    reports: Int[Array | np.ndarray, "n groups"],
-    means: Float[Array | np.ndarray, "classes rates groups"],
-    dispersion: float,
-    epsilon: Scalar,
-    *,
-    size: int,
-) -> Float[Array, "n classes rates"]:
-    """log P(reports | class, rate) of every user, her groups independent of each other; float32 [n, C, L].
-
-    Args:
-      reports: noisy counts, below ``size``; larger ones are taken for ``size`` - 1.
-      means: of the true counts (:func:`~ldp_jax.pipeline.pilot.expected_counts`); less than 1e-8 is 1e-8.
-      dispersion: s, infinite for Poisson counts; static.
-      epsilon: of each count.
-      size: of the tables, static: :func:`table_size`.
-
-    >>> noiseless = log_likelihood(jnp.array([[3]]), jnp.array([[[2.0]]]), math.inf, 50.0, size=32)
-    >>> round(float(jnp.exp(noiseless)[0, 0, 0]), 6)  # Poisson: e^-2 2^3 / 3!
-    0.180447
-    """
-    validate.positive(epsilon=epsilon)
-    law = law_of(dispersion, size)
-    return log_likelihoods(law, reports, means, jnp.asarray(epsilon, jnp.float32), size)
 
 
 # --- Step 7 ------------------------------------------------------------------------------------------------------
@@ -107,15 +220,9 @@ class Evidence(NamedTuple):
 
 
 def rate_weights(
-    log_likelihood: Float[Array | np.ndarray, "n rates"], counted: Array, *, steps: int = 60
+    log_likelihood: Float[Array | np.ndarray, "n rates"], counted: Array
 ) -> tuple[Float[Array, " rates"], Float[Array, ""]]:
-    """The share of users at each rate by EM, and the mean log marginal likelihood under it.
-
-    Args:
-      log_likelihood: of each user at each rate.
-      counted: [n], 1 for users who reported, 0 for others.
-      steps: of EM, static.
-    """
+    """The share of users at each rate by EM, and the mean log marginal likelihood of those who reported."""
     counted = jnp.asarray(counted, jnp.float32)
     total = jnp.maximum(counted.sum(), 1.0)
     rates = log_likelihood.shape[1]
@@ -125,7 +232,7 @@ def rate_weights(
         # A hundredth of a user at each rate: none is ever impossible.
         return ((share * counted[:, None]).sum(0) + 0.01) / (total + 0.01 * rates), None
 
-    weights, _ = jax.lax.scan(step, jnp.full(rates, 1.0 / rates), None, length=steps)
+    weights, _ = jax.lax.scan(step, jnp.full(rates, 1.0 / rates), None, length=_STEPS)
     marginal = jax.scipy.special.logsumexp(log_likelihood + jnp.log(weights), axis=-1)
     return weights, (marginal * counted).sum() / total
 
@@ -137,8 +244,7 @@ def evidence(
     epsilon: Scalar,
     *,
     size: int,
-    counted: Any = None,
-    dispersions: tuple[float, ...] = DISPERSIONS,
+    counted: Bool[np.ndarray, " n"] | None = None,
 ) -> Evidence:
     r"""Step 7 of piloted counts: :math:`l(c) = \log \sum_\lambda w_\lambda \prod_k P(r_k \mid \lambda H_{ck}, s)`.
 
@@ -146,14 +252,12 @@ def evidence(
     averaged over the public prior.
 
     Args:
-      reports: noisy counts.
-      means: of each class at each rate, the columns of this round's groups
-        (:func:`~ldp_jax.pipeline.pilot.expected_counts`).
+      reports: noisy counts; rows of users who are not ``counted`` are computed and mean nothing.
+      means: see :func:`log_likelihoods`.
       prior: public distribution of each user's class; a label is a row of 0 and 1.
       epsilon: of each count.
       size: of the tables, static: :func:`table_size`.
-      counted: bool [n], who reported; all by default. Rows of others are computed and mean nothing.
-      dispersions: to choose from, static.
+      counted: who reported; all by default.
 
     >>> means = jnp.array([[[6.0, 4.0]], [[4.0, 6.0]]])  # of each class, at one rate, in two groups
     >>> reports, prior = jnp.array([[9, 2], [5, 5], [2, 9]]), np.full((3, 2), 0.5)
@@ -162,7 +266,7 @@ def evidence(
     [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
     """
     validate.positive(epsilon=epsilon)
-    laws = jax.tree.map(lambda *leaves: np.stack(leaves), *(law_of(s, size) for s in dispersions))
+    laws = jax.tree.map(lambda *leaves: np.stack(leaves), *(law_of(s, size) for s in DISPERSIONS))
     counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
     return _evidence(laws, reports, means, prior, np.float32(epsilon), counted, size=size)
 
@@ -173,7 +277,7 @@ def _evidence(
 ) -> Evidence:
     log_prior = jnp.log(jnp.maximum(prior, 1e-30))
 
-    def under(law: Law) -> Any:
+    def under(law: Law) -> tuple[Array, Array, Array]:
         each = log_likelihoods(law, reports, means, epsilon, size)
         weights, marginal = rate_weights(jax.scipy.special.logsumexp(each + log_prior[:, :, None], axis=1), counted)
         return jax.scipy.special.logsumexp(each + jnp.log(weights), axis=-1), weights, marginal

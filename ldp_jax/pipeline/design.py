@@ -2,17 +2,17 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.pipeline.counts import LEAST, Law, law_of, log_likelihoods, log_pmf_table
 from ldp_jax.pipeline.groups import MERGES, merge
-from ldp_jax.pipeline.law import LEAST, law_of, log_likelihoods, log_pmf_table
 
 
 class Design(NamedTuple):
@@ -31,16 +31,28 @@ class Design(NamedTuple):
     accuracy_without: float
 
 
+class CountModel(NamedTuple):
+    """What a round of counts is expected to be.
+
+    Attributes:
+      means: float32 [C, L, G] (:func:`~ldp_jax.pipeline.pilot.expected_counts`).
+      weights: float32 [L], the share of users at each rate.
+      dispersion: s.
+    """
+
+    means: Float[Array | np.ndarray, "classes rates groups"]
+    weights: Float[Array | np.ndarray, " rates"]
+    dispersion: float
+
+
 def design(
     key: PRNGKey,
     log_q: Float[Array | np.ndarray, "n classes"],
-    means: Float[Array | np.ndarray, "classes rates fine"],
-    weights: Float[Array | np.ndarray, " rates"],
-    dispersion: float,
+    model: CountModel,
     epsilon: Scalar,
     *,
     size: int,
-    asked: Any = None,
+    asked: Bool[np.ndarray, " n"] | None = None,
     users: int = 1024,
 ) -> Design:
     """Step 5 of piloted counts: simulate users by the pilot's model and score the seven merges.
@@ -50,64 +62,56 @@ def design(
     Args:
       key: of public randomness.
       log_q: public posteriors.
-      means: of each class at each rate by fine group (:func:`~ldp_jax.pipeline.pilot.expected_counts`).
-      weights: the share of users at each rate.
-      dispersion: s.
+      model: of counts by fine group.
       epsilon: of each count.
       size: of the tables, static.
-      asked: bool [n], who will report; all by default.
+      asked: who will report; all by default.
       users: simulated, static.
 
     >>> means = jnp.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
     >>> q = jnp.full((8, 2), np.log(0.5), jnp.float32)
-    >>> plan = design(jax.random.key(0), q, means, jnp.ones(1), math.inf, 1.0, size=256)
+    >>> plan = design(jax.random.key(0), q, CountModel(means, jnp.ones(1), math.inf), 1.0, size=256)
     >>> plan.best, round(plan.accuracy_without, 1), round(plan.accuracy[plan.best], 1)  # one noise, not three
     ('labelled + predicted', 0.5, 0.9)
     """
     validate.threefry(key)
     validate.positive(epsilon=epsilon)
-    classes = log_q.shape[1]
-    columns = np.stack([merge(name, classes).column for name in MERGES])
-    law = law_of(dispersion, size)
-    among = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
-    room = np.pad(among, (0, len(log_q) - len(among))).astype(np.int32)
-    gains, right, without = _scores(
-        key,
-        log_q,
-        room,
-        np.int32(len(among)),
-        means,
-        weights,
-        law,
-        np.float32(epsilon),
-        columns,
-        users=users,
-        size=size,
-    )
-    gain = dict(zip(MERGES, np.asarray(gains).tolist(), strict=True))
-    accuracy = dict(zip(MERGES, np.asarray(right).tolist(), strict=True))
+    columns = np.stack([merge(name, log_q.shape[1]).column for name in MERGES])
+    simulated = _Simulated(model.means, model.weights, law_of(model.dispersion, size))
+    nodes = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
+    among = (np.pad(nodes, (0, len(log_q) - len(nodes))).astype(np.int32), np.int32(len(nodes)))
+    found = _scores(key, log_q, among, simulated, np.float32(epsilon), columns, users=users, size=size)
+    gains, right, without = map(np.asarray, found)
+    gain = dict(zip(MERGES, gains.tolist(), strict=True))
+    accuracy = dict(zip(MERGES, right.tolist(), strict=True))
     return Design(max(gain, key=lambda name: gain[name]), gain, accuracy, float(without))
+
+
+class _Simulated(NamedTuple):
+    """A :class:`CountModel` with the law of its dispersion."""
+
+    means: Array | np.ndarray
+    weights: Array | np.ndarray
+    law: Law
 
 
 @partial(jax.jit, static_argnames=("users", "size"))
 def _scores(
     key: PRNGKey,
     log_q: Array,
-    among: Array,
-    count: Array,
-    means: Array,
-    weights: Array,
-    law: Any,
+    among: tuple[Array, Array],
+    model: _Simulated,
     epsilon: Array,
-    columns: Int[Array | np.ndarray, "merges fine"],
+    columns: Array,
     *,
     users: int,
     size: int,
 ) -> tuple[Array, Array, Array]:
+    (nodes, count), (means, weights, law) = among, model
     fine = means.shape[-1]
     who_key, key = jax.random.split(key)
     u = jax.random.uniform(key, (users, 3 * fine + 2))
-    q = log_q[among[jax.random.randint(who_key, (users,), 0, count)]]
+    q = log_q[nodes[jax.random.randint(who_key, (users,), 0, count)]]
     y = (jnp.exp(q).cumsum(-1)[:, :-1] < u[:, :1]).sum(-1)
     rate = (weights.cumsum()[:-1] < u[:, 1:2]).sum(-1)
     # A scan: a cumulative sum of XLA on CPUs takes seconds to compile.
@@ -137,7 +141,7 @@ def _draw(u: Array, below: Array, y: Array, rate: Array) -> Array:
     """Counts by bisection of their distribution functions [size, C, L, groups]; int32 [users, groups]."""
     size, column = below.shape[0], jnp.arange(below.shape[-1])
 
-    def halve(_: Any, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: object, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = (low + high) // 2
         above = below[middle, y[:, None], rate[:, None], column] < u

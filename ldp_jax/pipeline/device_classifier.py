@@ -1,7 +1,7 @@
 """The classifier that every device runs on its own record: learned from the panel, broadcast, public."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import training
 from ldp_jax.learning.models import dense_layers, mlp
 from ldp_jax.pipeline.rows import DenseRows, Rows
-from ldp_jax.pipeline.self_training import Classifier, blank, known_evidence, regression
+from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 
 RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
 """Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
@@ -21,9 +21,11 @@ RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
 _WIDTH = 96
 """Columns of a design are padded to a multiple of it, so that regressions on like panels share a program."""
 
-
 _DROPOUT, _EPOCHS, _PATIENCE = 0.5, 200, 30
 """Of the networks."""
+
+_Layer = tuple[Array, Array]
+"""Weights and bias."""
 
 
 class DeviceClassifier(NamedTuple):
@@ -43,11 +45,11 @@ class DeviceClassifier(NamedTuple):
     bias: Float[Array, " outputs"]
     panel_scores: Float[Array, "panel classes"]
     ridge: float
-    layers: tuple[tuple[Float[Array, "width outputs"], Float[Array, " outputs"]], ...] = ()
+    layers: tuple[_Layer, ...] = ()
     log_loss: dict[str, float] | None = None
 
     def scores(self, rows: Rows | DenseRows) -> Float[Array, "n classes"]:
-        """What a device makes of its record: log-scores of classes, for many records at once.
+        """What devices make of their records: log-scores of classes.
 
         Raises:
           ValueError: for records of another dimension.
@@ -56,26 +58,22 @@ class DeviceClassifier(NamedTuple):
             raise ValueError(
                 f"rows must have {self.weights.shape[0]} features, as the panel's, got {rows.shape[1]}"
             )
-        return _scores(rows, self.weights, self.bias, self.layers)
+        return _scores(rows, ((self.weights, self.bias), *self.layers))
 
 
 @jax.jit
-def _scores(rows: Rows | DenseRows, weights: Array, bias: Array, layers: Any = ()) -> Array:
+def _scores(rows: Rows | DenseRows, layers: tuple[_Layer, ...]) -> Array:
+    (weights, bias), *others = layers
     made = rows.times(weights) + bias
-    for weights, bias in layers:
+    for weights, bias in others:
         made = jnp.maximum(made, 0.0) @ weights + bias
     return made
 
 
 def device_classifier(
     rows: Rows | DenseRows,
-    labels: Int[np.ndarray, " panel"],
-    fold: Int[Array | np.ndarray, " panel"],
+    panel: FoldedLabels,
     *,
-    num_classes: int,
-    num_folds: int,
-    ridges: tuple[float, ...] = RIDGES,
-    keep: float = 1.0,
     hidden: tuple[int, ...] = (),
     key: PRNGKey | None = None,
     room: int | None = None,
@@ -90,14 +88,9 @@ def device_classifier(
     regression's.
 
     Args:
-      rows: the panel's records, in the order of ``labels``.
-      labels: in [0, C).
-      fold: of each member of the panel, in [0, F).
-      num_classes: C.
-      num_folds: F.
-      ridges: to choose from, in falling order.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
-      hidden: widths of networks with one hidden layer that are tried besides; none by default.
+      rows: the panel's records.
+      panel: labels of these rows, all of them known.
+      hidden: widths of networks with one hidden layer that are tried besides.
       key: of public randomness: of the networks' parameters, order and dropout.
       room: a public number of rows: panels of no more share a program.
 
@@ -107,49 +100,39 @@ def device_classifier(
 
     >>> y = np.arange(20) % 2
     >>> rows, labels = DenseRows(jnp.eye(2)[y]), np.where(np.arange(20) == 0, 1, y)  # the first label is wrong
-    >>> found = device_classifier(rows, labels, np.arange(20) // 2 % 2, num_classes=2, num_folds=2)
+    >>> found = device_classifier(rows, FoldedLabels(labels, 2, np.arange(20) // 2 % 2, 2))
     >>> int(found.panel_scores[0].argmax())  # by a model that has not seen it
     0
     >>> found.scores(DenseRows(jnp.array([[0.9, 0.1], [0.1, 0.9]]))).argmax(1).tolist()  # on two devices
     [0, 1]
     """
+    labels = panel.labels
     if rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of the panel's {len(labels)} members, got {rows.shape[0]}")
     if not len(labels):
         raise ValueError("labels must be of at least one member of the panel, got none to learn from")
-    validate.integer_in(2, num_classes=num_classes)
-    validate.integer_in(3 if hidden else 2, num_folds=num_folds)
+    validate.integer_in(2, num_classes=panel.num_classes)
+    validate.integer_in(3 if hidden else 2, num_folds=panel.num_folds)
     if hidden and key is None:
         raise ValueError("key must be given where networks are tried")
-    if hidden and keep < 1.0:
+    if hidden and panel.keep < 1.0:
         raise ValueError(f"hidden must be () where labels are private, got {hidden}: networks learn from true ones")
-    scores, ridge, classifier = regression(
-        blank(rows, num_classes, num_folds), rows, known_evidence(np.asarray(labels), num_classes, keep),
-        np.arange(len(labels)), fold, ridges=ridges, num_folds=num_folds, room=room,
-    )  # fmt: skip
+    scores, ridge, weights = regression(rows, Lesson.of(panel), ridges=RIDGES, room=room)
     losses = {"logistic regression": _log_loss(scores, labels)}
-    best = DeviceClassifier(*_mean(classifier, num_folds), scores, ridge, (), losses)
-    if key is None:
-        return best
+    mean = np.asarray(weights).reshape(len(weights), panel.num_folds, -1).mean(1)  # on the host
+    best = DeviceClassifier(jnp.asarray(mean[:-1]), jnp.asarray(mean[-1]), scores, ridge, (), losses)
     for place, width in enumerate(hidden):
+        assert key is not None
         name = f"network of {width}"
-        layers, scores = _network(
-            jax.random.fold_in(key, place),
-            rows,
-            labels,
-            fold,
-            width=width,
-            num_classes=num_classes,
-            num_folds=num_folds,
-        )
+        layers, scores = _network(jax.random.fold_in(key, place), rows, panel, width)
         losses[name] = _log_loss(scores, labels)
         if losses[name] == min(losses.values()):
-            best = DeviceClassifier(*layers[0], scores, best.ridge, layers[1:], losses)
+            best = DeviceClassifier(*layers[0], scores, ridge, layers[1:], losses)
     return best
 
 
 def _log_loss(log_p: Array, labels: np.ndarray) -> float:
-    return -float(np.asarray(log_p)[np.arange(len(labels)), np.asarray(labels)].mean())
+    return -float(np.asarray(log_p)[np.arange(len(labels)), labels].mean())
 
 
 @lru_cache
@@ -160,20 +143,13 @@ def _by_log_loss() -> training.Objective:
 
 
 def _network(
-    key: PRNGKey,
-    rows: Rows | DenseRows,
-    labels: np.ndarray,
-    fold: Any,
-    *,
-    num_classes: int,
-    num_folds: int,
-    width: int,
-) -> tuple[tuple[tuple[Array, Array], ...], Array]:
+    key: PRNGKey, rows: Rows | DenseRows, panel: FoldedLabels, width: int
+) -> tuple[tuple[_Layer, ...], Array]:
     """The layers of one network, and log posteriors of the panel by others that have not seen them."""
-    labels, fold = np.asarray(labels, np.int32), np.asarray(fold)
+    labels, fold, num_folds = np.asarray(panel.labels, np.int32), np.asarray(panel.fold), panel.num_folds
     if np.bincount(fold, minlength=num_folds).min() == 0:
         raise ValueError(f"fold must leave a member for each of {num_folds} folds: give fewer folds")
-    model = mlp(2, width, num_classes, dropout=_DROPOUT)
+    model = mlp(2, width, panel.num_classes, dropout=_DROPOUT)
     records = jnp.asarray(rows.dense() if isinstance(rows, Rows) else rows.values)
     size = -(-len(labels) // num_folds)
     settings = training.Settings(training.adam(0.01, 5e-4), _EPOCHS, (num_folds - 1) * size, _PATIENCE)
@@ -183,7 +159,7 @@ def _network(
         index = np.resize(np.flatnonzero(which), wanted).astype(np.int32)
         return training.Examples(index, labels[index])
 
-    own = np.zeros((len(labels), num_classes), np.float32)
+    own = np.zeros((len(labels), panel.num_classes), np.float32)
     layers = ()
     for number, fit_key in enumerate(jax.random.split(key, num_folds + 1)):
         held, stop = fold == number, fold == (number + 1) % num_folds  # the last one holds nobody out
@@ -191,42 +167,50 @@ def _network(
         fitted = training.fit(fit_key, model, _by_log_loss(), records, *parts, settings)
         layers = dense_layers(fitted.variables)
         if held.any():
-            found = jax.nn.log_softmax(_scores(rows, *layers[0], layers[1:]))
-            own[held] = np.asarray(found)[held]
+            own[held] = np.asarray(jax.nn.log_softmax(_scores(rows, layers)))[held]
     return layers, jnp.asarray(own)
-
-
-def _mean(classifier: Classifier, num_folds: int) -> tuple[Array, Array]:
-    weights, bias = map(np.asarray, classifier)  # on the host, where another shape compiles nothing
-    weights = weights.reshape(len(weights), num_folds, -1).mean(1)
-    return jax.device_put((weights, bias.reshape(num_folds, -1).mean(0)))
 
 
 def panel_regression(
     design: Float[Array | np.ndarray, "n width"],
-    labels: Int[np.ndarray, " n"],
-    fold: Int[Array | np.ndarray, " n"],
+    known: FoldedLabels,
     *,
-    num_classes: int,
-    num_folds: int,
     ridges: tuple[float, ...] = RIDGES,
-    keep: float = 1.0,
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
 
-    Args:
-      design: columns of like size, such as 1 / sqrt(width).
-      labels: -1 for none.
-      fold: of each node.
-      num_classes: C.
-      num_folds: F.
-      ridges: to choose from, in falling order.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
+    Columns should be of like size, such as 1 / sqrt(width).
     """
-    labels = np.asarray(labels)
-    panel = np.flatnonzero(labels >= 0)
     design = np.asarray(design, np.float32)
     rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
-    start = blank(rows, num_classes, num_folds)
-    evidence = known_evidence(labels[panel], num_classes, keep)
-    return regression(start, rows, evidence, panel, fold, ridges=ridges, num_folds=num_folds, by_weights=True)[0]
+    return regression(rows, Lesson.of(known), ridges=ridges, by_weights=True)[0]
+
+
+def count_regression(
+    log_q: Float[Array | np.ndarray, "n classes"],
+    reports: Int[Array | np.ndarray, "n groups"],
+    known: FoldedLabels,
+    reported: np.ndarray,
+) -> Float[Array, "n classes"]:
+    """The log posterior of a logistic regression on log q and noisy counts; of a labelled user out of fold.
+
+    The evidence of :mod:`ldp_jax.pipeline.counts` takes a user's groups for independent given the class. Where
+    friends share what features say as well (a house, a subject), they are not, and evidence repeats the features. A
+    regression on both weighs them by labels, but has many more unknowns than the law: with few labels the law may
+    be better, and :func:`~ldp_jax.pipeline.stack.likeliest` decides.
+
+    ``log_q`` of a labelled user is by a model that has not seen the label; groups that were not asked for are
+    columns of 0. Labels of users who did not report are not read, and their posterior is q.
+
+    >>> y = np.arange(200) % 2
+    >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))
+    >>> q, labels = np.full((200, 2), np.log(0.5), np.float32), np.where(np.arange(200) < 60, y, -1)
+    >>> known = FoldedLabels(labels, 2, np.arange(200) // 2 % 3, 3)
+    >>> bool((count_regression(q, reports, known, np.ones(200, bool)).argmax(1) == y).all())
+    True
+    """
+    columns = np.concatenate([np.asarray(log_q), np.asarray(reports)], 1).astype(np.float64)
+    seen = columns[reported]
+    columns = np.where(reported[:, None], (columns - seen.mean(0)) / np.maximum(seen.std(0), 1e-6), 0.0)
+    found = panel_regression(columns, known._replace(labels=np.where(reported, known.labels, -1)))
+    return jax.device_put(np.where(reported[:, None], found, log_q))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import scipy.sparse
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import compiling, random_words, validate
+from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
@@ -32,6 +32,8 @@ _FEW = 2**15
 
 _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
+
+_T = TypeVar("_T")
 
 STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 """The tag that is folded into the keys of a :class:`PublicRecord`."""
@@ -88,11 +90,7 @@ class HasPublicChoices(Protocol):
 class HasColumns(Protocol):
     """A vector mechanism whose estimate can be had a few columns at a time."""
 
-    def domain(self) -> Box:
-        """[-1, 1]^d."""
-        ...
-
-    def estimate_columns(self, y: Any, start: Any, width: int) -> Array:
+    def estimate_columns(self, y: Report, start: Scalar, width: int) -> Array:
         """The estimate of coordinates [start, start + width)."""
         ...
 
@@ -109,7 +107,7 @@ class SharesPrograms(Protocol):
         """The reports of n users, the same as one by one."""
         ...
 
-    def column_blocks(self, y: Report, width: int) -> Callable[[Any], Float[Array, "n width"]]:
+    def column_blocks(self, y: Report, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
         """Their estimates, some columns from ``start`` on."""
         ...
 
@@ -179,13 +177,13 @@ def _box(mechanism: Mechanism) -> Box:
 
 
 def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
-    """Of each leaf of a mechanism: 0 where it is stacked by user, None where it is one for all.
+    """0 for each leaf of a mechanism that is stacked by user, None where it is one for all. Shapes are no data.
 
     Raises:
-      ValueError: for a stack of another length than n. (Shapes are no data.)
+      ValueError: for a stack of another length than n.
     """
 
-    def stacks(node: Any) -> bool:
+    def stacks(node: object) -> bool:
         return hasattr(node, "stack_shape")
 
     axes: list[int | None] = []
@@ -200,12 +198,12 @@ def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
     return axes
 
 
-def _each(function: Callable[..., Any], mechanism: Mechanism, *stacked: Any) -> Any:
-    """``function(mechanism, ...)`` for every user, each with her own budget where the mechanism is a stack."""
+def _each(function: Callable[..., _T], mechanism: Mechanism, *stacked: object) -> _T:
+    """``function(mechanism, ...)`` for every user, each with their own budget where the mechanism is a stack."""
     leaves, structure = jax.tree.flatten(mechanism)
     axes = _axes(mechanism, jax.tree.leaves(stacked)[0].shape[0])
 
-    def one(leaves: Any, *arguments: Any) -> Any:
+    def one(leaves: list, *arguments: object) -> _T:
         return function(jax.tree.unflatten(structure, leaves), *arguments)
 
     return jax.vmap(one, in_axes=(axes, *(0 for _ in stacked)))(leaves, *stacked)
@@ -228,12 +226,14 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
 
+    This is what the devices do, and total as they are: numbers of any size are clipped, NaN goes to the centre.
+    :func:`private_embedding` asks first.
+
     Args:
       key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
         :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
       x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, whose rows in [-1, 1]
-        are mapped to that domain. This is what the devices do, and total as they are: numbers of any size are
-        clipped, NaN goes to the centre. :func:`private_embedding` asks first.
+        are mapped to that domain.
       mechanism: on vectors [d]; its budgets may be a stack [n], one a user: personal budgets, which are public and
         must not depend on the records.
 
@@ -245,41 +245,38 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     n, _ = _check_records(x, mechanism)
     _check_budgets(mechanism)
     domain = _box(mechanism)
-    known = all(map(validate.concrete, (key, *jax.tree.leaves(mechanism))))
-    key = _key_for(key, x)
+    leaves, structure = jax.tree.flatten(mechanism)
+    known = all(map(validate.concrete, (key, *leaves)))
     sharing = _sharing(mechanism, n) if known else None
-    made = _reports if known else _report
+    keys = jax.random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
-        keys = _all_keys(key, n=n) if known else jax.random.split(key, n)
-        if not validate.concrete(records):
-            return _report(keys, mechanism, records)
-        return made(keys, mechanism, records) if sharing is None else sharing.privatize_many(keys, records)
-    leaves, structure = jax.tree.flatten(mechanism)
-    axes = _axes(mechanism, n)
-    pieces = []
+        known = known and validate.concrete(records)
+        return _of_users(keys, mechanism, records, sharing) if known else _report(keys, mechanism, records)
+    if not known:
+        return _report(keys, mechanism, _to_domain(as_records(x.scaled_rows(0, n)), domain))
+    axes, words, pieces = _axes(mechanism, n), np.asarray(jax.random.key_data(keys)), []
     rows = min(n, _ROWS)
     for start in range(0, n, rows):
+        place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
+        own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
         block = x.scaled_rows(start, min(n, start + rows))
-        block = np.pad(block, ((0, rows - len(block)), (0, 0)))  # a last block of the same shape
-        take = partial(_take_users, start=np.int32(start), rows=rows)
-        keys = _keys(key, np.int32(start), n=n, rows=rows)
-        records = _to_domain(as_records(block), domain)
-        if sharing is None:
-            own = [leaf if axis is None else take(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
-            pieces.append(made(keys, jax.tree.unflatten(structure, own), records))
-        else:
-            pieces.append(jax.tree.map(np.asarray, sharing.privatize_many(keys, records)))
-    if sharing is None:
-        return _stacked(pieces, n=n)
+        block = np.pad(block, ((0, rows - len(block)), (0, 0)))
+        some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
+        made = jax.tree.unflatten(structure, own)
+        pieces.append(_of_users(some, made, _to_domain(as_records(block), domain), sharing))
     # On the host, where another shape of report compiles nothing.
     return jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)[:n]), *pieces)
 
 
-def _sharing(mechanism: Any, n: int) -> SharesPrograms | None:
+def _sharing(mechanism: object, n: int) -> SharesPrograms | None:
     """The mechanism, where few enough users report for programs that it shares with others of its kind."""
     shares = n <= _FEW and isinstance(mechanism, SharesPrograms) and mechanism.shares_programs()
     return mechanism if shares else None
+
+
+def _of_users(keys: PRNGKeys, mechanism: Mechanism, x: Array, sharing: SharesPrograms | None) -> Report:
+    return _reports(keys, mechanism, x) if sharing is None else sharing.privatize_many(keys, x)
 
 
 def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
@@ -289,31 +286,7 @@ def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
 _reports = jax.jit(_report)
 
 
-@partial(compiling.jit, options=compiling.WORDS, static_argnames="n")
-def _all_keys(key: PRNGKey, *, n: int) -> PRNGKeys:
-    """A key for each user; JAX's checker of keys sees that this one is spent."""
-    return jax.random.split(key, n)
-
-
-@partial(compiling.jit, options=compiling.WORDS, static_argnames=("n", "rows"))
-def _keys(key: PRNGKey, start: Any, *, n: int, rows: int) -> PRNGKeys:
-    """The keys of the users from ``start`` on, of a key for each of n."""
-    place = jnp.minimum(start + jnp.arange(rows), n - 1)
-    return random_words.keys_at(key, place) if random_words.words_by_place() else jax.random.split(key, n)[place]
-
-
-@partial(jax.jit, static_argnames="rows")
-def _take_users(values: Any, start: Any, *, rows: int) -> Any:
-    """What belongs to the users from ``start`` on; beyond the last user hers again, to be cut off."""
-    return values[jnp.minimum(start + jnp.arange(rows), len(values) - 1)]
-
-
-@partial(jax.jit, static_argnames="n")
-def _stacked(pieces: list[Report], *, n: int) -> Report:
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:n], *pieces)
-
-
-def _key_for(key: PRNGKey, x: Any) -> PRNGKey:
+def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
     """The key of private records, or the one of the structure-only twin."""
     return jax.random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
 
@@ -358,14 +331,7 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
     holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
-    graph and the records where they are dense. Programs that mechanisms share, by which few users report, take a
-    few kilobytes more of each user that they work on.
-
-    Args:
-      mechanism: on vectors [d], of one budget or of a stack of n.
-      nodes: n.
-      edges: directed edges of the public graph (an undirected one counts twice).
-      dense: whether x is a dense array.
+    graph of so many directed edges and the records where x is dense.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
@@ -423,28 +389,18 @@ def _estimates(mechanism: Mechanism, reports: Report) -> Array:
 
 
 @partial(jax.jit, static_argnames="width")
-def _estimate_columns(mechanism: Any, reports: Report, start: Any, *, width: int) -> Array:
+def _estimate_columns(mechanism: Any, reports: Report, start: Array, *, width: int) -> Array:
     return _each(lambda m, y: m.estimate_columns(y, start, width), mechanism, reports)
 
 
 def propagate(
     op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
 ) -> Float[Array, "n d"]:
-    """Personalized PageRank of the estimates, by blocks of columns: the dense estimates never exist at once.
+    """Personalized PageRank Z [n, d] of the estimates, by blocks of columns: dense estimates never exist at once.
 
-    The propagation is compiled once for a graph: estimates are a program of their own, a small one, so that another
-    mechanism, budget or number of sampled coordinates costs little.
-
-    Args:
-      op: of the public graph, or of a released one.
-      mechanism: that made the reports.
-      reports: stacked, as :func:`perturb` returns them.
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      tol: see :func:`ldp_jax.graph.propagation.ppr`.
-
-    Returns:
-      Z, float32 [n, d].
+    The propagation is compiled once for a graph: estimates are a small program of their own, so that another
+    mechanism, budget or number of sampled coordinates costs little. ``reports`` are stacked, as :func:`perturb`
+    returns them, and other arguments those of :func:`private_embedding`.
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
     traced = not all(map(validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
@@ -482,14 +438,17 @@ def private_embedding(
     clip: bool = False,
     memory: float = _MEMORY,
 ) -> Embedding:
-    """Perturb every user's features locally, propagate the reports over the graph.
+    """Perturb every user's features locally, propagate the reports over the graph (LDP-GE, Algorithm 4).
+
+    Guarantee: per record, and of a noisy graph per bit of a neighbour list and per relationship. These units do not
+    add: one record and one edge together lose the sum, for an adjacency that says so (``joint``).
 
     Args:
       key: a typed threefry key.
       graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used often; or the
         :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
-        stands beside that of the features. Where every user reported her whole list it is directed, and what a node
-        averages over is the list she reported.
+        stands beside that of the features. Where every user reported a whole list it is directed, and a node
+        averages over the list it reported.
       x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), or a ``Dataset``, whose
         sparse rows are scaled with its public bounds and made dense a few at a time; or a :class:`PublicRecord`,
         the structure-only twin, whose noise is independent of the private one under the same key.
@@ -501,20 +460,13 @@ def private_embedding(
       bounds: public (lower, upper) of a dense x, which is mapped from them to the mechanism's domain; by default x
         is in that domain.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
-      memory: bytes to allow (see :func:`embedding_memory`), 8 GB by default; compared before anything is spent.
-
-    Returns:
-      :class:`Embedding`: z [n, d], and the guarantee of the whole: per record, and of a noisy graph per bit of a
-      neighbour list and per relationship. These units do not add: what one record and one edge lose together is
-      the sum, for an adjacency that says so (``joint``).
+      memory: bytes to allow (:func:`embedding_memory`).
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
         embedding that ``memory`` does not hold, from public sizes alone; and for a dense x that leaves its bounds
-        without ``clip``: the data owner's check of her own simulation, which says no record's value and no count.
+        without ``clip``: the data owner's check of their own simulation, which says no record's value and no count.
         All of it before the key is used.
-
-    Reference: LDP-GE Algorithm 4.
 
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")
@@ -563,29 +515,20 @@ def private_embeddings(
     clip: bool = False,
     memory: float = _MEMORY,
 ) -> Float[Array, "runs n d"]:
-    """One private embedding a key, stacked, in one compiled program: for repeated experiments.
+    """One private embedding a key, stacked [runs, n, d], in one compiled program: for repeated experiments.
 
     The guarantee of :func:`private_embedding` is that of one run. Publishing several runs on the same records
     composes, and runs that share a key (two epsilons, two mechanisms) are not even independent: this is for
     experiments on public data.
 
-    Args:
+    Args as those of :func:`private_embedding`, but for these:
+
       keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
       graph: one graph or operator for all runs, or operators of layout ``segment`` stacked along a leading axis of
         runs (link prediction: every split has its own training graph).
-      x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys, in the same
-        program, with noise of their own.
-      mechanism: on vectors [d]; its leaves are traced, so a sweep over epsilon is one program. A stack [n] gives
-        every user a budget of her own.
-      alpha: decay factor.
-      r: convolution coefficient.
-      tol: relative error.
-      bounds: see :func:`private_embedding`.
-      clip: see :func:`private_embedding`.
-      memory: see :func:`private_embedding`; what a run works with, and the results of all runs.
-
-    Returns:
-      Z, float32 [runs, n, d].
+      x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys.
+      mechanism: its leaves are traced, so a sweep over epsilon is one program.
+      memory: for a run and the results of all runs.
 
     Raises:
       ValueError: as :func:`private_embedding`, and for a data set in place of its dense records.
@@ -610,7 +553,7 @@ def private_embeddings(
 def _private_embeddings(
     keys: PRNGKeys, op: Operator, x: Array, mechanism: Mechanism, alpha: Array, r: Array, tol: Array
 ) -> Array:
-    def one(key: Any, op: Operator) -> Array:
+    def one(key: PRNGKey, op: Operator) -> Array:
         reports = _report(jax.random.split(key, x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)
 
@@ -624,14 +567,9 @@ def non_private_embedding(
 ) -> Float[Array, "n d"]:
     """Personalized PageRank of the true features: the row that every private one is held against.
 
-    Args:
-      graph: the public graph, or its operator.
-      x: dense [n, d], taken as it is; or a ``Dataset``, of which a thousand columns are made dense at a time
-        and taken relative to its public default record, so that 0/1 features stay sparse (for r > 0 the
-        PageRank of a constant is the degree profile, which would drown them).
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      tol: relative error.
+    A dense x is taken as it is. Of a ``Dataset`` a thousand columns are made dense at a time, relative to its
+    public default record, so that 0/1 features stay sparse (for r > 0 the PageRank of a constant is the degree
+    profile, which would drown them). Other arguments are those of :func:`private_embedding`.
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):

@@ -11,7 +11,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, piloted_counts
+from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
@@ -23,7 +23,7 @@ class CountedClasses(NamedTuple):
     """What is known of everybody's class, and what it cost.
 
     Attributes:
-      log_posterior: float32 [n, C], all in all; of a labelled user without her label.
+      log_posterior: float32 [n, C], all in all; of a labelled user without their label.
       found: every step on the way: features alone, the forecast by which the groups were chosen, the guard's s, ...
       round: int8 [n], in which of the two rounds a user reported; 0 for one who did not.
       guarantee: per bit of a list and per relationship; names what is protected and what is not.
@@ -61,14 +61,9 @@ class CountedClasses(NamedTuple):
 def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5) -> Bool[np.ndarray, " n"]:
     """Labelled users who report nothing, ``share`` of each class; at least two of a class report, where it has two.
 
-    Where each pair has one owner, whoever reports owns all her pairs with them: of a silent user the class is
-    known, so that her own report would say the least. But those who report teach the model, and with few labels
-    most of them had better: hence half.
-
-    Args:
-      key: of public randomness.
-      labels: public, -1 for none.
-      share: of each class.
+    Where each pair has one owner, whoever reports owns all pairs with the silent, whose class is known: their own
+    reports would say the least. But those who report teach the model, and with few labels most of them had better:
+    hence half. ``labels`` are -1 for none, and the key is of public randomness.
 
     >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
     5
@@ -121,15 +116,12 @@ def predict_from_counts(
       num_classes: C; by default the largest label plus 1.
       log_q: a public posterior in place of the features' logistic regression: of any model
         (:func:`~ldp_jax.pipeline.posterior.model_posterior`), of a classifier from elsewhere, or what the
-        regression found already (:func:`~ldp_jax.pipeline.piloted.piloted_counts`).
+        regression found already (:class:`~ldp_jax.pipeline.piloted.PublicFacts`).
       silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
         :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
-
-    Returns:
-      :class:`CountedClasses`.
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
@@ -164,32 +156,21 @@ def predict_from_counts(
     if not (features is None or isinstance(features, Rows)):
         rows = feature_rows(features) if isinstance(log_q, FeaturesPosterior) else scaled_rows(features)
     key, silent_key = random_words.split(key)
-    if silent is None and unit == "relationship" and np.issubdtype(labels.dtype, np.integer):
+    if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)
     reported = np.zeros(len(labels), np.int8)
     rounds: list[NoisyCounts] = []
 
-    def noisy_counts(key: PRNGKey, count_round: CountRound) -> NoisyCounts:
-        reported[count_round.reporters] = reported.max() + 1
-        owners = ownership(count_round.confidence, silent) if unit == "relationship" else None
-        made = NeighbourCounts(epsilon, count_round.num_groups, most=most)
-        rounds.append(
-            privatize_counts(
-                key,
-                lists,
-                made,
-                count_round.groups,
-                reporters=count_round.reporters,
-                owners=owners,
-                after=rounds[-1] if rounds else None,
-            )  # fmt: skip
-        )
+    def noisy_counts(key: PRNGKey, asked: CountRound) -> NoisyCounts:
+        reported[asked.reporters] = reported.max() + 1
+        owners = ownership(asked.confidence, silent) if unit == "relationship" else None
+        mechanism, after = NeighbourCounts(epsilon, asked.num_groups, most=most), rounds[-1] if rounds else None
+        given = (key, lists, mechanism, asked.groups)
+        rounds.append(privatize_counts(*given, reporters=asked.reporters, owners=owners, after=after))
         return rounds[-1]
 
-    found = piloted_counts(
-        key, noisy_counts, rows, labels, epsilon, num_classes=num_classes, log_q=log_q, silent=silent,
-        num_folds=num_folds, guarded=guarded,
-    )  # fmt: skip
+    public = PublicFacts(rows, labels, num_classes, log_q, silent)
+    found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     if found.scaling is not None:
         warn_of_columns(features, found.scaling)
     guarantee = PipelineGuarantee.of(

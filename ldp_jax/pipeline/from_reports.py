@@ -15,16 +15,9 @@ from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
-from ldp_jax.pipeline.arguments import PanelArguments, panel_arguments
-from ldp_jax.pipeline.local_prediction import (
-    Broadcast,
-    ClassReports,
-    LocalPrediction,
-    PanelFacts,
-    local_prediction,
-    panel_facts,
-)
-from ldp_jax.pipeline.private_labels import MOST_EPSILON, label_guarantee
+from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction, panel_facts
+from ldp_jax.pipeline.message import ClassReports
+from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
 from ldp_jax.pipeline.rows import Rows
 
 
@@ -107,15 +100,15 @@ def predict_from_reports(
       features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
         scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`, for another transformation. The panel's
         must be finite; of a private record NaN is 0, as on the device.
-      panel: int [panel], the nodes of the panel. Score results on the other nodes.
-      labels: int [panel] in [0, C), of these nodes.
+      panel: the nodes of the panel. Score results on the other nodes.
+      labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
       num_classes: C; by default the largest label plus 1.
       facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel, so that a
         sweep finds it once.
       num_folds: F, in which the panel is asked of models that have not seen it.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` before anything else (:mod:`ldp_jax.pipeline.private_labels`).
+        :func:`~ldp_jax.features.GeneralizedRR` before anything else (:mod:`ldp_jax.pipeline.panel`).
         ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.
 
     Raises:
@@ -142,11 +135,11 @@ def predict_from_reports(
     )
     if facts is not None:
         _check_facts(facts, graph, given)
-    known = given.server_labels(label_key, panel, labels)
+    labels = given.server_labels(label_key, panel, labels)
     facts_key, key = random_words.split(key)
     if facts is None:
         facts = panel_facts(
-            facts_key, graph, given.rows.take(given.members), known, num_classes=given.num_classes,
+            facts_key, graph, given.rows.take(given.members), labels, num_classes=given.num_classes,
             num_folds=num_folds, keep=given.keep,
         )  # fmt: skip
     alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
@@ -164,23 +157,18 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
     """Refuse facts of another graph or panel, or beside private labels."""
     if given.noise is not None:
         raise ValueError("facts must be None where labels are private: they are reported once, before all else")
+    leaves = [jax.tree.leaves(op) for op in (facts.op, operator(graph))]
     if not (
         np.array_equal(facts.labels, given.labels)
         and facts.num_classes == given.num_classes
-        and facts.op.num_nodes == len(given.labels)
-        and _equal(facts.op, operator(graph))
+        and len(leaves[0]) == len(leaves[1])
+        and all(map(np.array_equal, *leaves))
     ):
         raise ValueError("facts must be of this graph, panel and number of classes, and are of others")
-    if facts.keep < 1.0:
+    if facts.known.keep < 1.0:
         raise ValueError(
-            f"facts must be of public labels, got keep = {facts.keep:g}: give label_epsilon, and no facts"
+            f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon, and no facts"
         )
     columns = facts.classifier.weights.shape[0]
     if columns != given.rows.shape[1]:
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
-
-
-def _equal(first: Any, second: Any) -> bool:
-    """Whether two trees have the same arrays."""
-    leaves = jax.tree.leaves(first), jax.tree.leaves(second)
-    return len(leaves[0]) == len(leaves[1]) and all(map(np.array_equal, *leaves))

@@ -1,6 +1,6 @@
 """Public groups of users that neighbours are counted by, and the ways to merge them."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,7 @@ class Merge(NamedTuple):
     num_groups: int
 
     def groups(self, fine: Int[Array | np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """The group of each user from her fine group; -1 stays -1. On the host."""
+        """The group of each user from the fine group; -1 stays -1. On the host."""
         fine = np.asarray(fine)
         return np.where(fine < 0, -1, self.column[np.maximum(fine, 0)]).astype(np.int32)
 
@@ -63,11 +63,7 @@ def merge(name: str, num_classes: int) -> Merge:
 
 
 def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
-    """Refuse what are no integers [n] in [-1, C).
-
-    Raises:
-      ValueError: then.
-    """
+    """Refuse labels that are no integers [n] in [-1, C), by a ValueError."""
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
     if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
@@ -76,33 +72,20 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         )
 
 
+@jax.jit
 def fine_groups(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Int[Array, " n"]:
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
-    The class is the label where there is one, else the likeliest under q. The tier is "labelled"; "confident" where
-    max q is above its median over the unlabelled; else "rest": under a constant q everybody without a label.
-
-    Args:
-      log_q: log of a public posterior, such as :func:`~ldp_jax.pipeline.self_training.features_posterior` gives.
-      labels: public labels, -1 for those who have none.
+    The class is the label where there is one (-1 for none), else the likeliest under the public posterior q. The
+    tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest": under a
+    constant q everybody without a label.
 
     >>> q = jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]]))
     >>> fine_groups(q, jnp.array([1, -1, -1, -1])).tolist()
     [1, 3, 5, 4]
     """
-    return _fine_groups(log_q, np.asarray(labels))
-
-
-@jax.jit
-def shares_and_groups(log_q: Array, labels: Array) -> tuple[Array, Array]:
-    """:func:`class_shares` and :func:`fine_groups` in one program."""
-    return class_shares(log_q, labels), _fine_groups(log_q, labels)
-
-
-@jax.jit
-def _fine_groups(log_q: Array, labels: Array) -> Array:
     labelled = labels >= 0
     height = log_q.max(-1)
     # Quantiles of float32 interpolate; the median here is one of the heights, so that ties are on one side.
@@ -112,8 +95,14 @@ def _fine_groups(log_q: Array, labels: Array) -> Array:
     return (tier * log_q.shape[1] + jnp.where(labelled, labels, log_q.argmax(-1))).astype(jnp.int32)
 
 
+@jax.jit
+def shares_and_groups(log_q: Array, labels: Array | np.ndarray) -> tuple[Array, Array]:
+    """:func:`class_shares` and :func:`fine_groups` in one program."""
+    return class_shares(log_q, labels), fine_groups(log_q, labels)
+
+
 def merged(
-    counts: Real[Array | np.ndarray, "n fine"], column: Any, num_groups: int
+    counts: Real[Array | np.ndarray, "n fine"], column: Int[np.ndarray, " fine"], num_groups: int
 ) -> Real[np.ndarray, "n groups"]:
     """Counts by fine group, or their means, added up by the groups of a merge (:class:`Merge`). On the host."""
     counts = np.asarray(counts)
@@ -128,7 +117,7 @@ def merged(
 def class_shares(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Float[Array, "n classes"]:
-    """The public distribution of each user's class: her label, else q; float32 [n, C]."""
+    """The public distribution of each user's class: the label, else q; float32 [n, C]."""
     labels = jnp.asarray(labels)
     known = jnp.arange(log_q.shape[1]) == labels[:, None]
     return jnp.where((labels >= 0)[:, None], known.astype(log_q.dtype), jnp.exp(log_q))

@@ -7,17 +7,20 @@ The strength s is the maximum likelihood estimate of a mixture of both: a report
 else anybody's. Where posteriors say too little to tell, labels are asked, and believed unless posteriors object.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core.types import Array
 
 _FLOOR = 1e-20
 """The least likelihood ratio."""
+
+_LEAST = 3.0
+"""Of the square root of the sum of t^2: below, features cannot tell, and labels are asked."""
 
 ROUNDING = 1e-5
 """Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one sign."""
@@ -49,12 +52,10 @@ def likelihood_ratios(
     return jnp.exp(log_likelihood - marginal)
 
 
-def strength(t: Float[Array | np.ndarray, " n"], counted: Any = None) -> Float[Array, ""]:
+def strength(t: Float[Array | np.ndarray, " n"], counted: Array | None = None) -> Float[Array, ""]:
     r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`; 0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
 
-    Args:
-      t: >= -1, what a report gains by the model.
-      counted: [n], 1 for reports that are asked, 0 for others; all by default.
+    t >= -1 is what a report gains by the model; ``counted`` are the reports that are asked, all by default.
 
     >>> float(strength(jnp.array([1.0, -0.5] * 50)).round(4))
     0.5
@@ -67,7 +68,7 @@ def strength(t: Float[Array | np.ndarray, " n"], counted: Any = None) -> Float[A
     def slope(s: Array) -> Array:
         return (counted * t / (1.0 + s * t)).sum()
 
-    def halve(_: Any, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: object, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
         rises = slope(middle) > 0
@@ -83,24 +84,19 @@ def strength(t: Float[Array | np.ndarray, " n"], counted: Any = None) -> Float[A
 def guard(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     posterior: Float[Array | np.ndarray, "n classes"],
-    counted: Any = None,
-    *,
+    counted: Bool[np.ndarray, " n"] | None = None,
     labels: Int[Array | np.ndarray, " n"] | None = None,
-    label_log_likelihood: Float[Array | np.ndarray, "n classes"] | None = None,
-    least: float = 3.0,
 ) -> Guarded:
     r"""Step 9 of piloted counts; for one message a user it is the guard of local predictions as well.
 
     Args:
       log_likelihood: of each user's report.
       posterior: public; must not depend on the user's own report.
-      counted: [n], 1 for users who reported and have no label: by these s is found.
-      labels: int [n], -1 for none, of users whose reports ``label_log_likelihood`` is about. Asked where
-        :math:`\sqrt{\sum t^2}` of the others is below ``least``: their features cannot tell. Then s is that
-        of labels, and 0 unless labels and the others together are above 2 standard errors as well: few labels err,
-        and what features say against them counts.
-      label_log_likelihood: of their reports, under a model that has not seen their labels.
-      least: see ``labels``.
+      counted: users who reported and have no label: by these s is found.
+      labels: -1 for none, of users whose report is read by a model that has not seen them. Asked where
+        :math:`\sqrt{\sum t^2}` of the others is below 3: their features cannot tell. Then s is that of labels, and
+        0 unless labels and the others together are above 2 standard errors as well: few labels err, and what
+        features say against them counts.
 
     >>> right = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (50, 1)))
     >>> float(guard(right, jnp.exp(right)).strength), float(guard(right, jnp.exp(right[::-1])).strength)
@@ -108,15 +104,11 @@ def guard(
     """
     n = len(posterior)
     counted = np.ones(n, np.float32) if counted is None else np.asarray(counted, np.float32)
-    if labels is None or label_log_likelihood is None:
-        labels, label_log_likelihood = np.full(n, -1, np.int32), log_likelihood
-    return _guard(log_likelihood, posterior, counted, labels, label_log_likelihood, np.float32(least))
+    return _guard(log_likelihood, posterior, counted, np.full(n, -1, np.int32) if labels is None else labels)
 
 
 @jax.jit
-def _guard(
-    log_likelihood: Array, posterior: Array, counted: Array, labels: Array, of_labels: Array, least: Any
-) -> Guarded:
+def _guard(log_likelihood: Array, posterior: Array, counted: Array, labels: Array) -> Guarded:
     share = (posterior * counted[:, None]).sum(0)
     share = share / jnp.maximum(share.sum(), 1e-30)
     ratio = likelihood_ratios(log_likelihood, share)
@@ -126,10 +118,10 @@ def _guard(
     known = labels >= 0
     one_hot = (labels[:, None] == jnp.arange(posterior.shape[1])).astype(jnp.float32)
     among = one_hot.sum(0) / jnp.maximum(known.sum(), 1)
-    label_t = (one_hot * likelihood_ratios(of_labels, among)).sum(-1) - 1.0
+    label_t = (one_hot * likelihood_ratios(log_likelihood, among)).sum(-1) - 1.0
 
-    by_labels = (telling < least) & known.any()
+    by_labels = (telling < _LEAST) & known.any()
     together = strength(jnp.concatenate([t, label_t]), jnp.concatenate([counted, known]))
-    told = jnp.where(together > 0.0, strength(label_t, known), 0.0)
-    s = jnp.where(by_labels, told, strength(t, counted))
+    of_labels = jnp.where(together > 0.0, strength(label_t, known), 0.0)
+    s = jnp.where(by_labels, of_labels, strength(t, counted))
     return Guarded(jnp.log(jnp.maximum(1.0 + s * (ratio - 1.0), _FLOOR)), s, by_labels)

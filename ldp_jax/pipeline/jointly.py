@@ -36,7 +36,6 @@ from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.pipeline.arguments import PanelArguments, panel_arguments
 from ldp_jax.pipeline.budget_split import (
     JointPrivacy,
     ListReports,
@@ -54,11 +53,11 @@ from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.groups import class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.local_prediction import Broadcast
-from ldp_jax.pipeline.message import likeliest_evidence
+from ldp_jax.pipeline.message import ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.panel import PanelArguments, label_guarantee, panel_arguments, reported_shares, soft_labels
 from ldp_jax.pipeline.pilot import expected_counts
-from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, piloted_counts
-from ldp_jax.pipeline.private_labels import label_guarantee, reported_shares, soft_labels
-from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
+from ldp_jax.pipeline.self_training import FoldedLabels, folds
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
 _FEW = 100
@@ -108,18 +107,20 @@ NoisyCounts = Callable[[PRNGKey, CountRound], Int[Array, "n groups"]]
 
 
 class _Panel(NamedTuple):
-    """What the server knows of the panel: labels by node (-1 outside it), class shares, the classifier."""
+    """What the server knows of the panel: labels by node as it has them, the classifier, class shares."""
 
     given: PanelArguments
-    labels: Int[np.ndarray, " n"]
-    fold: Int[Array, " n"]
-    num_folds: int
+    known: FoldedLabels
     classifier: DeviceClassifier
     prior: Float[np.ndarray, " classes"]
 
     @property
-    def member_labels(self) -> Int[np.ndarray, " panel"]:
-        return self.labels[self.given.members]
+    def labels(self) -> Int[np.ndarray, " n"]:
+        return self.known.labels
+
+    @property
+    def scored(self) -> ScoredPanel:
+        return ScoredPanel(self.classifier.panel_scores, self.labels[self.given.members], self.given.keep)
 
     @property
     def log_prior(self) -> Float[Array, " classes"]:
@@ -171,10 +172,9 @@ def predict_jointly(
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices.
-      features: of all users: dense [n, d], a scipy sparse matrix, or :func:`~ldp_jax.pipeline.rows.feature_rows`.
-        Those of the panel are public, and finite; of a private record NaN is 0, as on the device.
-      panel: int [panel], its members. Score results on the other nodes.
-      labels: int [panel] in [0, C), of these members.
+      features: see :func:`~ldp_jax.pipeline.predict_from_reports`.
+      panel: its members. Score results on the other nodes.
+      labels: in [0, C), of these members.
       budget: the total, and how it may be split.
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.
@@ -217,10 +217,9 @@ def predict_jointly(
     # Half of the panel is early, half of the rest a pilot; the number of members is public, whatever labels are.
     second = budget.second if choice and len(given.members) < 4 * _FEW else 0.0
     if counting:
-        found = piloted_counts(
-            count_key, devices.counts(split.list), None, known.labels, split.list,
-            num_classes=given.num_classes, log_q=log_posterior, silent=early, num_folds=num_folds, guarded=False,
-        )  # fmt: skip
+        public = PublicFacts(None, known.labels, given.num_classes, log_posterior, early)
+        counts = devices.counts(split.list)
+        found = piloted_counts(count_key, counts, public, split.list, num_folds=num_folds, guarded=False)
         of_lists, seen = found.log_likelihood, found.pilot | (early & (second == 0.0))
         if second and early.any():
             again = _second_evidence(second_key, devices.counts(second), found, known.labels, early, second)
@@ -237,12 +236,11 @@ def predict_jointly(
 
 def _taught(key: PRNGKey, given: PanelArguments, labels: Int[np.ndarray, " n"], num_folds: int) -> _Panel:
     """Step 1."""
-    fold, told = folds(key, labels, num_folds), labels[given.members]
-    classifier = device_classifier(
-        given.rows.take(given.members), told, fold[given.members], num_classes=given.num_classes,
-        num_folds=num_folds, keep=given.keep,
-    )  # fmt: skip
-    return _Panel(given, labels, fold, num_folds, classifier, reported_shares(told, given.num_classes, given.keep))
+    members, classes = given.members, given.num_classes
+    known = FoldedLabels(labels, classes, folds(key, labels, num_folds), num_folds, given.keep)
+    of_panel = known._replace(labels=labels[members], fold=np.asarray(known.fold)[members])
+    classifier = device_classifier(given.rows.take(members), of_panel)
+    return _Panel(given, known, classifier, reported_shares(of_panel.labels, classes, given.keep))
 
 
 def _early_reports(
@@ -254,13 +252,13 @@ def _early_reports(
     count_round = CountRound(groups, given.num_classes + 1, early, np.zeros(n, np.float32))
     reports = jnp.where(early[:, None], devices.counts(epsilon, when=1)(key, count_round), 0)
     shares = np.tile(known.prior, (n, 1))
-    shares[given.members] = soft_labels(known.member_labels, given.num_classes, given.keep)
+    shares[given.members] = soft_labels(known.scored.labels, given.num_classes, given.keep)
     return ListReports.of(reports, groups, shares, early, epsilon)
 
 
 def _forecasts(key: PRNGKey, budget: JointPrivacy, known: _Panel, lists: ListReports) -> tuple[SplitForecast, ...]:
     """Step 3. One key: the same users are simulated for all splits, so that not chance tells close ones apart."""
-    records = RecordReports(known.classifier.panel_scores, known.member_labels, known.prior, known.given.keep)
+    records = RecordReports(known.scored, known.prior)
     return tuple(split_forecast(jax.random.clone(key), split, records, lists) for split in budget.splits)
 
 
@@ -272,8 +270,7 @@ def _record_evidence(key: PRNGKey, known: _Panel, epsilon: float) -> tuple[Array
     alphabets = PersonalAlphabets.of(epsilon, np.tile(known.prior, (shape[0], 1)))
     posterior = jnp.broadcast_to(jnp.exp(known.log_prior), shape)
     reports = class_reports(alphabets, given.rows)(key, Broadcast(posterior, known.classifier, given.members))
-    of_panel = (known.classifier.panel_scores, known.member_labels)
-    own, _ = likeliest_evidence(*reports, *of_panel, posterior, known.labels < 0, given.keep)
+    own, _ = likeliest_evidence(reports, known.scored, posterior, known.labels < 0)
     return own, [alphabets.guarantee()]
 
 
@@ -309,12 +306,10 @@ def _stacked(
     unseen, judged = np.where(seen, -1, known.labels), (known.labels < 0) & ~pilot
     prior = known.log_prior
     of_lists = _believed(of_lists, jax.nn.log_softmax(prior + own), prior, judged, unseen)
-    trusted = guard(
-        own, jax.nn.softmax(prior + of_lists), judged, labels=jnp.asarray(known.labels), label_log_likelihood=own
-    )
+    trusted = guard(own, jax.nn.softmax(prior + of_lists), judged, known.labels)
     scores = jnp.stack([prior + trusted.log_likelihood, of_lists], -1)
-    labels, given = np.where(early, -1, known.labels), {"num_folds": known.num_folds, "keep": known.given.keep}
-    log_posterior, _ = stack_out_of_fold(scores, labels, known.fold, (1.0, 1.0), **given)
+    late = known.known._replace(labels=np.where(early, -1, known.labels))
+    log_posterior, _ = stack_out_of_fold(scores, late, (1.0, 1.0))
     return log_posterior, float(trusted.strength)
 
 
@@ -322,7 +317,7 @@ def _believed(own: Array, log_q: Array, log_prior: Array, judged: np.ndarray, la
     """Evidence of lists, as far as reports of records or else labels bear it out: either may be what is wrong."""
     by_records = guard(own, jnp.exp(log_q), judged)
     even = jnp.broadcast_to(jnp.exp(log_prior), own.shape)
-    by_labels = guard(own, even, judged, labels=jnp.asarray(labels), label_log_likelihood=own)
+    by_labels = guard(own, even, judged, labels)
     return max(by_records, by_labels, key=lambda one: float(one.strength)).log_likelihood
 
 

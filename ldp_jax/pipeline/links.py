@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
-from ldp_jax.pipeline.law import noise_variance
+from ldp_jax.pipeline.counts import noise_variance
 
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
 """Of neighbours in a group: what their mean is at least, and an estimate as a share of it."""
@@ -36,14 +36,11 @@ def link_scores(
     Guarantee: that of the reports; this is post-processing. Scores find private links too, as far as epsilon lets.
 
     Args:
-      reports: counts with whole noise, as :func:`ldp_jax.edges.privatize_counts` gives them; of everybody.
+      reports: counts with whole noise, of everybody (:func:`ldp_jax.edges.privatize_counts`).
       groups: public, in [0, K), by which neighbours were counted; of an end in no group (-1) the other end's total
         is taken, over the number of users who are in one.
       pairs: users, in [0, n).
       epsilon: of each count; 40 says next to nothing of noise, for counts that are exact.
-
-    Raises:
-      ValueError: for an epsilon that is not > 0, groups outside [-1, K) or of other users, pairs of others.
 
     >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
     >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)

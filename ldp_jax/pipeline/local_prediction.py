@@ -5,9 +5,9 @@ structure says of everybody's class, and a classifier that it broadcasts. Each d
 reports the best class of a small public alphabet of its own. Reports are weighed by how often records of the panel
 are taken for another class, believed as far as the guard allows, and propagated with their noise in mind.
 
-Guarantee: that of the reports; everything here is post-processing. The graph and the panel's records and labels
-are public, and so are alphabets, weights and all randomness of this module. No label is collected from anybody
-else. :func:`ldp_jax.pipeline.predict_from_reports` does all of it in one call, the devices' side too.
+Guarantee: that of the reports; everything here is post-processing. The graph, the panel's records and labels,
+alphabets, weights and all randomness of this module are public. No label is collected from anybody else.
+:func:`ldp_jax.pipeline.predict_from_reports` does all of it in one call, the devices' side too.
 """
 
 from collections.abc import Callable
@@ -16,54 +16,61 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
-from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.message import likeliest_evidence
+from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.panel import check_panel
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.self_training import FoldedLabels, folds
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import StructurePosterior, best_field, label_log_loss, structure_posterior
 
 _ALPHA = 0.1
 """Of the PageRank of the evidence."""
 
+_RIDGE = 5.0
+"""Of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0."""
+
 
 class PanelFacts(NamedTuple):
     """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
 
     Attributes:
-      labels: int32 [n], of the panel; -1 for everybody else.
+      known: labels of the panel, and the fold of each node.
       structure: what structure says of everybody's class.
       classifier: what devices run.
-      fold: int32 [n], of each node: a member of the panel is asked of models that have not seen its fold.
-      num_folds: F.
       op: the graph's operator.
-      keep: the probability that a label is the true one; 1 where labels are public.
     """
 
-    labels: Int[np.ndarray, " n"]
+    known: FoldedLabels
     structure: StructurePosterior
     classifier: DeviceClassifier
-    fold: Int[Array, " n"]
-    num_folds: int
     op: Operator
-    keep: float = 1.0
+
+    @property
+    def labels(self) -> Int[np.ndarray, " n"]:
+        """Of the panel, -1 for everybody else."""
+        return self.known.labels
 
     @property
     def num_classes(self) -> int:
         """C."""
-        return self.structure.log_q.shape[1]
+        return self.known.num_classes
+
+    @property
+    def scored(self) -> ScoredPanel:
+        """The panel as the classifier finds it."""
+        return ScoredPanel(self.classifier.panel_scores, self.labels[self.known.nodes], self.known.keep)
 
 
 class Broadcast(NamedTuple):
-    """What devices are told. All of it is public.
+    """What devices receive. All of it is public.
 
     Attributes:
       posterior: float32 [n, C], by which alphabets are chosen.
@@ -77,24 +84,12 @@ class Broadcast(NamedTuple):
     panel: Int[np.ndarray, " panel"]
 
 
-class ClassReports(NamedTuple):
-    """What the server makes of a report before it knows the panel's confusion.
-
-    Attributes:
-      log_likelihood: float32 [n, C], log P(report i | class that its device chose).
-      alphabets: bool [n, C], the classes that it chose among.
-    """
-
-    log_likelihood: Float[Array, "n classes"]
-    alphabets: Bool[Array | np.ndarray, "n classes"]
-
-
 class ReadReports(NamedTuple):
     """What the server makes of reports that name no class, such as noisy vectors.
 
     Attributes:
       evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
-        the panel as if nobody knew her.
+        the panel as if nobody knew it.
       smoothing: counts that what is known of classes was smoothed by.
     """
 
@@ -132,30 +127,6 @@ class LocalPrediction(NamedTuple):
     facts: PanelFacts
 
 
-def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
-    """Refuse a panel that cannot teach.
-
-    Args:
-      labels: int [n], -1 for who is not of the panel.
-      num_classes: C.
-
-    Raises:
-      ValueError: for labels that are no integers in [-1, C), fewer than two classes, a class that nobody of the
-        panel is of, or nobody outside it.
-    """
-    check_labels(labels, num_classes)
-    present = np.bincount(labels[labels >= 0], minlength=num_classes)
-    if (present > 0).sum() < 2:
-        raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")
-    if not present.all():
-        raise ValueError(
-            f"labels of the panel must have a member of each of {num_classes} classes, got none of class "
-            f"{present.argmin()}"
-        )
-    if not (labels < 0).any():
-        raise ValueError("the panel must leave users whose class is asked for, got everybody")
-
-
 def panel_facts(
     key: PRNGKey,
     graph: GraphsTuple,
@@ -172,119 +143,97 @@ def panel_facts(
     Args:
       key: of public randomness.
       graph: public, symmetric.
-      rows: the panel's records (:func:`~ldp_jax.pipeline.rows.feature_rows`), in ascending order of their nodes.
-      labels: int [n], of the panel; -1 for everybody else.
+      rows: the panel's records, in ascending order of their nodes.
+      labels: of the panel; -1 for everybody else.
       num_classes: C.
       num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are what the panel reported
-        (:mod:`~ldp_jax.pipeline.private_labels`), and a class that nobody reported is no error.
-      hidden: widths of networks that are tried as the devices' classifier
-        (:func:`~ldp_jax.pipeline.device_classifier`).
+      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
+        that nobody reported is no error.
+      hidden: widths of networks that are tried as the devices' classifier.
 
     Raises:
-      ValueError: for a panel that cannot teach (:func:`check_panel`), or sizes that do not fit.
+      ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
 
     >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.pipeline.rows import feature_rows
     >>> nodes = np.arange(60)
     >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as her record says
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
     >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
     >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in (facts.structure.log_q, facts.classifier.scores(x))]
     [32, 40]
-    """
-    validate.integer_in(2, num_folds=num_folds)
-    labels = np.asarray(labels)
-    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    if keep == 1.0:
-        check_panel(labels, num_classes)
-    panel, op = np.flatnonzero(labels >= 0), operator(graph)
-    network_key = None
-    if hidden:
-        key, network_key = jax.random.split(key)
-    labels, fold = labels.astype(np.int32), folds(key, labels, num_folds)
-    given = {"num_classes": num_classes, "num_folds": num_folds, "keep": keep}
-    structure = structure_posterior(graph, labels, fold, rows=rows, op=op, **given)
-    of_panel = np.asarray(fold)[panel]
-    classifier = device_classifier(
-        rows, labels[panel], of_panel, hidden=hidden, key=network_key, room=len(labels), **given
-    )
-    return PanelFacts(labels, structure, classifier, fold, num_folds, op, keep)
 
+    Each device may send what it finds, and one of twenty the other class:
 
-def local_prediction(
-    key: PRNGKey, collect: Collect, facts: PanelFacts, *, guarded: bool = True, ridge: float = 5.0
-) -> LocalPrediction:
-    """Steps 3 to 8 of local prediction: ask everybody once, and say what class each user is of.
-
-    Args:
-      key: of the devices' noise, where ``collect`` simulates them.
-      collect: what the devices do; called once.
-      facts: see :func:`panel_facts`.
-      guarded: whether the guard may weaken evidence, and whether structure alone may be returned. Else s is 1.
-      ridge: of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0.
-
-    Returns:
-      See :class:`LocalPrediction`. Structure alone is returned where the guard believes nothing, or where the
-      panel's log-loss with (simulated) reports is no less than without.
-
-    Raises:
-      ValueError: for reports of another shape than the posterior's.
-
-    >>> from ldp_jax.graph import graphs
-    >>> from ldp_jax.pipeline.rows import feature_rows
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2
-    >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
-    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
-    >>> def collect(key, told):  # each device sends what it finds, and one of twenty the other class
-    ...     best = told.classifier.scores(x).argmax(1)
+    >>> def collect(key, public):
+    ...     best = public.classifier.scores(x).argmax(1)
     ...     sent = jnp.where(jax.random.bernoulli(key, 0.95, (60,)), best, 1 - best)
     ...     return ClassReports(jnp.log(jnp.array([[0.95, 0.05], [0.05, 0.95]]))[sent], np.ones((60, 2), bool))
     >>> found = local_prediction(jax.random.key(1), collect, facts)
     >>> found.used, int((found.log_posterior.argmax(1) == y)[labels < 0].sum())  # of 40; 32 by structure
     ('reports', 39)
     """
+    validate.integer_in(2, num_folds=num_folds)
+    labels = np.asarray(labels)
+    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
+    if keep == 1.0:
+        check_panel(labels, num_classes)
+    op, network_key = operator(graph), None
+    if hidden:
+        key, network_key = jax.random.split(key)
+    labels = labels.astype(np.int32)
+    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
+    structure = structure_posterior(graph, known, rows=rows, op=op)
+    panel = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
+    classifier = device_classifier(rows, panel, hidden=hidden, key=network_key, room=len(labels))
+    return PanelFacts(known, structure, classifier, op)
+
+
+def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guarded: bool = True) -> LocalPrediction:
+    """Steps 3 to 8 of local prediction: ask everybody once, and say what class each user is of.
+
+    Structure alone is returned where the guard believes nothing, or where the panel's log-loss with (simulated)
+    reports is no less than without. :func:`panel_facts` has an example.
+
+    ``collect`` is called once; the key is of the devices' noise where it simulates them. Unless ``guarded``, s is 1
+    and structure alone is never returned.
+
+    Raises:
+      ValueError: for reports of another shape than the posterior's.
+    """
     validate.threefry(key)
-    labels, fold, op, structure = facts.labels, facts.fold, facts.op, facts.structure
-    log_q, num_folds, keep, asked = structure.log_q, facts.num_folds, facts.keep, labels < 0
-    panel, posterior = np.flatnonzero(~asked), np.exp(np.asarray(log_q))
-    answers = collect(key, Broadcast(posterior, facts.classifier, panel))
+    known, op, log_q = facts.known, facts.op, facts.structure.log_q
+    labels, asked, posterior = known.labels, known.labels < 0, np.exp(np.asarray(log_q))
+    answers = collect(key, Broadcast(posterior, facts.classifier, known.nodes))
     for name, given in answers._asdict().items():
         if name != "smoothing" and np.shape(given) != log_q.shape:
             raise ValueError(f"{name} of reports must have shape {log_q.shape}, got {np.shape(given)}")
     if isinstance(answers, ClassReports):
-        of_panel = (facts.classifier.panel_scores, labels[panel])
-        own, smoothing = likeliest_evidence(*answers, *of_panel, posterior, asked, keep)
+        own, smoothing = likeliest_evidence(answers, facts.scored, posterior, asked)
     else:
         own, smoothing = answers
     trusted = guard(own, posterior, asked)
     strength = float(trusted.strength) if guarded else 1.0
     evidence = trusted.log_likelihood if guarded else own
-    losses = {"structure": label_log_loss(log_q, labels, keep)}
+    losses = {"structure": label_log_loss(log_q, labels, known.keep)}
 
     def found(log_p: Array, used: str, reason: str, field: tuple[float, float] | None = None) -> LocalPrediction:
         return LocalPrediction(log_p, evidence, strength, used, reason, losses, field, smoothing, facts)
 
     if strength == 0.0:
         return found(log_q, "structure", "the guard found nothing in the reports that structure foretells")
-    prior = posterior.mean(0)
-    field, _, numbers = best_field(op, labels, fold, prior, evidence, asked, num_folds=num_folds, keep=keep)
+    field, numbers = best_field(op, known, posterior.mean(0), evidence, asked)
     narrow = [log_q, evidence, field]
     around, design = _around(op, narrow)
-    given = {"num_folds": num_folds, "keep": keep}
-    regression = panel_regression(design, labels, fold, num_classes=facts.num_classes, **given)
     made = []
-    for scores in (narrow, [*narrow, *around, regression]):
-        towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0).astype(np.float32)
+    for scores in (narrow, [*narrow, *around, panel_regression(design, known)]):
+        towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0)
         scores = np.stack([np.asarray(each) for each in scores], -1)
-        made.append(stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **given)[0])
+        made.append(stack_out_of_fold(scores, known, towards, ridge=_RIDGE)[0])
     both = jax.device_put(np.logaddexp(*map(np.asarray, made)) - np.float32(np.log(2.0)))
-    losses["reports"] = label_log_loss(both, labels, keep)
+    losses["reports"] = label_log_loss(both, labels, known.keep)
     lower = losses["reports"] < losses["structure"]
     reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
     if guarded and not lower:

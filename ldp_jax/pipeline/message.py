@@ -7,7 +7,7 @@ for c where the choice is among S: the confusion :math:`M_S(c | y)`. The evidenc
 .. math:: l(y) = \log \sum_{c \in S} M_S(c | y) \, P(\text{report} | c).
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,55 +28,81 @@ _AT_A_TIME = 64
 """Alphabets whose confusions are counted together."""
 
 
-def restricted_confusion(
-    scores: Float[Array | np.ndarray, "panel classes"],
-    labels: Int[Array | np.ndarray, " panel"],
-    alphabets: Bool[Array | np.ndarray, "sets classes"],
-    smoothing: Scalar = 1.0,
-    keep: float = 1.0,
-) -> Float[Array, "sets classes classes"]:
-    """M_S of each alphabet S: how often a panel's record of class y (rows) is taken for c of S (columns).
+class ClassReports(NamedTuple):
+    """What the server makes of a report before it knows the panel's confusion.
 
-    Each row has ``smoothing`` counts more, half of them uniform on S, half at y where S holds y, else uniform too.
+    Attributes:
+      log_likelihood: float32 [n, C], log P(report i | class that its device chose).
+      alphabets: bool [n, C], the classes that it chose among.
+    """
 
-    Args:
-      scores: of each class for each of the panel's records, by classifiers that have not seen its label.
-      labels: the panel's, in [0, C).
-      alphabets: each of at least one class.
-      smoothing: > 0.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`). Below 1 the
-        likeliest confusion is found by EM over classes that nobody sees.
+    log_likelihood: Float[Array | np.ndarray, "n classes"]
+    alphabets: Bool[Array | np.ndarray, "n classes"]
+
+
+class ScoredPanel(NamedTuple):
+    """The panel's records as classifiers that have not seen their labels find them.
+
+    Attributes:
+      scores: float32 [panel, C], of each class.
+      labels: int [panel] in [0, C).
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
+    """
+
+    scores: Float[Array | np.ndarray, "panel classes"]
+    labels: Int[np.ndarray, " panel"]
+    keep: float = 1.0
+
+
+def confusions(
+    panel: ScoredPanel, alphabets: Bool[Array | np.ndarray, "n classes"], smoothing: Scalar = 1.0
+) -> tuple[Float[Array, "sets classes classes"], Int[np.ndarray, " n"]]:
+    """M_S of each alphabet S that is among some, and which of them each user has.
+
+    M_S says how often a panel's record of class y (rows) is taken for c of S (columns). Each row has ``smoothing``
+    counts more, half of them uniform on S, half at y where S holds y, else uniform too. Where labels may be wrong
+    the likeliest confusion is found by EM over classes that nobody sees.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
-    >>> found = restricted_confusion(scores, np.array([0, 2, 2]), np.array([[False, True, True]]))
-    >>> np.asarray(found[0], float).round(3).tolist()  # class 0 has one record, whose best class of S is 1
+    >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))
+    >>> found, which = confusions(panel, np.array([[False, True, True]]))
+    >>> np.asarray(found[which[0]], float).round(3).tolist()  # class 0 has one record, whose best class of S is 1
     [[0.0, 0.75, 0.25], [0.0, 0.75, 0.25], [0.0, 0.083, 0.917]]
     """
     validate.positive(smoothing=smoothing)
-    numbers = (np.asarray(smoothing, np.float32)[None], np.float32(keep))
-    return _confusion(scores, np.asarray(labels), np.int32(len(labels)), np.asarray(alphabets), *numbers)[0]
+    sets, which = _sets(alphabets)
+    counted = _Counted(panel.scores, panel.labels, np.int32(len(panel.labels)), np.float32(panel.keep))
+    return _confusion(counted, sets, np.asarray(smoothing, np.float32)[None])[0], which
+
+
+class _Counted(NamedTuple):
+    """A :class:`ScoredPanel` in the first ``count`` rows, and padding, so that panels share a program."""
+
+    scores: Array | np.ndarray
+    labels: Array | np.ndarray
+    count: Array | np.int32
+    keep: Array | np.float32
 
 
 @jax.jit
-def _confusion(
-    scores: Array, labels: Array, count: Array, alphabets: Array, smoothings: Array, keep: Array
-) -> Array:
-    """M_S [s, sets, C, C] for each of some smoothings; the first ``count`` rows are the panel's."""
+def _confusion(panel: _Counted, alphabets: Array, smoothings: Array) -> Array:
+    """M_S [s, sets, C, C] for each of some smoothings."""
+    scores, labels, count, keep = panel
     classes = scores.shape[1]
-    told = jnp.where((jnp.arange(len(labels)) < count)[:, None], jax.nn.one_hot(labels, classes), 0.0)
+    reported = jnp.where((jnp.arange(len(labels)) < count)[:, None], jax.nn.one_hot(labels, classes), 0.0)
     same = jnp.eye(classes, dtype=bool)
     channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
 
     def one(inside: Array) -> Array:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
-        joint = jax.nn.one_hot(chosen, classes).T @ told  # of the class sent (rows) and the reported label
+        joint = jax.nn.one_hot(chosen, classes).T @ reported  # of the class sent (rows) and the reported label
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
 
         def smoothed(smoothing: Array) -> Array:
             more = 0.5 * smoothing * (uniform + own)
 
-            def step(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            def step(_: object, carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 share, table = carry
                 both = share[:, None] * table
                 counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
@@ -84,7 +110,7 @@ def _confusion(
                 return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
             # Of labels that are true the confusion is counted; else it is found by EM.
-            known = (joint.T + more) / (told.sum(0)[:, None] + smoothing)
+            known = (joint.T + more) / (reported.sum(0)[:, None] + smoothing)
             begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
             found = jax.lax.fori_loop(0, jnp.where(keep == 1.0, 0, _STEPS), step, begin)[1]
             return jnp.where(keep == 1.0, known, found)
@@ -94,27 +120,7 @@ def _confusion(
     return jnp.moveaxis(jax.lax.map(one, alphabets, batch_size=_AT_A_TIME), 1, 0)
 
 
-def confusions(
-    scores: Float[Array | np.ndarray, "panel classes"],
-    labels: Int[Array | np.ndarray, " panel"],
-    alphabets: Bool[Array | np.ndarray, "n classes"],
-    smoothing: Scalar = 1.0,
-    keep: float = 1.0,
-) -> tuple[Float[Array, "sets classes classes"], Int[np.ndarray, " n"]]:
-    """:func:`restricted_confusion` of the different ones among alphabets, and which of them each user has.
-
-    Args:
-      scores: see :func:`restricted_confusion`.
-      labels: see :func:`restricted_confusion`.
-      alphabets: of each user.
-      smoothing: see :func:`restricted_confusion`.
-      keep: see :func:`restricted_confusion`.
-    """
-    sets, which = _sets(alphabets)
-    return restricted_confusion(scores, labels, sets, smoothing, keep), which
-
-
-def _sets(alphabets: Any) -> tuple[np.ndarray, np.ndarray]:
+def _sets(alphabets: Array | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different ones among alphabets, and which of them each user has; few shapes, so few programs."""
     sets, which = np.unique(np.asarray(alphabets), axis=0, return_inverse=True)
     room = 256
@@ -125,104 +131,58 @@ def _sets(alphabets: Any) -> tuple[np.ndarray, np.ndarray]:
     return padded, which.reshape(-1).astype(np.int32)
 
 
-def message_evidence(
-    report_log_likelihood: Float[Array | np.ndarray, "n classes"],
-    alphabets: Bool[Array | np.ndarray, "n classes"],
-    scores: Float[Array | np.ndarray, "panel classes"],
-    labels: Int[Array | np.ndarray, " panel"],
-    smoothing: Scalar = 1.0,
-    keep: float = 1.0,
-) -> Float[Array, "n classes"]:
-    """Step 5 of local prediction: l, the log-likelihood of each user's report under each class of hers.
-
-    Args:
-      report_log_likelihood: log P(report | class sent), by the mechanism's law.
-      alphabets: the classes among which each user's device chose.
-      scores: see :func:`restricted_confusion`.
-      labels: see :func:`restricted_confusion`.
-      smoothing: see :func:`restricted_confusion`, and :func:`likeliest_evidence`.
-      keep: see :func:`restricted_confusion`.
-
-    >>> scores = jnp.log(jnp.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.1, 0.7]]))
-    >>> report, alphabet = jnp.log(jnp.array([[0.75, 0.25, 0.25]])), np.array([[True, True, False]])
-    >>> found = message_evidence(report, alphabet, scores, np.arange(3))  # a panel of one record a class
-    >>> np.asarray(jnp.exp(found), float).round(4).tolist()  # records of class 2 are taken for class 0
-    [[0.6875, 0.3125, 0.625]]
-    """
-    table, which = confusions(scores, labels, alphabets, smoothing, keep)
-    return _evidence(report_log_likelihood, np.asarray(alphabets), table, which)
-
-
 def likeliest_evidence(
-    report_log_likelihood: Float[Array | np.ndarray, "n classes"],
-    alphabets: Bool[Array | np.ndarray, "n classes"],
-    scores: Float[Array | np.ndarray, "panel classes"],
-    labels: Int[Array | np.ndarray, " panel"],
+    reports: ClassReports,
+    panel: ScoredPanel,
     posterior: Float[Array | np.ndarray, "n classes"],
     counted: Bool[Array | np.ndarray, " n"],
-    keep: float = 1.0,
+    smoothings: tuple[float, ...] = SMOOTHINGS,
 ) -> tuple[Float[Array, "n classes"], float]:
-    r""":func:`message_evidence` of the smoothing under which reports are likeliest; no label, no budget.
+    r"""Step 5 of local prediction: the evidence l of each report, and the smoothing under which all are likeliest.
 
-    A small panel's confusion is too sure of itself. Everybody's reports tell: their marginal likelihood is
-    :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and of :data:`SMOOTHINGS` the one that makes it largest is taken.
+    A small panel's confusion is too sure of itself. Everybody's reports tell, without any label: their marginal
+    likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that makes it largest is taken.
 
-    Args:
-      report_log_likelihood: see :func:`message_evidence`.
-      alphabets: see :func:`message_evidence`.
-      scores: see :func:`message_evidence`.
-      labels: see :func:`message_evidence`.
-      posterior: q, public; must not depend on the reports.
-      counted: who reported, and is not of the panel.
-      keep: see :func:`restricted_confusion`.
+    ``posterior`` q is public and must not depend on the reports; ``counted`` are users who reported and are not of
+    the panel. Of equal smoothings the first is taken.
 
-    Returns:
-      The evidence, and the smoothing.
-
-    >>> told = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
-    >>> given = (told, np.ones((40, 2), bool), told[:6], np.arange(6) % 2)  # the panel's six are never mistaken
-    >>> agree, contradict = jnp.exp(told), jnp.exp(told[::-1])
+    >>> sent = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
+    >>> panel = ScoredPanel(sent[:6], np.arange(6) % 2)  # whose six are never mistaken
+    >>> given = (ClassReports(sent, np.ones((40, 2), bool)), panel)
+    >>> agree, contradict = jnp.exp(sent), jnp.exp(sent[::-1])
     >>> [likeliest_evidence(*given, q, np.ones(40, bool))[1] for q in (agree, contradict)]
     [1.0, 16.0]
     """
-    sets, which = _sets(alphabets)
-    lacking = len(report_log_likelihood) - len(labels)
-    rows = [np.pad(np.asarray(each), ((0, lacking), *((0, 0),) * (np.ndim(each) - 1))) for each in (scores, labels)]
-    reports = (report_log_likelihood, np.asarray(alphabets), posterior, np.asarray(counted))
-    best, evidence = _likeliest(*rows, np.int32(len(labels)), sets, which, np.float32(keep), *reports)
-    return evidence, SMOOTHINGS[int(best)]
+    sets, which = _sets(reports.alphabets)
+    lacking = len(reports.log_likelihood) - len(panel.labels)
+    scores, labels = np.pad(np.asarray(panel.scores), ((0, lacking), (0, 0))), np.pad(panel.labels, (0, lacking))
+    rows = _Counted(scores, labels, np.int32(len(panel.labels)), np.float32(panel.keep))
+    reports = ClassReports(reports.log_likelihood, np.asarray(reports.alphabets))
+    among = np.asarray(smoothings, np.float32)
+    best, evidence = _likeliest(rows, sets, which, reports, posterior, np.asarray(counted), among)
+    return evidence, smoothings[int(best)]
 
 
 @jax.jit
 def _likeliest(
-    scores: Array,
-    labels: Array,
-    count: Array,
+    panel: _Counted,
     sets: Array,
     which: Array,
-    keep: Array,
-    log_likelihood: Array,
-    inside: Array,
+    reports: ClassReports,
     posterior: Array,
     counted: Array,
+    smoothings: Array,
 ) -> tuple[Array, Array]:
     """The place of the likeliest smoothing, the first of equals, and the evidence under it."""
-    tables = _confusion(scores, labels, count, sets, jnp.array(SMOOTHINGS), keep)
+    tables = _confusion(panel, sets, smoothings)
+    law = jnp.where(reports.alphabets, jnp.exp(reports.log_likelihood), 0.0)
 
-    def value(table: Array) -> Array:
-        return _marginal(_evidence(log_likelihood, inside, table, which), posterior, counted)
+    def evidence(table: Array) -> Array:
+        return jnp.log(jnp.maximum(jnp.einsum("nyc,nc->ny", table[which], law), 1e-30))
 
-    best = jax.lax.map(value, tables).argmax()
-    return best, _evidence(log_likelihood, inside, tables[best], which)
+    def marginal(table: Array) -> Array:
+        each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence(table), axis=-1)
+        return jnp.where(counted, each, 0.0).sum()
 
-
-@jax.jit
-def _marginal(evidence: Array, posterior: Array, counted: Array) -> Array:
-    each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence, axis=-1)
-    return jnp.where(counted, each, 0.0).sum()
-
-
-@jax.jit
-def _evidence(log_likelihood: Array, inside: Array, table: Array, which: Any) -> Array:
-    sent = jnp.where(inside, jnp.exp(log_likelihood), 0.0)
-    return jnp.log(jnp.maximum(jnp.einsum("nyc,nc->ny", table[which], sent), 1e-30))
+    best = jax.lax.map(marginal, tables).argmax()
+    return best, evidence(tables[best])

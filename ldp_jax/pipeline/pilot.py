@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.pipeline.law import noise_variance
+from ldp_jax.pipeline.counts import noise_variance
 
 _RATES = 10
 """Points of the grid of rates."""
@@ -33,14 +33,7 @@ def pilot(
     """Step 3 of piloted counts: who reports first; bool [n].
 
     Half of each class of the labelled, and random users without a label until the pilot is ``share`` of all users,
-    but never more than ``most`` of the unlabelled. Nobody who is silent.
-
-    Args:
-      key: of public randomness.
-      labels: public, -1 for none.
-      silent: who never reports; nobody by default.
-      share: of all users.
-      most: of the users without a label.
+    but never more than ``most`` of the unlabelled (-1). Nobody who is silent. The key is of public randomness.
 
     >>> chosen = pilot(jax.random.key(0), np.array([0, 0, 1, 1] + [-1] * 96))
     >>> int(chosen[:4].sum()), int(chosen[4:].sum())
@@ -74,6 +67,7 @@ class GroupShares(NamedTuple):
     homophily: Float[Array, ""]
 
 
+@jax.jit
 def expected_counts(model: GroupShares) -> Float[Array, "classes rates groups"]:
     """The mean of each count of each class at each rate; float32 [C, L, G].
 
@@ -85,15 +79,24 @@ def expected_counts(model: GroupShares) -> Float[Array, "classes rates groups"]:
     >>> expected_counts(model)[0, (0, -1)].tolist()
     [[0.375..., 0.125...], [24.0..., 8.0...]]
     """
-    return _expected_counts(model)
-
-
-@jax.jit
-def _expected_counts(model: GroupShares) -> Array:
     rates = model.degree.mean() * jnp.exp(jnp.linspace(-1.0, 1.0, _RATES) * np.log(_SPREAD))
     return rates[:, None] * model.shares[:, None, :]
 
 
+@jax.jit
+def shares_and_counts(
+    reports: Array | np.ndarray,
+    groups: Array | np.ndarray,
+    prior: Array | np.ndarray,
+    reported: Array | np.ndarray,
+    epsilon: Scalar,
+) -> tuple[GroupShares, Array]:
+    """:func:`group_shares` and :func:`expected_counts` in one program."""
+    model = group_shares(reports, groups, prior, reported, epsilon)
+    return model, expected_counts(model)
+
+
+@jax.jit
 def group_shares(
     reports: Int[Array | np.ndarray, "n groups"],
     groups: Int[Array | np.ndarray, " n"],
@@ -121,23 +124,8 @@ def group_shares(
     >>> np.asarray(model.shares, float).round(2).tolist(), round(float(model.homophily), 2)
     ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
-    validate.positive(epsilon=epsilon)
-    reported = np.asarray(reported, np.float32)
-    return _group_shares(reports, groups, prior, reported, np.float32(epsilon))
-
-
-@jax.jit
-def shares_and_counts(
-    reports: Array, groups: Array, prior: Array, reported: Array, epsilon: Array
-) -> tuple[GroupShares, Array]:
-    """:func:`group_shares` and :func:`expected_counts` in one program."""
-    model = _group_shares(reports, groups, prior, reported, epsilon)
-    return model, _expected_counts(model)
-
-
-@jax.jit
-def _group_shares(reports: Array, groups: Array, prior: Array, reported: Array, epsilon: Array) -> GroupShares:
     num_groups, classes = reports.shape[1], prior.shape[1]
+    reported = jnp.asarray(reported, jnp.float32)
     inside = (groups[:, None] == jnp.arange(num_groups)).astype(jnp.float32)  # [n, G]
     counts = jnp.where(reported[:, None] > 0, reports, 0).astype(jnp.float32)
     who = prior * reported[:, None]

@@ -1,6 +1,6 @@
 r"""Piloted counts: classes of users whose neighbour lists are private, from counts by a class that is broadcast.
 
-Each user counts her neighbours by public groups and adds whole noise to each count. One bit of her list moves one
+Each user counts their neighbours by public groups and adds whole noise to each count. One bit of a list moves one
 count by one, so each of the K counts takes noise of the whole epsilon, no split; with noisy lists instead the
 server would add up the noise of all bits of a group. A pilot reports by fine groups; from it the server learns who
 befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
@@ -9,30 +9,13 @@ What reports say of classes is found twice: by a law of counts that the pilot ha
 regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
 regression where friends share what features say already, which the law would count twice.
 
-Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features and
-labels are public, and so are who reports in which round, the groups, and all randomness of this module.
+Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features,
+labels, who reports in which round, the groups, and all randomness of this module are public.
 :func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
-
->>> from ldp_jax import datasets, edges
->>> data = datasets.synthetic(
-...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
-... )
->>> def noisy_counts(key, count_round):  # what the users do, each with her own list
-...     mechanism = edges.NeighbourCounts(1.0, count_round.num_groups)
-...     return edges.privatize_counts(
-...         key, data.graph, mechanism, count_round.groups, reporters=count_round.reporters
-...     )
->>> labels = np.where(np.arange(600) < 200, data.y, -1)
-
-``feature_rows(data.x)`` would be the public features; here labels and counts have to do.
-
->>> found = piloted_counts(jax.random.key(1), noisy_counts, None, labels, 1.0, num_classes=3)
->>> found.log_posterior.shape, found.strength > 0.5
-((600, 3), True)
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -42,21 +25,20 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.pipeline.count_regression import count_regression
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
-from ldp_jax.pipeline.design import Design, design
+from ldp_jax.pipeline.design import CountModel, Design, design
+from ldp_jax.pipeline.device_classifier import count_regression
 from ldp_jax.pipeline.groups import check_labels, merge, merged, shares_and_groups
-from ldp_jax.pipeline.guard import Guarded, guard
+from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.pilot import GroupShares, pilot, shares_and_counts
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
-    RIDGES,
     FeaturesPosterior,
+    FoldedLabels,
     best_scaling,
-    blank,
     features_posterior,
     folds,
-    known_evidence,
+    label_evidence,
     self_train,
 )
 from ldp_jax.pipeline.stack import weigh
@@ -64,18 +46,45 @@ from ldp_jax.pipeline.stack import weigh
 _FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
 """Folds by default: the fewer where features have many entries."""
 
-
 _NEAR = 0.99
 """Whole noise loses so much of its epsilon at least: integers round down."""
 
 _LEAST = 1e-9
-"""What a class has at least by a posterior from elsewhere, which may be sure of what is wrong, as trees are."""
+"""The least probability of a class by a posterior from elsewhere: trees are sure of what is wrong."""
 
 _LAW = (0.0, 1.0, 1.0, 0.0)
 """Weights of log q, log f, l and the regression on counts: what would be right if all laws were."""
 
 _TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
 """Where weights start and are pulled to: the law, both, the regression. Labels choose among them."""
+
+
+class PublicFacts(NamedTuple):
+    """What is public of the users.
+
+    Attributes:
+      rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`); several scalings of them
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none:
+        then reports and labels have to do.
+      labels: int [n] in [0, C), -1 for users who have none.
+      num_classes: C.
+      log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
+        probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that it is
+        about. Or what :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and
+        labels, so that a sweep over epsilon finds it once.
+      silent: bool [n], labelled users who are never asked; nobody by default.
+    """
+
+    rows: Rows | Mapping[Scaling, Rows] | None
+    labels: Int[np.ndarray, " n"]
+    num_classes: int
+    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None
+    silent: Bool[np.ndarray, " n"] | None = None
+
+    @property
+    def quiet(self) -> Bool[np.ndarray, " n"]:
+        """Who is never asked."""
+        return np.zeros(len(self.labels), bool) if self.silent is None else np.asarray(self.silent)
 
 
 class CountRound(NamedTuple):
@@ -125,7 +134,7 @@ class PilotedCounts(NamedTuple):
     """What is known of everybody's class.
 
     Attributes:
-      log_posterior: float32 [n, C], all in all; of a labelled user without her label.
+      log_posterior: float32 [n, C], all in all; of a labelled user without their label.
       log_q: float32 [n, C], from features alone.
       log_f: float32 [n, C], from features, once reports have taught them.
       log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
@@ -159,13 +168,9 @@ class PilotedCounts(NamedTuple):
 def piloted_counts(
     key: PRNGKey,
     noisy_counts: Ask,
-    rows: Rows | Mapping[Scaling, Rows] | None,
-    labels: Int[np.ndarray, " n"],
+    public: PublicFacts,
     epsilon: float,
     *,
-    num_classes: int,
-    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
-    silent: Bool[np.ndarray, " n"] | None = None,
     num_folds: int | None = None,
     guarded: bool = True,
 ) -> PilotedCounts:
@@ -175,24 +180,11 @@ def piloted_counts(
       key: of public randomness, and of the users' noise where ``noisy_counts`` simulates them.
       noisy_counts: what the users do; called twice, for disjoint reporters. Answers with whole numbers [n, K], or
         with what :func:`~ldp_jax.edges.privatize_counts` returns, whose epsilon and reporters are then checked.
-      rows: public features (:func:`~ldp_jax.pipeline.rows.feature_rows`); several scalings of them
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none:
-        then reports and labels have to do.
-      labels: public, int [n] in [0, C), -1 for users who have none.
+      public: features, labels, and what was found of them.
       epsilon: of each count, in both rounds.
-      num_classes: C.
-      log_q: a public posterior from elsewhere in place of the features' logistic regression, natural logarithms, of
-        which probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that
-        it is about. Or what
-        :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels, so that a
-        sweep over epsilon finds it once.
-      silent: bool [n], labelled users who are never asked; nobody by default.
       num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
         have more than 10^5 entries.
       guarded: whether the guard may weaken evidence. Without it s is 1.
-
-    Returns:
-      See :class:`PilotedCounts`.
 
     Raises:
       ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
@@ -201,49 +193,23 @@ def piloted_counts(
         epsilon, or of users who were not asked.
     """
     validate.threefry(key)
-    candidates: Mapping[Scaling, Rows] = {}
-    if isinstance(rows, Mapping):
-        candidates, rows = rows, next(iter(rows.values()))
-    labels = _check(labels, rows, log_q, epsilon, num_classes)
-    quiet = _silent(silent, labels, num_classes)
+    _check(public, epsilon)
     fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
-    unlabelled = labels < 0
-
-    if num_folds is None:
-        num_folds = _FOLDS if rows is None or len(rows.value) <= _MANY_ENTRIES else _FEW_FOLDS
-    scaling = None
-    if candidates:
-        fold = folds(fold_key, labels, num_folds)
-        scaling, chosen = best_scaling(candidates, labels, fold, num_classes=num_classes, num_folds=num_folds)
-        rows, log_q = candidates[scaling], chosen if log_q is None else log_q
-    if log_q is None and rows is not None:
-        fold = folds(fold_key, labels, num_folds)
-        log_q = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=num_folds)
-    if isinstance(log_q, FeaturesPosterior):
-        log_q, fold, start, num_folds = log_q.log_q, log_q.fold, log_q.classifier, log_q.num_folds
-    else:
-        fold, start = folds(fold_key, labels, num_folds), None
-        if log_q is None:
-            share = np.bincount(labels[~unlabelled], minlength=num_classes) / (~unlabelled).sum()
-            log_q = np.tile(np.log(share.astype(np.float32)), (len(labels), 1))
-        else:  # what no class may have is no evidence against it that reports could not outweigh
-            log_q = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
-
-    (prior, fine), num_fine = shares_and_groups(log_q, labels), 3 * num_classes
-    log_q_here, prior, fine = (np.asarray(each) for each in (log_q, prior, fine))
-    confidence = np.exp(log_q_here).max(-1)
+    labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes
+    rows, known, scaling = _features(fold_key, public, num_folds)
+    log_q, (prior, fine), num_fine = known.log_q, shares_and_groups(known.log_q, labels), 3 * classes
+    prior, fine, confidence = np.asarray(prior), np.asarray(fine), np.exp(np.asarray(log_q)).max(-1)
     first = pilot(pilot_key, labels, quiet)
     second = ~first & ~quiet
     pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence), epsilon)
-    reported = first.astype(np.float32)
-    model, means = shares_and_counts(pilot_reports, fine, prior, reported, np.float32(epsilon))
+    model, means = shares_and_counts(pilot_reports, fine, prior, first, np.float32(epsilon))
     means = np.asarray(means)
     size = table_size(pilot_reports, means, epsilon)
     piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
-    dispersion = DISPERSIONS[int(piloted.dispersion)]
-    plan = design(design_key, log_q, means, piloted.weights, dispersion, epsilon, size=size, asked=second)
+    expected = CountModel(means, piloted.weights, DISPERSIONS[int(piloted.dispersion)])
+    plan = design(design_key, log_q, expected, epsilon, size=size, asked=second)
 
-    groups = merge(plan.best, num_classes)
+    groups = merge(plan.best, classes)
     asked_by = CountRound(groups.groups(fine), groups.num_groups, second, confidence)
     reports = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
@@ -253,69 +219,106 @@ def piloted_counts(
     asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
     own = np.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
     own = np.where(quiet[:, None], np.float32(0.0), own)
+    counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+    learned = _learned(known, rows, _Answers(own, counts, second, ~quiet), guarded)
+    return PilotedCounts(
+        **learned, log_q=jax.device_put(log_q), design=plan, model=model,
+        dispersion=DISPERSIONS[int(asked.dispersion)], pilot=first, scaling=scaling,
+    )  # fmt: skip
 
-    # Reports and labels that H has not seen: it agrees with the pilot by its very fit, whatever lists those are.
-    held_out, unseen = np.where(second, labels, -1), unlabelled & second
 
-    def believed(log_p: Array | np.ndarray) -> tuple[Array | np.ndarray, bool, Guarded]:
-        """The evidence, whether it is believed at all, and what the guard says."""
-        found = guard(own, np.exp(np.asarray(log_p)), unseen, labels=held_out, label_log_likelihood=own)
-        return (found.log_likelihood if guarded else own), not guarded or float(found.strength) > 0.0, found
+def _features(
+    key: PRNGKey, public: PublicFacts, num_folds: int | None
+) -> tuple[Rows | None, FeaturesPosterior, Scaling | None]:
+    """The features in one scaling, what they say of classes, and which scaling labels chose."""
+    rows, labels, log_q, scaling = public.rows, np.asarray(public.labels, np.int32), public.log_q, None
+    first = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
+    if num_folds is None:
+        num_folds = _FOLDS if first is None or len(first.value) <= _MANY_ENTRIES else _FEW_FOLDS
+    fold = folds(key, labels, num_folds)
+    given = {"num_classes": public.num_classes, "num_folds": num_folds}
+    if isinstance(rows, Mapping):
+        scaling, chosen = best_scaling(rows, labels, fold, **given)
+        rows, log_q = rows[scaling], chosen if log_q is None else log_q
+    if isinstance(log_q, FeaturesPosterior):
+        return rows, log_q, scaling
+    if log_q is None and rows is not None:
+        return rows, features_posterior(rows, labels, fold, **given), scaling
+    if log_q is None:
+        share = np.bincount(labels[labels >= 0], minlength=public.num_classes) / (labels >= 0).sum()
+        log_q = jax.device_put(np.tile(np.log(share.astype(np.float32)), (len(labels), 1)))
+    else:  # what no class may have is no evidence against it that reports could not outweigh
+        log_q = jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
+    return rows, FeaturesPosterior(log_q, fold, num_folds, labels), scaling
 
-    evident, useful, trusted = believed(log_q)
-    log_f = log_q
-    regression = np.zeros_like(log_q_here)
+
+class _Answers(NamedTuple):
+    """What users reported.
+
+    Attributes:
+      own: float32 [n, C], the evidence of the own report.
+      counts: int [n, 3 C], the reports by the groups of the second round.
+      unseen: bool [n], users whose reports the model of counts has not seen: it agrees with the pilot by its very
+        fit, whatever lists those are.
+      reported: bool [n], who reported at all.
+    """
+
+    own: np.ndarray
+    counts: np.ndarray
+    unseen: np.ndarray
+    reported: np.ndarray
+
+
+def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, guarded: bool) -> dict:
+    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`."""
+    own, log_q, labels = answers.own, known.log_q, known.labels
+    classes, log_q_here = own.shape[1], np.asarray(log_q)
+    unlabelled = labels < 0
+    held_out, judged = np.where(answers.unseen, labels, -1), unlabelled & answers.unseen
+
+    trusted = guard(own, np.exp(log_q_here), judged, held_out)
+    evident, useful = (trusted.log_likelihood if guarded else own), not guarded or float(trusted.strength) > 0.0
+    log_f, regression = log_q, np.zeros_like(log_q_here)
     if rows is not None and useful:  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
         scores = np.stack([log_q_here, log_q_here, evident, regression], -1)
-        trust = np.clip(np.asarray(weigh(scores, held_out, np.tile(_LAW, (len(_TOWARDS), 1)))[1])[2], 0.0, 1.0)
-        taught = np.where(unlabelled[:, None], trust * np.asarray(evident), _evidence_of(labels, num_classes))
-        begin = blank(rows, num_classes, num_folds) if start is None else start
-        learned = self_train(rows, taught, fold, begin, log_q, ridges=RIDGES, num_folds=num_folds).log_f
-        evident, useful, trusted = believed(learned)
+        trust = np.clip(np.asarray(weigh(scores, held_out, _TOWARDS[[0, 0, 0]])[1])[2], 0.0, 1.0)
+        of_labels = label_evidence(labels, classes)
+        learned = self_train(rows, np.where(unlabelled[:, None], trust * np.asarray(evident), of_labels), known)
+        trusted = guard(own, np.exp(learned), judged, held_out)
+        evident, useful = (trusted.log_likelihood if guarded else own), not guarded or float(trusted.strength) > 0.0
         # Reports that are not believed by what they have taught have taught nothing.
         log_f = learned if useful else log_q
     if useful:
-        counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
-        regression = count_regression(log_q, counts, labels, ~quiet, fold, num_folds=num_folds)
+        labelled = FoldedLabels(labels, classes, known.fold, known.num_folds)
+        regression = count_regression(log_q, answers.counts, labelled, answers.reported)
     scores = np.stack([log_q_here, log_f, evident, regression], -1)
-    towards = _TOWARDS if useful else np.tile(_LAW, (len(_TOWARDS), 1))
-    log_posterior, weights = weigh(scores, held_out, towards)
-    return PilotedCounts(
-        log_posterior=log_posterior,
-        log_q=jax.device_put(log_q),
-        log_f=jax.device_put(log_f),
-        log_likelihood=jax.device_put(evident),
-        log_regression=jax.device_put(regression),
-        design=plan,
-        strength=float(trusted.strength) if guarded else 1.0,
-        by_labels=bool(trusted.by_labels),
-        weights=weights,
-        model=model,
-        dispersion=DISPERSIONS[int(asked.dispersion)],
-        pilot=first,
-        scaling=scaling,
-    )
+    log_posterior, weights = weigh(scores, held_out, _TOWARDS if useful else _TOWARDS[[0, 0, 0]])
+    arrays = jax.device_put({"log_f": log_f, "log_likelihood": evident, "log_regression": regression})
+    strength = float(trusted.strength) if guarded else 1.0
+    return {
+        **arrays, "log_posterior": log_posterior, "weights": weights, "strength": strength,
+        "by_labels": bool(trusted.by_labels),
+    }  # fmt: skip
 
 
-def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_classes: int) -> np.ndarray:
-    """Labels as int32 [n], where everything fits: nothing is spent before."""
-    validate.integer_in(2, num_classes=num_classes)
+def _check(public: PublicFacts, epsilon: float) -> None:
+    """Refuse what does not fit: nothing is spent before."""
+    labels, classes, log_q = np.asarray(public.labels), public.num_classes, public.log_q
+    validate.integer_in(2, num_classes=classes)
     validate.number(0.0, open_lower=True, epsilon=epsilon)
-    labels = np.asarray(labels)
-    check_labels(labels, num_classes)
-    missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=num_classes) == 0)
+    check_labels(labels, classes)
+    missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) == 0)
     if len(missing):
-        raise ValueError(
-            f"labels must have a member of each of {num_classes} classes, got none of class {missing[0]}"
-        )
+        raise ValueError(f"labels must have a member of each of {classes} classes, got none of class {missing[0]}")
     if not (labels < 0).any():
         raise ValueError("labels must be -1 for the users whose class is asked for, got a class for everybody")
+    rows = next(iter(public.rows.values())) if isinstance(public.rows, Mapping) else public.rows
     if rows is not None and rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of {len(labels)} users, as labels are, got {rows.shape[0]}")
     given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
-    if given is not None and np.shape(given) != (len(labels), num_classes):
-        raise ValueError(f"log_q must have shape {(len(labels), num_classes)}, got {np.shape(given)}")
+    if given is not None and np.shape(given) != (len(labels), classes):
+        raise ValueError(f"log_q must have shape {(len(labels), classes)}, got {np.shape(given)}")
     if isinstance(log_q, FeaturesPosterior):
         if not np.array_equal(log_q.labels, labels):
             raise ValueError("log_q must be of these labels, and was found of others")
@@ -323,29 +326,14 @@ def _check(labels: Any, rows: Rows | None, log_q: Any, epsilon: float, num_class
         raise ValueError(
             "log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or -inf in all of a row"
         )
-    return labels.astype(np.int32)
-
-
-def _evidence_of(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """The evidence of public labels, 0 where there is none."""
-    found = np.zeros((len(labels), num_classes), np.float32)
-    found[labels >= 0] = known_evidence(labels[labels >= 0], num_classes)
-    return found
-
-
-def _silent(silent: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Who is never asked, bool [n]: labelled users, but not all of a class."""
-    if silent is None:
-        return np.zeros(len(labels), bool)
-    quiet = np.asarray(silent)
+    quiet = public.quiet
     if quiet.dtype != bool or quiet.shape != labels.shape:
         raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
-    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
+    left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=classes)
     if not left.all():
         raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
-    return quiet
 
 
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> np.ndarray:

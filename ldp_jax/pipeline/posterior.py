@@ -32,10 +32,10 @@ def model_posterior(
     is asked of the model of the own fold, any other of the mean of all. All of it is public, and costs nothing.
 
     Args:
-      key: of folds, parameters and dropout.
+      key: of public randomness.
       model: rows [b, d] to scores [b, C], such as :func:`ldp_jax.learning.models.mlp`.
       x: public features.
-      labels: int [n] in [0, C), -1 for none; at least ``num_folds`` of them.
+      labels: in [0, C), -1 for none; at least ``num_folds`` of them.
       num_folds: F >= 3, one training each.
       optimizer: any optax transformation.
       epochs: at most so many, over all labels at once.

@@ -11,7 +11,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report
 
 
 class RepeatedReports(NamedTuple):
@@ -22,11 +22,11 @@ class RepeatedReports(NamedTuple):
       guarantee: for any two histories of one user.
     """
 
-    reports: Any
+    reports: Report
     guarantee: Guarantee
 
 
-def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Any, *, answers: str) -> Any:
+def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int, *, answers: str) -> Report:
     """One user's report of one round: a pure function of the user's key; ``vmap`` it.
 
     A permanent answer takes its record and its randomness from the first round alone, so that nothing has to be
@@ -64,12 +64,8 @@ def collect_rounds(
     User i's key is ``jax.random.split(key, n)[i]``, the report of round t :func:`answer` of it. The mean of
     permanent answers says no more than one of them, and no later change of a record shows.
 
-    Args:
-      key: a typed threefry key.
-      mechanism: of one report.
-      records: [rounds, n, ...], each user's record in each round.
-      answers: ``fresh`` or ``permanent``.
-      delta: see :func:`~ldp_jax.accounting.composition.over_rounds`.
+    ``records`` are [rounds, n, ...], ``answers`` ``fresh`` or ``permanent``, and ``delta`` that of
+    :func:`~ldp_jax.accounting.composition.over_rounds`.
 
     Raises:
       ValueError: for other words, no round or no user, or a delta that does not fit, before anybody reports.
@@ -91,7 +87,7 @@ def collect_rounds(
 
 
 @partial(jax.jit, static_argnames="answers")
-def _reports(keys: Any, mechanism: Any, records: Any, answers: str) -> Any:
+def _reports(keys: PRNGKeys, mechanism: Mechanism, records: Any, answers: str) -> Report:
     rounds = jnp.arange(len(jax.tree.leaves(records)[0]))
     of_user = jax.vmap(partial(answer, answers=answers), in_axes=(None, None, None, 0))
     return jax.vmap(of_user, in_axes=(0, None, 1, None), out_axes=1)(keys, mechanism, records, rounds)

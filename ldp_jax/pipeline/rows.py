@@ -1,19 +1,23 @@
 """Public feature rows, dense or sparse, as what logistic regression multiplies."""
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array
 
 Scaling = Literal["rows", "columns", "none"]
 """What is of one size: each user's record, each feature, or neither; see :func:`scaled_rows`."""
+
+Features = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
+"""Features of n users [n, d], dense or any scipy sparse matrix."""
 
 _APART = 100.0
 """How many times the sizes of two columns may differ before it is said."""
@@ -30,18 +34,11 @@ _DENSE = 0.25
 
 @pytree
 class Rows:
-    """A sparse matrix of n rows and d columns by its entries, sorted by row; made by :func:`feature_rows`.
+    """A sparse matrix of shape (n, d) by its entries, sorted by row, in 32 bits; made by :func:`feature_rows`."""
 
-    Attributes:
-      row: int32 [entries], non-decreasing.
-      column: int32 [entries].
-      value: float32 [entries].
-      shape: (n, d), static.
-    """
-
-    row: Any
-    column: Any
-    value: Any
+    row: Int[Array | np.ndarray, " entries"]
+    column: Int[Array | np.ndarray, " entries"]
+    value: Float[Array | np.ndarray, " entries"]
     shape: tuple[int, int] = static()
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
@@ -66,35 +63,35 @@ class Rows:
 
 @pytree
 class DenseRows:
-    """A dense matrix, to be multiplied as :class:`Rows` are.
+    """A dense float32 matrix, to be multiplied as :class:`Rows` are."""
 
-    Attributes:
-      values: float32 [n, d].
-    """
-
-    values: Any
+    values: Float[Array | np.ndarray, "n d"]
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
-        return self.values.shape
+        n, d = self.values.shape
+        return n, d
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix."""
-        return self.values @ weights
+        return jnp.asarray(self.values) @ weights
 
     def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
         """The product of the transpose."""
-        return self.values.T @ cotangent
+        return jnp.asarray(self.values).T @ cotangent
 
     def take(self, nodes: Int[np.ndarray, " some"]) -> "DenseRows":
         """The rows of ``nodes``, in ascending order; on the host."""
         return DenseRows(np.asarray(self.values)[np.unique(nodes)])
 
 
+_Lines = tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray]
+
+
 @pytree
 class RowTables:
-    """:class:`Rows` laid out for many products and their derivatives in the weights; made by :func:`laid_out`.
+    """:class:`Rows` laid out for many products, and those of the transpose; made by :func:`laid_out`.
 
     The entries of a row are in lines of :data:`_LINE`, the last one filled with zeros; those of a column as well,
     for the transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
@@ -107,14 +104,15 @@ class RowTables:
       shape: (n, d), static.
     """
 
-    by_row: Any
-    by_column: Any
-    lines: Any
+    by_row: _Lines
+    by_column: _Lines
+    lines: Int[Array | np.ndarray, " two"]
     shape: tuple[int, int] = static()
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
-        """The product with a dense matrix: O(entries k). Entries are constants to a derivative."""
-        return _times(self, weights)
+        """The product with a dense matrix: O(entries k)."""
+        n, _ = self.shape
+        return _sum_lines(self.by_row, self.lines[0], weights, n, part_size(n))
 
     def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
         """The product of the transpose."""
@@ -141,10 +139,7 @@ def laid_out(
 ) -> RowTables | DenseRows:
     """Rows as what is multiplied fastest: tables, or the dense matrix of rows that are not sparse; on the host.
 
-    Args:
-      rows: sparse or dense.
-      like: a layout of more rows, which these are padded to, so that both share programs.
-      room: public number of rows to pad to, where there is no such layout.
+    They are padded to a layout ``like`` that of more rows, or to a public number ``room``: both share programs.
 
     >>> rows = feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     >>> round(float(laid_out(rows).times(jnp.ones((2, 1)))[0, 0]), 4)
@@ -186,10 +181,10 @@ def _lines(
     return (others, values, whose), used
 
 
-def _sum_lines(lines: tuple[Array, Array, Array], used: Array, weights: Array, owners: int, size: int) -> Array:
+def _sum_lines(lines: _Lines, used: Array | np.ndarray, weights: Array, owners: int, size: int) -> Array:
     """The lines in use summed by owner, ``size`` of them at a time."""
 
-    def add(at: Any, total: Array) -> Array:
+    def add(at: Array, total: Array) -> Array:
         other, value, whose = (jax.lax.dynamic_slice_in_dim(part, at * size, size, -1) for part in lines)
         each = jnp.zeros((size, weights.shape[1]), weights.dtype)
         for one, scale in zip(other, value, strict=True):
@@ -200,24 +195,7 @@ def _sum_lines(lines: tuple[Array, Array, Array], used: Array, weights: Array, o
     return jax.lax.fori_loop(0, -(-used // size), add, start)
 
 
-@jax.custom_vjp
-def _times(rows: RowTables, weights: Array) -> Array:
-    n, _ = rows.shape
-    return _sum_lines(rows.by_row, rows.lines[0], weights, n, part_size(n))
-
-
-def _times_forward(rows: RowTables, weights: Array) -> tuple[Array, RowTables]:
-    return _times(rows, weights), rows
-
-
-def _times_backward(rows: RowTables, cotangent: Array) -> tuple[None, Array]:
-    return None, rows.transposed(cotangent)
-
-
-_times.defvjp(_times_forward, _times_backward)
-
-
-def feature_rows(x: Any, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:
+def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:
     """Features with rows of Euclidean length 1, as a classifier takes them; rows of zeros stay.
 
     Args:
@@ -236,15 +214,12 @@ def feature_rows(x: Any, *, log: bool = False, public: Int[np.ndarray, " some"] 
     return _of_length_one(*_entries(x, log, public))
 
 
-def scaled_rows(x: Any) -> dict[Scaling, Rows]:
+def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
 
     ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their means where more
     than a quarter of all entries are not 0. ``none`` is the features themselves. The latter two are divided by one
     number, so that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three.
-
-    Args:
-      x: [n, d], dense or any scipy sparse matrix.
 
     Raises:
       ValueError: as :func:`feature_rows`.
@@ -273,7 +248,7 @@ def scaled_rows(x: Any) -> dict[Scaling, Rows]:
     }
 
 
-def warn_of_columns(x: Any, chosen: Scaling) -> None:
+def warn_of_columns(x: Features, chosen: Scaling) -> None:
     """Say where the sizes of columns are more than 100 times apart: without a choice the largest hides the others.
 
     The size of a column is the root mean square of its entries that are not 0.
@@ -294,7 +269,7 @@ def warn_of_columns(x: Any, chosen: Scaling) -> None:
 
 
 def _entries(
-    x: Any, log: bool = False, public: np.ndarray | None = None
+    x: Features, log: bool = False, public: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
     """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
     sparse = scipy.sparse.csr_array(x) if scipy.sparse.issparse(x) else scipy.sparse.csr_array(_dense(x))
@@ -329,7 +304,7 @@ def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray,
     return _made(row, column, values / (np.sqrt((values**2).sum() / max(shape[0], 1)) or 1.0), shape)
 
 
-def _dense(x: Any) -> np.ndarray:
+def _dense(x: Features) -> np.ndarray:
     x = np.asarray(x)
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         raise ValueError(f"x must be real features of shape [n, d], got {x.dtype} of shape {x.shape}")

@@ -1,50 +1,65 @@
 r"""Logistic regression on public features whose labels are evidence: of public labels, of private reports, or both.
 
 A node's evidence is a row :math:`l_u(c)`, the log-likelihood of what is known of its class. The classifier
-:math:`f_c(x)` maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge. For a label, 0 at the class
-and minus infinity elsewhere, that is the usual log-likelihood; for a report it is the exact likelihood of a class
-that nobody sees. What is asked of a node is always the model of a fold that it is not in: no node's own label or
-report takes part.
+:math:`f_c(x)` maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge: for a label the usual
+log-likelihood, for a report the exact likelihood of a class that nobody sees. A node is asked of the model of a
+fold that it is not in: no node's own label or report takes part.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import scipy.special
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size
 
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 """Weights of half the squared norm beside the summed loss that :func:`features_posterior` chooses from."""
 
-_RIDGES = 8
+_ROOM = 8
 """Ridges are padded to a multiple of it, so that other choices of them share a program."""
 
 IMPOSSIBLE = -1e30
 """The log-likelihood of a class that is excluded: finite, so that no gradient is NaN."""
 
+_MEMORY = 10
+"""Pairs of differences that L-BFGS holds."""
+
+_STEPS = 200
+"""Points that L-BFGS tries at most."""
 
 _Laid = RowTables | DenseRows
 
 
-class Classifier(NamedTuple):
-    """One logistic regression a fold.
+class FoldedLabels(NamedTuple):
+    """Labels that several models learn from, and the fold of each node, whose model has not seen its label.
 
     Attributes:
-      weights: float32 [d, F C].
-      bias: float32 [F C].
+      labels: int32 [n] in [0, C), -1 for none.
+      num_classes: C.
+      fold: int32 [n], in [0, F).
+      num_folds: F.
+      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
     """
 
-    weights: Float[Array | np.ndarray, "d outputs"]
-    bias: Float[Array | np.ndarray, " outputs"]
+    labels: Int[np.ndarray, " n"]
+    num_classes: int
+    fold: Int[Array | np.ndarray, " n"]
+    num_folds: int
+    keep: float = 1.0
+
+    @property
+    def nodes(self) -> Int[np.ndarray, " labelled"]:
+        """The labelled nodes, in order."""
+        return np.flatnonzero(self.labels >= 0)
 
 
 class FeaturesPosterior(NamedTuple):
@@ -52,45 +67,25 @@ class FeaturesPosterior(NamedTuple):
 
     Attributes:
       log_q: float32 [n, C], of a model that has not seen the node's own label.
-      ridge: the one chosen.
-      classifier: under that ridge, where self-training starts.
       fold: int32 [n], of each node: the one whose model has not seen it.
+      num_folds: F.
       labels: int [n], what it was fitted to, -1 for none.
+      classifier: float32 [d + 1, F C], where self-training starts, the bias in the last row; None starts at 0.
+      ridge: the one chosen.
     """
 
     log_q: Float[Array, "n classes"]
-    ridge: float
-    classifier: Classifier
     fold: Int[Array | np.ndarray, " n"]
+    num_folds: int
     labels: Int[np.ndarray, " n"]
-
-    @property
-    def num_folds(self) -> int:
-        """F."""
-        return len(self.classifier.bias) // self.log_q.shape[1]
-
-
-class SelfTrained(NamedTuple):
-    """What features say of classes once reports have taught them; made by :func:`self_train`.
-
-    Attributes:
-      log_f: float32 [n, C], of a model that has not seen the node's own label or report.
-      ridge: the one chosen.
-      classifier: where another round may start.
-    """
-
-    log_f: Float[Array, "n classes"]
-    ridge: float
-    classifier: Classifier
+    classifier: Float[Array, "inputs outputs"] | None = None
+    ridge: float | None = None
 
 
 def folds(key: PRNGKey, labels: Int[Array | np.ndarray, " n"], num_folds: int) -> Int[Array, " n"]:
     """A random fold of each node, as many nodes of every class in each as can be; int32 [n].
 
-    Args:
-      key: of public randomness.
-      labels: -1 for none.
-      num_folds: F >= 2.
+    ``labels`` are -1 for none, F is at least 2, and the key is of public randomness.
     """
     validate.threefry(key)
     validate.integer_in(2, num_folds=num_folds)
@@ -103,39 +98,26 @@ def _folds(key: PRNGKey, labels: Array, num_folds: int) -> Array:
     return jnp.zeros(len(labels), jnp.int32).at[order].set(jnp.arange(len(labels), dtype=jnp.int32) % num_folds)
 
 
-@partial(jax.jit, static_argnames="num_classes")
-def label_evidence(labels: Int[Array | np.ndarray, " n"], num_classes: int) -> Float[Array, "n classes"]:
-    """The evidence of public labels: 0 at the class, :data:`IMPOSSIBLE` elsewhere; all 0 where there is none."""
-    labels = jnp.asarray(labels)[:, None]
-    return jnp.where((labels < 0) | (labels == jnp.arange(num_classes)), 0.0, IMPOSSIBLE)
+def label_evidence(
+    labels: Int[Array | np.ndarray, " n"], num_classes: int, keep: float = 1.0
+) -> Float[np.ndarray, "n classes"]:
+    """The evidence of labels, all 0 where there is none (-1); below ``keep`` 1 of reported ones. On the host.
 
-
-def known_evidence(
-    labels: Int[np.ndarray, " some"], num_classes: int, keep: float = 1.0
-) -> Float[np.ndarray, "some classes"]:
-    """The evidence of labels, all of which are known; below ``keep`` 1 of reported ones. On the host."""
-    same = labels[:, None] == np.arange(num_classes)
-    if keep == 1.0:
-        return np.where(same, 0.0, IMPOSSIBLE).astype(np.float32)
-    return np.log(np.where(same, keep, other_share(keep, num_classes))).astype(np.float32)
-
-
-def blank(rows: Rows | DenseRows, num_classes: int, num_folds: int) -> Classifier:
-    """A classifier that knows nothing: zeros."""
-    outputs = num_folds * num_classes
-    return Classifier(np.zeros((rows.shape[1], outputs), np.float32), np.zeros(outputs, np.float32))
+    >>> np.exp(label_evidence(np.array([1, -1]), 2, 0.75)).tolist()
+    [[0.25, 0.75], [1.0, 1.0]]
+    """
+    labels = np.asarray(labels)[:, None]
+    law = np.where(labels == np.arange(num_classes), keep, other_share(keep, num_classes))
+    found = np.where(law > 0, np.log(np.maximum(law, 1e-300)), IMPOSSIBLE)
+    return np.where(labels < 0, 0.0, found).astype(np.float32)
 
 
 class _Known(NamedTuple):
     """What is known of the rows that teach: of the first ``count`` of them, the others are padding."""
 
-    evidence: Any
-    fold: Any
-    count: Any
-
-
-def _part(tree: Any, at: Any, size: int) -> Any:
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, at * size, size), tree)
+    evidence: Array | np.ndarray
+    fold: Array | np.ndarray
+    count: Array | np.int32
 
 
 def _scores(weights: Array, rows: _Laid, models: int) -> Array:
@@ -143,7 +125,7 @@ def _scores(weights: Array, rows: _Laid, models: int) -> Array:
     return (rows.times(weights[:-1]) + weights[-1]).reshape(rows.shape[0], models, -1)
 
 
-def _of_part(scores: Array, known: _Known, first: Any) -> tuple[Array, Array]:
+def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
     """The log-likelihood of evidence under all models that may see it, and its derivative in the scores."""
     models = jnp.arange(scores.shape[1])
     both = scores + known.evidence[:, None, :]
@@ -155,28 +137,38 @@ def _of_part(scores: Array, known: _Known, first: Any) -> tuple[Array, Array]:
 
 def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
     """:func:`_of_part` of all rows in use, a part of them at a time, with the derivative in the weights."""
-    n, size = rows.shape[0], part_size(rows.shape[0])
-    scores = None if isinstance(rows, DenseRows) else _scores(weights, rows, models)
+    size = part_size(rows.shape[0])
+    parts = -(-known.count // size)
+    nothing, no_bias = jnp.float32(0.0), jnp.zeros(weights.shape[1])
 
-    def add(at: Any, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        total, of_weights, of_bias = carry
-        these = DenseRows(_part(rows.values, at, size)) if isinstance(rows, DenseRows) else None
-        made = _scores(weights, these, models) if these is not None else _part(scores, at, size)
-        value, slope = _of_part(made, known._replace(**_part(_rows_of(known), at, size)), at * size)
-        if these is not None:
-            of_weights = of_weights + these.transposed(slope)
-        else:
-            of_weights = jax.lax.dynamic_update_slice_in_dim(of_weights, slope, at * size, 0)
-        return total + value, of_weights, of_bias + slope.sum(0)
+    def part(values: Array | np.ndarray, at: Array) -> Array:
+        return jax.lax.dynamic_slice_in_dim(values, at * size, size)
 
-    shape = (n if scores is not None else len(weights) - 1, weights.shape[1])
-    start = (jnp.float32(0.0), jnp.zeros(shape), jnp.zeros(weights.shape[1]))
-    total, slope, of_bias = jax.lax.fori_loop(0, -(-known.count // size), add, start)
-    return total, jnp.concatenate([rows.transposed(slope) if scores is not None else slope, of_bias[None]])
+    def evaluated(scores: Array, at: Array) -> tuple[Array, Array]:
+        here = _Known(part(known.evidence, at), part(known.fold, at), known.count)
+        return _of_part(scores, here, at * size)
 
+    if isinstance(rows, DenseRows):
 
-def _rows_of(known: _Known) -> dict[str, Array]:
-    return {"evidence": known.evidence, "fold": known.fold}
+        def add(at: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            here = DenseRows(part(rows.values, at))
+            value, slope = evaluated(_scores(weights, here, models), at)
+            return carry[0] + value, carry[1] + here.transposed(slope), carry[2] + slope.sum(0)
+
+        begin = (nothing, jnp.zeros_like(weights[:-1]), no_bias)
+        total, slope, of_bias = jax.lax.fori_loop(0, parts, add, begin)
+        return total, jnp.concatenate([slope, of_bias[None]])
+
+    scores = _scores(weights, rows, models)
+
+    def place(at: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        value, slope = evaluated(part(scores, at), at)
+        slopes = jax.lax.dynamic_update_slice_in_dim(carry[1], slope, at * size, 0)
+        return carry[0] + value, slopes, carry[2] + slope.sum(0)
+
+    begin = (nothing, jnp.zeros((rows.shape[0], weights.shape[1])), no_bias)
+    total, slopes, of_bias = jax.lax.fori_loop(0, parts, place, begin)
+    return total, jnp.concatenate([rows.transposed(slopes), of_bias[None]])
 
 
 def _held_out(weights: Array, rows: _Laid, known: _Known, models: int) -> Array:
@@ -194,107 +186,111 @@ def _loss(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int)
     return (0.5 * ridge * (penalised**2).sum() - total) / size, (ridge * penalised - slope) / size
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _differentiable(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int) -> Array:
-    return _loss(weights, rows, known, ridge, models)[0]
+class _Search(NamedTuple):
+    """Where L-BFGS stands.
+
+    Attributes:
+      weights: the best point so far, ``value`` and ``slope`` those of the loss there.
+      direction: of the next point, ``length`` of it away.
+      moves: differences [10, ...] of points, ``turns`` those of slopes; a ring, of which ``count`` were written.
+      inverse: 1 / (move . turn) [10]; 0 leaves a pair out.
+      tried: how many points.
+      going: whether to go on.
+    """
+
+    weights: Array
+    value: Array
+    slope: Array
+    direction: Array
+    length: Array
+    moves: Array
+    turns: Array
+    inverse: Array
+    count: Array
+    tried: Array
+    going: Array
 
 
-def _forward(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int) -> tuple[Array, Array]:
-    return _loss(weights, rows, known, ridge, models)
+def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: Array) -> Array:
+    """Minus the inverse Hessian that the differences tell, times the slope (Nocedal and Wright, algorithm 7.4)."""
+    pairs = jnp.minimum(count, _MEMORY)
+
+    def back(age: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, parts = carry
+        at = (count - 1 - age) % _MEMORY
+        part = inverse[at] * (moves[at] * rest).sum()
+        return rest - part * turns[at], parts.at[at].set(part)
+
+    def forth(place: Array, found: Array) -> Array:
+        at = (count - pairs + place) % _MEMORY
+        return found + moves[at] * (parts[at] - inverse[at] * (turns[at] * found).sum())
+
+    rest, parts = jax.lax.fori_loop(0, pairs, back, (slope, jnp.zeros(_MEMORY)))
+    last = (count - 1) % _MEMORY
+    curvature = jnp.where(count > 0, inverse[last] * (turns[last] ** 2).sum(), 1.0)
+    return -jax.lax.fori_loop(0, pairs, forth, rest / curvature)
 
 
-def _backward(models: int, slope: Array, cotangent: Array) -> tuple[Array, None, None, None]:
-    return cotangent * slope, None, None, None
+def _fit(start: Array, loss: Callable[[Array], tuple[Array, Array]], tolerance: Array | np.float32) -> Array:
+    """L-BFGS, whose steps are shortened until the loss falls; until one gains less than ``tolerance`` of it."""
 
+    def advance(now: _Search) -> _Search:
+        tried = now.weights + now.length * now.direction
+        value, slope = loss(tried)
+        foretold = now.length * (now.slope * now.direction).sum()
+        falls = value <= now.value + 1e-4 * foretold
 
-_differentiable.defvjp(_forward, _backward)
+        def accepted() -> _Search:
+            move, turn = tried - now.weights, slope - now.slope
+            product, at = (move * turn).sum(), now.count % _MEMORY
+            curved = product > 1e-12 * (turn**2).sum()
+            inverse = now.inverse.at[at].set(jnp.where(curved, 1.0 / jnp.where(curved, product, 1.0), 0.0))
+            moves, turns, count = now.moves.at[at].set(move), now.turns.at[at].set(turn), now.count + curved
+            direction = _downhill(slope, moves, turns, inverse, count)
+            little = (now.tried > 3) & (now.value - value <= tolerance * jnp.abs(value))
+            return _Search(
+                tried,
+                value,
+                slope,
+                direction,
+                jnp.float32(1.0),
+                moves,
+                turns,
+                inverse,
+                count,
+                now.tried + 1,
+                ~little,
+            )
 
+        def shortened() -> _Search:  # to the minimum of a parabola
+            share = -0.5 * foretold / jnp.maximum(value - now.value - foretold, 1e-30)
+            length = now.length * jnp.clip(share, 0.1, 0.5)
+            return now._replace(length=length, tried=now.tried + 1, going=length > 1e-3)
 
-@lru_cache
-def _optimizer() -> optax.GradientTransformationExtraArgs:
-    return optax.lbfgs(linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=15))
+        return jax.lax.cond(falls, accepted, shortened)
 
-
-def _fit(start: Array, loss: Any, steps: Array, tolerance: Array) -> Array:
-    """L-BFGS until a step gains less than ``tolerance`` of the loss."""
-    optimizer = _optimizer()
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def going(carry: Any) -> Array:
-        _, _, step, before, now = carry
-        return (step < steps) & ((step < 3) | (before - now > tolerance * jnp.abs(now)))
-
-    def advance(carry: Any) -> Any:
-        weights, state, step, _, _ = carry
-        value, gradient = value_and_grad(weights, state=state)
-        updates, state = optimizer.update(gradient, state, weights, value=value, grad=gradient, value_fn=loss)
-        return optax.apply_updates(weights, updates), state, step + 1, value, optax.tree.get(state, "value")
-
-    first = (start, optimizer.init(start), jnp.int32(0), jnp.float32(jnp.inf), jnp.float32(0.0))
-    return jax.lax.while_loop(going, advance, first)[0]
+    empty, ring = jnp.zeros_like(start), jnp.zeros((_MEMORY, *start.shape))
+    first = _Search(
+        start, jnp.float32(jnp.inf), empty, empty, jnp.float32(0.0), ring, ring, jnp.zeros(_MEMORY), jnp.int32(0),
+        jnp.int32(0), jnp.bool_(True),
+    )  # fmt: skip
+    return jax.lax.while_loop(lambda now: now.going & (now.tried < _STEPS), advance, first).weights
 
 
 class _Ridges(NamedTuple):
-    """Ridges to choose from, in falling order: the first ``count``."""
+    """Ridges to choose from, in falling order: the first ``count``; and the least gain of a step."""
 
-    ridges: Any
-    count: Any
-    steps: Any
-    tolerance: Any
+    ridges: Array | np.ndarray
+    count: Array | np.int32
+    tolerance: Array | np.float32
 
     @classmethod
-    def of(cls, ridges: tuple[float, ...], steps: int, tolerance: float) -> "_Ridges":
+    def of(cls, ridges: tuple[float, ...], tolerance: float) -> "_Ridges":
         validate.positive(ridges=np.asarray(ridges))
         if not ridges:
             raise ValueError("ridges must hold a number, got none")
-        room = -(-len(ridges) // _RIDGES) * _RIDGES
-        numbers = np.pad(np.asarray(ridges, np.float32), (0, room - len(ridges)), constant_values=1.0)
-        return cls(numbers, np.int32(len(ridges)), np.int32(steps), np.float32(tolerance))
-
-
-@partial(jax.jit, static_argnames=("models", "size"))
-def _path(
-    start: Classifier,
-    rows: _Laid,
-    known: _Known,
-    among: _Ridges,
-    everybody: _Laid,
-    asked: "_Asked",
-    *,
-    models: int,
-    size: int,
-) -> tuple[Array, Array, Classifier]:
-    """The posteriors, place and classifier of the largest held-out score; falling ridges, until the score falls.
-
-    Args:
-      start: of the first ridge; each other one starts from the one before.
-      rows: that teach.
-      known: of them.
-      among: the ridges.
-      everybody: rows that are asked.
-      asked: see :func:`_posteriors`.
-      models: F, static.
-      size: n, static.
-    """
-
-    def advance(carry: Any) -> Any:
-        place, weights, best, _ = carry
-        ridge = among.ridges[place]
-
-        def loss(weights: Array) -> Array:
-            return _differentiable(weights, rows, known, ridge, models)
-
-        weights = _fit(weights, loss, among.steps, among.tolerance)
-        score = _held_out(weights, rows, known, models)
-        better = (place == 0) | ~(score <= best[0])
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), (score, weights, place), best)
-        return place + 1, weights, best, better
-
-    first = jnp.concatenate([start.weights, start.bias[None]])
-    begin = (jnp.int32(0), first, (jnp.float32(0.0), first, jnp.int32(0)), jnp.bool_(True))
-    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < among.count), advance, begin)
-    _, weights, place = done[2]
-    return _posteriors(weights, everybody, asked, models)[:size], place, Classifier(weights[:-1], weights[-1])
+        numbers = np.pad(np.asarray(ridges, np.float32), (0, -len(ridges) % _ROOM), constant_values=1.0)
+        return cls(numbers, np.int32(len(ridges)), np.float32(tolerance))
 
 
 class _Asked(NamedTuple):
@@ -302,17 +298,41 @@ class _Asked(NamedTuple):
 
     Attributes:
       fold: of each node.
-      held_out: bool [n], who is asked of the model of her fold; others of all.
+      held_out: bool [n], who is asked of the model of their fold; others of all.
       by_weights: whether all means the mean of their weights; else the mean of their posteriors.
-      towards: log posteriors [n, C] to mix with.
-      share: of ``towards``.
     """
 
-    fold: Any
-    held_out: Any
-    by_weights: Any
-    towards: Any
-    share: Any
+    fold: Array | np.ndarray
+    held_out: Array | np.ndarray
+    by_weights: Array | np.bool_
+
+
+@partial(jax.jit, static_argnames=("models", "size"))
+def _path(
+    start: Array,
+    rows: _Laid,
+    known: _Known,
+    among: _Ridges,
+    everybody: _Laid,
+    asked: _Asked,
+    *,
+    models: int,
+    size: int,
+) -> tuple[Array, Array, Array]:
+    """The posteriors, place and weights of the largest held-out score; falling ridges, until the score falls."""
+
+    def advance(carry: tuple) -> tuple:
+        place, weights, best, _ = carry
+        weights = _fit(weights, lambda w: _loss(w, rows, known, among.ridges[place], models), among.tolerance)
+        score = _held_out(weights, rows, known, models)
+        better = (place == 0) | ~(score <= best[0])
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), (score, weights, place), best)
+        return place + 1, weights, best, better
+
+    begin = (jnp.int32(0), start, (jnp.float32(0.0), start, jnp.int32(0)), jnp.bool_(True))
+    done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < among.count), advance, begin)
+    _, weights, place = done[2]
+    return _posteriors(weights, everybody, asked, models)[:size], place, weights
 
 
 def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Array:
@@ -320,76 +340,75 @@ def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Arra
     each = jax.nn.log_softmax(scores)
     mean = jax.nn.logsumexp(each, axis=1) - jnp.log(models)
     mean = jnp.where(asked.by_weights, jax.nn.log_softmax(scores.mean(1)), mean)
-    found = jnp.where(asked.held_out[:, None], _own(each, asked.fold), mean)
-    mixed = jax.nn.log_softmax(asked.share * asked.towards + (1.0 - asked.share) * found)
-    return jnp.where(asked.share > 0, mixed, found)
+    return jnp.where(asked.held_out[:, None], _own(each, asked.fold), mean)
 
 
-def _own(log_posteriors: Array, fold: Array) -> Array:
+def _own(log_posteriors: Array, fold: Array | np.ndarray) -> Array:
     """Of each node the posterior of the model that has not seen it."""
     return jnp.take_along_axis(log_posteriors, fold[:, None, None], axis=1)[:, 0]
 
 
+class Lesson(NamedTuple):
+    """Evidence [teachers, C] of the nodes that teach, in ascending order, and the fold of each of n nodes."""
+
+    evidence: Float[Array | np.ndarray, "teachers classes"]
+    teachers: Int[np.ndarray, " teachers"]
+    fold: Int[Array | np.ndarray, " n"]
+    num_folds: int
+
+    @classmethod
+    def of(cls, known: FoldedLabels) -> "Lesson":
+        """That of labels."""
+        evidence = label_evidence(known.labels[known.nodes], known.num_classes, known.keep)
+        return cls(evidence, known.nodes, known.fold, known.num_folds)
+
+
 def regression(
-    start: Classifier,
     rows: Rows | DenseRows,
-    evidence: Float[Array | np.ndarray, "some classes"],
-    teachers: Int[np.ndarray, " some"],
-    fold: Int[Array | np.ndarray, " n"],
+    lesson: Lesson,
     *,
     ridges: tuple[float, ...],
-    num_folds: int,
+    start: Float[Array | np.ndarray, "inputs outputs"] | None = None,
     by_weights: bool = False,
-    towards: Float[Array | np.ndarray, "n classes"] | None = None,
-    share: float = 0.0,
-    steps: int = 100,
     tolerance: float = 1e-4,
     room: int | None = None,
-) -> tuple[Float[Array, "n classes"], float, Classifier]:
+) -> tuple[Float[Array, "n classes"], float, Float[Array, "inputs outputs"]]:
     """F logistic regressions on evidence, each without one fold; one program for any number of teachers.
 
     Args:
-      start: where they start.
       rows: of all n nodes.
-      evidence: of the teachers.
-      teachers: nodes, in ascending order.
-      fold: of each node.
+      lesson: who teaches what.
       ridges: to choose from by the evidence of teachers under the model that has not seen theirs, in falling order:
         each fit starts from the one before; the first that is no better ends the search.
-      num_folds: F.
+      start: weights, the bias in the last row; 0 by default.
       by_weights: whether those who teach nothing are asked of the mean weights, not of the mean posterior.
-      towards: log posteriors to mix with.
-      share: of ``towards``.
-      steps: of L-BFGS at most.
       tolerance: the least gain of a step, of the loss.
       room: public number of rows that are padded to; n by default.
 
     Returns:
-      The log posteriors [n, C], of teachers out of fold; the ridge; the classifier.
+      The log posteriors [n, C], of teachers out of fold; the ridge; the weights [d + 1, F C].
     """
-    n, classes = rows.shape[0], evidence.shape[1]
-    among = _Ridges.of(ridges, steps, tolerance)
+    n, teachers = rows.shape[0], lesson.teachers
+    among = _Ridges.of(ridges, tolerance)
     laid = laid_out(rows, room=room)
     pad = partial(_padded, room=laid.shape[0])
-    fold = np.asarray(fold, np.int32)
+    fold = np.asarray(lesson.fold, np.int32)
     teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), laid)
-    known = _Known(pad(evidence), pad(fold[teachers]), np.int32(len(teachers)))
+    known = _Known(pad(np.asarray(lesson.evidence)), pad(fold[teachers]), np.int32(len(teachers)))
     held_out = np.zeros(n, bool)
     held_out[teachers] = True
-    towards = np.zeros((n, classes), np.float32) if towards is None else towards
-    asked = _Asked(pad(fold), pad(held_out), np.bool_(by_weights), pad(towards), np.float32(share))
+    asked = _Asked(pad(fold), pad(held_out), np.bool_(by_weights))
     size = n if room is None else laid.shape[0]
-    found, place, classifier = _path(start, teaching, known, among, laid, asked, models=num_folds, size=size)
+    if start is None:
+        start = np.zeros((rows.shape[1] + 1, lesson.num_folds * lesson.evidence.shape[1]), np.float32)
+    found, place, weights = _path(start, teaching, known, among, laid, asked, models=lesson.num_folds, size=size)
     found = found if size == n else jax.device_put(np.asarray(found)[:n])
-    return found, float(ridges[int(place)]), classifier
+    return found, float(ridges[int(place)]), weights
 
 
-def _padded(values: Any, room: int) -> Any:
-    """Rows of zeros beyond the last; of the host where they are."""
-    lacking = room - values.shape[0]
-    if not lacking:
-        return values
-    return np.pad(np.asarray(values), ((0, lacking), *((0, 0),) * (values.ndim - 1)))
+def _padded(values: np.ndarray, room: int) -> np.ndarray:
+    """Rows of zeros beyond the last."""
+    return np.pad(values, ((0, room - len(values)), *((0, 0),) * (values.ndim - 1)))
 
 
 def features_posterior(
@@ -399,29 +418,14 @@ def features_posterior(
     *,
     num_classes: int,
     num_folds: int,
-    ridges: tuple[float, ...] = RIDGES,
-    steps: int = 100,
     tolerance: float = 1e-4,
-    keep: float = 1.0,
 ) -> FeaturesPosterior:
     """Step 1 of piloted counts: q, logistic regression of the labels on the features, out of fold.
 
-    A labelled node is asked of the model of its fold, any other of the mean of all. The ridge is the one of least
-    log-loss on labelled nodes: each fit starts from the one before; the first that is no better ends the search.
+    A labelled node is asked of the model of its fold, any other of the mean of all. The ridge is the one of
+    :data:`RIDGES` with the least log-loss on labelled nodes. :func:`self_train` shares the compiled program.
 
-    Args:
-      rows: public features (:func:`~ldp_jax.pipeline.rows.feature_rows`).
-      labels: int [n] in [0, C), -1 for none.
-      fold: of each node (:func:`folds`).
-      num_classes: C.
-      num_folds: F.
-      ridges: to choose from, in falling order.
-      steps: of L-BFGS at most, static.
-      tolerance: the least gain of a step, of the loss.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
-
-    Returns:
-      See :class:`FeaturesPosterior`. One compiled program, which :func:`self_train` shares.
+    ``labels`` are int [n] in [0, C), -1 for none; ``tolerance`` is the least gain of a step, of the loss.
 
     >>> y = np.arange(20) % 2
     >>> labels = np.where(np.arange(20) < 16, y, -1)
@@ -432,13 +436,9 @@ def features_posterior(
     True
     """
     labels = np.asarray(labels)
-    teachers = np.flatnonzero(labels >= 0)
-    evidence = known_evidence(labels[teachers], num_classes, keep)
-    start = blank(rows, num_classes, num_folds)
-    log_q, ridge, classifier = regression(
-        start, rows, evidence, teachers, fold, ridges=ridges, num_folds=num_folds, steps=steps, tolerance=tolerance
-    )
-    return FeaturesPosterior(log_q, ridge, classifier, fold, labels)
+    lesson = Lesson.of(FoldedLabels(labels, num_classes, fold, num_folds))
+    log_q, ridge, classifier = regression(rows, lesson, ridges=RIDGES, tolerance=tolerance)
+    return FeaturesPosterior(log_q, fold, num_folds, labels, classifier, ridge)
 
 
 def best_scaling(
@@ -451,71 +451,51 @@ def best_scaling(
 ) -> tuple[Scaling, FeaturesPosterior]:
     """The scaling of least log-loss on held-out labels, and what features say under it; of equals the first.
 
-    All is public, and costs no budget. Candidates of one layout share one compiled regression.
-
-    Args:
-      candidates: the same features (:func:`~ldp_jax.pipeline.rows.scaled_rows`).
-      labels: int [n] in [0, C), -1 for none.
-      fold: of each node (:func:`folds`).
-      num_classes: C.
-      num_folds: F.
+    All is public, and costs no budget. Candidates of one layout (:func:`~ldp_jax.pipeline.rows.scaled_rows`) share
+    one compiled regression.
     """
     fit = partial(features_posterior, labels=labels, fold=fold, num_classes=num_classes, num_folds=num_folds)
     found = {name: fit(rows) for name, rows in candidates.items()}
     known = np.flatnonzero(labels >= 0)
-    loss = {
-        name: -float(np.asarray(one.log_q, np.float64)[known, labels[known]].mean()) for name, one in found.items()
-    }
-    best = min(loss, key=lambda name: loss[name])
+    gain = {name: np.asarray(one.log_q, np.float64)[known, labels[known]].mean() for name, one in found.items()}
+    best = max(gain, key=lambda name: gain[name])
     return best, found[best]
 
 
 def self_train(
     rows: Rows | DenseRows,
     evidence: Float[Array | np.ndarray, "n classes"],
-    fold: Int[Array | np.ndarray, " n"],
-    start: Classifier,
-    log_q: Float[Array | np.ndarray, "n classes"],
+    known: FeaturesPosterior,
     *,
-    ridges: tuple[float, ...],
-    num_folds: int,
-    keep: float = 0.35,
-    steps: int = 100,
+    ridges: tuple[float, ...] = RIDGES,
+    keep: Scalar = 0.35,
     tolerance: float = 1e-4,
-) -> SelfTrained:
-    r"""Step 8 of piloted counts: f, logistic regression on evidence, mixed with q.
+) -> Float[np.ndarray, "n classes"]:
+    r"""Step 8 of piloted counts: log f, of a logistic regression on evidence, mixed with q.
 
     Maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}`, then
-    :math:`\log f \leftarrow 0.35 \log q + 0.65 \log f`, normalised.
+    :math:`\log f \leftarrow 0.35 \log q + 0.65 \log f`, normalised. The ridge is chosen by the evidence of nodes
+    under the model that has not seen theirs: no label is needed, and own reports may be added to the result.
 
     Args:
       rows: public features.
       evidence: l, of labels (:func:`label_evidence`) and of reports; rows of 0 for who has neither.
-      fold: of each node (:func:`folds`).
-      start: where the classifier starts: that of :class:`FeaturesPosterior`, or :func:`blank`.
-      log_q: the features' posterior (step 1).
-      ridges: to choose from, in falling order, by the evidence of nodes under the model that has not seen theirs:
-        no label is needed. The first that is no better ends the search.
-      num_folds: F.
+      known: q, folds, and where the regression starts.
+      ridges: to choose from, in falling order.
       keep: the weight of log q.
-      steps: of L-BFGS at most, static.
       tolerance: the least gain of a step, of the loss.
-
-    Returns:
-      See :class:`SelfTrained`; out of fold, so that own reports may be added to it.
 
     >>> y = np.arange(20) % 2
     >>> reports = np.where(np.arange(20) % 5 > 0, y, 1 - y)  # each fifth is wrong, and nobody has a label
-    >>> evidence = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.8]]))[reports]
-    >>> rows, fold = DenseRows(jnp.eye(2)[y]), jnp.arange(20) // 2 % 2
+    >>> evidence = np.log([[0.8, 0.2], [0.2, 0.8]]).astype(np.float32)[reports]
     >>> q = jnp.full((20, 2), np.log(0.5), jnp.float32)
-    >>> taught = self_train(rows, evidence, fold, blank(rows, 2, 2), q, ridges=(0.4,), num_folds=2)
-    >>> bool((taught.log_f.argmax(1) == y).all())
+    >>> known = FeaturesPosterior(q, np.arange(20) // 2 % 2, 2, np.full(20, -1))
+    >>> log_f = self_train(DenseRows(jnp.eye(2)[y]), evidence, known, ridges=(0.4,))
+    >>> bool((log_f.argmax(1) == y).all())
     True
     """
     validate.in_range(0.0, 1.0, keep=keep)
-    log_f, ridge, classifier = regression(
-        start, rows, evidence, np.arange(len(fold)), fold, ridges=ridges, num_folds=num_folds, towards=log_q,
-        share=keep, steps=steps, tolerance=tolerance,
-    )  # fmt: skip
-    return SelfTrained(log_f, ridge, classifier)
+    lesson = Lesson(evidence, np.arange(len(known.fold)), known.fold, known.num_folds)
+    log_f = regression(rows, lesson, ridges=ridges, start=known.classifier, tolerance=tolerance)[0]
+    mixed = keep * np.asarray(known.log_q) + (1.0 - keep) * np.asarray(log_f)
+    return scipy.special.log_softmax(mixed, axis=1).astype(np.float32)

@@ -1,7 +1,8 @@
 """Few posteriors weighed against each other on few labels."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,36 +12,42 @@ from jaxtyping import Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.rows import part_size, room_for
+from ldp_jax.pipeline.self_training import FoldedLabels
 
 _SOURCES = 10
 """Sources are padded to a multiple of it, so that stacks of few share a program."""
+
+_STEPS = 15
+"""Of Newton's method."""
+
+_T = TypeVar("_T")
+_Weights = tuple[float, ...] | list[float] | Float[np.ndarray, " j"]
 
 
 class _Labelled(NamedTuple):
     """The rows that have a label, the first ``count``; the others are padding, so that panels share a program."""
 
-    log_scores: Any
-    labels: Any
-    fold: Any
-    count: Any
+    log_scores: Array | np.ndarray
+    labels: Array | np.ndarray
+    fold: Array | np.ndarray
+    count: Array | np.int32
 
     @classmethod
-    def of(cls, log_scores: Any, labels: np.ndarray, fold: Any = None) -> "_Labelled":
+    def of(cls, log_scores: Array | np.ndarray, labels: np.ndarray, fold: Array | np.ndarray) -> "_Labelled":
         panel = np.flatnonzero(labels >= 0)
-        fold = np.zeros(len(labels), np.int32) if fold is None else np.asarray(fold, np.int32)
         lacking = room_for(len(labels)) - len(panel)
 
         def padded(values: np.ndarray) -> np.ndarray:
             return np.pad(values[panel], ((0, lacking), *((0, 0),) * (values.ndim - 1)))
 
-        scores = padded(np.asarray(log_scores))
-        return cls(scores, padded(labels.astype(np.int32)), padded(fold), np.int32(len(panel)))
+        labels, fold = np.asarray(labels, np.int32), np.asarray(fold, np.int32)
+        return cls(padded(np.asarray(log_scores)), padded(labels), padded(fold), np.int32(len(panel)))
 
-    def summed(self, function: Any, start: Any) -> Any:
+    def summed(self, function: Callable[..., _T], start: _T) -> _T:
         """The sum of ``function(scores, labels, fold, known)`` over the rows in use, a part of them at a time."""
         size = part_size(len(self.labels))
 
-        def add(at: Any, total: Any) -> Any:
+        def add(at: Array, total: _T) -> _T:
             arrays = (jax.lax.dynamic_slice_in_dim(values, at * size, size) for values in self[:3])
             known = at * size + jnp.arange(size) < self.count
             return jax.tree.map(jnp.add, total, function(*arrays, known))
@@ -79,11 +86,9 @@ def likeliest(
 def stack(
     log_scores: Float[Array | np.ndarray, "n classes j"],
     labels: Int[Array | np.ndarray, " n"],
-    towards: Any = (0.0, 1.0, 1.0),
+    towards: _Weights = (0.0, 1.0, 1.0),
     *,
     ridge: float = 20.0,
-    steps: int = 15,
-    non_negative: bool = False,
 ) -> Float[Array, " j"]:
     r"""Step 10 of piloted counts: weights of a conditional logit, one for each score, the same for all classes.
 
@@ -95,76 +100,46 @@ def stack(
       labels: int [n], -1 for rows that are not asked.
       towards: the weights that the ridge pulls to: what would be right if all the models were.
       ridge: rho > 0.
-      steps: of Newton's method, static.
-      non_negative: whether weights must be >= 0, so that no source is believed the wrong way round; static. The
-        method is then projected Newton (Bertsekas 1982).
 
     >>> scores = jnp.zeros((4, 2, 3))
     >>> stack(scores, jnp.array([0, 1, -1, -1])).tolist()
     [0.0, 1.0, 1.0]
     """
-    validate.positive(ridge=ridge)
-    towards = np.asarray(towards, np.float32)
-    known = _Labelled.of(log_scores, np.asarray(labels))
-    return _alone(known, towards, np.float32(ridge), steps=steps, non_negative=non_negative)
-
-
-@partial(jax.jit, static_argnames=("steps", "non_negative"))
-def _alone(known: _Labelled, towards: Array, ridge: Array, *, steps: int, non_negative: bool) -> Array:
-    keep = jnp.float32(1.0)
-    return _stack(known, jnp.int32(-1), towards, ridge, keep, steps=steps, non_negative=non_negative)
+    return weigh(log_scores, labels, np.asarray(towards)[None], ridge=ridge)[1]
 
 
 def weigh(
     log_scores: Float[Array | np.ndarray, "n classes j"],
-    labels: Int[np.ndarray, " n"],
+    labels: Int[Array | np.ndarray, " n"],
     candidates: Float[np.ndarray, "k j"],
     *,
     ridge: float = 20.0,
-    steps: int = 15,
 ) -> tuple[Float[Array, "n classes"], Float[Array, " j"]]:
-    """:func:`stack` pulled towards the :func:`likeliest` of few candidates, in one program.
-
-    Returns:
-      The log posterior and the weights.
-    """
-    known = _Labelled.of(log_scores, np.asarray(labels))
-    return _weighed(known, log_scores, np.asarray(candidates, np.float32), np.float32(ridge), steps=steps)
+    """The log posterior and weights of :func:`stack`, pulled towards the :func:`likeliest` of few candidates."""
+    validate.positive(ridge=ridge)
+    labels = np.asarray(labels)
+    known = _Labelled.of(log_scores, labels, np.zeros_like(labels))
+    return _weighed(known, log_scores, np.asarray(candidates, np.float32), np.float32(ridge))
 
 
-@partial(jax.jit, static_argnames="steps")
-def _weighed(
-    known: _Labelled, log_scores: Array, candidates: Array, ridge: Array, *, steps: int
-) -> tuple[Array, Array]:
+@jax.jit
+def _weighed(known: _Labelled, log_scores: Array, candidates: Array, ridge: Array) -> tuple[Array, Array]:
     rows = jnp.arange(len(known.labels)) < known.count
     towards = likeliest(known.log_scores, jnp.where(rows, known.labels, -1), candidates)
-    keep = jnp.float32(1.0)
-    weights = _stack(known, jnp.int32(-1), towards, ridge, keep, steps=steps, non_negative=False)
+    weights = _stack(known, jnp.int32(-1), towards, ridge, jnp.float32(1.0), non_negative=False)
     return combine(log_scores, weights), weights
 
 
 def stack_out_of_fold(
     log_scores: Float[Array | np.ndarray, "n classes j"],
-    labels: Int[Array | np.ndarray, " n"],
-    fold: Int[Array | np.ndarray, " n"],
-    towards: Any,
+    known: FoldedLabels,
+    towards: _Weights,
     *,
-    num_folds: int,
     ridge: float = 20.0,
-    steps: int = 15,
-    keep: float = 1.0,
 ) -> tuple[Float[Array, "n classes"], Float[Array, " j"]]:
     """:func:`stack` with weights >= 0, and the log posterior that it gives: of a labelled node out of fold.
 
-    Args:
-      log_scores: see :func:`stack`; of a labelled node by sources that have not seen its label.
-      labels: int [n], -1 for none.
-      fold: of each node: a labelled one is weighed by what the labels of other folds say.
-      towards: see :func:`stack`.
-      num_folds: F.
-      ridge: see :func:`stack`.
-      steps: see :func:`stack`.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
+    Sources of a labelled node must not have seen its label. It is weighed by what labels of other folds say.
 
     Returns:
       The log posterior, and the weights that all labels give, by which nodes without a label are weighed.
@@ -172,59 +147,43 @@ def stack_out_of_fold(
     >>> y = np.arange(40) % 2
     >>> right = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.8]]))[y]
     >>> both, labels = jnp.stack([right, right[:, ::-1]], -1), np.where(np.arange(40) < 30, y, -1)
-    >>> fold = jnp.arange(40) // 10 % 3
-    >>> log_p, weights = stack_out_of_fold(both, labels, fold, (0.5, 0.5), num_folds=3, ridge=3.0)
+    >>> known = FoldedLabels(labels, 2, np.arange(40) // 10 % 3, 3)
+    >>> log_p, weights = stack_out_of_fold(both, known, (0.5, 0.5), ridge=3.0)
     >>> np.asarray(weights, float).round(1).tolist()  # the contrary is left out, not turned round
     [1.7, 0.0]
     >>> bool((log_p.argmax(1) == y).all())
     True
     """
     validate.positive(ridge=ridge)
-    labels, log_scores = np.asarray(labels), np.asarray(log_scores)
+    log_scores = np.asarray(log_scores)
     count = log_scores.shape[-1]
     room = -count % _SOURCES  # a source of zeros keeps the weight 0
     log_scores = np.pad(log_scores, ((0, 0), (0, 0), (0, room)))
     towards = np.pad(np.asarray(towards, np.float32), (0, room))
-    fold = np.asarray(fold, np.int32)
-    own = np.where(labels >= 0, fold, num_folds).astype(np.int32)
-    known = _Labelled.of(log_scores, labels, fold)
-    numbers = (towards, np.float32(ridge), np.float32(keep))
-    log_p, weights = _folded(known, log_scores, own, *numbers, num_folds=num_folds, steps=steps)
+    own = np.where(known.labels >= 0, known.fold, known.num_folds).astype(np.int32)
+    labelled = _Labelled.of(log_scores, known.labels, known.fold)
+    numbers = (towards, np.float32(ridge), np.float32(known.keep))
+    log_p, weights = _folded(labelled, log_scores, own, *numbers, num_folds=known.num_folds)
     return log_p, jax.device_put(np.asarray(weights)[:count])
 
 
-@partial(jax.jit, static_argnames=("num_folds", "steps"))
+@partial(jax.jit, static_argnames="num_folds")
 def _folded(
-    known: _Labelled,
-    log_scores: Array,
-    own: Array,
-    towards: Array,
-    ridge: Array,
-    keep: Array,
-    *,
-    num_folds: int,
-    steps: int,
+    known: _Labelled, log_scores: Array, own: Array, towards: Array, ridge: Array, keep: Array, *, num_folds: int
 ) -> tuple[Array, Array]:
-    """Everybody by the weights without the labels of her fold, and the weights that all labels give."""
+    """Everybody by the weights without the labels of their fold, and the weights that all labels give."""
 
     def fit(without: Array) -> Array:
-        return _stack(known, without, towards, ridge, keep, steps=steps, non_negative=True)
+        return _stack(known, without, towards, ridge, keep, non_negative=True)
 
     weights = jax.lax.map(fit, jnp.arange(num_folds + 1))
     return jax.nn.log_softmax(jnp.einsum("ncj,nj->nc", log_scores, weights[own])), weights[-1]
 
 
 def _stack(
-    known: _Labelled,
-    without: Array,
-    towards: Array,
-    ridge: Array,
-    keep: Array,
-    *,
-    steps: int,
-    non_negative: bool,
+    known: _Labelled, without: Array, towards: Array, ridge: Array, keep: Array, *, non_negative: bool
 ) -> Array:
-    """Newton's method on the labels of all folds but ``without``; of labels told as they are with ``keep``."""
+    """Newton's method on the labels of all folds but ``without``; projected (Bertsekas 1982) to weights >= 0."""
     j = len(towards)
     other = (1.0 - keep) / (known.log_scores.shape[1] - 1)
 
@@ -249,11 +208,11 @@ def _stack(
     def slopes(weights: Array) -> tuple[Array, Array]:
         def part(scores: Array, labels: Array, fold: Array, counts: Array) -> tuple[Array, Array]:
             z, counts = centred(scores), counts & (fold != without)
-            log_p, told = log_p_of(weights, z, labels)
+            log_p, reported = log_p_of(weights, z, labels)
             p, mine = jnp.exp(log_p), jnp.take_along_axis(log_p, labels[:, None], 1)[:, 0]
             mean = jnp.einsum("ncj,nc->nj", z, p)
             away = jnp.take_along_axis(z, labels[:, None, None], 1)[:, 0] - mean
-            true = jnp.where(counts, jnp.exp(jnp.log(keep - other) + mine - told), 0.0)  # given the report
+            true = jnp.where(counts, jnp.exp(jnp.log(keep - other) + mine - reported), 0.0)  # given the report
             curved = (
                 jnp.einsum("ncj,nck->jk", z, (true[:, None] * p)[..., None] * z) - (true[:, None] * mean).T @ mean
             )
@@ -277,4 +236,4 @@ def _stack(
         best = tried[values[:-1].argmin()]
         return jnp.where(values[:-1].min() < values[-1], best, weights), None
 
-    return jax.lax.scan(newton, towards, None, length=steps)[0]
+    return jax.lax.scan(newton, towards, None, length=_STEPS)[0]

@@ -5,14 +5,14 @@ by personalized PageRank; logistic regressions on spectral coordinates with degr
 records, propagated. A conditional logit weighs them. It is what private reports are held against.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
@@ -20,9 +20,10 @@ from ldp_jax.core.types import Array
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
 from ldp_jax.pipeline.device_classifier import panel_regression
-from ldp_jax.pipeline.field import class_field
-from ldp_jax.pipeline.private_labels import label_observations, soft_labels
+from ldp_jax.pipeline.field import class_field, observations
+from ldp_jax.pipeline.panel import soft_labels
 from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
 ALPHAS = (0.3, 0.1, 0.03)
@@ -87,11 +88,7 @@ def panel_sums(
 
     O(n) memory: some members at a time are the columns of a propagation.
 
-    Args:
-      op: public.
-      panel: the members.
-      values: of them.
-      kind: a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
+    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
 
     >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
@@ -112,7 +109,7 @@ def _panel_sums(op: Operator, panel: Array, values: Array, count: Array, hops: A
     def walk(seeds: Array) -> Array:
         return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
 
-    def add(block: Any, total: Array) -> Array:
+    def add(block: Array, total: Array) -> Array:
         some, of_some = (jax.lax.dynamic_slice_in_dim(part, block * width, width) for part in (panel, values))
         known = (block * width + jnp.arange(width) < count).astype(jnp.float32)
         seeds = jnp.zeros((op.num_nodes, width)).at[some, jnp.arange(width)].set(known)
@@ -125,9 +122,7 @@ def _panel_sums(op: Operator, panel: Array, values: Array, count: Array, hops: A
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual.
 
-    Args:
-      sums: of the values, and in the last column of ones.
-      prior: of the values.
+    The last column of ``sums`` is the sum of ones.
     """
     mass = sums[:, -1:]
     usual = np.maximum(mass.mean(), np.float32(1e-12))
@@ -181,70 +176,44 @@ def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
 
 def best_field(
     op: Operator,
-    labels: Int[np.ndarray, " n"],
-    fold: Int[Array | np.ndarray, " n"],
+    known: FoldedLabels,
     prior: Float[Array | np.ndarray, " classes"],
     log_likelihood: Float[Array | np.ndarray, "n classes"],
-    reported: Any,
-    *,
-    num_folds: int,
-    keep: float = 1.0,
-) -> tuple[Float[Array, "n classes"], float, tuple[float, float]]:
-    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel, as log-scores.
+    reported: Bool[np.ndarray, " n"],
+) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
+    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel, to a power.
 
     Returns:
-      Log-scores [n, C], of the panel out of fold; their log-loss as a posterior of their own, to a power that is
-      found out of fold; kappa and c.
+      Log-scores [n, C], of the panel out of fold; kappa and c.
     """
     prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
-    seen = label_observations(labels, prior, log_likelihood, reported, keep)
-    best = None
-    for kappa, c in FIELDS:
-        scores = class_field(op, seen, fold, kappa, c, num_folds=num_folds, tol=_TOL)
-        loss = label_log_loss(_calibrated(scores, labels, fold, num_folds, keep), labels, keep)
-        if best is None or loss < best[1]:
-            best = (scores, loss, (kappa, c))
-    assert best is not None
-    return best
+    seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
+
+    def tried(number: tuple[float, float]) -> tuple[Array, float]:
+        kappa, c = map(np.float32, number)
+        scores = class_field(op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds)
+        return scores, label_log_loss(_calibrated(scores, known), known.labels, known.keep)
+
+    found = {number: tried(number) for number in FIELDS}
+    best = min(FIELDS, key=lambda number: found[number][1])
+    return found[best][0], best
 
 
-def _calibrated(
-    scores: Array | np.ndarray, labels: np.ndarray, fold: Array | np.ndarray, num_folds: int, keep: float
-) -> Array:
-    """Log posteriors of log-scores to a power."""
-    return stack_out_of_fold(
-        np.asarray(scores)[..., None], labels, fold, (1.0,), num_folds=num_folds, ridge=1.0, keep=keep
-    )[0]
+def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> Array:
+    """Log posteriors of log-scores to a power that is found out of fold."""
+    return stack_out_of_fold(np.asarray(scores)[..., None], known, (1.0,), ridge=1.0)[0]
 
 
 def structure_posterior(
-    graph: GraphsTuple,
-    labels: Int[np.ndarray, " n"],
-    fold: Int[Array | np.ndarray, " n"],
-    *,
-    num_classes: int,
-    num_folds: int,
-    rows: Rows | None = None,
-    op: Operator | None = None,
-    ridge: float = 5.0,
-    keep: float = 1.0,
+    graph: GraphsTuple, known: FoldedLabels, *, rows: Rows | None = None, op: Operator | None = None
 ) -> StructurePosterior:
     """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
 
-    Args:
-      graph: public, symmetric.
-      labels: int [n], of the panel; -1 for everybody else.
-      fold: of each node (:func:`~ldp_jax.pipeline.self_training.folds`).
-      num_classes: C.
-      num_folds: F.
-      rows: the panel's records, in ascending order of their nodes; None where there are none.
-      op: of the graph, where it is at hand.
-      ridge: of the stack, whose weights are pulled to an even mean of the sources.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.private_labels`).
+    No model of a node has seen its own label or record; what is left of them are the panel's class shares and the
+    directions in which its records vary, one member in all of the panel.
 
-    Returns:
-      See :class:`StructurePosterior`. No model of a node has seen its own label or record; what is left of them are
-      the panel's class shares and the directions in which its records vary, one member in all of the panel.
+    ``rows`` are the panel's records in ascending order of their nodes, ``op`` is the operator of the graph where it
+    is at hand.
 
     Raises:
       ValueError: for labels or rows of another number, fewer than two classes or folds.
@@ -254,25 +223,23 @@ def structure_posterior(
     >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
     >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
-    >>> found = structure_posterior(circles, labels, jnp.asarray(nodes // 3 % 2), num_classes=2, num_folds=2)
+    >>> found = structure_posterior(circles, FoldedLabels(labels, 2, nodes // 3 % 2, 2))
     >>> bool((found.log_q.argmax(1) == nodes // 30).all())
     True
     """
     as_graph(graph)
-    validate.integer_in(2, num_classes=num_classes, num_folds=num_folds)
+    labels, classes, panel = known.labels, known.num_classes, known.nodes
+    validate.integer_in(2, num_classes=classes, num_folds=known.num_folds)
     op = operator(graph) if op is None else op
-    panel = np.flatnonzero(labels >= 0)
     if len(labels) != op.num_nodes:
         raise ValueError(f"labels must be int [{op.num_nodes}], got shape {labels.shape}")
     if rows is not None and rows.shape[0] != len(panel):
         raise ValueError(f"rows must be of the panel's {len(panel)} members, got {rows.shape[0]}")
-    truth = np.eye(num_classes, dtype=np.float32)[labels[panel]]
-    if keep != 1.0:
-        truth = soft_labels(labels[panel], num_classes, keep).astype(np.float32)
-    prior = truth.mean(0)
-    given = {"num_classes": num_classes, "num_folds": num_folds, "keep": keep}
+    truth = np.eye(classes, dtype=np.float32)[labels[panel]]
+    if known.keep != 1.0:
+        truth = soft_labels(labels[panel], classes, known.keep).astype(np.float32)
 
-    sources: dict[str, Any] = {}
+    sources: dict[str, Array | np.ndarray] = {}
     designs = _spectral_designs(graph, op)
     coordinates = np.zeros((len(panel), _RECORDS), np.float32)
     if rows is not None:
@@ -281,25 +248,23 @@ def structure_posterior(
     for kind in (1, 2, *ALPHAS):
         found = _smoothed(np.asarray(panel_sums(op, panel, values, kind)), values[:, :-1].mean(0))
         name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
-        sources[name] = np.log(np.maximum(found[:, :num_classes], np.float32(1e-6)))
+        sources[name] = np.log(np.maximum(found[:, :classes], np.float32(1e-6)))
         if rows is not None and kind == ALPHAS[1]:
-            made = found[:, num_classes:]
+            made = found[:, classes:]
             made = made - made.mean(0)
             designs["records of the panel"] = made / max(float(np.sqrt((made**2).sum(1).mean())), 1e-12)
     for name, design in designs.items():
-        sources[name] = panel_regression(design, labels, fold, **given)
+        sources[name] = panel_regression(design, known)
 
     scores = np.stack(list(sources.values()), -1)
-    towards = np.full(len(sources), 1.0 / len(sources), np.float32)
-    known = {"num_folds": num_folds, "keep": keep}
-    stacked, weights = stack_out_of_fold(scores, labels, fold, towards, ridge=ridge, **known)
+    stacked, weights = stack_out_of_fold(scores, known, np.full(len(sources), 1.0 / len(sources)), ridge=5.0)
     nothing = np.zeros(stacked.shape, np.float32)
-    field, _, _ = best_field(op, labels, fold, prior, nothing, np.zeros(len(labels), bool), **known)
+    field, _ = best_field(op, known, truth.mean(0), nothing, np.zeros(len(labels), bool))
     candidates = {
-        "label propagation": _calibrated(sources[f"PageRank {ALPHAS[1]:g}"], labels, fold, num_folds, keep),
-        "field": _calibrated(field, labels, fold, num_folds, keep),
+        "label propagation": _calibrated(sources[f"PageRank {ALPHAS[1]:g}"], known),
+        "field": _calibrated(field, known),
         "stack": stacked,
     }
-    losses = {name: label_log_loss(log_p, labels, keep) for name, log_p in candidates.items()}
+    losses = {name: label_log_loss(log_p, labels, known.keep) for name, log_p in candidates.items()}
     chosen = min(losses, key=lambda name: losses[name])
     return StructurePosterior(candidates[chosen], chosen, losses, jax.device_put(scores), tuple(sources), weights)

@@ -16,6 +16,7 @@ from ldp_jax.core import mechanism, validate
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.rows import DenseRows
+from ldp_jax.pipeline.self_training import FoldedLabels
 
 
 def test_several_keywords_are_checked_and_the_wrong_one_is_named():
@@ -171,4 +172,4 @@ def test_an_empty_training_set_is_refused():
         with pytest.raises(ValueError, match="train must hold at least one example, got none"):
             call()
     with pytest.raises(ValueError, match="labels must be of at least one member of the panel"):
-        device_classifier(DenseRows(jnp.ones((0, 2))), none.label, none.index, num_classes=2, num_folds=2)
+        device_classifier(DenseRows(jnp.ones((0, 2))), FoldedLabels(none.label, 2, none.index, 2))

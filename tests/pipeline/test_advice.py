@@ -10,7 +10,8 @@ from ldp_jax.graph.propagation import operator
 from ldp_jax.pipeline.advice import WEIGHTS, expected_gain, forecast, homophily, reliability
 from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.local_prediction import PanelFacts
-from ldp_jax.pipeline.message import SMOOTHINGS
+from ldp_jax.pipeline.message import SMOOTHINGS, ScoredPanel
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.structure import StructurePosterior
 from tests.pipeline.planted import blocks, some_labels
 
@@ -36,7 +37,7 @@ def facts_of(op, y, panel, strength):
 
     structure = StructurePosterior(scores(y, 1.0), "stack", {}, jnp.zeros((N, 3, 1)), ("one",), jnp.ones(1))
     classifier = DeviceClassifier(jnp.zeros((DIM, 3)), jnp.zeros(3), scores(y[:panel], strength), 0.4)
-    return PanelFacts(labels, structure, classifier, jnp.zeros(N, jnp.int32), 3, op)
+    return PanelFacts(FoldedLabels(labels, 3, jnp.zeros(N, jnp.int32), 3), structure, classifier, op)
 
 
 def test_it_collects_where_the_panel_shows_a_gain_and_says_what_is_needed(graph):
@@ -80,7 +81,8 @@ def test_it_refuses_without_a_gain_and_without_labels(graph):
 )
 def test_what_is_no_question_is_refused(graph, changes, message):
     given = {"epsilon": 1.0, **changes}
-    facts = facts_of(*graph, 120, 1.0)._replace(keep=given.pop("keep", 1.0))
+    facts = facts_of(*graph, 120, 1.0)
+    facts = facts._replace(known=facts.known._replace(keep=given.pop("keep", 1.0)))
     with pytest.raises(ValueError, match=message):
         ldp.advise(facts, **given)
 
@@ -131,7 +133,7 @@ def test_it_is_the_sum_over_all_reports_of_a_panel_without_the_member_herself():
     order = np.argsort(-log_q, 1)
     inside = np.zeros((40, 4), bool)
     np.put_along_axis(inside, order, np.arange(4) < rng.integers(2, 5, (40, 1)), 1)
-    made = expected_gain(log_q, scores, y, inside, 1.5)
+    made = expected_gain(log_q, ScoredPanel(scores, y), inside, 1.5)
     each = {s: by_hand(log_q, scores, y, inside, 1.5, s) for s in SMOOTHINGS}
     assert made.smoothing == max(each, key=lambda s: each[s][:, 0].sum())
     weighed = {w: by_hand(log_q, scores, y, inside, 1.5, made.smoothing, w) for w in WEIGHTS}
@@ -151,7 +153,9 @@ def test_it_rises_with_epsilon_and_with_what_records_know_and_is_no_gain_where_t
     y = rng.integers(0, 4, 300)
     log_q, inside = posteriors(rng, y, 4, 1.0), np.ones((300, 4), bool)
     scores = {strength: posteriors(rng, y, 4, strength) for strength in (0.0, 1.0, 3.0)}
-    made = {(s, e): expected_gain(log_q, scores[s], y, inside, e) for s in scores for e in (0.5, 2.0, 8.0)}
+    made = {
+        (s, e): expected_gain(log_q, ScoredPanel(scores[s], y), inside, e) for s in scores for e in (0.5, 2.0, 8.0)
+    }
     for epsilon in (0.5, 2.0, 8.0):
         assert made[0.0, epsilon].t < 2
         assert made[0.0, epsilon].correlation < 0.05
@@ -162,13 +166,13 @@ def test_it_rises_with_epsilon_and_with_what_records_know_and_is_no_gain_where_t
     assert made[3.0, 2.0].t > 5
     assert 0.5 < made[3.0, 8.0].correlation < 1
     # Of an epsilon that says nothing t is a rounding of float32, of either sign: the guard believes no such thing.
-    nothing = expected_gain(log_q, scores[3.0], y, inside, 1e-5)
+    nothing = expected_gain(log_q, ScoredPanel(scores[3.0], y), inside, 1e-5)
     for agreement in (nothing.agreement, 1e-8, -1e-8):  # some five of its standard errors over 10^6 users
         assert nothing._replace(agreement=agreement).guard(10**6) < 2
-    known = expected_gain(100 * np.eye(4, dtype=np.float32)[y], scores[3.0], y, inside, 8.0)
+    known = expected_gain(100 * np.eye(4, dtype=np.float32)[y], ScoredPanel(scores[3.0], y), inside, 8.0)
     assert abs(known.log_loss) < 1e-3  # structure that knows the class already
     assert known.guard(1000) > 10  # and sees that reports agree with it
-    chance = expected_gain(np.zeros((300, 4), np.float32), scores[3.0], y, inside, 8.0)
+    chance = expected_gain(np.zeros((300, 4), np.float32), ScoredPanel(scores[3.0], y), inside, 8.0)
     assert abs(chance.guard(1000)) < 2  # which structure that knows nothing cannot
 
 
@@ -177,7 +181,7 @@ def test_a_panel_whose_confusion_is_too_sure_of_itself_weighs_reports_less():
     rng = np.random.default_rng(3)
     y = rng.integers(0, 6, 60)
     log_q, scores = posteriors(rng, y, 6, 2.5), posteriors(rng, y, 6, 1.0)
-    made = expected_gain(log_q, scores, y, np.ones((60, 6), bool), 6.0)
+    made = expected_gain(log_q, ScoredPanel(scores, y), np.ones((60, 6), bool), 6.0)
     plain = by_hand(log_q, scores, y, np.ones((60, 6), bool), 6.0, made.smoothing)[:, 1]
     assert made.weight < 1.0
     assert made.log_loss > plain.mean()
@@ -194,8 +198,10 @@ def test_a_panel_that_does_not_fit_is_refused():
         ({"log_q": table[:1], "scores": table[:1], "labels": y[:1], "alphabets": np.ones((1, 2), bool)}, "two"),
     ):
         given = {"log_q": table, "scores": table, "labels": y, "alphabets": np.ones((3, 2), bool), "epsilon": 1.0}
+        given |= changes
+        panel = ScoredPanel(given.pop("scores"), given.pop("labels"))
         with pytest.raises(ValueError, match=message):
-            expected_gain(**{**given, **changes})
+            expected_gain(panel=panel, **given)
 
 
 # --- Counts of neighbours ---

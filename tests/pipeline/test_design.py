@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.pipeline.design import design
+from ldp_jax.pipeline.design import CountModel, design
 from ldp_jax.pipeline.groups import MERGES
 from ldp_jax.pipeline.pilot import GroupShares, expected_counts
 
@@ -19,16 +19,8 @@ SIZE = 256
 def planned(epsilon, shares, degree=20.0, q=None):
     model = GroupShares(jnp.asarray(shares, jnp.float32), jnp.full(2, degree), jnp.float32(0.5))
     log_q = jnp.log(jnp.tile(jnp.array([[0.5, 0.5]] if q is None else q), (50, 1)))
-    return design(
-        jax.random.key(0),
-        log_q,
-        expected_counts(model),
-        jnp.full(10, 0.1),
-        math.inf,
-        epsilon,
-        size=SIZE,
-        users=1024,
-    )
+    counts = CountModel(expected_counts(model), jnp.full(10, 0.1), math.inf)
+    return design(jax.random.key(0), log_q, counts, epsilon, size=SIZE)
 
 
 ALIKE = [[0.4, 0.1, 0.2, 0.05, 0.15, 0.1], [0.1, 0.4, 0.05, 0.2, 0.1, 0.15]]

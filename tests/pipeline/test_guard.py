@@ -42,13 +42,11 @@ def test_labels_tell_where_features_cannot():
     p, y, log_likelihood, rng = users(300)
     p[:] = 1 / 3
     labels = np.where(np.arange(300) < 100, y, -1)
-    counted = (labels < 0).astype(np.float32)
+    counted = labels < 0
     blind = guard(jnp.asarray(log_likelihood), jnp.asarray(p), counted)
     assert float(blind.strength) == 0.0
     told = {
-        name: guard(
-            jnp.asarray(l), jnp.asarray(p), counted, labels=jnp.asarray(labels), label_log_likelihood=jnp.asarray(l)
-        )
+        name: guard(jnp.asarray(l), jnp.asarray(p), counted, jnp.asarray(labels))
         for name, l in (("true", log_likelihood), ("shuffled", rng.permutation(log_likelihood)))
     }
     assert bool(told["true"].by_labels)
@@ -63,10 +61,7 @@ def test_features_that_cannot_tell_may_still_object_to_few_labels(lean, believed
     labels = np.where(np.arange(400) < 30, said, np.where(np.arange(400) < 40, 1 - said, -1))
     log_likelihood = jnp.log(jnp.where(said[:, None] == jnp.arange(2), 0.7, 0.3))
     p = 0.5 + np.where(said[:, None] == np.arange(2), lean, -lean)
-    found = guard(
-        log_likelihood, jnp.asarray(p), (labels < 0).astype(np.float32), labels=jnp.asarray(labels),
-        label_log_likelihood=log_likelihood,
-    )  # fmt: skip
+    found = guard(log_likelihood, jnp.asarray(p), labels < 0, labels)
     assert bool(found.by_labels)
     assert float(found.strength) == (1.0 if believed else 0.0)
 

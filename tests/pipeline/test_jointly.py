@@ -11,7 +11,7 @@ from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATION
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, arguments, jointly, predict_jointly
+from ldp_jax.pipeline import JointPrivacy, jointly, panel, predict_jointly
 from ldp_jax.pipeline.budget_split import (
     Split,
     SplitForecast,
@@ -24,7 +24,6 @@ from ldp_jax.pipeline.budget_split import (
 from ldp_jax.pipeline.counts import evidence, table_size
 from ldp_jax.pipeline.groups import class_shares, merge
 from ldp_jax.pipeline.pilot import expected_counts
-from ldp_jax.pipeline.private_labels import label_noise
 from tests.pipeline.planted import blocks
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -163,7 +162,7 @@ def dearest_outcome(offered, first):
 @pytest.mark.parametrize("again", [False, True])
 def test_who_has_a_part_in_the_choice_of_a_split_is_told_the_dearest(epsilon, again):
     """An epsilon that a report has chosen is no epsilon of that report: the twin states what came of it."""
-    budget, noise = JointPrivacy(TOTAL, labels=0.5, shares=(1.0, 0.75, 0.25)), label_noise(0.5, 3)
+    budget, noise = JointPrivacy(TOTAL, labels=0.5, shares=(1.0, 0.75, 0.25)), panel.label_noise(0.5, 3)
     offered = (1.0, 3.0)
     assert budget.pilot + budget.second == budget.most_of_a_list == 3.5
     early = (budget.pilot, budget.second if again else 0.0)
@@ -190,12 +189,12 @@ def test_who_has_a_part_in_the_choice_of_a_split_is_told_the_dearest(epsilon, ag
 def test_what_a_private_label_costs_with_a_bit_does_not_depend_on_labels(data, members, shares, dearest):
     graph, y, x = data
     budget = JointPrivacy(TOTAL, labels=0.5, shares=shares)
-    panel = np.concatenate([np.flatnonzero(y == c)[:size] for c, size in enumerate(members)])
+    chosen = np.concatenate([np.flatnonzero(y == c)[:size] for c, size in enumerate(members)])
     stated = set()
     for key in range(2):  # other reported labels
-        for labels in (y[panel], np.zeros(len(panel), int)):
+        for labels in (y[chosen], np.zeros(len(chosen), int)):
             found = predict_jointly(
-                jax.random.key(key), graph, x, panel, labels, budget, num_classes=3, num_folds=2
+                jax.random.key(key), graph, x, chosen, labels, budget, num_classes=3, num_folds=2
             )
             stated.add(round(found.guarantee[BOTH].epsilon, 6))
     (cost,) = stated
@@ -240,10 +239,10 @@ def test_second_reports_are_read_by_the_model_of_everybody_elses(data, monkeypat
 def test_lists_of_nobody_are_not_believed_though_a_small_panel_counts_twice():
     """Friends at random: 36 members, two reports of half of them."""
     graph, y, x = blocks(n=N, clarity=1.5, homophily=0.0)
-    panel = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
+    members = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
     budget = JointPrivacy(TOTAL, shares=(0.01, 0.0))
     for key in range(3):
-        found = predict_jointly(jax.random.key(key), graph, x, panel, y[panel], budget, num_folds=FOLDS)
+        found = predict_jointly(jax.random.key(key), graph, x, members, y[members], budget, num_folds=FOLDS)
         away = np.asarray(found.log_posterior) - np.asarray(found.log_prior)
         assert np.abs(away).mean() < 0.3
 
@@ -251,14 +250,14 @@ def test_lists_of_nobody_are_not_believed_though_a_small_panel_counts_twice():
 def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(data, monkeypatch):
     """36 of the panel: without the second reports nine labels could say whether to believe."""
     graph, y, x = data
-    panel = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
+    members = np.concatenate([np.flatnonzero(y == c)[:12] for c in range(3)])
     budget = JointPrivacy(TOTAL, shares=(0.01, 0.0))
     asked, believed, judged = [], [], []
     count, believe, guard = jointly._second_evidence, jointly._believed, jointly.guard
     monkeypatch.setattr(jointly, "guard", lambda *given, **named: judged.append(given[2]) or guard(*given, **named))
     monkeypatch.setattr(jointly, "_second_evidence", lambda *given: asked.append(given[4]) or count(*given))
     monkeypatch.setattr(jointly, "_believed", lambda *given: believed.append(given[4]) or believe(*given))
-    found = predict_jointly(jax.random.key(0), graph, x, panel, y[panel], budget, num_folds=FOLDS)
+    found = predict_jointly(jax.random.key(0), graph, x, members, y[members], budget, num_folds=FOLDS)
     (early,), (labels,) = asked, believed
     assert early.sum() == 18
     np.testing.assert_array_equal(found.round == 3, early)
@@ -266,12 +265,12 @@ def test_a_small_panel_counts_twice_so_that_lists_that_say_much_are_believed(dat
     assert not (labels[found.counts.pilot] >= 0).any()
     assert len(judged) == 3
     for counted in judged:  # with the pilot the model agrees by its very fit
-        np.testing.assert_array_equal(counted, ~found.counts.pilot & ~np.isin(np.arange(N), panel))
-    private = np.setdiff1d(np.arange(N), panel)
+        np.testing.assert_array_equal(counted, ~found.counts.pilot & ~np.isin(np.arange(N), members))
+    private = np.setdiff1d(np.arange(N), members)
     assert (found.classes == y)[private].mean() > 0.5
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(TOTAL, rel=1e-6)
     monkeypatch.setattr(jointly, "_FEW", 9)  # a quarter of the panel
-    once = predict_jointly(jax.random.key(0), graph, x, panel, y[panel], budget, num_folds=FOLDS)
+    once = predict_jointly(jax.random.key(0), graph, x, members, y[members], budget, num_folds=FOLDS)
     assert len(asked) == 1
     assert set(once.round) == {1, 2}
     assert (np.asarray(once.log_posterior).argmax(1) == y)[private].mean() < 0.4
@@ -341,26 +340,26 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         raise AssertionError("asked, although the arguments are wrong")
 
     monkeypatch.setattr(jointly, "privatize_counts", refuse)
-    monkeypatch.setattr(arguments, "reported_labels", refuse)
+    monkeypatch.setattr(panel, "reported_labels", refuse)
     monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
-    panel, labels, private = np.arange(PANEL), y[:PANEL], JointPrivacy(TOTAL, labels=1.0)
+    members, labels, private = np.arange(PANEL), y[:PANEL], JointPrivacy(TOTAL, labels=1.0)
     for changes, message in (
         ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
         ({"labels": labels[:-1]}, "labels must be of the panel's 150 members"),
         ({"labels": labels.astype(float)}, "labels must be integers"),
-        ({"panel": panel // 2}, "each of its members once"),
-        ({"panel": panel + N}, "panel must name nodes"),
+        ({"panel": members // 2}, "each of its members once"),
+        ({"panel": members + N}, "panel must name nodes"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
         ({"budget": private}, "num_classes must be given where labels are private"),
         (
-            {"budget": private, "num_classes": 3, "panel": panel[:0], "labels": labels[:0]},
+            {"budget": private, "num_classes": 3, "panel": members[:0], "labels": labels[:0]},
             "panel must have at least",
         ),
         ({"budget": private, "num_classes": 3, "panel": np.arange(N), "labels": y}, "panel must have at least"),
         ({"num_folds": 1}, "num_folds must be"),
         ({"lists": graphs.from_edges([[0, 1]], 3)}, r"panel must name nodes in \[0, 3\)"),
     ):
-        given = {"lists": graph, "features": x, "panel": panel, "labels": labels, "budget": JointPrivacy(TOTAL)}
+        given = {"lists": graph, "features": x, "panel": members, "labels": labels, "budget": JointPrivacy(TOTAL)}
         with pytest.raises(ValueError, match=message):
             predict_jointly(jax.random.key(0), **{**given, **changes})
 

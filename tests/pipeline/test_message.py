@@ -4,12 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.pipeline.message import (
-    SMOOTHINGS,
-    likeliest_evidence,
-    message_evidence,
-    restricted_confusion,
-)
+from ldp_jax.pipeline.message import SMOOTHINGS, ClassReports, ScoredPanel, confusions, likeliest_evidence
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -22,7 +17,13 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
     inside = rng.random((n, classes)) < 0.5
     inside[np.arange(n), rng.integers(0, classes, n)] = True
     law = rng.random((n, classes)).astype(np.float32)
-    found = np.asarray(message_evidence(jnp.log(law), inside, jnp.asarray(scores), labels))
+    given = (
+        ClassReports(jnp.log(law), inside),
+        ScoredPanel(scores, labels),
+        np.ones((n, classes)),
+        np.ones(n, bool),
+    )
+    found = np.asarray(likeliest_evidence(*given, smoothings=(1.0,))[0])
     for i in range(n):
         chosen = np.flatnonzero(inside[i])
         for y in range(classes):
@@ -39,8 +40,8 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
 
 def test_of_an_alphabet_of_all_classes_it_is_the_plain_confusion():
     scores = jnp.log(jnp.array([[0.7, 0.3], [0.6, 0.4], [0.2, 0.8]]))
-    found = restricted_confusion(scores, np.array([0, 1, 1]), np.ones((1, 2), bool))[0]
-    np.testing.assert_allclose(found, [[1.75 / 2, 0.25 / 2], [1.25 / 3, 1.75 / 3]], rtol=1e-6)
+    found, which = confusions(ScoredPanel(scores, np.array([0, 1, 1])), np.ones((1, 2), bool))
+    np.testing.assert_allclose(found[which[0]], [[1.75 / 2, 0.25 / 2], [1.25 / 3, 1.75 / 3]], rtol=1e-6)
 
 
 def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely():
@@ -52,8 +53,8 @@ def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely
     law = jnp.log(jnp.where(jnp.arange(3) == said[:, None], 0.98, 0.01))
 
     def found(scores, labels):
-        inside = np.ones((4000, 3), bool)
-        return likeliest_evidence(law, inside, jnp.asarray(scores), labels, jnp.asarray(q), np.arange(4000) > 9)
+        reports = ClassReports(law, np.ones((4000, 3), bool))
+        return likeliest_evidence(reports, ScoredPanel(scores, labels), q, np.arange(4000) > 9)
 
     labels = np.arange(6) % 3
     _, smoothing = found(np.eye(3, dtype=np.float32)[labels], labels)

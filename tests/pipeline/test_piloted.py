@@ -7,7 +7,7 @@ import pytest
 
 from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.pipeline import piloted
-from ldp_jax.pipeline.piloted import piloted_counts
+from ldp_jax.pipeline.piloted import PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import features_posterior, folds
 from tests.pipeline.planted import blocks, some_labels
@@ -37,6 +37,11 @@ def data():
     return graph, y, feature_rows(x), some_labels(y, 0.25)
 
 
+def counted(noisy_counts, rows, labels, *, key=0, epsilon=EPSILON, num_folds=FOLDS, **facts):
+    public = PublicFacts(rows, labels, CLASSES, **facts)
+    return piloted_counts(jax.random.key(key), noisy_counts, public, epsilon, num_folds=num_folds)
+
+
 def right(log_p, y, labels):
     return (np.asarray(log_p).argmax(1) == y)[labels < 0].mean()
 
@@ -44,9 +49,7 @@ def right(log_p, y, labels):
 def test_counts_say_what_features_do_not(data):
     graph, y, rows, labels = data
     noisy_counts, asked = users(graph)
-    found = piloted_counts(
-        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
-    )
+    found = counted(noisy_counts, rows, labels)
     assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.15
     assert found.strength > 0.6
     np.testing.assert_allclose(np.exp(found.log_posterior).sum(1), 1.0, rtol=1e-5)
@@ -64,9 +67,7 @@ def test_the_same_key_is_the_same_answer_and_groups_do_not_depend_on_later_lists
     answers = []
     for order in (None, None, np.random.default_rng(0).permutation(600)):
         noisy_counts, asked = users(graph, order)
-        found = piloted_counts(
-            jax.random.key(3), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
-        )
+        found = counted(noisy_counts, rows, labels, key=3)
         answers.append((found, asked))
     np.testing.assert_array_equal(answers[0][0].log_posterior, answers[1][0].log_posterior)
     for field in ("groups", "reporters"):  # of the first round: lists have no part in it
@@ -76,9 +77,7 @@ def test_the_same_key_is_the_same_answer_and_groups_do_not_depend_on_later_lists
 def test_lists_of_others_are_not_believed(data):
     graph, y, rows, labels = data
     noisy_counts, _ = users(graph, np.random.default_rng(1).permutation(600))
-    found = piloted_counts(
-        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
-    )
+    found = counted(noisy_counts, rows, labels)
     assert found.strength < 0.1
     assert abs(right(found.log_posterior, y, labels) - right(found.log_q, y, labels)) < 0.03
     if found.strength == 0.0:  # features alone are left
@@ -90,23 +89,19 @@ def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data,
     """With these it agrees by its very fit, whatever lists they are about."""
     graph, y, _, _ = data
     labels, judged, real = some_labels(y, 0.06), [], piloted.guard  # few: half of the pilot has none
-    monkeypatch.setattr(
-        piloted, "guard", lambda *given, **named: judged.append((given, named)) or real(*given, **named)
-    )
+    monkeypatch.setattr(piloted, "guard", lambda *given: judged.append(given) or real(*given))
     log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
-    found = piloted_counts(
-        jax.random.key(0), users(graph)[0], None, labels, EPSILON, num_classes=CLASSES, log_q=log_q
-    )
+    found = counted(users(graph)[0], None, labels, log_q=log_q)
     assert (found.pilot & (labels < 0)).any()
-    (((_, _, counted), named),) = judged
-    np.testing.assert_array_equal(counted, ~found.pilot & (labels < 0))
-    np.testing.assert_array_equal(named["labels"] >= 0, ~found.pilot & (labels >= 0))
+    ((_, _, unlabelled, held_out),) = judged
+    np.testing.assert_array_equal(unlabelled, ~found.pilot & (labels < 0))
+    np.testing.assert_array_equal(held_out >= 0, ~found.pilot & (labels >= 0))
 
 
 def test_without_features_labels_have_to_do(data):
     graph, y, _, labels = data
     noisy_counts, asked = users(graph)
-    found = piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES)
+    found = counted(noisy_counts, None, labels)
     assert right(found.log_posterior, y, labels) > right(found.log_q, y, labels) + 0.15
     assert set(np.asarray(asked[1].groups)[labels >= 0].tolist()) == set(range(CLASSES))
     assert found.by_labels  # constant features cannot test a report
@@ -117,21 +112,17 @@ def test_a_public_classifier_from_elsewhere_may_take_the_features_place(data):
     graph, y, _, labels = data
     noisy_counts, _ = users(graph)
     log_q = jnp.asarray(np.log(0.5 * np.eye(CLASSES)[y] + 0.5 / CLASSES), jnp.float32)
-    found = piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES, log_q=log_q)
+    found = counted(noisy_counts, None, labels, log_q=log_q)
     np.testing.assert_allclose(found.log_q, log_q, atol=1e-6)
 
 
 def test_features_are_asked_once_for_a_sweep(data):
     graph, _, rows, labels = data
     noisy_counts, _ = users(graph)
-    given = {"num_classes": CLASSES, "num_folds": FOLDS}
-    whole = piloted_counts(jax.random.key(4), noisy_counts, rows, labels, EPSILON, **given)
+    whole = counted(noisy_counts, rows, labels, key=4)
     fold = folds(jax.random.split(jax.random.key(4), 5)[0], labels, FOLDS)
-    found = features_posterior(rows, labels, fold, **given)
-    assert found.num_folds == FOLDS
-    again = piloted_counts(
-        jax.random.key(4), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, log_q=found, num_folds=9
-    )
+    found = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS)
+    again = counted(noisy_counts, rows, labels, key=4, log_q=found, num_folds=9)
     np.testing.assert_array_equal(whole.log_posterior, again.log_posterior)
 
 
@@ -149,9 +140,7 @@ def test_what_is_believed_of_features_alone_and_not_of_what_it_taught_has_taught
 
     real = piloted.guard
     monkeypatch.setattr(piloted, "guard", guard)
-    answer = piloted_counts(
-        jax.random.key(0), users(graph)[0], rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS
-    )
+    answer = counted(users(graph)[0], rows, labels)
     assert len(found) == 2
     assert float(found[0].strength) > 0.6
     assert answer.strength == 0.0
@@ -163,9 +152,7 @@ def test_the_silent_are_not_asked_and_the_others_reports_still_tell(data):
     graph, y, rows, labels = data
     silent = (labels >= 0) & (np.arange(600) % 3 > 0)
     noisy_counts, asked = users(graph)
-    found = piloted_counts(
-        jax.random.key(0), noisy_counts, rows, labels, EPSILON, num_classes=CLASSES, num_folds=FOLDS, silent=silent
-    )
+    found = counted(noisy_counts, rows, labels, silent=silent)
     np.testing.assert_array_equal(asked[0].reporters ^ asked[1].reporters, ~silent)
     for question in asked:
         np.testing.assert_allclose(question.confidence, np.exp(found.log_q).max(1), rtol=1e-6)
@@ -180,9 +167,7 @@ def test_a_classifier_may_be_sure_of_some_users(data, wrong):
     clear = np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES)
     sure = np.where(np.eye(CLASSES, dtype=bool)[(y + wrong) % CLASSES], 0.0, -np.inf)
     log_q = jnp.asarray(np.where(np.arange(600)[:, None] % 7 == 0, sure, clear), jnp.float32)
-    found = piloted_counts(
-        jax.random.key(0), users(graph)[0], None, labels, EPSILON, num_classes=CLASSES, log_q=log_q
-    )
+    found = counted(users(graph)[0], None, labels, log_q=log_q)
     for log_p in (found.log_posterior, found.log_likelihood, found.log_q):
         assert np.isfinite(np.asarray(log_p)).all()
     assert right(found.log_posterior, y, labels) > 0.9  # reports outweigh what is wrong
@@ -195,45 +180,33 @@ def refuse(key, question):
 @pytest.mark.usefixtures("untyped")
 def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
     _, y, rows, labels = data
-    key = jax.random.key(0)
-    for given, message in (
-        (np.where(labels == 2, -1, labels), "labels must have a member of each of 3 classes, got none of class 2"),
-        (np.where(labels == 2, 3, labels), r"labels must be in \[0, 3\), or -1"),
-        (y, "labels must be -1 for the users whose class is asked for"),
-        (labels.astype(float), "labels must be integers"),
-        (labels[:-1], "rows must be of 599 users"),
+    fold = folds(jax.random.key(1), labels, 5)
+    stale = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=5)
+    infinite = [jnp.zeros((600, 3)).at[7, : jnp.size(bad)].set(bad) for bad in (jnp.nan, jnp.array([-jnp.inf] * 3))]
+    for changes, message in (
+        ({"labels": np.where(labels == 2, -1, labels)}, "a member of each of 3 classes, got none of class 2"),
+        ({"labels": np.where(labels == 2, 3, labels)}, r"labels must be in \[0, 3\), or -1"),
+        ({"labels": y}, "labels must be -1 for the users whose class is asked for"),
+        ({"labels": labels.astype(float)}, "labels must be integers"),
+        ({"labels": labels[:-1]}, "rows must be of 599 users"),
+        *(({"epsilon": epsilon}, "epsilon must be") for epsilon in (0.0, float("nan"), float("inf"))),
+        ({"log_q": jnp.zeros((600, 2))}, "log_q must have shape"),
+        *(({"log_q": log_q}, "log_q must be logarithms of probabilities") for log_q in infinite),
+        ({"labels": np.roll(labels, 1), "log_q": stale}, "log_q must be of these labels, and was found of others"),
+        ({"silent": labels >= 0}, "silent must leave a labelled user of each class"),
+        ({"silent": labels < 0}, "silent users must have a label"),
+        ({"silent": np.zeros(600, int)}, r"silent must be bool \[600\]"),
+        ({"num_folds": 1}, "num_folds must be a whole number"),
     ):
         with pytest.raises(ValueError, match=message):
-            piloted_counts(key, refuse, rows, given, EPSILON, num_classes=CLASSES)
-    for epsilon in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="epsilon must be"):
-            piloted_counts(key, refuse, rows, labels, epsilon, num_classes=CLASSES)
-    with pytest.raises(ValueError, match="log_q must have shape"):
-        piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=jnp.zeros((600, 2)))
-    for wrong in (jnp.nan, jnp.inf, jnp.array([-jnp.inf] * 3)):
-        log_q = jnp.zeros((600, 3)).at[7, : jnp.size(wrong)].set(wrong)
-        with pytest.raises(ValueError, match="log_q must be logarithms of probabilities"):
-            piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, log_q=log_q)
-    stale = features_posterior(rows, labels, folds(jax.random.key(1), labels, 5), num_classes=CLASSES, num_folds=5)
-    with pytest.raises(ValueError, match="log_q must be of these labels, and was found of others"):
-        piloted_counts(key, refuse, rows, np.roll(labels, 1), EPSILON, num_classes=CLASSES, log_q=stale)
-    for silent, message in (
-        (labels >= 0, "silent must leave a labelled user of each class"),
-        (labels < 0, "silent users must have a label"),
-        (np.zeros(600, int), r"silent must be bool \[600\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, silent=silent)
-    with pytest.raises(ValueError, match="num_folds must be a whole number"):
-        piloted_counts(key, refuse, rows, labels, EPSILON, num_classes=CLASSES, num_folds=1)
+            counted(refuse, rows, **{"labels": labels, **changes})
 
 
 @pytest.mark.usefixtures("untyped")
-def test_answers_of_another_shape_are_refused(data):
-    _, _, _, labels = data
-    for answer in (jnp.zeros((600, 2), int), jnp.zeros((600, 9))):
-        with pytest.raises(ValueError, match="noisy_counts must answer with whole numbers of shape"):
-            piloted_counts(jax.random.key(0), lambda *_, a=answer: a, None, labels, EPSILON, num_classes=CLASSES)
+@pytest.mark.parametrize("answer", [jnp.zeros((600, 2), int), jnp.zeros((600, 9))])
+def test_answers_of_another_shape_are_refused(data, answer):
+    with pytest.raises(ValueError, match="noisy_counts must answer with whole numbers of shape"):
+        counted(lambda *_: answer, None, data[3])
 
 
 def test_another_epsilon_and_reporters_who_were_not_asked_are_refused(data):
@@ -247,7 +220,7 @@ def test_another_epsilon_and_reporters_who_were_not_asked_are_refused(data):
             who = None if everybody else question.reporters
             return privatize_counts(key, graph, mechanism, question.groups, reporters=who)
 
-        return piloted_counts(jax.random.key(0), noisy_counts, None, labels, EPSILON, num_classes=CLASSES)
+        return counted(noisy_counts, None, labels)
 
     with pytest.raises(ValueError, match="must be of epsilon 1 in both rounds, got one of 0.5"):
         asked((EPSILON, 0.5), False)

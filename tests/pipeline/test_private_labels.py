@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.core.label_channel import reported_evidence
 from ldp_jax.features import GeneralizedRR
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.field import observations
 from ldp_jax.pipeline.local_prediction import panel_facts
-from ldp_jax.pipeline.message import restricted_confusion
-from ldp_jax.pipeline.private_labels import keep_of, label_observations, reported_shares, soft_labels
+from ldp_jax.pipeline.message import ScoredPanel, confusions
+from ldp_jax.pipeline.panel import keep_of, reported_shares, soft_labels
 from ldp_jax.pipeline.rows import DenseRows
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import label_log_loss
 
@@ -29,54 +29,43 @@ def data():
     x = np.eye(C)[y] + rng.normal(0, 0.7, (N, C))
     noise = GeneralizedRR(1.0, C)
     told = np.asarray(jax.jit(jax.vmap(noise.privatize))(jax.random.split(jax.random.key(0), N), y))
-    return (
-        y,
-        np.asarray(x, np.float32),
-        told,
-        keep_of(noise),
-        rng.integers(0, FOLDS, N),
-    )
+    return y, np.asarray(x, np.float32), told, keep_of(noise), rng.integers(0, FOLDS, N)
 
 
-def of_truth(log_p, y):
-    return label_log_loss(log_p, y)
+def ways(data):
+    """True labels, reports as reports, and reports as if they were true."""
+    y, _, told, keep, fold = data
+    return [FoldedLabels(labels, C, fold, FOLDS, k) for labels, k in ((y, 1.0), (told, keep), (told, 1.0))]
 
 
 def test_a_classifier_is_that_of_the_true_labels(data):
-    y, x, told, keep, fold = data
-    given = {"num_classes": C, "num_folds": FOLDS}
-    true, corrected, naive = (
-        device_classifier(DenseRows(jnp.asarray(x)), labels, fold, keep=k, **given).panel_scores
-        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
-    )
-    assert of_truth(corrected, y) < of_truth(true, y) + 0.02
-    assert of_truth(naive, y) > of_truth(true, y) + 0.15  # what is lost without the correction
+    y, x, told, keep, _ = data
+    true, corrected, naive = (device_classifier(DenseRows(x), known).panel_scores for known in ways(data))
+    assert label_log_loss(corrected, y) < label_log_loss(true, y) + 0.02
+    assert label_log_loss(naive, y) > label_log_loss(true, y) + 0.15  # what is lost without the correction
     assert label_log_loss(corrected, told, keep) < label_log_loss(naive, told, keep) - 0.02
-    assert label_log_loss(naive, told) == pytest.approx(of_truth(naive, told))
 
 
 def test_a_confusion_is_that_of_the_true_labels(data):
-    y, x, told, keep, _ = data
+    _, x, _, _, _ = data
     sets = np.array([[True, True, True], [True, False, True]])
-    true, corrected, naive = (
-        np.asarray(restricted_confusion(jnp.asarray(x), labels, sets, keep=k))
-        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
-    )
+
+    def table(known):
+        found, which = confusions(ScoredPanel(x, known.labels, known.keep), sets)
+        return np.asarray(found)[which]
+
+    true, corrected, naive = map(table, ways(data))
     np.testing.assert_allclose(corrected.sum(-1), 1.0, atol=1e-5)
     assert np.abs(corrected - true).max() < 0.1
     assert np.abs(naive - true).max() > 0.25
-    nearly = np.asarray(restricted_confusion(jnp.asarray(x), y, sets, keep=1.0 - 1e-6))
-    np.testing.assert_allclose(nearly, true, atol=2e-3)
+    np.testing.assert_allclose(table(ways(data)[0]._replace(keep=1.0 - 1e-6)), true, atol=2e-3)
 
 
 def test_a_stack_weighs_as_true_labels_do(data):
-    y, x, told, keep, fold = data
-    scores = jnp.asarray(np.stack([2.0 * x, np.random.default_rng(1).normal(size=x.shape)], -1), jnp.float32)
+    _, x, _, _, _ = data
+    scores = np.stack([2.0 * x, np.random.default_rng(1).normal(size=x.shape)], -1).astype(np.float32)
     true, corrected, naive = (
-        np.asarray(
-            stack_out_of_fold(scores, labels, jnp.asarray(fold), (1.0, 0.0), num_folds=FOLDS, ridge=1.0, keep=k)[1]
-        )
-        for labels, k in ((y, 1.0), (told, keep), (told, 1.0))
+        np.asarray(stack_out_of_fold(scores, known, (1.0, 0.0), ridge=1.0)[1]) for known in ways(data)
     )
     assert abs(corrected[0] - true[0]) < 0.25 * true[0]
     assert naive[0] < 0.5 * true[0]
@@ -91,16 +80,15 @@ def test_shares_posteriors_and_observations(data):
         assert soft[told == c, c].mean() == pytest.approx((y == c)[told == c].mean(), abs=0.06)
     nothing = jnp.zeros((N, C)), np.zeros(N, bool)
     prior = jnp.asarray(shares, jnp.float32)
-    seen = label_observations(told, prior, *nothing, keep)
+    seen = observations(told, prior, *nothing, keep)
     truth = np.eye(C)[y] - shares
     scale = (np.asarray(seen.values[:, 0]) * truth).sum() / (truth**2).sum()
     assert scale == pytest.approx(1.0, abs=0.1)  # unbiased
     public = observations(told, prior, *nothing)
-    np.testing.assert_array_equal(label_observations(told, prior, *nothing, 1.0).values, public.values)
+    np.testing.assert_allclose(public.values[:, 0], np.eye(C)[told] - shares, atol=1e-6)
     assert 0 < float(seen.precision[0, 0]) < float(public.precision[0, 0])
-    silent = label_observations(np.full(N, -1), prior, *nothing, keep)
+    silent = observations(np.full(N, -1), prior, *nothing, keep)
     assert not np.asarray(silent.precision[:, 0]).any()
-    assert not np.asarray(reported_evidence(np.array([-1]), C, keep)).any()
 
 
 @pytest.mark.usefixtures("untyped")

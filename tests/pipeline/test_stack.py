@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import combine, stack, stack_out_of_fold
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -66,8 +67,8 @@ def test_weights_that_may_not_be_negative_are_the_best_of_those_and_nobody_is_we
     z, y = scores(400)
     # A source that says what another one does, and would be believed the wrong way round.
     z = z.at[..., 0].set(-z[..., 2]).at[..., 2].add(jax.random.normal(jax.random.key(0), z.shape[:2]))
-    known, fold = np.where(np.arange(400) < 300, np.asarray(y), -1), jnp.arange(400) % 3
-    log_p, weights = stack_out_of_fold(z, known, fold, [1 / 3] * 3, num_folds=3, ridge=5.0)
+    known, fold = np.where(np.arange(400) < 300, np.asarray(y), -1), np.arange(400) % 3
+    log_p, weights = stack_out_of_fold(z, FoldedLabels(known, 3, fold, 3), [1 / 3] * 3, ridge=5.0)
     assert best_weights(np.asarray(z)[:300], known[:300], 5.0, least=None)[0] < -0.1
     assert float(weights[0]) == 0.0
     for asked, taught in ((known < 0, known >= 0), ((known >= 0) & (fold == 1), (known >= 0) & (fold != 1))):

@@ -10,7 +10,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.pipeline import structure
 from ldp_jax.pipeline.rows import feature_rows
-from ldp_jax.pipeline.self_training import folds
+from ldp_jax.pipeline.self_training import FoldedLabels, folds
 from ldp_jax.pipeline.structure import panel_sums, spectral_coordinates, structure_posterior
 from tests.pipeline.planted import blocks
 
@@ -34,7 +34,7 @@ def test_what_does_not_fit_is_refused(data):
         (labels, feature_rows(x), "rows must be of the panel's 60 members"),
     ):
         with pytest.raises(ValueError, match=message):
-            structure_posterior(graph, changed, fold, num_classes=3, num_folds=FOLDS, rows=rows)
+            structure_posterior(graph, FoldedLabels(changed, 3, fold, FOLDS), rows=rows)
 
 
 def test_a_member_of_the_panel_does_not_reach_herself(data):

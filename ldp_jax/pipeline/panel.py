@@ -1,0 +1,197 @@
+r"""A panel: records that are public, and labels that are public too or that each member reports.
+
+Everything that learns from a label takes the probability ``keep`` that it is the true one, 1 where labels are
+public. Below 1 a posterior goes through the channel before it is compared with a report (*forward correction*): in
+expectation over the reports a loss is then least at the true posterior. Where a label is averaged, its posterior
+under the class shares takes its place.
+
+Reference: Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.core.label_channel import other_share
+from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.spaces import as_records
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.features import Discrete, GeneralizedRR
+from ldp_jax.pipeline.groups import check_labels
+from ldp_jax.pipeline.rows import Rows, feature_rows
+
+MOST_EPSILON = 20.0
+"""Of a report: beyond, its table of whole numbers has none for the rarest place."""
+
+
+def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
+    """Generalised randomised response of a class, of an epsilon in (0, 20].
+
+    Raises:
+      ValueError: for another epsilon, or a number of classes that would have to be read off the labels.
+    """
+    check_epsilon(label_epsilon, most=MOST_EPSILON)
+    if num_classes is None:
+        raise ValueError("num_classes must be given where labels are private: it must not depend on them")
+    return GeneralizedRR(label_epsilon, num_classes)
+
+
+def reported_labels(key: PRNGKey, noise: Discrete, labels: ArrayLike) -> Int[np.ndarray, " panel"]:
+    """What members report of their classes, each once; an invalid class is clipped, and nothing is raised.
+
+    >>> noise = label_noise(20.0, 3)
+    >>> reported_labels(jax.random.key(0), noise, np.array([0, 2, 1, 2**32])).tolist(), round(keep_of(noise), 6)
+    ([0, 2, 1, 2], 1.0)
+    """
+    return np.asarray(_reported(jax.random.split(key, np.size(labels)), noise, as_records(labels)), np.int32)
+
+
+@jax.jit
+def _reported(keys: Array, noise: Discrete, labels: Array) -> Array:
+    return jax.vmap(noise.privatize)(keys, labels)
+
+
+def keep_of(noise: Discrete) -> float:
+    """The probability that a report is the true class, by the integers that it is drawn from."""
+    return float(noise.table().masses[0, 0]) / 2.0**32
+
+
+def label_guarantee(noise: Discrete) -> Guarantee:
+    """What a reported label costs, per label."""
+    return dataclasses.replace(noise.guarantee(), unit=LABEL, adjacency=WORDS[LABEL])
+
+
+def reported_shares(
+    labels: Int[np.ndarray, " some"], num_classes: int, keep: float
+) -> Float[np.ndarray, " classes"]:
+    """The share of each class among those who report: the channel undone, at least half a user, of sum 1.
+
+    >>> reported_shares(np.array([0, 0, 0, 1]), 2, 0.75).tolist()  # all are of class 0, but for half a user
+    [0.888..., 0.111...]
+    """
+    share = np.bincount(labels, minlength=num_classes) / max(len(labels), 1)
+    other = other_share(keep, num_classes)
+    share = np.maximum((share - other) / (keep - other), 0.5 / max(len(labels), 1))
+    return share / share.sum()
+
+
+def soft_labels(
+    labels: Int[np.ndarray, " some"], num_classes: int, keep: float
+) -> Float[np.ndarray, "some classes"]:
+    """The posterior of each class given its report, under :func:`reported_shares`; a row of 0 and 1 for ``keep`` 1.
+
+    >>> soft_labels(np.array([1, 0]), 2, 1.0).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    law = np.where(np.eye(num_classes)[labels] > 0, keep, other_share(keep, num_classes))
+    made = reported_shares(labels, num_classes, keep) * law
+    return made / made.sum(1, keepdims=True)
+
+
+class PanelArguments(NamedTuple):
+    """A panel, its labels and everybody's records; made by :func:`panel_arguments`.
+
+    Attributes:
+      labels: int32 [n], -1 outside the panel. Where labels are private, 0 inside it: none is looked at.
+      num_classes: C.
+      members: int [panel], the nodes of the panel in order.
+      rows: the records of all.
+      noise: what a member reports a label by; None where labels are public.
+    """
+
+    labels: Int[np.ndarray, " n"]
+    num_classes: int
+    members: Int[np.ndarray, " panel"]
+    rows: Rows
+    noise: Discrete | None
+
+    @property
+    def keep(self) -> float:
+        """The probability that the server has the true label."""
+        return 1.0 if self.noise is None else keep_of(self.noise)
+
+    def server_labels(self, key: PRNGKey, panel: ArrayLike, labels: ArrayLike) -> Int[np.ndarray, " n"]:
+        """Labels by node as the server has them: as they are, or as members report them, each once."""
+        if self.noise is None:
+            return self.labels
+        found = self.labels.copy()
+        found[np.asarray(panel)] = reported_labels(key, self.noise, labels)
+        return found
+
+
+def panel_arguments(
+    n: int,
+    features: Any,
+    panel: ArrayLike,
+    labels: ArrayLike,
+    *,
+    num_classes: int | None,
+    label_epsilon: float | None,
+) -> PanelArguments:
+    """Check what is given of a panel among n users.
+
+    Raises:
+      ValueError: for arguments that do not fit each other or are out of range; of private labels it says nothing.
+    """
+    noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
+    everybody = _labels(panel, labels if noise is None else np.zeros_like(labels), n)
+    members = np.flatnonzero(everybody >= 0)
+    if num_classes is None:
+        num_classes = int(everybody.max(initial=-1)) + 1
+    if noise is None:
+        check_panel(everybody, num_classes)
+    elif not 2 <= len(members) < n:
+        raise ValueError(
+            "panel must have at least two members and leave users whose class is asked for, got "
+            f"{len(members)} of {n} users"
+        )
+    rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
+    if rows.shape[0] != n:
+        raise ValueError(f"features must have a row for each of {n} users, got {rows.shape[0]}")
+    return PanelArguments(everybody, num_classes, members, rows, noise)
+
+
+def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
+    """Refuse a panel that cannot teach; ``labels`` are -1 outside it.
+
+    Raises:
+      ValueError: for labels that are no integers in [-1, C), fewer than two classes, a class that nobody of the
+        panel is of, or nobody outside it.
+    """
+    check_labels(labels, num_classes)
+    present = np.bincount(labels[labels >= 0], minlength=num_classes)
+    if (present > 0).sum() < 2:
+        raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")
+    if not present.all():
+        raise ValueError(
+            f"labels of the panel must have a member of each of {num_classes} classes, got none of class "
+            f"{present.argmin()}"
+        )
+    if not (labels < 0).any():
+        raise ValueError("the panel must leave users whose class is asked for, got everybody")
+
+
+def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
+    """Labels by node, -1 outside the panel."""
+    nodes, given = np.asarray(panel), np.asarray(labels)
+    for name, array in (("panel", nodes), ("labels", given)):
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"{name} must be integers of shape [panel], got {array.dtype} of shape {array.shape}")
+    if len(nodes) != len(given):
+        raise ValueError(f"labels must be of the panel's {len(nodes)} members, got {len(given)}")
+    if len(nodes) and (nodes.min() < 0 or nodes.max() >= n):
+        raise ValueError(f"panel must name nodes in [0, {n}), got {nodes.min()} to {nodes.max()}")
+    if len(np.unique(nodes)) != len(nodes):
+        raise ValueError("panel must name each of its members once")
+    if len(given) and given.min() < 0:
+        raise ValueError(f"labels of the panel must be >= 0, got {given.min()}")
+    if len(given) and given.max() >= 2**31:  # they are stored in 32 bits
+        raise ValueError(f"labels of the panel must be below 2^31, got {given.max()}")
+    found = np.full(n, -1, np.int32)
+    found[nodes] = given
+    return found
