@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from experiments import _runner, dprr
-from experiments.dprr import cells, degrees, scaling, settings
+from experiments.dprr import cells, degrees, scaling
+from experiments.dprr.config import settings
 from ldp_jax import edges
 from ldp_jax.datasets import splits
 from ldp_jax.graph.packing import GraphSet
