@@ -90,10 +90,7 @@ class Bench:
         return self.data.y.ndim == 2
 
 
-@lru_cache(maxsize=2)
-def load(name: str) -> datasets.Dataset:
-    """A data set."""
-    return datasets.load(name)
+load = lru_cache(maxsize=2)(datasets.load)
 
 
 @lru_cache(maxsize=16)

@@ -37,10 +37,7 @@ class Cell(_runner.Cell):
         return f"{self.dataset} {self.split} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
 
 
-@lru_cache(maxsize=2)
-def load(name: str) -> datasets.Dataset:
-    """A data set."""
-    return datasets.load(name)
+load = lru_cache(maxsize=2)(datasets.load)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

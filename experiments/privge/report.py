@@ -402,8 +402,10 @@ def figure_1() -> Any:
 
 
 def _by_k(one: Summary) -> str:
-    """The change from the least to the largest k at the lowest budget, with private features and without."""
-    lines = sorted((x for x in one.lines if x.epsilon == min(one.epsilons()) and x.twin), key=lambda x: x.k)
+    """The change from the least to the largest k at the lowest budget that has several."""
+    several = [x for x in one.epsilons() if sum(line.epsilon == x for line in one.lines) > 1]
+    lowest = min(several or one.epsilons())
+    lines = sorted((x for x in one.lines if x.epsilon == lowest and x.twin), key=lambda x: x.k)
     first, last = lines[0], lines[-1]
     private = last.value.mean - first.value.mean
     public = last.twin.mean - first.twin.mean if last.twin and first.twin else 0.0
