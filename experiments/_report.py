@@ -8,6 +8,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from rich import box
+from rich.table import Table
 
 from experiments._runner import Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
@@ -76,6 +78,16 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A Markdown table of rows that name their columns; empty without a row."""
     rows = list(rows)
     return markdown(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
+
+
+def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1) -> Table:
+    """A table for a terminal, without Markdown's stars; ``left`` columns are flush left."""
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
+    for place, header in enumerate(headers):
+        view.add_column(header, justify="left" if place < left else "right")
+    for row in rows:
+        view.add_row(*("" if x is None else str(x).replace("*", "") for x in row))
+    return view
 
 
 def publish(out: Path, pages: Mapping[str, str], figures: Mapping[str, Any]) -> list[Path]:
