@@ -1,7 +1,8 @@
-"""What several papers' experiments share: fingerprints of data, a baseline of labels alone, standard columns."""
+"""Shared by the papers' experiments: loading, checks of words, plans, label propagation, standard columns."""
 
+import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,9 +10,68 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._runner import Found, Results, UsageError, check_positive, run
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
-from ldp_jax.learning import metrics
+from ldp_jax.learning import metrics, training
+
+FOUND = ("validation", "chosen")
+"""Columns that identify no row: the validation score, and what was chosen by it."""
+
+
+class Score(NamedTuple):
+    """A trained row: its test metrics, the validation score that chose it, and what it chose."""
+
+    values: Mapping[str, Any]
+    validation: float
+    chosen: str = ""
+    variables: Any = None
+
+    def found(self) -> Found:
+        """Its rows, rounded to six digits."""
+        values = {name: round(float(value), 6) for name, value in self.values.items()}
+        return Found(values, {"validation": round(float(self.validation), 6), "chosen": self.chosen})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of trained rows, beyond what identifies them; their hash is the column ``config``.
+
+    Attributes:
+      dataset: name, or path of a user's file.
+      data: short sha256 of the arrays that were loaded.
+      hidden: width of the layers.
+      dropout: share of hidden values dropped in training.
+      learning_rate: of Adam.
+      weight_decay: L2, added to the gradient.
+      epochs: at most so many; the best of them by validation is kept.
+      patience: training stops after as many epochs without a better validation score.
+      base_seed: seed s of a run is folded into this one.
+    """
+
+    dataset: str
+    data: str
+    hidden: int
+    dropout: float
+    learning_rate: float
+    weight_decay: float
+    epochs: int
+    patience: int
+    base_seed: int
+
+    def for_training(self, batch_size: int) -> training.Settings:
+        """For a network's training."""
+        optimizer = training.adam(self.learning_rate, self.weight_decay)
+        return training.Settings(optimizer, self.epochs, batch_size, self.patience)
+
+
+LABEL_ALPHAS, LABEL_RS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9), (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Decay factors and convolution coefficients that label propagation chooses from by validation."""
+
+
+def best(scores: Sequence[Score]) -> Score:
+    """The best score in validation; the first of equals."""
+    return max(scores, key=lambda score: score.validation)
 
 
 def fingerprint(data: datasets.Dataset) -> str:
@@ -23,45 +83,80 @@ def fingerprint(data: datasets.Dataset) -> str:
     return digest.hexdigest()[:10]
 
 
-class LabelPropagation(NamedTuple):
-    """PageRank of the training labels: its scores, and the first alpha and r that do best in validation."""
-
-    test: float
-    validation: float
-    alpha: float
-    r: float
+def source(data: datasets.Dataset) -> dict[str, dict[str, Any]]:
+    """For a manifest: the origin of a data set."""
+    return {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
 
 
-def label_propagation(
-    op: propagation.Operator,
-    train: Any,
-    validation: Any,
-    test: Any,
+def usable(load: Callable[[str], datasets.Dataset], name: str, option: str, hint: str = "") -> datasets.Dataset:
+    """One graph with features, or a UsageError; ``hint`` follows the message about undeclared bounds."""
+    try:
+        data = load(name)
+    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+        shown = hint if "must be declared" in str(error) else ""
+        raise UsageError(f"{option} {name}: {error}{shown}") from error
+    if data.node_graph is not None:
+        raise UsageError(f"{option} {name}: this is a set of graphs, which python -m experiments dprr classifies")
+    if data.num_features == 0:
+        raise UsageError(f"{option} {name}: it has no features, so there is nothing private to perturb")
+    return data
+
+
+def check_words(
+    config: Any,
     *,
-    alphas: Sequence[float],
-    rs: Sequence[float],
-    tol: float,
-    classes: int,
-) -> LabelPropagation:
-    """What a graph says of the classes of its nodes without any feature and without training.
+    positive: Sequence[str] = (),
+    filled: Sequence[str] = (),
+    shares: Sequence[str] = (),
+    known: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Check a configuration by tables of its fields; a UsageError for the first invalid one.
 
-    Args:
-      op: the graph.
-      train: :class:`ldp_jax.learning.training.Examples`.
-      validation: likewise.
-      test: likewise.
-      alphas: decay factors to choose from.
-      rs: convolution coefficients to choose from, each with each alpha.
-      tol: relative error of the propagation.
-      classes: how many there are.
+    Numbers, or tuples of them, are ``positive``; tuples are ``filled``, ``shares`` between 0 and 1, or of ``known``
+    words.
     """
-    grid = [(alpha, r) for alpha in alphas for r in rs]
+    option = {name: f"--{name.replace('_', '-')}" for name in vars(config)}
+    for name in positive:
+        if (value := getattr(config, name)) is not None:
+            check_positive(option[name], *np.atleast_1d(value))
+    for name in shares:
+        if not all(0 < share < 1 for share in getattr(config, name)):
+            given = " ".join(map(str, getattr(config, name)))
+            raise UsageError(f"{option[name]} must be shares above 0 and below 1, got {given}")
+    for name, words in (known or {}).items():
+        if unknown := [word for word in getattr(config, name) if word not in words]:
+            raise UsageError(f"{option[name]}: no {', '.join(unknown)}; there are {', '.join(words)}")
+    for name in filled:
+        if not getattr(config, name):
+            raise UsageError(f"{option[name]} needs at least one word")
+
+
+def run_plan(
+    planned: Mapping[Any, Any],
+    compute: Callable[[Any, Any], Found],
+    results: Results,
+    called: str,
+    notes: Callable[[Any, Any], Mapping[str, Any]] = lambda cell, chosen: {},
+) -> None:
+    """Compute the missing rows of a plan, a mapping from cells to settings; a killed run goes on here."""
+    run(
+        planned, lambda cell, say: compute(cell, planned[cell]), results, settings=planned.__getitem__,
+        notes=lambda cell: notes(cell, planned[cell]), called=called,
+    )  # fmt: skip
+
+
+def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: float, classes: int) -> Any:
+    """PageRank of the training labels: the classes by the graph alone, without any feature and without training.
+
+    ``parts`` are the examples of training, validation and test; validation takes the first best pair of the
+    settings' ``label_alphas`` and ``label_rs``. Returns test accuracy, validation accuracy, and the pair in words.
+    """
+    grid = [(alpha, r) for alpha in settings.label_alphas for r in settings.label_rs]
     columns = jnp.asarray(grid, jnp.float32).T
-    validations, tests = _label_propagation(
-        op, train, validation, test, *columns, jnp.float32(tol), classes=classes
-    )
-    best = int(np.argmax(validations))
-    return LabelPropagation(float(tests[best]), float(validations[best]), *grid[best])
+    validations, tests = _label_propagation(op, *parts, *columns, jnp.float32(tol), classes=classes)
+    place = int(np.argmax(validations))
+    alpha, r = grid[place]
+    return float(tests[place]), float(validations[place]), f"alpha {alpha:g} r {r:g}"
 
 
 @partial(jax.jit, static_argnames="classes")
@@ -79,6 +174,9 @@ def _label_propagation(
     return jax.lax.map(one, (alphas, rs))
 
 
+_COLUMNS = 512  # standardised at a time: float64 copies stay small
+
+
 def standardized(z: Any) -> Any:
     """Every column to mean 0 and standard deviation 1; a constant column to 0.
 
@@ -94,7 +192,3 @@ def standardized(z: Any) -> Any:
         constant = deviation <= 1e-6 * np.abs(block).max(0)  # float32 noise around one value is no signal
         out[:, start : start + _COLUMNS] = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
     return jnp.asarray(out)
-
-
-_COLUMNS = 512
-"""Columns that are standardised at a time: float64 copies stay small."""

@@ -21,8 +21,7 @@ from ldp_jax.hyperbolic import PaperHyperbolicGaussian
 class ReleasedSquareWave(features.SquareWave):
     """PrivGE's released sampler: the left branch is written over the record, and the others start from there.
 
-    The middle then lies around a point below x - b, so that the record 1, which has no right branch, never gives a
-    report above 1: such a report is certain not to be hers. The density is the paper's; it is not what is drawn.
+    The record 1 never gives a report above 1. The density is the paper's, which the sampler does not draw from.
     """
 
     def draw(self, key: Any, x: Any) -> Any:

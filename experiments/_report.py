@@ -1,7 +1,8 @@
-"""What the reports of all experiments share: Markdown tables, paired differences, figures in one style."""
+"""Shared by all reports: tidy tables in Markdown, paired contrasts, curves with intervals in one style."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -10,16 +11,21 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
+from experiments._runner import Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
+Values = Mapping[Any, pd.Series]
+"""Scores in per cent by seed, of each row by its key."""
 
 
-# --- Differences -------------------------------------------------------------------------------------------------
+# --- Contrasts ---------------------------------------------------------------------------------------------------
 
 
 def interval(values: Any) -> ConfidenceInterval | None:
-    """Of the values that are there; None without any."""
+    """The interval of the values that are there; None without any."""
+    if isinstance(values, ConfidenceInterval):
+        return values
     known = [] if values is None else np.asarray(values, np.float64)
     return mean_interval(known) if len(known) else None
 
@@ -27,6 +33,11 @@ def interval(values: Any) -> ConfidenceInterval | None:
 def paired(one: pd.Series | None, other: pd.Series | None) -> ConfidenceInterval | None:
     """The difference of two rows, paired by their index (seeds); None where they have none in common."""
     return None if one is None or other is None else interval((one - other).dropna())
+
+
+def contrast(values: Values, one: Any, other: Any) -> ConfidenceInterval | None:
+    """The paired difference of two rows by their keys; None where one is missing."""
+    return paired(values.get(one), values.get(other))
 
 
 def significant(interval: ConfidenceInterval | None) -> bool:
@@ -41,9 +52,9 @@ def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
     return sum(sure), len(sure) - sum(sure), len(known) - len(sure)
 
 
-def by_seed(frame: pd.DataFrame, key: Sequence[str]) -> dict[Any, pd.Series]:
-    """Values in per cent by seed, of each row; a row is named by its ``key``."""
-    return {name: 100 * part.set_index("seed").value for name, part in frame.groupby(list(key), sort=False)}
+def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict[Any, pd.Series]:
+    """Values by seed, in per cent, of each row; a row is named by its ``key``."""
+    return {name: scale * part.set_index("seed").value for name, part in frame.groupby(list(key), sort=False)}
 
 
 # --- Tables ------------------------------------------------------------------------------------------------------
@@ -51,9 +62,9 @@ def by_seed(frame: pd.DataFrame, key: Sequence[str]) -> dict[Any, pd.Series]:
 
 def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
     """A difference for a table; bold where its interval leaves 0 out."""
-    if interval is None:
-        return ""
-    text = f"{interval.mean:+.{digits}f}" + (f" ± {interval.half_width:.{digits}f}" if interval.n > 1 else "")
+    text = "" if interval is None else f"{interval.mean:+.{digits}f}"
+    if interval is not None and interval.n > 1:
+        text += f" ± {interval.half_width:.{digits}f}"
     return f"**{text}**" if significant(interval) else text
 
 
@@ -77,6 +88,24 @@ def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, 
     for row in rows:
         view.add_row(*("" if x is None else str(x).replace("*", "") for x in row))
     return view
+
+
+def publish(out: Path, pages: Mapping[str, str], figures: Mapping[str, Any]) -> list[Path]:
+    """Write Markdown pages and figures by the stems of their files; the files."""
+    for stem, text in pages.items():
+        write_atomically(out / f"{stem}.md", text + "\n")
+    for stem, figure in figures.items():
+        save(figure, out / f"{stem}.png")
+    return [*(out / f"{stem}.md" for stem in pages), *(out / f"{stem}.png" for stem in figures)]
+
+
+def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
+    """The file of a figure, which is drawn where it is missing or the manifest knows it with other content."""
+    path, digest = results.csv.with_name(f"{stem}.png"), config_hash(content)
+    if not path.exists() or results.describe().get("figures", {}).get(stem) != digest:
+        save(draw(), path)
+        results.append([], notes={"figures": {stem: digest}})
+    return path
 
 
 # --- Figures -----------------------------------------------------------------------------------------------------
@@ -121,6 +150,37 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
         axis.errorbar(list(shown), [one.mean for one in shown.values()], yerr=half, **style)
 
 
+def curves(
+    axis: Any,
+    lines: Mapping[Any, Mapping[Any, Any]],
+    labels: Mapping[str, str],
+    colours: Mapping[str, str],
+    *,
+    apart: float = 0.0,
+    **style: Any,
+) -> None:
+    """Means and intervals of the values of each line by x; lines stand ``apart``, by a factor on a log scale."""
+    for place, (name, points) in enumerate(lines.items()):
+        turn = place - (len(lines) - 1) / 2
+        shown = {}
+        for x, values in sorted(points.items()):
+            if (found := interval(values)) is not None:
+                shown[x * (1 + apart) ** turn if axis.get_xscale() == "log" else x + apart * turn] = found
+        errorbars(axis, shown, color=colours[name], label=labels[name], **style)
+
+
+def level(axis: Any, height: float, label: str, style: Any = "-", **more: Any) -> None:
+    """A horizontal line for a row that has no x."""
+    axis.axhline(height, **{"color": "black", "linestyle": style, "linewidth": 0.9, "label": label, **more})
+
+
+def log_ticks(axis: Any, values: Sequence[float], **scale: Any) -> None:
+    """A logarithmic x axis with a tick at each value and none elsewhere."""
+    axis.set_xscale("log", **scale)
+    axis.set_xticks(values, [f"{value:g}" for value in values])
+    axis.minorticks_off()
+
+
 def one_scale(axes: Sequence[Any]) -> None:
     """The same limits of y for all panels."""
     ends = np.array([axis.get_ylim() for axis in axes])
@@ -128,8 +188,15 @@ def one_scale(axes: Sequence[Any]) -> None:
         axis.set_ylim(ends.min(), ends.max())
 
 
-def legend_below(figure: Any, axis: Any, columns: int = 4) -> None:
-    """One legend for all panels, under them."""
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=columns, fontsize=8)
-    figure.tight_layout(rect=(0, 0.04 + 0.11 / figure.get_figheight() * 3, 1, 1))
+def legend_below(figure: Any, axes: Any, columns: int = 4, order: Iterable[str] = ()) -> None:
+    """One legend for all panels, under them, of what one axis or several show; labels in ``order`` come first."""
+    shown: dict[str, Any] = {}
+    for axis in axes if isinstance(axes, Sequence) else [axes]:
+        handles, labels = axis.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
+    first = {label: shown[label] for label in order if label in shown}
+    shown = first | shown
+    figure.legend(shown.values(), shown, loc="lower center", ncols=columns, fontsize=8)
+    height = figure.get_figheight()
+    room = max(0.04 + 0.33 / height, (0.15 + 0.19 * math.ceil(len(shown) / columns)) / height)
+    figure.tight_layout(rect=(0, room, 1, 1))

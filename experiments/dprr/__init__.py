@@ -4,24 +4,22 @@ from pathlib import Path
 
 from experiments._runner import console
 from experiments.dprr import accuracy, degrees, scaling
-from experiments.dprr.config import COMMITTED, Config, settings
+from experiments.dprr.config import COMMITTED, Config
 
 __all__ = ["COMMITTED", "Config", "main", "write_report"]
+
+_PARTS = {"accuracy": accuracy, "degrees": degrees, "scaling": scaling}
 
 
 def main(config: Config) -> None:
     """Compute what is missing of each part, then its tables and figures."""
     config.check()
-    for part in config.parts:
-        if part == "accuracy":
-            accuracy.main(config)
-        elif part == "degrees":
-            degrees.main(config)
-        else:
-            scaling.main(config, settings(config, config.datasets[0]))
-    console.print(f"tables and figures: {config.out}", soft_wrap=True)
+    for name in config.parts:
+        _PARTS[name].main(config)
+        for path in _PARTS[name].write(config.out):
+            console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
 def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
-    return [*accuracy.write(out), *degrees.write(out), *scaling.write(out)]
+    return [path for part in _PARTS.values() for path in part.write(out)]

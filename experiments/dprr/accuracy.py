@@ -2,22 +2,20 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
 
-from experiments._report import save
-from experiments._runner import REFERENCE, Found, Results, asked, config_hash, console, run, write_atomically
+from experiments._report import publish
+from experiments._runner import REFERENCE, Found, Results, asked, config_hash, run
 from experiments.dprr import cells, report
 from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
 
 NAME = "dprr"
 
-
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
@@ -38,7 +36,6 @@ def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
 def main(config: Config) -> None:
     """Compute what is missing, then the table and the figures."""
     planned = plan(config)
-    results = results_in(config.out)
     computed = 0
     finished: list[Path] = []  # checkpoints of cells whose rows are there: nothing is left to resume
 
@@ -58,15 +55,11 @@ def main(config: Config) -> None:
         return Found({"accuracy": round(float(scores.accuracy), 6), "auc": round(float(scores.auc), 6)})
 
     run(
-        planned,
-        compute,
-        results,
+        planned, compute, results_in(config.out), called="trainings",
         settings=lambda cell: cells.settings_of(planned[cell][0], cell.classifier),
         notes=lambda cell: {"guarantees": cells.guarantee_note(vars(cell), planned[cell][1])},
-        called="trainings",
-    )
+    )  # fmt: skip
     _clear(finished)
-    write(config.out, show=True)
 
 
 def _clear(folders: list[Path]) -> None:
@@ -74,18 +67,12 @@ def _clear(folders: list[Path]) -> None:
         shutil.rmtree(folders.pop(), ignore_errors=True)
 
 
-def write(out: Path, *, show: bool = False) -> list[Path]:
+def write(out: Path) -> list[Path]:
     """Tables and figures of the rows in a folder, beside the committed ones; nothing is computed but statistics."""
     results = results_in(out)
     frame, configs = results.read(), results.describe().get("configs", {})
     if frame.empty:
         return []
-    written = [out / f"{NAME}.md"]
-    write_atomically(written[0], report.as_markdown(frame, configs) + "\n")
-    if show:
-        reference = None if out.resolve() == REFERENCE.resolve() else results_in(REFERENCE).read()
-        report.show(frame, configs, console, reference)
-    for name, figure in report.figures(frame, configs).items():
-        written.append(out / f"{name}.png")
-        save(figure, written[-1])
-    return written
+    reference = None if out.resolve() == REFERENCE.resolve() else results_in(REFERENCE).read()
+    pages = {NAME: report.as_markdown(frame, configs, reference)}
+    return publish(out, pages, report.figures(frame, configs))

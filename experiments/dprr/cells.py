@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +31,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
 )  # fmt: skip
 WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
 OF_ALL = ("non-private", "true-degrees", "sizes")
-"""What does not depend on who is public."""
+"""Rows that do not depend on who is public."""
 NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
 """A number a user, or none: no graph for the network, which a perceptron stands in for."""
 COMMUNITIES = "communities"
@@ -74,14 +73,7 @@ class Settings(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """What is compared on one set of graphs and one split.
-
-    Attributes:
-      mechanism: what is released.
-      epsilon: its budget.
-      public: the share of users whose true lists are known.
-      forest: whether the random forest classifies, instead of what is trained by epochs.
-    """
+    """A release and its classifier; ``public`` is the share of users whose true lists are known."""
 
     mechanism: Mechanism
     epsilon: float
@@ -96,25 +88,16 @@ class Variant(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One training of a classifier on the graphs that one mechanism releases.
-
-    Attributes:
-      public: the share of users whose true lists are known.
-      classifier: what tells the released graphs apart.
-    """
+    """One training of a classifier on one release; ``public`` is the share of users whose true lists are known."""
 
     public: float
     classifier: Classifier
-
-    @property
-    def last_metric(self) -> str:
-        """AUC, after accuracy."""
-        return "auc"
+    last_metric = property(lambda self: "auc")
 
     @property
     def variant(self) -> Variant:
-        """What the cell has besides its graphs and its split."""
-        return variant_of(dataclasses.asdict(self))
+        """The release and the classifier."""
+        return variant_of(vars(self))
 
     def __str__(self) -> str:
         return f"{super().__str__()}, {self.public:.0%} public, {self.classifier}"
@@ -157,14 +140,12 @@ def training_of(settings: Mapping[str, Any]) -> str:
     )
 
 
+_FEWEST = 20  # fewer graphs leave splits without a graph of some class
+
+
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
-    """The graphs of a set that are used.
-
-    Raises:
-      UsageError: for a name that is not known, a file that cannot be read, one graph instead of a set, or bounds
-        that leave too few graphs.
-    """
+    """The graphs of a set that are used; a UsageError where there is no set, or bounds leave too few graphs."""
     try:
         if dataset == COMMUNITIES:
             found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
@@ -173,9 +154,7 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
         whole = packing.GraphSet.from_dataset(found)
     except (ValueError, OSError, datasets.DataUnavailableError) as error:
         raise UsageError(f"--datasets {dataset}: {error}") from error
-    kept = np.arange(len(whole))
-    if rr_nodes:
-        kept = kept[whole.nodes_per_graph <= rr_nodes]
+    kept = np.flatnonzero(whole.nodes_per_graph <= (rr_nodes or np.inf))
     if graphs and graphs < len(kept):
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])
     if len(kept) < _FEWEST:
@@ -186,75 +165,44 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     return whole if len(kept) == len(whole) else whole.subset(kept)
 
 
-_FEWEST = 20
-"""Fewer graphs leave splits without a graph of some class."""
-
-
 def name_of(resolved: Any) -> str:
     """The data set in words, from ``dataset``, ``graphs`` and ``rr_nodes``: which of its graphs are used."""
-    few = f"{resolved.graphs} graphs" if resolved.graphs else ""
-    small = f"of at most {resolved.rr_nodes} nodes" if resolved.rr_nodes else ""
-    return ", ".join([resolved.dataset, *filter(None, [" ".join(filter(None, [few, small]))])])
-
-
-def _parts_of(name: str) -> tuple[str, int, int]:
-    """What :func:`load` takes, from :func:`name_of`.
-
-    >>> _parts_of("reddit_binary, 600 graphs of at most 1000 nodes"), _parts_of("reddit_binary, 9 graphs")
-    (('reddit_binary', 600, 1000), ('reddit_binary', 9, 0))
-    >>> _parts_of("deezer_ego_nets, of at most 1000 nodes"), _parts_of("communities")
-    (('deezer_ego_nets', 0, 1000), ('communities', 0, 0))
-    """
-    dataset, _, which = name.partition(", ")
-    few, small = re.search(r"(\d+) graphs", which), re.search(r"at most (\d+) nodes", which)
-    return dataset, int(few[1]) if few else 0, int(small[1]) if small else 0
+    few = f" {resolved.graphs} graphs" if resolved.graphs else ""
+    small = f" of at most {resolved.rr_nodes} nodes" if resolved.rr_nodes else ""
+    return resolved.dataset + ("," if few or small else "") + few + small
 
 
 def made_by(variant: Variant, n_max: int) -> Any:
     """The mechanism of a variant, or None."""
-    if variant.mechanism in ("dprr", "dprr-lengths"):
-        return edges.DPRR.from_epsilon(variant.epsilon, n_max)
-    if variant.mechanism == "dprr-one-to-nine":
-        return edges.DPRR(0.1 * variant.epsilon, 0.9 * variant.epsilon)
-    if variant.mechanism == "dprr-as-published":
-        return edges.DPRR.as_published(variant.epsilon, n_max)
-    if variant.mechanism == "local-lap":
-        return edges.LocalLap.from_epsilon(variant.epsilon)
-    if variant.mechanism == "rr":
-        return edges.RandomizedResponse(variant.epsilon)
-    if variant.mechanism == "degrees":
-        return edges.NoisyDegree(variant.epsilon)
-    return None
+    epsilon = variant.epsilon
+    made = {
+        "dprr": lambda: edges.DPRR.from_epsilon(epsilon, n_max),
+        "dprr-lengths": lambda: edges.DPRR.from_epsilon(epsilon, n_max),
+        "dprr-one-to-nine": lambda: edges.DPRR(0.1 * epsilon, 0.9 * epsilon),
+        "dprr-as-published": lambda: edges.DPRR.as_published(epsilon, n_max),
+        "local-lap": lambda: edges.LocalLap.from_epsilon(epsilon),
+        "rr": lambda: edges.RandomizedResponse(epsilon),
+        "degrees": lambda: edges.NoisyDegree(epsilon),
+    }
+    return made[variant.mechanism]() if variant.mechanism in made else None
 
 
 def ledger(variant: Variant, n_max: int) -> Ledger:
-    """What a user spends per bit of her list."""
+    """The budget that a user spends per bit of their list."""
     if variant.mechanism in WITHOUT_EPSILON:
         return Ledger()
     spent = made_by(variant, n_max).guarantee()
-    # The published split may spend more than its epsilon: what is true of it is asked, not what is printed.
+    # The published split may spend more than its epsilon: the guarantee says what it does spend.
     unspent = Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if variant.public else ()))
     return unspent.spend(variant.mechanism, spent, protects=("edges",), exposes=exposes)
 
 
 def guarantee_note(row: Mapping[Any, Any], n_max: int) -> dict[str, str]:
-    """What is spent in a row, for the manifest, by all that it depends on: graphs, public users, mechanism, budget.
-
-    The classifier plays no part: it sees what was released.
-    """
+    """The spending of a row, for the manifest, by graphs, public users, mechanism and budget."""
     variant = variant_of(row)
     name = f"{row['dataset']}; {setting(variant.public)}; {variant.mechanism}, epsilon {variant.epsilon:g}"
     return {name: str(ledger(variant, n_max).total())}
-
-
-def guarantee_notes(frame: Any) -> dict[str, str]:
-    """The notes of all rows that name their graphs as :func:`name_of` does."""
-    distinct = frame.drop_duplicates(["dataset", "public", "mechanism", "epsilon"])
-    notes: dict[str, str] = {}
-    for row in distinct.to_dict("records"):
-        notes |= guarantee_note(row, int(load(*_parts_of(row["dataset"])).nodes_per_graph.max()))
-    return notes
 
 
 def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any]:
@@ -265,7 +213,7 @@ def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any
 
 
 def _drawn(variant: Variant) -> Variant:
-    """Whose reports are looked at: every classifier sees the same, and lengths are those of DPRR's lists."""
+    """The release behind a variant: every classifier sees the same, and lengths are those of DPRR's lists."""
     mechanism: Mechanism = "dprr" if variant.mechanism == "dprr-lengths" else variant.mechanism
     return Variant(mechanism, variant.epsilon, variant.public)
 
@@ -275,31 +223,20 @@ def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, ba
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
     split_key, _, _, fit_key = _keys(resolved.dataset, variant, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)
-    if variant.classifier == "forest":
+    if variant.classifier != "gin":
         rows = statistics(whole, resolved.dataset, variant, seed)
-        return classifiers.forest(rows, whole.labels, parts, fit_key)
-    if variant.classifier == "perceptron":
-        rows = statistics(whole, resolved.dataset, variant, seed)
+        if variant.classifier == "forest":
+            return classifiers.forest(rows, whole.labels, parts, fit_key)
         return classifiers.perceptron(
             rows, whole.labels, parts, fit_key, hidden=resolved.hidden, epochs=resolved.epochs,
             patience=resolved.patience, batch_size=resolved.batch_size,
         )  # fmt: skip
     noisy = released(whole, resolved.dataset, _drawn(variant), seed)
     sets = [noisy.subset(part) for part in parts]
-    fitted = graph_training.fit_graphs(
-        fit_key,
-        models.gin(resolved.layers, resolved.hidden, int(whole.labels.max()) + 1, resolved.dropout),
-        *sets,
-        settings=training.Settings(
-            graph_training.step_decay_adam(resolved.learning_rate),
-            resolved.epochs,
-            resolved.batch_size,
-            resolved.patience,
-        ),
-        checkpoint=folder,
-        progress=bar,
-    )
-    return fitted.test
+    model = models.gin(resolved.layers, resolved.hidden, int(whole.labels.max()) + 1, resolved.dropout)
+    optimizer = graph_training.step_decay_adam(resolved.learning_rate)
+    chosen = training.Settings(optimizer, resolved.epochs, resolved.batch_size, resolved.patience)
+    return graph_training.fit_graphs(fit_key, model, *sets, settings=chosen, checkpoint=folder, progress=bar).test
 
 
 def _public(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
@@ -334,7 +271,7 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
 
 
 def statistics(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
-    """What the forest or the perceptron sees of a release: the public sizes, and nothing beyond the release."""
+    """The columns of the forest or the perceptron: the public sizes, and statistics of the release."""
     sizes = whole.nodes_per_graph
     columns = [classifiers.of_sizes(sizes)]
     if variant.mechanism not in NUMBERS:
@@ -345,7 +282,7 @@ def statistics(whole: packing.GraphSet, dataset: str, variant: Variant, seed: in
 
 
 def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
-    """A number a user: her degree, true or with the whole budget's noise, or how many neighbours DPRR reported."""
+    """A number a user: the degree, true or with the whole budget's noise, or the length of DPRR's list."""
     if variant.mechanism == "dprr-lengths":
         noisy = released(whole, dataset, _drawn(variant), seed)
         return np.bincount(noisy.receivers, minlength=len(noisy.node_graph))

@@ -1,7 +1,6 @@
-"""What tells the graphs apart: a perceptron and a random forest on statistics of what was released.
+"""Classifiers of graphs: a perceptron and a random forest on statistics of a release and the public sizes.
 
-A release is a set of (noisy) graphs, or a number a user. The statistics take nothing but the release and the
-public number of nodes. The graph network is the library's.
+A release is a set of (noisy) graphs, or a number a user.
 """
 
 from typing import Any
@@ -16,12 +15,11 @@ from ldp_jax.learning import graph_training, models, training
 
 QUANTILES = np.linspace(0, 1, 17)
 FOREST: dict[str, Any] = {"classifier": "random forest", "trees": 300, "leaf": 2}
-"""Fixed, and the same for every mechanism: validation chooses nothing. ``leaf``: the fewest graphs in one."""
+"""The same for every mechanism; ``leaf`` is the fewest graphs in one."""
 PERCEPTRON: dict[str, Any] = {
     "classifier": "perceptron", "layers": 3, "dropout": 0.2, "learning_rate": 1e-3, "weight_decay": 1e-4,
 }  # fmt: skip
-_DENSE = 1 / 16
-"""Graphs with more of their pairs joined count triangles by products of dense matrices."""
+_DENSE = 1 / 16  # graphs with more of their pairs joined count triangles by products of dense matrices
 _LEAST = 1e-9
 
 
@@ -44,12 +42,12 @@ def of_numbers(values: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) ->
 
 
 def of_lists(noisy: packing.GraphSet) -> np.ndarray:
-    """All that the forest sees of reported neighbour lists; float64 [graphs, 4 x 18 + 8].
+    """The statistics of reported neighbour lists; float64 [graphs, 4 x 18 + 8].
 
-    Of each user: how many neighbours she reports, how many users report her, how many do both, and how many
-    neighbours those report whom she reports, on average (two hops). Of each graph, joining two users whom either
-    (or both) of them reports: triangles, connected triples, the share of triples that close, and triangles less
-    those of a random graph with the same degrees; all but the share as logarithms.
+    For each user: how many neighbours they report, how many users report them, how many do both, and how many
+    neighbours the reported ones report on average. For each graph, with an edge where either user (or both) reports
+    the other: triangles, connected triples, the share of triples that close, and triangles less those of a random
+    graph with the same degrees; all but the share as logarithms.
     """
     node_graph, sizes, n = noisy.node_graph, noisy.nodes_per_graph, len(noisy.node_graph)
     code = noisy.receivers.astype(np.int64) * n + noisy.senders  # user i's list are the edges into i
@@ -83,13 +81,9 @@ def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nda
 
 
 def triangles(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """How many triangles each graph has; float64 [graphs].
+    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once.
 
-    Args:
-      u: one end of each undirected edge, which comes once; [m].
-      v: the other; [m].
-      node_graph: the graph of each node, non-decreasing; [n].
-      sizes: the number of nodes of each graph; [graphs].
+    ``node_graph`` [n] is non-decreasing, and ``sizes`` are the numbers of nodes.
 
     >>> triangles(np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3]), np.zeros(4, int), np.array([4])).tolist()
     [1.0]
@@ -124,13 +118,9 @@ def standardised(rows: np.ndarray) -> np.ndarray:
 
 
 def forest(rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any) -> graph_training.Scores:
-    """A random forest of fixed settings on the training graphs, scored on the test graphs.
+    """A random forest of fixed settings on statistics [graphs, d], scored on the test graphs.
 
-    Args:
-      rows: statistics [graphs, d].
-      labels: the class of each graph.
-      parts: numbers of the training, validation and test graphs; validation chooses nothing here.
-      key: of the training.
+    ``parts`` are the numbers of the training, validation and test graphs; validation chooses nothing here.
     """
     train, _, test = parts
     seed = int(jax.random.bits(key))
@@ -145,10 +135,7 @@ def perceptron(
     rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any, *, hidden: int, epochs: int, patience: int | None,
     batch_size: int,
 ) -> graph_training.Scores:  # fmt: skip
-    """A perceptron of three layers under the graph network's rule: at most ``epochs``, stopped by ``patience``.
-
-    The epoch is chosen by accuracy on the validation graphs, the earliest on ties.
-    """
+    """A perceptron of three layers: at most ``epochs``, stopped by ``patience``, the first best by validation."""
     rows = standardised(rows)
     model = models.mlp(PERCEPTRON["layers"], hidden, int(labels.max()) + 1, PERCEPTRON["dropout"])
     optimizer = training.adam(PERCEPTRON["learning_rate"], PERCEPTRON["weight_decay"])

@@ -4,17 +4,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments._runner import DEFAULT_OUT, UsageError, check_positive
-from experiments.dprr.cells import (
-    COMMUNITIES,
-    MECHANISMS,
-    OF_ALL,
-    WITHOUT_EPSILON,
-    Classifier,
-    Mechanism,
-    Settings,
-    Variant,
-)
+from experiments._common import check_words
+from experiments._runner import DEFAULT_OUT, UsageError
+from experiments.dprr import cells
+from experiments.dprr.cells import COMMUNITIES, MECHANISMS, Classifier, Mechanism, Settings, Variant
 
 Part = Literal["accuracy", "degrees", "scaling"]
 
@@ -62,33 +55,24 @@ class Config:
     """where results and checkpoints go, and are looked for"""
 
     def check(self) -> None:
-        """Refuse what cannot be run.
-
-        Raises:
-          UsageError: which option, and why.
-        """
-        check_positive("--epsilons", *self.epsilons)
-        check_positive("--seeds", self.seeds)
+        """Raise a UsageError for the first invalid option."""
+        check_words(
+            self,
+            positive=("epsilons", "seeds"),
+            filled=("datasets", "mechanisms", "epsilons", "alphas", "classifiers", "parts"),
+        )
         if not all(0 <= alpha < 1 for alpha in self.alphas):
             raise UsageError(f"--alphas must be shares from 0 to below 1, got {' '.join(map(str, self.alphas))}")
         for option, value in (("--epochs", self.epochs), ("--graphs", self.graphs), ("--rr-nodes", self.rr_nodes)):
             if value < 0:
                 raise UsageError(f"{option} must be at least 0, got {value}")
-        for option, words in (
-            ("--datasets", self.datasets), ("--mechanisms", self.mechanisms), ("--epsilons", self.epsilons),
-            ("--alphas", self.alphas), ("--classifiers", self.classifiers), ("--parts", self.parts),
-        ):  # fmt: skip
-            if not words:
-                raise UsageError(f"{option} needs at least one word")
         limited = self.rr_nodes or set(self.datasets) == {COMMUNITIES} or set(self.parts) == {"scaling"}
         if "rr" in self.mechanisms and not limited:  # the scaling part has limits of its own
-            raise UsageError(
-                "--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, and perhaps --graphs"
-            )
+            raise UsageError("--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, perhaps --graphs")
 
 
 def settings(config: Config, dataset: str) -> Settings:
-    """Resolve a configuration for one data set; hyper-parameters are from the paper's grid, without its search."""
+    """The settings of one data set; hyper-parameters are from the paper's grid, without its search."""
     epochs, patience = {"committed": (60, 20), "paper": (500, 100), "smoke": (2, None)}[config.preset]
     stargazers, smoke = dataset in ("github_stargazers", "deezer_ego_nets", "twitch_egos"), config.preset == "smoke"
     return Settings(
@@ -104,12 +88,12 @@ def variants_of(config: Config) -> list[Variant]:
     listed = []
     for mechanism in config.mechanisms:
         for alpha in config.alphas:
-            if mechanism in OF_ALL and alpha != config.alphas[0]:
+            if mechanism in cells.OF_ALL and alpha != config.alphas[0]:
                 continue
             if mechanism == "non-private-part" and alpha == 0:
                 continue
-            epsilons = (0.0,) if mechanism in WITHOUT_EPSILON else config.epsilons
-            shared = 0.0 if mechanism in OF_ALL else alpha
+            epsilons = (0.0,) if mechanism in cells.WITHOUT_EPSILON else config.epsilons
+            shared = 0.0 if mechanism in cells.OF_ALL else alpha
             both = [Variant(mechanism, epsilon, shared, forest) for epsilon in epsilons for forest in (False, True)]
             listed += [variant for variant in both if variant.classifier in config.classifiers]
     # The classifiers of one release side by side: it is drawn once.

@@ -1,7 +1,8 @@
-"""Figure 7 of DPRR: how many neighbours each user reports, against how many she has."""
+"""Figure 7 of DPRR: how many neighbours each user reports, against how many they have."""
 
 import dataclasses
-from collections.abc import Callable
+import math
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +12,8 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _runner
-from experiments._report import markdown, panels, save
-from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
+from experiments._report import legend_below, panels, publish, redraw, table
+from experiments._runner import Found, Results, UsageError, config_hash, console, run
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
 from ldp_jax import edges
@@ -26,15 +27,15 @@ STARTS = np.array(
     [0, 1, 2, 3, 4, 5, 7, *(start * 10**power for power in range(6) for start in (10, 15, 20, 30, 50, 70))]
 )
 """The first degree of each bin; bins are about equally wide in the logarithm."""
-TRUE = Variant("non-private", 0.0, 0.0)
-"""Stands for the degrees themselves; its rows are of mechanism ``true degrees``."""
+TRUE, _TRUE_NAME = Variant("non-private", 0.0, 0.0), "true degrees"
+"""The degrees themselves, and the mechanism of their rows."""
 _LOW, _HIGH = 4, 10
 _SHOWN, _FEW = 4000, 10
 _LAST = "Spearman correlation of d and d~"
 
 
 class Graphs(NamedTuple):
-    """Which graphs are looked at."""
+    """A part of a set of graphs."""
 
     dataset: str
     graphs: int
@@ -47,7 +48,7 @@ class Degrees(NamedTuple):
     Attributes:
       true: degrees.
       others: the other nodes of the user's graph.
-      label: the class of her graph.
+      label: the class of that graph.
     """
 
     true: np.ndarray
@@ -65,11 +66,11 @@ class Cell(_runner.Cell):
         return "mean degree" if self.mechanism == _TRUE_NAME else _LAST
 
 
-_TRUE_NAME = "true degrees"
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
-    """Compute what is missing, then the table and, where it shows something else, the figure."""
+    """Compute what is missing, and the figure where it shows something else than last time."""
     results = results_in(config.out)
     asked = [Graphs(dataset, config.graphs, config.rr_nodes) for dataset in config.datasets]
     names = [name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)]
@@ -78,66 +79,54 @@ def main(config: Config) -> None:
     variants = [TRUE, *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
     with _runner.asked("--epsilons"):
         planned = {_cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants}
-    reported: dict[tuple[Graphs, Variant], np.ndarray] = {}
+    reported: Reported = {}
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+    def compute(cell: Cell) -> Found:
         chosen, variant = planned[cell]
-        users = degrees(_load(chosen))
+        whole = load(*chosen)
+        users = degrees(whole)
         if variant == TRUE:
             found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
         else:
-            noisy = reported[chosen, variant] = noisy_degrees(_load(chosen), variant)
+            noisy = reported[chosen, variant] = noisy_degrees(whole, variant)
             found = statistics(users, noisy, made_by(variant, int(users.others.max()) + 1))
         return Found({name: round(float(value), 6) for name, value in found.items()})
 
-    run(planned, compute, results, settings=lambda cell: planned[cell][0]._asdict(), called="sets of degrees")
-    write(config.out)
-    console.print((config.out / f"{NAME}.md").read_text(), soft_wrap=True, highlight=False)
+    run(
+        planned, lambda cell, say: compute(cell), results, settings=lambda cell: planned[cell][0]._asdict(),
+        called="sets of degrees",
+    )  # fmt: skip
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
     shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
-    path = config.out / f"{FIGURE}.png"
-    content = config_hash([asked, shown])
-    if not path.exists() or results.describe().get("figures", {}).get(FIGURE) != content:
+
+    def draw() -> Any:
         for chosen in asked:
             for variant in shown:
                 if (chosen, variant) not in reported:  # the keys are fixed: these are the degrees of the rows
-                    reported[chosen, variant] = noisy_degrees(_load(chosen), variant)
-        save(plot(asked, shown, reported), path)
-        results.append([], notes={"figures": {FIGURE: content}})
-    console.print(f"rows: {results.csv}\nfigure: {path}", soft_wrap=True)
+                    reported[chosen, variant] = noisy_degrees(load(*chosen), variant)
+        return plot(asked, shown, reported)
+
+    path = redraw(results, FIGURE, [asked, shown], draw)
+    console.print(f"figure: {path}", soft_wrap=True)
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+Reported = dict[tuple[Graphs, Variant], np.ndarray]
 
 
 def write(out: Path) -> list[Path]:
-    """The table of the rows in a folder; its figure needs the degrees themselves, which ``main`` draws again."""
+    """The table of the rows in a folder; its figure needs the degrees themselves, which ``main`` draws."""
     frame = results_in(out).read()
-    if frame.empty:
-        return []
-    path = out / f"{NAME}.md"
-    write_atomically(path, as_markdown(frame) + "\n")
-    return [path]
-
-
-def _load(chosen: Graphs) -> packing.GraphSet:
-    return load(*chosen)
+    return [] if frame.empty else publish(out, {NAME: as_markdown(frame)}, {})
 
 
 def _cell(chosen: Graphs, variant: Variant) -> Cell:
-    n_max = int(_load(chosen).nodes_per_graph.max())
+    n_max = int(load(*chosen).nodes_per_graph.max())
+    proved = math.inf if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
     return Cell(
-        dataset=name_of(chosen),
-        task="degrees",
-        mechanism=_TRUE_NAME if variant == TRUE else variant.mechanism,
-        epsilon=variant.epsilon,
-        seed=0,
-        epsilon_proved=float("inf") if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon,
-        unit=str(NEIGHBOUR_LIST),
+        dataset=name_of(chosen), task="degrees", mechanism=_TRUE_NAME if variant == TRUE else variant.mechanism,
+        epsilon=variant.epsilon, seed=0, epsilon_proved=proved, unit=str(NEIGHBOUR_LIST),
         config=config_hash(chosen._asdict()),
-    )
+    )  # fmt: skip
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:
@@ -171,8 +160,8 @@ def bin_name(place: int) -> str:
 
 
 def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]:
-    """What is kept of the noisy degrees: of each bin of the true degree, of each class, and of all users."""
-    found = {}
+    """Statistics of the noisy degrees: of each bin of the true degree, of each class, and of all users."""
+    found: dict[str, Any] = {}
     pairs = pd.DataFrame({"true": users.true, "noisy": noisy})
     for place, part in pairs.groupby(bins(users.true)):
         low, high = np.quantile(part.noisy, (0.05, 0.95))
@@ -210,14 +199,8 @@ def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
     return np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1]).reshape(shape)
 
 
-HEADER = [
-    "data set", "mechanism", "epsilon", "true mean degree", "noisy mean degree", "bias", "expected bias of d*",
-    "mean absolute error", "Spearman",
-]  # fmt: skip
-
-
 def as_markdown(frame: pd.DataFrame) -> str:
-    """The table, and what it and the bins show."""
+    """The table, and the message of its bins."""
     lines, notes = [], []
     order = {name: place for place, name in enumerate(COMPARED)}
     private = frame[frame.mechanism.isin(COMPARED)]
@@ -226,26 +209,33 @@ def as_markdown(frame: pd.DataFrame) -> str:
         value = part.set_index("metric").value
         clipped = value.get("expected bias of d*")
         lines.append(
-            [
-                str(dataset), LABELS[str(name)], f"{epsilon:g}", f"{value['true mean degree']:.2f}",
-                f"{value['mean degree']:.2f}", f"{value['bias']:+.2f}",
-                "" if clipped is None else f"{clipped:+.2f}", f"{value['mean absolute error']:.2f}",
-                f"{value[_LAST]:.3f}",
-            ]
-        )  # fmt: skip
+            {
+                "data set": dataset,
+                "mechanism": LABELS[str(name)],
+                "epsilon": f"{epsilon:g}",
+                "true mean degree": f"{value['true mean degree']:.2f}",
+                "noisy mean degree": f"{value['mean degree']:.2f}",
+                "bias": f"{value['bias']:+.2f}",
+                "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
+                "mean absolute error": f"{value['mean absolute error']:.2f}",
+                "Spearman": f"{value[_LAST]:.3f}",
+            }
+        )
         notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
-    return (
-        markdown(HEADER, lines)
-        + "\n\nThe noisy degree d~ of a user is the number of neighbours she reports; all are of one draw of the "
-        "noise, over all users. The paper calls DPRR's degrees almost unbiased. d* is the degree that its users "
-        "compute their sampling rate from: Laplace noise on d, clipped to [0, n - 1], which biases it by the "
-        "expectation given, averaged over users. The rate is concave in d*, so noise on d* also lowers d~: a small "
-        "bias can be the sum of two that cancel.\n\n" + "\n".join(notes)
-    )
+    return f"{table(lines)}\n\n{_ABOUT}\n\n" + "\n".join(notes)
+
+
+_ABOUT = (
+    "The noisy degree d~ of a user is the number of neighbours she reports; all are of one draw of the noise, over "
+    "all users. The paper calls DPRR's degrees almost unbiased. d* is the degree that its users compute their "
+    "sampling rate from: Laplace noise on d, clipped to [0, n - 1], which biases it by the expectation given, "
+    "averaged over users. The rate is concave in d*, so noise on d* also lowers d~: a small bias can be the sum of "
+    "two that cancel."
+)
 
 
 def _seen(value: pd.Series) -> str:
-    """One sentence on the users with few neighbours and those with many, from the rows of one mechanism."""
+    """A sentence on the users with few neighbours and those with many, from the rows of one mechanism."""
     binned = pd.DataFrame(
         {
             name: {place: value.get(f"{name}, degree {bin_name(place)}", 0.0) for place in range(len(STARTS) - 1)}
@@ -266,30 +256,25 @@ def _seen(value: pd.Series) -> str:
     return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
 
 
-def plot(asked: list[Graphs], shown: list[Variant], reported: dict[tuple[Graphs, Variant], np.ndarray]) -> Any:
+def plot(asked: list[Graphs], shown: list[Variant], reported: Reported) -> Any:
     """One row a data set: noisy against true degrees of each mechanism, then degrees of each class."""
     across = len(shown) + 1
     figure, axes = panels(len(asked) * across, width=3.4, height=3.0, columns=across)
-    legend: dict[str, Any] = {}
     for row, chosen in enumerate(asked):
-        mine = axes[row * across : (row + 1) * across]
-        users = degrees(_load(chosen))
+        *scatters, last = axes[row * across : (row + 1) * across]
+        users = degrees(load(*chosen))
         top = 1.3 * max(users.true.max(), *(reported[chosen, variant].max() for variant in shown))
-        for axis, variant in zip(mine, shown, strict=False):
+        for axis, variant in zip(scatters, shown, strict=True):
             _scatter(axis, users.true, reported[chosen, variant], COLOURS[variant.mechanism])
             _from_zero(axis.xaxis, axis.set_xscale)
             _from_zero(axis.yaxis, axis.set_yscale)
             title = f"{chosen.dataset}: {LABELS[variant.mechanism]}, epsilon {variant.epsilon:g}"
             axis.set(xlim=(-0.5, top), ylim=(-0.5, top), xlabel="true degree d", title=title)
-        mine[0].set_ylabel("noisy degree d~")
+        scatters[0].set_ylabel("noisy degree d~")
         dprr = next((reported[chosen, variant] for variant in shown if variant.mechanism == "dprr"), None)
-        _classes(mine[-1], users, dprr)
-        mine[-1].set_title(f"{chosen.dataset}: classes")
-        for axis in (mine[0], mine[-1]):
-            handles, labels = axis.get_legend_handles_labels()
-            legend |= dict(zip(labels, handles, strict=True))
-    figure.legend(legend.values(), legend.keys(), loc="lower center", ncols=6, fontsize=8)
-    figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
+        _classes(last, users, dprr)
+        last.set_title(f"{chosen.dataset}: classes")
+    legend_below(figure, axes, 6)
     return figure
 
 

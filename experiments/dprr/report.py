@@ -4,10 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
-from rich import box
-from rich.table import Table
 
-from experiments._report import METRIC_LABELS, counted, errorbars, interval, markdown, panels, signed
+from experiments._report import (
+    METRIC_LABELS,
+    by_seed,
+    counted,
+    curves,
+    interval,
+    legend_below,
+    level,
+    markdown,
+    panels,
+    signed,
+    table,
+)
 from experiments._report import paired as of_series
 from experiments.dprr.cells import (
     COLOURS,
@@ -21,36 +31,28 @@ from experiments.dprr.cells import (
     training_of,
     variant_of,
 )
-from experiments.dprr.published import CLAIMS, EPSILON, PUBLIC
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
-HEADER = [
-    "data set",
-    "setting",
-    "mechanism",
-    "epsilon",
-    "classifier",
-    "accuracy (%)",
-    "AUC (%)",
-    "AUC less degrees alone",
-    "seeds",
-]
 SPLITS = ("dprr", "dprr-one-to-nine", "dprr-as-published")
-GROUP = ["dataset", "public", "mechanism", "epsilon", "classifier", "config"]
 CLASSIFIERS = {False: "GIN; perceptron", True: "random forest"}
 Configs = Mapping[str, Mapping[str, Any]]
 """The settings of each ``config``, as the manifest has them."""
+Twin = Callable[[Variant], Variant | None]
+"""The row that a variant is compared with; None for others."""
 
-
-def twin_of(variant: Variant) -> Variant | None:
-    """Degrees alone, of the same budget: released ones for a mechanism, the true ones for the whole graph."""
-    if variant.mechanism in ("degrees", "true-degrees", "sizes", "non-private-part"):
-        return None
-    return variant._replace(mechanism="true-degrees" if variant.mechanism == "non-private" else "degrees")
+EPSILON, PUBLIC = 1.0, 0.2
+"""The budget and the share of public users that the paper's text speaks of; the network classifies."""
+CLAIMS: dict[Mechanism, str] = {
+    "non-private": "not below -10 or so",
+    "rr": "significantly above 0",
+    "local-lap": "significantly above 0",
+    "non-private-part": "significantly above 0",
+}
+"""The words of the authors on DPRR less other rows (section V-B); their figures are pictures."""
 
 
 class Group(NamedTuple):
-    """The rows of one line of a table, in the order of ``GROUP``: one a seed and metric."""
+    """The rows of one line of a table: one a seed and metric."""
 
     dataset: str
     public: float
@@ -61,79 +63,79 @@ class Group(NamedTuple):
 
     @property
     def variant(self) -> Variant:
-        """What is compared."""
+        """The compared release and classifier."""
         return variant_of(self._asdict())
 
 
+def twin_of(variant: Variant) -> Variant | None:
+    """Degrees alone, of the same budget: released ones for a mechanism, the true ones for the whole graph."""
+    if variant.mechanism in ("degrees", "true-degrees", "sizes", "non-private-part"):
+        return None
+    return variant._replace(mechanism="true-degrees" if variant.mechanism == "non-private" else "degrees")
+
+
+def _dprr_less(other: Mechanism) -> Twin:
+    """DPRR against another mechanism of the same setting."""
+    return lambda variant: variant._replace(mechanism=other) if variant.mechanism == "dprr" else None
+
+
+def _of_claim(other: Mechanism) -> Twin:
+    """The same in the setting that the paper speaks of alone."""
+    twin = Variant(other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC)
+    return lambda variant: twin if variant == Variant("dprr", EPSILON, PUBLIC) else None
+
+
 def paired(
-    frame: pd.DataFrame,
-    configs: Configs,
-    twin: Callable[[Variant], Variant | None] = twin_of,
-    metric: str = "auc",
+    frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
     """A score less that of a twin on the same graphs, paired on the seeds that both have, in %.
 
     Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
     """
-    scores = frame[frame.metric == metric]
-    rows: dict[Group, pd.Series] = {
-        Group(*key): 100 * part.set_index("seed").value for key, part in scores.groupby(GROUP)
-    }
+    rows = {Group(*key): values for key, values in by_seed(frame[frame.metric == metric], Group._fields).items()}
+
+    def training(group: Group) -> list[Any]:
+        return [configs[group.config].get(name) for name in ("epochs", "patience", "trees")]
+
     found = {}
-    for mine, values in rows.items():
+    for mine in sorted(rows):
         other = twin(mine.variant)
         if other is None or other == mine.variant:
             continue
         twins = [
-            theirs
-            for group, theirs in rows.items()
-            if (group.dataset, group.variant) == (mine.dataset, other)
-            and _same_training(configs[mine.config], configs[group.config])
+            values
+            for group, values in rows.items()
+            if (group.dataset, group.variant) == (mine.dataset, other) and training(group) == training(mine)
         ]
-        if len(twins) == 1 and (gain := of_series(values, twins[0])) is not None:
+        if len(twins) == 1 and (gain := of_series(rows[mine], twins[0])) is not None:
             found[mine] = gain
     return found
 
 
-def _same_training(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one.get(name) == other.get(name) for name in ("epochs", "patience", "trees"))
+def lines(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None) -> list[dict[str, Any]]:
+    """One line a data set, setting, mechanism, classifier and budget.
 
-
-def lines(
-    frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None
-) -> tuple[list[str], list[list[str]]]:
-    """Header and one line a data set, setting, mechanism, classifier and budget.
-
-    Args:
-      frame: the rows.
-      configs: their settings.
-      reference: committed rows; the AUC of those of the same settings gets a column of its own.
+    The AUC of ``reference``, of committed rows of the same settings, has a column of its own.
     """
     gains = paired(frame, configs)
-    committed = {} if reference is None else dict(list(reference.groupby(GROUP)))
+    values = by_seed(_ranked(frame), [*Group._fields, "metric"])
+    committed = {} if reference is None else by_seed(reference, [*Group._fields, "metric"])
     made = []
-    for key, part in _ranked(frame).groupby(GROUP, sort=False):
-        group = Group(*key)
-        shown = "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}"
-        row = [
-            group.dataset,
-            setting(group.public),
-            LABELS[group.mechanism],
-            shown,
-            training_of(configs[group.config]),
-        ]
-        row += _scores(part)
+    for group in dict.fromkeys(Group(*key[:-1]) for key in values):
+        line = {
+            "data set": group.dataset,
+            "setting": setting(group.public),
+            "mechanism": LABELS[group.mechanism],
+            "epsilon": "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}",
+            "classifier": training_of(configs[group.config]),
+            "accuracy (%)": interval(values[*group, "accuracy"]),
+            "AUC (%)": interval(values[*group, "auc"]),
+        }
         if reference is not None:
-            row.append(_scores(committed[key])[1] if key in committed else "")
-        made.append([*row, signed(gains.get(group)), str(part.seed.nunique())])
-    header = list(HEADER)
-    if reference is not None:
-        header.insert(7, "committed AUC (%)")
-    return header, made
-
-
-def _scores(part: pd.DataFrame) -> list[str]:
-    return [str(mean_interval(100 * part[part.metric == metric].value)) for metric in ("accuracy", "auc")]
+            line["committed AUC (%)"] = interval(committed.get((*group, "auc")))
+        gain = signed(gains.get(group))
+        made.append(line | {"AUC less degrees alone": gain, "seeds": len(values[*group, "auc"])})
+    return made
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -146,48 +148,43 @@ def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
 def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
     """AUC at one budget without public users: a row a mechanism, two columns a data set (by classifier)."""
     at_budget = frame.epsilon.isin([0.0, epsilon]) & (frame.public == 0) & (frame.metric == "auc")
-    auc = _ranked(frame[at_budget])
-    auc = auc[~auc.mechanism.isin(SPLITS[1:])]
-    columns = [(str(dataset), forest) for dataset in sorted(auc.dataset.unique()) for forest in (False, True)]
-    rows = []
-    for name, label in LABELS.items():
-        here = [
-            100 * auc[(auc.dataset == d) & (auc.forest == f) & (auc.mechanism == name)].value for d, f in columns
-        ]
-        if any(len(part) for part in here):
-            rows.append([label, *(str(mean_interval(part)) if len(part) else "" for part in here)])
+    auc = frame[at_budget & ~frame.mechanism.isin(SPLITS[1:])]
+    values = by_seed(_ranked(auc), ["mechanism", "dataset", "forest"])
+    columns = [(dataset, forest) for dataset in sorted(auc.dataset.unique()) for forest in CLASSIFIERS]
+    rows = [
+        [label, *(interval(values.get((name, *column))) for column in columns)]
+        for name, label in LABELS.items()
+        if (auc.mechanism == name).any()
+    ]
     heads = [f"{dataset}: {CLASSIFIERS[forest]}" for dataset, forest in columns]
     return markdown([f"AUC (%), epsilon {epsilon:g}", *heads], rows)
 
 
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
-    """What lists add to degrees alone and to their own lengths, by budget, and without noise; nobody is public."""
+    """The gain of lists over degrees alone and over their own lengths, by budget; nobody is public."""
     alone = frame[frame.public == 0]
-    compared: dict[str, tuple[Mechanism, dict[Group, ConfidenceInterval]]] = {
-        "DPRR less released degrees": ("dprr", paired(alone, configs)),
-        "DPRR less lengths of its lists": ("dprr", paired(alone, configs, _lengths_of)),
-        "RR less released degrees": ("rr", paired(alone, configs)),
-        "NonPriv-Full less true degrees": ("non-private", paired(alone, configs)),
+    over_degrees, over_lengths = (paired(alone, configs, twin) for twin in (twin_of, _dprr_less("dprr-lengths")))
+    compared = {
+        "DPRR less released degrees": ("dprr", over_degrees),
+        "DPRR less lengths of its lists": ("dprr", over_lengths),
+        "RR less released degrees": ("rr", over_degrees),
+        "NonPriv-Full less true degrees": ("non-private", over_degrees),
     }
-    epsilons = sorted({group.epsilon for _, gains in compared.values() for group in gains if group.epsilon})
+    epsilons = sorted({group.epsilon for group in (*over_degrees, *over_lengths) if group.epsilon})
+    budgets = {**{f"epsilon {epsilon:g}": epsilon for epsilon in epsilons}, "no noise": 0.0}
     rows = []
     for dataset in sorted(alone.dataset.unique()):
         for words, (mechanism, gains) in compared.items():
-            for forest in (False, True):
+            for forest, classifier in CLASSIFIERS.items():
                 named = {
                     group.epsilon: signed(gain)
                     for group, gain in gains.items()
                     if (group.dataset, group.mechanism, group.variant.forest) == (dataset, mechanism, forest)
                 }
                 if named:
-                    cells = [named.get(epsilon, "") for epsilon in (*epsilons, 0.0)]
-                    rows.append([str(dataset), words, CLASSIFIERS[forest], *cells])
-    heads = [*(f"epsilon {epsilon:g}" for epsilon in epsilons), "no noise"]
-    return markdown(["AUC, difference", "of", "classifier", *heads], rows) if rows else ""
-
-
-def _lengths_of(variant: Variant) -> Variant | None:
-    return variant._replace(mechanism="dprr-lengths") if variant.mechanism == "dprr" else None
+                    cells = {words: named.get(epsilon, "") for words, epsilon in budgets.items()}
+                    rows.append({"AUC, difference": dataset, "of": words, "classifier": classifier, **cells})
+    return table(rows)
 
 
 def verdict(frame: pd.DataFrame, configs: Configs) -> str:
@@ -197,30 +194,37 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> str:
     for dataset, forest in sorted({(group.dataset, group.variant.forest) for group in gains}):
         mine = [gain for group, gain in gains.items() if (group.dataset, group.variant.forest) == (dataset, forest)]
         up, down, _ = counted(mine)
-        means = sorted(gain.mean for gain in mine)
+        means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
         rows.append(
-            [
-                dataset, CLASSIFIERS[forest], len(mine), up, down, f"{means[0]:+.1f} to {means[-1]:+.1f}",
-                " to ".join(str(n) for n in sorted({min(gain.n for gain in mine), max(gain.n for gain in mine)})),
-            ]
-        )  # fmt: skip
-    heads = [
-        "DPRR's lists against released degrees", "classifier", "settings", "clearly higher", "clearly lower",
-        "mean differences of AUC", "seeds",
-    ]  # fmt: skip
-    return markdown(heads, rows) if rows else ""
+            {
+                "DPRR's lists against released degrees": dataset,
+                "classifier": CLASSIFIERS[forest],
+                "settings": len(mine),
+                "clearly higher": up,
+                "clearly lower": down,
+                "mean differences of AUC": f"{min(means):+.1f} to {max(means):+.1f}",
+                "seeds": " to ".join(str(n) for n in sorted({min(seeds), max(seeds)})),
+            }
+        )
+    return table(rows)
 
 
 def claims(frame: pd.DataFrame, configs: Configs) -> str:
-    """What the paper says in words of DPRR against other rows, beside our differences; a table."""
+    """The paper's words on DPRR against other rows, beside our differences; a table."""
     rows = []
-    for claim in CLAIMS:
-        accuracy, auc = (paired(frame, configs, claim.twin, metric) for metric in ("accuracy", "auc"))
-        for group in sorted(auc, key=lambda group: group.dataset):
-            shown = [signed(found.get(group)) for found in (accuracy, auc)]
-            rows.append([group.dataset, f"DPRR less {LABELS[claim.other]}", claim.said, *shown])
-    what = f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points"
-    return markdown([what, "difference", "the paper", "ours: accuracy", "ours: AUC"], rows) if rows else ""
+    for other, said in CLAIMS.items():
+        accuracy, auc = (paired(frame, configs, _of_claim(other), metric) for metric in ("accuracy", "auc"))
+        rows += [
+            {
+                f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,
+                "difference": f"DPRR less {LABELS[other]}",
+                "the paper": said,
+                "ours: accuracy": signed(accuracy.get(group)),
+                "ours: AUC": signed(auc[group]),
+            }
+            for group in auc
+        ]
+    return table(rows)
 
 
 def hours(frame: pd.DataFrame) -> float:
@@ -253,132 +257,83 @@ AUC 81.63 as committed, 81.22 on two cores of another machine and 81.17 on one c
 and the same accuracy. Forests have no such spread: only their input could differ."""
 
 
-def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
+def as_markdown(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None) -> str:
     """The tables of results."""
+    tables = [summary(frame), worth_of_edges(frame, configs), verdict(frame, configs), claims(frame, configs)]
     took = f"All rows together took {hours(frame):.1f} hours."
-    tables = [
-        summary(frame), worth_of_edges(frame, configs), verdict(frame, configs), claims(frame, configs),
-    ]  # fmt: skip
-    parts = [*tables, NOTES, took, markdown(*lines(frame, configs))]
+    parts = [*tables, NOTES, took, table(lines(frame, configs, reference))]
     return "\n\n".join(part for part in parts if part)
 
 
-def show(frame: pd.DataFrame, configs: Configs, console: Any, reference: pd.DataFrame | None = None) -> None:
-    """The table in a terminal, with the committed rows of the same settings beside it."""
-    header, made = lines(frame, configs, reference)
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="graph classification: means and 95 % intervals")
-    for place, name in enumerate(header):
-        view.add_column(name, justify="left" if place in (0, 1, 2, 4) else "right")
-    for line in made:
-        view.add_row(*(cell.replace("*", "") for cell in line))
-    console.print(view)
-    console.print(verdict(frame, configs))
+# --- Figures -----------------------------------------------------------------------------------------------------
 
 
-def _curve(axis: Any, rows: pd.DataFrame, by: str, name: str, offset: float, places: dict[float, int]) -> None:
-    values = {place: 100 * rows[rows[by] == value].value for value, place in places.items()}
-    shown = {place + offset: each for place, part in values.items() if (each := interval(part)) is not None}
-    errorbars(axis, shown, color=COLOURS[name], ms=4, lw=1.4, label=LABELS[name])
-
-
-def _found(frame: pd.DataFrame, configs: Configs, names: Sequence[str], dataset: str, metric: str) -> str:
-    """In a title: in how many of the settings that are drawn DPRR's lists are worth more, and less, than a twin."""
-    rows = frame[frame.dataset == dataset]
-    of_splits = set(names) == set(SPLITS)
-    twin = _one_to_nine if of_splits else twin_of
-    gains = [g for group, g in paired(rows, configs, twin, metric).items() if group.mechanism == "dprr"]
+def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) -> str:
+    """For a title: in how many of the drawn settings DPRR's lists are worth more, and less, than a twin."""
+    twin = _dprr_less("dprr-one-to-nine") if of_splits else twin_of
+    gains = [g for group, g in paired(frame, configs, twin, metric).items() if group.mechanism == "dprr"]
     up, down, _ = counted(gains)
     other = "the split 1 : 9" if of_splits else "degrees alone"
     return f"of {len(gains)} settings DPRR above {other} in {up}, below in {down}" if gains else ""
 
 
-def _one_to_nine(variant: Variant) -> Variant | None:
-    return variant._replace(mechanism="dprr-one-to-nine") if variant.mechanism == "dprr" else None
-
-
 def _grid(
-    frame: pd.DataFrame,
-    configs: Configs,
-    by: str,
-    names: Sequence[str],
-    keep: Callable[[pd.DataFrame], Any],
-    label: str,
-    forest: bool = False,
+    frame: pd.DataFrame, keep: Any, configs: Configs, by: str, names: Sequence[str], label: str
 ) -> Any | None:
     """Accuracy and AUC (rows) of each data set (columns) against a column; None where nothing has two values.
 
-    All panels have one scale: data sets on which nothing differs look it.
+    ``keep`` says which rows are drawn. All panels have one scale: data sets on which nothing differs look it.
     """
-    frame = _ranked(frame)
-    frame = frame[frame.forest == forest]
     flat = frame.mechanism.isin(OF_ALL)
-    chosen = frame[keep(frame) & ~flat & frame.mechanism.isin(list(names))]
-    moving = chosen[~chosen.mechanism.isin(["non-private-part"])]
+    chosen = frame[keep & ~flat & frame.mechanism.isin(list(names))]
+    moving = chosen[chosen.mechanism != "non-private-part"]
     datasets = [str(name) for name, part in moving.groupby("dataset") if part[by].nunique() > 1]
     if not datasets:
         return None
+    drawn = frame[keep | flat | (frame.mechanism == "degrees")]
     alone, means = len(datasets) == 1, []
     figure, axes = panels(2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets))
     for place, axis in enumerate(axes):
         metric, dataset = ("accuracy", "auc")[place // len(datasets)], datasets[place % len(datasets)]
-        rows = chosen[(chosen.dataset == dataset) & (chosen.metric == metric)]
+        of_panel = lambda rows: rows[(rows.dataset == dataset) & (rows.metric == metric)]  # noqa: B023
+        rows = of_panel(chosen)
         places = {value: at for at, value in enumerate(sorted(rows[by].unique()))}
-        present = [name for name in names if (rows.mechanism == name).any()]
-        for at, name in enumerate(present):
-            _curve(axis, rows[rows.mechanism == name], by, name, 0.06 * (at - (len(present) - 1) / 2), places)
-        means += [100 * part.mean() for _, part in rows.groupby(["mechanism", by]).value]
+        points: dict[str, dict[float, pd.Series]] = {name: {} for name in names if (rows.mechanism == name).any()}
+        for (name, value), part in rows.groupby(["mechanism", by]):
+            points[str(name)][places[value]] = 100 * part.value
+            means.append(100 * part.value.mean())
+        curves(axis, points, LABELS, COLOURS, apart=0.06, ms=4, lw=1.4)
         for name, style in (("non-private", "-"), ("true-degrees", "-."), ("sizes", "--")):
-            value = frame[(frame.dataset == dataset) & (frame.metric == metric) & (frame.mechanism == name)].value
-            if len(value):
-                means.append(100 * value.mean())
-                axis.axhline(means[-1], color=COLOURS[name], ls=style, lw=1.1, label=LABELS[name])
+            values = of_panel(frame[frame.mechanism == name]).value
+            if len(values):
+                means.append(100 * values.mean())
+                level(axis, means[-1], LABELS[name], style, color=COLOURS[name], linewidth=1.1)
         axis.set_xticks(range(len(places)), [f"{value:g}" for value in places])
         axis.set(xlabel=label, ylabel=METRIC_LABELS[metric])
         title = [dataset] if place < len(datasets) else []
-        drawn = frame[keep(frame) | flat | (frame.mechanism == "degrees")]
-        axis.set_title("\n".join([*title, _found(drawn, configs, names, dataset, metric)]), fontsize=7)
+        title.append(_found(drawn[drawn.dataset == dataset], configs, set(names) == set(SPLITS), metric))
+        axis.set_title("\n".join(title), fontsize=7)
     # Student's intervals of three splits can be wider than what they are about: they are cut, not the means.
     for axis in axes:
         axis.set_ylim(max(0, min(means) - 12), min(102, max(means) + 12))
-    _legend(figure, axes, columns=2 if alone else 4)
+    legend_below(figure, axes, 2 if alone else 4, LABELS.values())
     return figure
-
-
-def _legend(figure: Any, axes: Sequence[Any], columns: int) -> None:
-    """One legend under all panels, of what any of them shows, in the order of the tables."""
-    shown: dict[str, Any] = {}
-    for axis in axes:
-        handles, labels = axis.get_legend_handles_labels()
-        shown |= dict(zip(labels, handles, strict=True))
-    ordered = [label for label in LABELS.values() if label in shown]
-    figure.legend([shown[label] for label in ordered], ordered, loc="lower center", ncols=columns, fontsize=8)
-    room = 0.15 + 0.19 * -(-len(ordered) // columns)  # inches
-    figure.tight_layout(rect=(0, room / figure.get_figheight(), 1, 1))
 
 
 def figures(frame: pd.DataFrame, configs: Configs) -> dict[str, Any]:
     """Figures 4 to 6 (GIN and perceptron) and Figure 5 again (forest), those that the rows suffice for, by file."""
     others = [name for name in LABELS if name not in SPLITS[1:]]
-    split_sets = frame[frame.mechanism.isin(SPLITS[1:])]
-    no_public = "epsilon per bit of a list (no public users)"
-
-    def of_splits(rows: pd.DataFrame) -> Any:
-        compared = rows.dataset.isin(split_sets.dataset.unique()) & rows.epsilon.isin(split_sets.epsilon.unique())
-        return compared & (rows.public == 0)
-
+    frame = _ranked(frame)
+    trained, forests = frame[~frame.forest], frame[frame.forest]
+    nobody = trained.public == 0
+    splits = frame[frame.mechanism.isin(SPLITS[1:])]
+    of_splits = trained.dataset.isin(splits.dataset.unique()) & trained.epsilon.isin(splits.epsilon.unique())
+    at_one, by_epsilon = trained.epsilon.isin([0.0, 1.0]), "epsilon per bit of a list (no public users)"
+    of_split = "epsilon that the split is made for"
     made = {
-        "dprr_figure4": _grid(
-            frame,
-            configs,
-            "public",
-            others,
-            lambda rows: rows.epsilon.isin([0.0, 1.0]),
-            "share of public users (epsilon 1)",
-        ),
-        "dprr_figure5": _grid(frame, configs, "epsilon", others, lambda rows: rows.public == 0, no_public),
-        "dprr_forest": _grid(
-            frame, configs, "epsilon", others, lambda rows: rows.public == 0, no_public, forest=True
-        ),
-        "dprr_figure6": _grid(frame, configs, "epsilon", SPLITS, of_splits, "epsilon that the split is made for"),
+        "dprr_figure4": _grid(trained, at_one, configs, "public", others, "share of public users (epsilon 1)"),
+        "dprr_figure5": _grid(trained, nobody, configs, "epsilon", others, by_epsilon),
+        "dprr_forest": _grid(forests, forests.public == 0, configs, "epsilon", others, by_epsilon),
+        "dprr_figure6": _grid(trained, of_splits & nobody, configs, "epsilon", SPLITS, of_split),
     }
     return {name: figure for name, figure in made.items() if figure is not None}

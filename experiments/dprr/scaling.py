@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
-from experiments._report import legend_below, markdown, panels, save
-from experiments._runner import Found, Results, UsageError, config_hash, console, run, write_atomically
+from experiments._report import legend_below, markdown, panels, publish
+from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
-from experiments.dprr.config import Config
+from experiments.dprr.config import Config, settings
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.datasets import splits
@@ -46,41 +46,33 @@ TIMED = {"report": "reports", "epoch": "training epoch", "classify": "classifica
 
 
 class Size(NamedTuple):
-    """Graphs of one size.
-
-    Attributes:
-      family: which graphs.
-      name: their size in words.
-      n_max: the most nodes that any of them has.
-      make: gives training and test graphs.
-    """
+    """Graphs of one size: their family, the size in words, the most nodes of any, and how to make them."""
 
     family: str
     name: str
     n_max: int
     make: Callable[[], tuple[GraphSet, GraphSet]]
+    """Gives training and test graphs."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """All that is measured of one mechanism at one size, which ``task`` names."""
+    """All measurements of one mechanism at one size, which ``task`` names."""
 
-    @property
-    def last_metric(self) -> str:
-        """Classification is measured last."""
-        return "classify wall s"
+    last_metric = property(lambda self: "classify wall s")
 
 
-def main(config: Config, resolved: Settings) -> None:
-    """Measure what is missing, then the tables and the figures."""
+results_in = partial(Results, name=NAME, cell=Cell)
+
+
+def main(config: Config) -> None:
+    """Measure what is missing."""
+    resolved = settings(config, config.datasets[0])
     mechanisms = [name for name in COMPARED if name in config.mechanisms]
     if not mechanisms:
         raise UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
-    planned = {
-        _cell(size, name, resolved): size
-        for size in (*_of_sets(resolved), *_barabasi_albert())
-        for name in mechanisms
-    }
+    sizes = (*_of_sets(resolved), *_barabasi_albert())
+    planned = {_cell(size, name, resolved): size for size in sizes for name in mechanisms}
     made: dict[Size, tuple[GraphSet, GraphSet]] = {}
 
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:
@@ -92,21 +84,9 @@ def main(config: Config, resolved: Settings) -> None:
         return Found({name: float(f"{value:.6g}") for name, value in found.items()})
 
     run(
-        planned,
-        compute,
-        results_in(config.out),
-        settings=lambda cell: _settings(planned[cell], resolved),
+        planned, compute, results_in(config.out), settings=lambda cell: _settings(planned[cell], resolved),
         called="measurements",
-    )
-    written = write(config.out)
-    console.print(written[0].read_text(), soft_wrap=True, highlight=False)
-    for path in written[1:]:
-        console.print(f"figure: {path}", soft_wrap=True)
-
-
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+    )  # fmt: skip
 
 
 def write(out: Path) -> list[Path]:
@@ -114,14 +94,10 @@ def write(out: Path) -> list[Path]:
     frame = results_in(out).read()
     if frame.empty:
         return []
-    written = [out / f"{NAME}.md"]
-    write_atomically(written[0], as_markdown(frame) + "\n")
     generated = frame.dataset.str.startswith(_GENERATED)
-    for number, part in ((8, frame[~generated]), (9, frame[generated])):
-        if len(part):
-            written.append(out / f"dprr_figure{number}.png")
-            save(plot(part), written[-1])
-    return written
+    parts = {"dprr_figure8": frame[~generated], "dprr_figure9": frame[generated]}
+    figures = {name: plot(part) for name, part in parts.items() if len(part)}
+    return publish(out, {NAME: as_markdown(frame)}, figures)
 
 
 _GENERATED = "Barabasi-Albert"
@@ -139,16 +115,11 @@ def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
 
 
 def _cell(size: Size, mechanism: Mechanism, resolved: Settings) -> Cell:
+    proved = ledger(_variant(mechanism), size.n_max).spent(NEIGHBOUR_LIST).epsilon
     return Cell(
-        dataset=size.family,
-        task=size.name,
-        mechanism=mechanism,
-        epsilon=EPSILON,
-        seed=0,
-        epsilon_proved=ledger(_variant(mechanism), size.n_max).spent(NEIGHBOUR_LIST).epsilon,
-        unit=str(NEIGHBOUR_LIST),
-        config=config_hash(_settings(size, resolved)),
-    )
+        dataset=size.family, task=size.name, mechanism=mechanism, epsilon=EPSILON, seed=0, epsilon_proved=proved,
+        unit=str(NEIGHBOUR_LIST), config=config_hash(_settings(size, resolved)),
+    )  # fmt: skip
 
 
 def _of_sets(resolved: Settings) -> list[Size]:
@@ -227,58 +198,38 @@ def _reports(key: Any, whole: GraphSet, made: Any) -> GraphSet:
 def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, float]:
     """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted.
 
-    The function is given the number of its run: reports are drawn with a key of their own each time, so that
-    programs which a new key makes necessary are counted.
+    The function gets the number of its run, for a key of its own: programs that a new key makes necessary count.
     """
-    clock = _Clock()
-    result = None
+    result, taken = None, []
     gc.collect()
     for number in range(repeats + 1):
         result = None  # two results at once would double the memory
-        clock.start()
+        begun = _now()
         result = jax.block_until_ready(function(number))
-        clock.stop()
-    return result, *clock.medians()
+        taken.append(_now() - begun)
+    return result, *_medians(taken)
 
 
 def _epochs(key: Any, train: GraphSet, model: Any, resolved: Settings) -> tuple[Any, float, float]:
     """Trained variables, and medians of CPU and wall seconds of an epoch; the first is not counted."""
     one = GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0])  # validation and test: next to no time
-    clock = _Clock()
-
-    def turn(*_: Any) -> None:
-        clock.stop()
-        clock.start()
-
-    clock.start()
+    ends = [_now()]
+    optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     fitted = graph_training.fit_graphs(
-        key, model, train, one, one,
-        training.Settings(
-            graph_training.step_decay_adam(resolved.learning_rate), EPOCHS + 1, resolved.batch_size
-        ),
-        progress=turn,
+        key, model, train, one, one, training.Settings(optimizer, EPOCHS + 1, resolved.batch_size),
+        progress=lambda *_: ends.append(_now()),
     )  # fmt: skip
-    return fitted.variables, *clock.medians()
+    return fitted.variables, *_medians(np.diff(ends, axis=0))
 
 
-class _Clock:
-    """CPU seconds of all threads and wall seconds, again and again."""
+def _now() -> np.ndarray:
+    """CPU seconds of all threads, and wall seconds."""
+    return np.array([time.process_time(), time.perf_counter()])
 
-    def __init__(self) -> None:
-        self._taken: list[np.ndarray] = []
 
-    def start(self) -> None:
-        self._started = self._now()
-
-    def stop(self) -> None:
-        self._taken.append(self._now() - self._started)
-
-    def medians(self) -> tuple[float, float]:
-        cpu, wall = np.median(self._taken[1:], axis=0)
-        return float(cpu), float(wall)
-
-    def _now(self) -> np.ndarray:
-        return np.array([time.process_time(), time.perf_counter()])
+def _medians(taken: Any) -> tuple[float, float]:
+    cpu, wall = np.median(np.asarray(taken)[1:], axis=0)
+    return float(cpu), float(wall)
 
 
 def exponents(part: pd.DataFrame, metric: str) -> float:
@@ -290,36 +241,32 @@ def exponents(part: pd.DataFrame, metric: str) -> float:
 
 
 def as_markdown(frame: pd.DataFrame) -> str:
-    """Exponents, and what is measured at the largest size."""
+    """Exponents, and the measurements at the largest size."""
     slopes, largest = [], []
-    clocks = [(name, clock) for name in TIMED for clock in ("cpu", "wall")]
+    clocks = {f"{name} {clock} s": f"{words}, {clock.replace('cpu', 'CPU')}"
+              for name, words in TIMED.items() for clock in ("cpu", "wall")}  # fmt: skip
     order = {name: place for place, name in enumerate(COMPARED)}
     ranked = frame.assign(rank=frame.mechanism.map(order)).sort_values(["dataset", "rank"])
     for (family, mechanism), part in ranked.groupby(["dataset", "mechanism"], sort=False):
-        name = [str(family), LABELS[str(mechanism)]]
-        metrics = [f"{name} {clock} s" for name, clock in clocks]
-        slopes.append([*name, *(f"{exponents(part, metric):.2f}" for metric in (*metrics, "bytes"))])
+        name = [family, LABELS[str(mechanism)]]
+        slopes.append([*name, *(f"{exponents(part, metric):.2f}" for metric in (*clocks, "bytes"))])
         nodes = part[part.metric == "nodes"]
         top = part[part.task == nodes.task[nodes.value.idxmax()]].groupby("metric").value.mean()
-        largest.append(
-            [
-                *name, f"{top['nodes']:.0f}", f"{top['true edges']:.0f}", f"{top['edges']:.0f}",
-                f"{top['bytes'] / 1e6:.3f}", *(f"{1000 * top[metric]:.3g}" for metric in metrics),
-            ]
-        )  # fmt: skip
-    times = [f"{TIMED[name]}, {'CPU' if clock == 'cpu' else clock}" for name, clock in clocks]
-    return (
-        "Growth with the number of nodes: the slope of the least-squares line through the logarithms.\n\n"
-        + markdown(["graphs", "mechanism", *times, "memory"], slopes)
-        + "\n\nThe largest size; milliseconds, edges and megabytes a graph.\n\n"
-        + markdown(
-            ["graphs", "mechanism", "nodes", "true edges", "reported edges", "MB", *(f"{x} (ms)" for x in times)],
-            largest,
-        )
-        + f"\n\nAt epsilon {EPSILON:g} per bit of a list. Edges are directed; memory is {BYTES} bytes a reported "
-        f"one. Reports: the neighbour lists of all users; times are medians of {REPEATS} runs after one that "
-        f"compiles. A training epoch and classification: GIN on packed graphs, medians of {EPOCHS}; packing them, "
-        "once for all epochs, is not counted. CPU seconds are of all threads."
+        counts = (f"{top[metric]:.0f}" for metric in ("nodes", "true edges", "edges"))
+        times = (f"{1000 * top[metric]:.3g}" for metric in clocks)
+        largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
+    graphs, milliseconds = ["graphs", "mechanism"], [f"{words} (ms)" for words in clocks.values()]
+    return "\n\n".join(
+        [
+            "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
+            markdown([*graphs, *clocks.values(), "memory"], slopes),
+            "The largest size; milliseconds, edges and megabytes a graph.",
+            markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
+            f"At epsilon {EPSILON:g} per bit of a list. Edges are directed; memory is {BYTES} bytes a reported "
+            f"one. Reports: the neighbour lists of all users; times are medians of {REPEATS} runs after one that "
+            f"compiles. A training epoch and classification: GIN on packed graphs, medians of {EPOCHS}; packing "
+            "them, once for all epochs, is not counted. CPU seconds are of all threads.",
+        ]
     )
 
 

@@ -10,17 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import _runner
-from experiments._common import label_propagation, standardized
+from experiments._common import Score, best, label_propagation, standardized
 from experiments._runner import Found
 from experiments.heterorr import releases, scores
 from experiments.heterorr.releases import FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import (
-    EDGE_MECHANISMS,
-    FEATURE_MECHANISMS,
-    LABEL_STEPS,
-    PRIVATE_LABELS,
-    Settings,
-)
+from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, LABEL_STEPS, PRIVATE_LABELS, Settings
 from ldp_jax import datasets, pipeline
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core.mechanism import privatize
@@ -34,25 +28,19 @@ NON_PRIVATE, RECORDS = "non-private", "non-private records"
 PUBLIC_RECORDS, LABEL_PROPAGATION = "public records alone", "label-propagation"
 """At the features level: only the public users' records are known, at epsilon 0; and no record at all."""
 
-FOUND = ("validation", "chosen")
-"""Columns that identify no row: the validation score, and the preprocessing that was chosen by it."""
-
 RELEASED, TRUE = "released private pairs", "true among them"
 """Metrics of released edges."""
 
-_PLACES = 1024
-"""Edge lists are padded to a multiple of a quarter of the power of two below, from here on: few programs."""
+_PLACES = 1024  # edge lists are padded to a multiple of a quarter of the power of two below: few programs
+_LABELS = np.uint32(0x1ABE1)  # folded into a seed's key for the noise of labels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
     """One training on one release.
 
-    ``mechanism`` and ``epsilon`` are those of what its level protects; at level ``both`` they are of the features,
-    and the edges have fields of their own.
-
     Attributes:
-      level: ``features``, ``edges`` or ``both``.
+      level: what is protected; at level ``both`` ``mechanism`` and ``epsilon`` are of the features.
       rho: the share of edges that is private; 0 where all are public.
       edges: at level ``both`` the mechanism on edges; else "".
       epsilon_edges: its budget; else 0.
@@ -80,18 +68,10 @@ class Cell(_runner.Cell):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bench:
-    """A data set made ready for one seed: what its cells share, so that their rows are paired.
+    """A data set made ready for one seed: its cells share the split and all keys, so that their rows are paired.
 
-    Attributes:
-      settings: of its rows.
-      data: the data set.
-      parts: nodes of training, validation and test, with their classes or labels.
-      public: bool [n], whose records are public.
-      feature_key: of the noise of records.
-      edge_key: of the noise of edges.
-      split_key: of which edges are private.
-      score_key: of the public model and its scores.
-      fit_key: of the training.
+    ``parts`` are the examples of training, validation and test; ``public`` says whose records are public. The keys
+    are of the noise of records, the noise of edges, the choice of private edges, the public model, the training.
     """
 
     settings: Settings
@@ -110,10 +90,7 @@ class Bench:
         return self.data.y.ndim == 2
 
 
-@lru_cache(maxsize=2)
-def load(name: str) -> datasets.Dataset:
-    """A data set."""
-    return datasets.load(name)
+load = lru_cache(maxsize=2)(datasets.load)
 
 
 @lru_cache(maxsize=16)
@@ -150,13 +127,7 @@ def records(bench: Bench) -> Any:
 
 
 def features(bench: Bench, name: str, epsilon: float) -> Any:
-    """What the server knows of all records: estimates of private ones, the records of public users.
-
-    Args:
-      bench: the data set made ready.
-      name: a mechanism, perhaps after ``STRUCTURE`` or ``FEATURES``, or a baseline.
-      epsilon: of a record.
-    """
+    """The server's view of all records: estimates of private ones, and the records of public users."""
     if name == RECORDS:
         return records(bench)
     known = embedding(bench)
@@ -179,13 +150,7 @@ def split_of(bench: Bench, rho: float) -> curator.EdgeSplit:
 
 
 class Seen(NamedTuple):
-    """The graph that everybody sees.
-
-    Attributes:
-      graph: public edges, and released pairs.
-      released: how many pairs were released as private edges; NaN where nothing was.
-      true: how many of them are.
-    """
+    """The graph that everybody sees; how many pairs were released as private edges (or NaN), and how many are."""
 
     graph: Any
     released: float = float("nan")
@@ -206,7 +171,7 @@ def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
 
 
 def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
-    """What a cell's release promises; nothing where nothing private is used, or nothing is protected."""
+    """The guarantee of a cell's release; None where nothing private is used, or nothing is protected."""
     spent: list[Guarantee] = []
     fields: list[str] = []
     if cell.level != "edges":
@@ -248,53 +213,36 @@ def layout(graph: Any) -> propagation.Operator:
     return propagation.operator(graph, "segment", places=-(-max(places, 1) // quarter) * quarter)
 
 
-class Score(NamedTuple):
-    """A trained row: its test score, the validation score that chose it, and what it chose."""
-
-    test: float
-    validation: float
-    chosen: str
-    variables: Any
-
-
 def model_of(bench: Bench) -> models.Model:
     """The GCN."""
     settings = bench.settings
     return models.gcn(settings.layers, settings.hidden, bench.data.num_classes, settings.dropout)
 
 
-def objective_of(bench: Bench) -> training.Objective:
-    """What it is trained for."""
-    return training.on_graph(training.node_labels if bench.labels else training.node_classification)
-
-
-def settings_of(bench: Bench) -> training.Settings:
-    """How it is trained: all nodes at a time."""
-    settings = bench.settings
-    optimizer = training.adam(settings.learning_rate, settings.weight_decay)
-    return training.Settings(optimizer, settings.epochs, len(bench.parts[0].index), settings.patience)
+def _score(bench: Bench, fitted: training.Fitted, chosen: str) -> Score:
+    metric = "micro-F1" if bench.labels else "accuracy"
+    return Score({metric: float(fitted.test)}, float(fitted.validation), chosen, fitted.variables)
 
 
 def train(bench: Bench, op: Any, x: Any, steps: Sequence[int]) -> Score:
     """The best in validation of all numbers of steps, raw and standardised; the first of equals."""
+    objective = training.on_graph(training.node_labels if bench.labels else training.node_classification)
     found = []
     propagated = (x,) if tuple(steps) == (0,) else propagation.kprop_many(op, x, steps)
     for count, rows in zip(steps, propagated, strict=True):
         for preprocessing, made in (("raw", rows), ("standardised", standardized(rows))):
             fitted = training.fit(
-                jax.random.clone(bench.fit_key), model_of(bench), objective_of(bench),
-                NodeInputs(op, made), *bench.parts, settings=settings_of(bench),
+                jax.random.clone(bench.fit_key), model_of(bench), objective, NodeInputs(op, made), *bench.parts,
+                settings=bench.settings.for_training(len(bench.parts[0].index)),
             )  # fmt: skip
-            chosen = f"{count} steps, {preprocessing}"
-            found.append(Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables))
-    return _best(found)
+            found.append(_score(bench, fitted, f"{count} steps, {preprocessing}"))
+    return best(found)
 
 
 def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], epsilon: float) -> Score:
     """LPGNN: the best by noisy validation labels of all steps of features, then of all steps of labels.
 
-    Public users' labels are known; those of others who train or validate go through randomised response. The true
-    labels of the test alone are looked at, to score it.
+    Labels of private users who train or validate go through randomised response; true labels score the test alone.
     """
     classes = bench.data.num_classes
     mechanism = releases.label_mechanism(epsilon, classes)
@@ -310,25 +258,16 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
         fitted = training.fit(
             jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
             training.on_graph(label_training.noisy_node_classification), context, examples, validation,
-            bench.parts[2], settings_of(bench),
+            bench.parts[2], bench.settings.for_training(len(bench.parts[0].index)),
         )  # fmt: skip
-        return Score(float(fitted.test), float(fitted.validation), chosen, fitted.variables)
+        return _score(bench, fitted, chosen)
 
     rows: dict[str, Any] = {}
     for count, each in zip(steps, propagation.kprop_many(op, x, steps), strict=True):
         rows |= {f"{count} steps, raw": each, f"{count} steps, standardised": standardized(each)}
-    best = _best([fit(each, LABEL_STEPS[0], chosen) for chosen, each in rows.items()])
-    later = [fit(rows[best.chosen], count, f"{best.chosen}; labels {count} steps") for count in LABEL_STEPS[1:]]
-    return _best([best, *later])
-
-
-def _best(scores: Sequence[Score]) -> Score:
-    """In validation; the first of equals."""
-    return max(scores, key=lambda score: score.validation)
-
-
-_LABELS = np.uint32(0x1ABE1)
-"""The tag that is folded into a seed's key for the noise of labels."""
+    first = best([fit(each, LABEL_STEPS[0], chosen) for chosen, each in rows.items()])
+    later = [fit(rows[first.chosen], count, f"{first.chosen}; labels {count} steps") for count in LABEL_STEPS[1:]]
+    return best([first, *later])
 
 
 def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray) -> label_training.NoisyExamples:
@@ -341,8 +280,11 @@ def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray
 
 def compute(bench: Bench, cell: Cell) -> Found:
     """The rows of a cell."""
-    if cell.mechanism == LABEL_PROPAGATION:
-        return _label_propagation(bench, cell)
+    if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
+        seen = edges(bench, PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
+        op, classes = propagation.operator(seen.graph), bench.data.num_classes
+        test, *chosen = label_propagation(op, bench.parts, bench.settings, tol=1e-4, classes=classes)
+        return Score({cell.last_metric: test}, *chosen).found()
     name, epsilon = cell.of_edges
     no_edges = cell.mechanism.startswith(FEATURES)
     seen = edges(bench, FEATURES if no_edges else name or NON_PRIVATE, epsilon, cell.rho)
@@ -356,20 +298,6 @@ def compute(bench: Bench, cell: Cell) -> Found:
         score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon)
     else:
         score = train(bench, op, x, steps)
-    values = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}
-    values[cell.last_metric] = round(score.test, 6)
-    return Found(values, {"validation": round(score.validation, 6), "chosen": score.chosen})
-
-
-def _label_propagation(bench: Bench, cell: Cell) -> Found:
-    """Of the public edges alone where some are private."""
-    seen = edges(bench, PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
-    settings = bench.settings
-    found = label_propagation(
-        propagation.operator(seen.graph), *bench.parts, alphas=settings.label_alphas, rs=settings.label_rs,
-        tol=1e-4, classes=bench.data.num_classes,
-    )  # fmt: skip
-    return Found(
-        {cell.last_metric: round(found.test, 6)},
-        {"validation": round(found.validation, 6), "chosen": f"alpha {found.alpha:g} r {found.r:g}"},
-    )
+    counts = {} if np.isnan(seen.released) else {RELEASED: seen.released, TRUE: seen.true}
+    found = score.found()
+    return found._replace(values={**counts, **found.values})

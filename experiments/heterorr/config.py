@@ -2,9 +2,10 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from experiments._runner import DEFAULT_OUT, UsageError, check_positive
+from experiments._common import check_words
+from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.heterorr.settings import (
     EDGE_MECHANISMS,
     EPSILONS,
@@ -16,7 +17,7 @@ from experiments.heterorr.settings import (
 )
 
 Part = Literal["features", "edges", "both", "attacks", "counts", "mixing", "inversion", "scores"]
-PARTS: tuple[Part, ...] = ("features", "edges", "both", "attacks", "counts", "mixing", "inversion", "scores")
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,49 +58,33 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Refuse what cannot be run.
-
-        Raises:
-          UsageError: which option, and why.
-        """
-        check_positive("--epsilons", *self.epsilons)
-        check_positive("--attack-epsilons", *self.attack_epsilons)
-        check_positive("--seeds", self.seeds)
+        """Raise a UsageError for the first invalid option."""
+        check_words(
+            self,
+            positive=("epsilons", "attack_epsilons", "seeds"),
+            shares=("rhos",),
+            known={"feature_mechanisms": FEATURE_MECHANISMS, "edge_mechanisms": EDGE_MECHANISMS},
+            filled=(
+                "parts",
+                "datasets",
+                "epsilons",
+                "attack_epsilons",
+                "rhos",
+                "feature_mechanisms",
+                "edge_mechanisms",
+            ),
+        )
         if self.attacked < 10:
             raise UsageError(f"--attacked must be at least 10 nodes, got {self.attacked}")
-        if not all(0 < rho < 1 for rho in self.rhos):
-            raise UsageError(f"--rhos must be shares above 0 and below 1, got {' '.join(map(str, self.rhos))}")
-        for option, words, known in (
-            ("--feature-mechanisms", self.feature_mechanisms, FEATURE_MECHANISMS),
-            ("--edge-mechanisms", self.edge_mechanisms, EDGE_MECHANISMS),
-        ):
-            unknown = [word for word in words if word not in known]
-            if unknown:
-                raise UsageError(f"{option}: no {', '.join(unknown)}; there are {', '.join(known)}")
-        for option, words in (
-            ("--parts", self.parts), ("--datasets", self.datasets), ("--epsilons", self.epsilons),
-            ("--attack-epsilons", self.attack_epsilons), ("--rhos", self.rhos),
-            ("--feature-mechanisms", self.feature_mechanisms), ("--edge-mechanisms", self.edge_mechanisms),
-        ):  # fmt: skip
-            if not words:
-                raise UsageError(f"{option} needs at least one word")
 
     @property
     def smoke(self) -> bool:
-        """Whether this run is a test of the machinery."""
+        """Whether this run only tests the machinery."""
         return self.preset == "smoke"
 
 
 def settings(config: Config, dataset: str, data: str, level: Level, width: int) -> Settings:
-    """Resolve a configuration for one data set and level.
-
-    Args:
-      config: the command line's words.
-      dataset: name or path.
-      data: fingerprint of its arrays.
-      level: what is protected.
-      width: of the public embedding, where features are private.
-    """
+    """The settings of one data set and level; ``width`` is of the public embedding, where features are private."""
     private = level != "edges"
     return Settings(
         dataset=dataset,

@@ -1,16 +1,17 @@
 """How many private edges each release holds, on a graph without features: the first of PPI."""
 
 import dataclasses
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 from experiments import _runner
-from experiments._report import markdown
-from experiments._runner import Found, Results, config_hash, run, write_atomically
+from experiments._common import run_plan
+from experiments._report import publish, table
+from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.config import Config
@@ -28,28 +29,18 @@ DATASET = "ppi_nofeat"
 EPSILONS = (0.1, 1.0, 4.0)
 SEEDS = 3
 AUC = "AUC of common neighbours"
-"""Of the pairs that are no public edge, by their common neighbours in what is released."""
+"""Of the pairs that are no public edge, by their common neighbours in all that is released."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One release.
-
-    Attributes:
-      rho: the share of edges that is private.
-    """
+    """One release; a share ``rho`` of the edges is private."""
 
     rho: float
-
-    @property
-    def last_metric(self) -> str:
-        """What the released graph tells of private edges."""
-        return AUC
+    last_metric = property(lambda self: AUC)
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=4)
@@ -63,31 +54,28 @@ def main(config: Config) -> None:
     """Compute what is missing."""
     sweeps, rho = 20 if config.smoke else 8000, config.rhos[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
-    planned = []
+    planned: dict[Cell, dict[str, Any]] = {}
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
     for seed in range(min(SEEDS, config.seeds)):
         for name, epsilon in budgets:
             spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
-            planned.append(
-                Cell(
-                    dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed,
-                    epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
-                )
+            cell = Cell(
+                dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
+                unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
             )  # fmt: skip
+            planned[cell] = made
+    run_plan(planned, _count, results_in(config.out), "releases")
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        split = _split(cell.seed, cell.rho)
-        key = jax.random.fold_in(jax.random.key(cell.seed), 1)
-        graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, sweeps)
-        released, true = releases.count(split, graph)
-        public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
-        targets = attacks.balanced_pairs(
-            jax.random.fold_in(jax.random.key(cell.seed), 2), np.arange(split.num_nodes), private, known=public
-        )
-        found = attacks.common_neighbours(graphs.to_edges(graph), split.num_nodes, targets)
-        return Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
 
-    run(planned, compute, results_in(config.out), settings=lambda cell: made, called="releases")
+def _count(cell: Cell, made: dict[str, Any]) -> Found:
+    split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
+    key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
+    graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"])
+    released, true = releases.count(split, graph)
+    public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
+    targets = attacks.balanced_pairs(pairs_key, np.arange(split.num_nodes), private, known=public)
+    found = attacks.common_neighbours(graphs.to_edges(graph), split.num_nodes, targets)
+    return Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
 
 
 def write(out: Path) -> list[Path]:
@@ -97,22 +85,19 @@ def write(out: Path) -> list[Path]:
         return []
     rows = []
     for (mechanism, epsilon), part in frame.groupby(["mechanism", "epsilon"], sort=False):
-        counts = [mean_interval(part[part.metric == metric].value).mean for metric in (RELEASED, TRUE)]
-        auc = mean_interval(part[part.metric == AUC].value)
+        found = {metric: mean_interval(each.value) for metric, each in part.groupby("metric")}
         rows.append(
-            [
-                LABELS[str(mechanism)],
-                budget(str(mechanism), float(epsilon)),
-                *(f"{count:.0f}" for count in counts),
-                f"{auc.mean:.3f} ± {auc.half_width:.3f}",
-            ]
+            {
+                "release": LABELS[str(mechanism)],
+                "eps": budget(str(mechanism), float(epsilon)),
+                "released as private edges": f"{found[RELEASED].mean:.0f}",
+                "true among them": f"{found[TRUE].mean:.0f}",
+                AUC: f"{found[AUC].mean:.3f} ± {found[AUC].half_width:.3f}",
+            }
         )
     first = frame.iloc[0]
-    path = out / f"{NAME}.md"
-    headers = ["release", "eps", "released as private edges", "true among them", AUC]
     text = _PREFACE.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
-    write_atomically(path, f"# Private edges in a release\n\n{text}\n\n{markdown(headers, rows)}\n")
-    return [path]
+    return publish(out, {NAME: f"# Private edges in a release\n\n{text}\n\n{table(rows)}"}, {})
 
 
 _PREFACE = """\

@@ -1,16 +1,13 @@
 """Figure 8 of HeteroRR on digits: images from perturbed embeddings, and what the protection costs.
 
-The paper inverts a layer of ResNet-50 on photographs. Here the images are scikit-learn's 1 797 handwritten digits
-of 8 x 8 pixels, and what is released of a private image is an embedding that public images alone have made:
-principal components, or the first layer of a perceptron. The attacker knows the mechanism, and trains on public
-images whose embeddings she perturbs by it herself, as often as she likes; beside her stands one who has no
-embedding and takes the mean public image for each. A classifier that is trained on the same embeddings says what
-they are still good for.
+The paper inverts a layer of ResNet-50 on photographs; these are scikit-learn's 1 797 handwritten digits, embedded
+by public images alone. The attacker perturbs public images by the known mechanism and trains on them. A classifier
+on the same embeddings measures their use.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -21,15 +18,29 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from experiments import _runner
-from experiments._report import markdown, pyplot, save, signed
-from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
+from experiments._common import run_plan
+from experiments._report import (
+    Values,
+    by_seed,
+    contrast,
+    curves,
+    interval,
+    level,
+    log_ticks,
+    markdown,
+    publish,
+    pyplot,
+    redraw,
+    signed,
+)
+from experiments._runner import Found, Results, asked, config_hash
+from experiments.heterorr.config import Config
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Reconstruction
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.learning import models, training
 from ldp_jax.learning.importance import Public, importance, sensitivity
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 NAME = "heterorr_inversion"
 SHAPE = (8, 8)
@@ -67,10 +78,10 @@ class Settings:
       bins: k of FeatureRR, which the paper does not say.
       gamma: the weight of importance in theta.
       draws: points a record of its Shapley values.
-      masked: the side of the square in an image's centre whose pixels are taken to be sensitive.
-      copies: how often each public embedding is perturbed for training: noise that is seen once is learnt by heart.
+      masked: the side of the sensitive square in an image's centre.
+      copies: how often each public embedding is perturbed for training.
       epochs: of each training, over all copies; a tenth of them chooses the epoch.
-      attacker: width of the hidden layers of an attacker who trains a perceptron of three.
+      attacker: width of the hidden layers of the attacker's perceptron of three.
       classifier: width of the classifiers' hidden layer.
     """
 
@@ -85,23 +96,15 @@ class Settings:
     classifier: int = 64
 
 
-DEFAULT = Settings()
+DEFAULT, QUICK = Settings(), Settings(draws=1, copies=2, epochs=2, attacker=16, classifier=16)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One attack, and one classifier, on what one mechanism releases.
-
-    Attributes:
-      embedding: what is made of an image before it is perturbed; ``none`` for the attacker who has none.
-    """
+    """One attack, and one classifier, on one release; ``embedding`` is ``none`` for the attacker who has none."""
 
     embedding: str
-
-    @property
-    def last_metric(self) -> str:
-        """What the classifier reaches."""
-        return "accuracy"
+    last_metric = property(lambda self: "accuracy")
 
     def __str__(self) -> str:
         return f"{self.embedding} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
@@ -120,13 +123,7 @@ class Images(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """One embedding of one seed, made of public images alone.
-
-    Attributes:
-      images: of the seed.
-      z: float32 [n, d'] in [0, 1], by the range of the public embeddings; clipped.
-      theta: float64 [d'], shares of the budget.
-    """
+    """An embedding made of public images: z float32 [n, d'] in [0, 1] by their range, and theta float64 [d']."""
 
     images: Images
     z: np.ndarray
@@ -134,29 +131,17 @@ class Bench(NamedTuple):
 
 
 class Release(NamedTuple):
-    """What is known of images by the embeddings that a mechanism has perturbed, as estimates.
-
-    Attributes:
-      private: float32 [n, d'], released once.
-      public: float32 [m, copies, d'], perturbed by whoever wants to learn from them.
-    """
+    """Estimates of perturbed embeddings: private ones [n, d'], and public ones in copies [m, copies, d']."""
 
     private: np.ndarray
     public: np.ndarray
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell, ALSO)
+results_in = partial(Results, name=NAME, cell=Cell, also=ALSO)
 
 
-def plan(
-    seeds: int = SEEDS,
-    epsilons: Sequence[float] = EPSILONS,
-    embeddings: Sequence[Embedding] = EMBEDDINGS,
-    settings: Settings = DEFAULT,
-) -> list[Cell]:
-    """All cells, seed by seed. Each claims what its mechanism does, which is asked: public models are trained here.
+def plan(seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings) -> list[Cell]:
+    """All cells, seed by seed; public models are trained here, for the claims of the mechanisms.
 
     Raises:
       UsageError: for a budget that FeatureRR refuses: at most 20 a feature.
@@ -175,10 +160,8 @@ def plan(
             cells.append(cell(seed, embedding, "non-private", np.inf, np.inf))
             for epsilon in epsilons:
                 for name in PROTECTED:
-                    try:
+                    with asked(f"--epsilons {epsilon:g}"):
                         made = make_mechanism(name, epsilon, embedding, seed, settings)
-                    except ValueError as error:
-                        raise UsageError(f"--epsilons {epsilon:g}: {error}") from error
                     cells.append(cell(seed, embedding, name, float(epsilon), made.guarantee().epsilon))
     return cells
 
@@ -193,17 +176,19 @@ def run_all(
 ) -> None:
     """Compute the rows that are missing in a folder."""
     notes = {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
-    run(
-        plan(seeds, epsilons, embeddings, settings),
-        lambda cell, say: score(cell, settings),
-        results_in(out),
-        settings=lambda cell: settings,
-        notes=lambda cell: notes,
-        called="attacks",
-    )
+    planned = dict.fromkeys(plan(seeds, epsilons, embeddings, settings), settings)
+    run_plan(planned, score, results_in(out), "attacks", lambda *_: notes)
 
 
-# --- what is released ---------------------------------------------------------------------------------------------
+def main(config: Config) -> None:
+    """Compute what is missing."""
+    if config.smoke:
+        run_all(config.out, seeds=1, epsilons=(1.0,), embeddings=("pca-16",), settings=QUICK)
+    else:
+        run_all(config.out, seeds=config.seeds)
+
+
+# --- Releases -----------------------------------------------------------------------------------------------------
 
 
 def _key(seed: int, purpose: str) -> Any:
@@ -227,10 +212,8 @@ def prepare(embedding: Embedding, seed: int, settings: Settings) -> Bench:
     images = load(seed, settings)
     shown, digit = images.x[: images.public], images.digit[: images.public]
     kind, width = embedding.split("-")
-    if kind == "pca":
-        embed = _components(shown, int(width))
-    else:
-        embed = _layer(_key(seed, "embedding"), shown, digit, int(width), settings)
+    layer = partial(_layer, _key(seed, "embedding"), digit=digit, settings=settings)
+    embed = (_components if kind == "pca" else layer)(shown, width=int(width))
     lower, upper = embed(shown).min(0), embed(shown).max(0)
 
     def normalised(x: Any) -> np.ndarray:
@@ -265,7 +248,7 @@ def _layer(key: Any, x: np.ndarray, digit: np.ndarray, width: int, settings: Set
 
 
 def mask(x: np.ndarray, side: int) -> np.ndarray:
-    """Images [n, 64] whose centre is blank, a square of so many pixels a side."""
+    """Images [n, 64] with a blank square of so many pixels a side in their centre."""
     made = x.reshape(-1, *SHAPE).copy()
     rows, columns = (slice((length - side) // 2, (length + side) // 2) for length in SHAPE)
     made[:, rows, columns] = 0.0
@@ -302,13 +285,10 @@ def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) 
 def make_mechanism(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Any:
     """One of ``PROTECTED`` at the budget of a whole embedding."""
     theta = prepare(embedding, seed, settings).theta
-    if name == "feature-rr":
-        return features.FeatureRR(epsilon, settings.bins, theta)
-    if name == "feature-rr-uniform":
-        return features.FeatureRR(epsilon, settings.bins, dim=len(theta))
     if name == "multibit":
         return features.MultiBit(epsilon, len(theta))
-    raise ValueError(f"mechanism must be one of {', '.join(PROTECTED)}; got {name!r}")
+    shares: dict[str, Any] = {"weights": theta} if name == "feature-rr" else {"dim": len(theta)}
+    return features.FeatureRR(epsilon, settings.bins, **shares)
 
 
 def release(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Release:
@@ -325,14 +305,14 @@ def release(name: Name, epsilon: float, embedding: Embedding, seed: int, setting
     return Release(found[: len(private)], found[len(private) :].reshape(copies.shape))
 
 
-# --- what comes of it ---------------------------------------------------------------------------------------------
+# --- Attacks ------------------------------------------------------------------------------------------------------
 
 
 def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Settings) -> tuple[Reconstruction, str]:
-    """The private images of a seed as the attacker of a row reconstructs them, and who she is.
+    """The private images of a seed as the attacker of a row reconstructs them, and the attacker's name.
 
-    She trains a linear map and a perceptron on three quarters of the public images, and takes what is closest on
-    the last quarter: one of these, trained on all public images, or their mean.
+    The attacker trains a linear map and a perceptron on three quarters of the public images. The closest on the
+    last quarter, of these and the mean image, is then trained on all public images.
     """
     x, _, public = load(seed, settings)
     nobody = attacks.public_mean(x[public:], public_x=x[:public], shape=SHAPE)
@@ -362,32 +342,32 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
 
 
 def score(cell: Cell, settings: Settings) -> Found:
-    """How close the attacker comes, and how many digits a classifier tells by the same release."""
+    """The attacker's errors, and the share of digits that a classifier tells by the same release."""
     _, digit, public = load(cell.seed, settings)
     name: Any = cell.mechanism
     found, who = attack(name, cell.epsilon, cell.embedding, cell.seed, settings)
     also: dict[str, Any] = {"attacker": who}
     if name == "public-mean":
-        told = np.bincount(digit[:public], minlength=10).argmax()  # without an embedding: the most frequent digit
+        guess = np.bincount(digit[:public], minlength=10).argmax()  # without an embedding: the most frequent digit
     else:
         embedding: Any = cell.embedding
         z = release(name, cell.epsilon, embedding, cell.seed, settings)
         classify = _classifier(_key(cell.seed, "classifier"), z.public, digit[:public], settings)
-        told = np.asarray(classify(z.private)).argmax(1)
+        guess = np.asarray(classify(z.private)).argmax(1)
         if name.startswith("feature-rr"):
             theta = prepare(embedding, cell.seed, settings).theta
             largest = theta.max() if name == "feature-rr" else 1 / len(theta)
             also["largest_share"] = round(float(largest), 6)
     assert found.ssim is not None
-    values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (told == digit[public:]).mean()}
+    values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (guess == digit[public:]).mean()}
     return Found({metric: round(float(value), 6) for metric, value in values.items()}, also)
 
 
-# --- what is said of it -------------------------------------------------------------------------------------------
+# --- Tables -------------------------------------------------------------------------------------------------------
 
 
 class Line(NamedTuple):
-    """What one line of a table is about."""
+    """The subject of one line of a table."""
 
     embedding: str
     mechanism: str
@@ -395,55 +375,39 @@ class Line(NamedTuple):
 
 
 _NOBODY = Line("none", "public-mean", 0.0)
-_BY_ACCURACY = "accuracy there (%)", "accuracy one budget below (%)"
 _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
 def write(out: Path) -> list[Path]:
     """The tables of a folder's rows as Markdown, and the figure where its rows are others than last time.
 
-    Rows of other settings than the last ones are left out. Images are no rows: those of the first seed are computed
-    again for the figure, by the same keys.
+    Rows of other settings than the last ones are left out. The figure's images, of the first seed, are computed by
+    the keys of the rows.
     """
     results = results_in(out)
     rows = results.read()
     if rows.empty:
         return []
     rows = rows[rows.config == rows.config.iloc[-1]]
-    described = results.describe()
-    path, picture = out / f"{NAME}.md", out / f"{NAME}.png"
-    text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}\n"
-    write_atomically(path, text)
-    content = config_hash(rows.drop(columns=["seconds"]).astype(str).to_dict("list"))
-    if not picture.exists() or described.get("figures", {}).get(NAME) != content:
-        save(plot(rows, Settings(**described["configs"][rows.config.iloc[-1]])), picture)
-        results.append([], notes={"figures": {NAME: content}})
-    return [path, picture]
+    settings = results.describe()["configs"][rows.config.iloc[-1]]
+    content = rows.drop(columns=["seconds"]).astype(str).to_dict("list")
+    picture = redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
+    text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"
+    return [*publish(out, {NAME: text}, {}), picture]
 
 
-def _lines(rows: pd.DataFrame) -> dict[Line, pd.DataFrame]:
-    """The metrics of each line, [seeds, metrics], in the order of tables."""
-    names: list[Any] = list(Line._fields)
-    wide = rows.pivot_table(index=[*names, "seed"], columns="metric", values="value")
-    found = {Line(*key): part.droplevel(names) for key, part in wide.groupby(level=names)}
+def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
+    """Values by seed of each metric, as tables show them, and each line, in the order of tables."""
     order = [*EMBEDDINGS, "none", *LABELS]
 
     def rank(line: Line) -> tuple[int, int, float]:
         return order.index(line.embedding), order.index(line.mechanism), line.epsilon
 
-    return {line: found[line] for line in sorted(found, key=rank)}
-
-
-def _interval(values: pd.DataFrame, metric: str) -> ConfidenceInterval:
-    return mean_interval(METRICS[metric][1] * values[metric])
-
-
-def _paired(values: pd.DataFrame, others: pd.DataFrame | None, metric: str) -> ConfidenceInterval | None:
-    """A difference, by seed."""
-    if others is None:
-        return None
-    gap = (values - others)[metric].dropna()
-    return mean_interval(METRICS[metric][1] * gap) if len(gap) else None
+    found = {}
+    for metric, (_, scale) in METRICS.items():
+        values = by_seed(rows[rows.metric == metric], Line._fields, scale)
+        found[metric] = {line: values[line] for line in sorted(map(Line._make, values), key=rank)}
+    return found
 
 
 def as_markdown(rows: pd.DataFrame) -> str:
@@ -451,25 +415,24 @@ def as_markdown(rows: pd.DataFrame) -> str:
     lines = _lines(rows)
     heads = [words for words, _ in METRICS.values()]
     table, gains = [], []
-    for line, values in lines.items():
-        shown = [
-            TITLES[line.embedding],
-            LABELS[line.mechanism],
-            f"{line.epsilon:g}" if line.mechanism in PROTECTED else "",
-        ]
-        beside = None if line == _NOBODY else lines.get(_NOBODY)
-        gaps = [signed(_paired(values, beside, metric)) for metric in _BESIDE.values()]
-        table.append([*shown, *(str(_interval(values, metric)) for metric in METRICS), *gaps, str(len(values))])
+    for line, of_seeds in lines["mse"].items():
+        budget = f"{line.epsilon:g}" if line.mechanism in PROTECTED else ""
+        shown = [TITLES[line.embedding], LABELS[line.mechanism], budget]
+        gaps = ["" if line == _NOBODY else signed(contrast(lines[m], line, _NOBODY)) for m in _BESIDE.values()]
+        table.append([*shown, *(interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
         if line.mechanism == "feature-rr":
-            other = lines.get(line._replace(mechanism="feature-rr-uniform"))
-            gains.append([shown[0], shown[2], *(signed(_paired(values, other, metric)) for metric in METRICS)])
-    compared = dict.fromkeys((line.embedding, line.mechanism) for line in lines if line.mechanism in PROTECTED)
+            other = line._replace(mechanism="feature-rr-uniform")
+            gains.append([shown[0], budget, *(signed(contrast(values, line, other)) for values in lines.values())])
+    compared = dict.fromkeys(
+        (line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED
+    )
     starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in compared]
+    by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     return "\n\n".join(
         [
             "From which budget on is the attack closer than the public mean, in squared error? The interval of the "
             "difference is below 0 there and at every larger budget.",
-            markdown(["embedding", "mechanism", "from epsilon", *_BY_ACCURACY], starts),
+            markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
             "Pixels are in [0, 1]. Intervals are Student's, at 95 %, over seeds, each with a public split, noise "
             "and training of its own; differences are paired by seed, and bold where their interval leaves 0 out. "
             "An attacker who does no better on public images than their mean takes the mean: a difference of 0. A "
@@ -482,37 +445,39 @@ def as_markdown(rows: pd.DataFrame) -> str:
     )
 
 
-def _start(lines: dict[Line, pd.DataFrame], embedding: str, name: str) -> list[str]:
+def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
     """The smallest budget from which on the attack beats the public mean; the accuracies there and just below."""
-    mine = [line for line in lines if (line.embedding, line.mechanism) == (embedding, name)]
+    mine = [line for line in lines["mse"] if (line.embedding, line.mechanism) == (embedding, name)]
     first = len(mine)
     for line in reversed(mine):
-        gap = _paired(lines[line], lines.get(_NOBODY), "mse")
+        gap = contrast(lines["mse"], line, _NOBODY)
         if gap is None or not gap.mean + gap.half_width < 0:
             break
         first -= 1
-    said = [str(_interval(lines[line], "accuracy")) for line in mine]
+    said = [str(interval(lines["accuracy"][line])) for line in mine]
     there = [f"{mine[first].epsilon:g}", said[first]] if first < len(mine) else ["none", ""]
     return [*there, said[first - 1] if first else ""]
 
 
-# --- the figure ---------------------------------------------------------------------------------------------------
+# --- Figure -------------------------------------------------------------------------------------------------------
 
 
 def plot(rows: pd.DataFrame, settings: Settings) -> Any:
     """Left: eight private images and what is reconstructed of them; right: leakage and use, by epsilon."""
     lines = _lines(rows)
-    embeddings = [name for name in EMBEDDINGS if any(line.embedding == name for line in lines)]
+    embeddings = [name for name in EMBEDDINGS if any(line.embedding == name for line in lines["mse"])]
     widths = 6.2, 0.6 + 2.6 * len(embeddings)
     figure = pyplot().figure(figsize=(sum(widths), 6.4))
     left, right = figure.subfigures(1, 2, width_ratios=widths)
-    budgets = sorted({line.epsilon for line in lines if line.mechanism == "feature-rr"}, reverse=True)
+    budgets = sorted({line.epsilon for line in lines["mse"] if line.mechanism == "feature-rr"}, reverse=True)
     _images(left, embeddings[-1], int(rows.seed.min()), budgets[:5], settings)
     axes = right.subplots(len(METRICS), len(embeddings), sharex=True, sharey="row", squeeze=False)
     for row, metric in zip(axes, METRICS, strict=True):
         for axis, embedding in zip(row, embeddings, strict=True):
-            _curves(axis, lines, embedding, metric)
+            _curves(axis, lines[metric], embedding)
         row[0].set_ylabel(METRICS[metric][0])
+        if metric != "ssim":
+            row[0].set_ylim(0, {"mse": None, "accuracy": 103}[metric])
     for first, last, embedding in zip(axes[0], axes[-1], embeddings, strict=True):
         first.set_title(TITLES[embedding], fontsize=10)
         last.set_xlabel("epsilon of an embedding")
@@ -549,22 +514,14 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
     figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
 
 
-def _curves(axis: Any, lines: dict[Line, pd.DataFrame], embedding: str, metric: str) -> None:
-    for name in PROTECTED:
-        mine = [line for line in lines if (line.embedding, line.mechanism) == (embedding, name)]
-        found = [_interval(lines[line], metric) for line in mine]
-        axis.errorbar(
-            [line.epsilon for line in mine], [one.mean for one in found],
-            np.nan_to_num([one.half_width for one in found]),
-            color=COLOURS[name], lw=1.4, marker="o", ms=3, capsize=2, label=LABELS[name],
-        )  # fmt: skip
+def _curves(axis: Any, values: Values, embedding: str) -> None:
+    budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
+    log_ticks(axis, budgets, base=2)
+    axis.tick_params(axis="x", labelsize=8)
+    mine = {
+        name: {line.epsilon: s for line, s in values.items() if line[:2] == (embedding, name)} for name in PROTECTED
+    }
+    curves(axis, mine, LABELS, COLOURS, lw=1.4, ms=3)
     for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
-        if line in lines:
-            level = _interval(lines[line], metric).mean
-            axis.axhline(level, color="black", ls=style, lw=1.0, label=LABELS[line.mechanism])
-    budgets = sorted({line.epsilon for line in lines if line.mechanism in PROTECTED})
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(budgets, [f"{budget:g}" for budget in budgets], fontsize=8)
-    axis.minorticks_off()
-    if metric != "ssim":
-        axis.set_ylim(0, {"mse": None, "accuracy": 103}[metric])
+        if line in values:
+            level(axis, values[line].mean(), LABELS[line.mechanism], style, linewidth=1.0)

@@ -27,18 +27,14 @@ PER_COORDINATE = 2.5
 
 
 def label_mechanism(epsilon: float, classes: int) -> features.Discrete:
-    """What protects the label of a row that spends epsilon on its record, half of it on the label."""
+    """Randomised response on a label with half of a record's epsilon."""
     return features.GeneralizedRR(epsilon / 2, classes)
 
 
 def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -> Any:
-    """A mechanism on embeddings of ``len(theta)`` coordinates.
+    """A mechanism on embeddings of ``len(theta)`` coordinates; ``theta`` and ``bins`` are FeatureRR's shares and k.
 
-    Args:
-      name: one of ``FEATURE_MECHANISMS``, or ``PRIVATE_LABELS``, whose labels take half of it.
-      epsilon: of a record.
-      theta: the shares of FeatureRR.
-      bins: its k.
+    The labels of ``PRIVATE_LABELS`` take half of epsilon.
     """
     dim = len(theta)
     if name == "featurerr":
@@ -60,13 +56,7 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
 
 
 def released_features(key: Any, z: Any, mechanism: Any) -> Any:
-    """The server's estimates of embeddings, float32 [n, d] in the scale of [-1, 1].
-
-    Args:
-      key: a typed threefry key.
-      z: float [n, d] in [-1, 1], or a ``pipeline.PublicRecord``.
-      mechanism: of :func:`feature_mechanism`.
-    """
+    """The server's estimates, float32 [n, d], of embeddings z in [-1, 1], float [n, d] or a ``PublicRecord``."""
     box = mechanism.domain()
     half = (box.upper - box.lower) / 2
     if not isinstance(z, pipeline.PublicRecord):
@@ -80,13 +70,7 @@ def _estimates(mechanism: Any, reports: Any) -> Any:
 
 
 def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMechanism:
-    """A mechanism on private edges.
-
-    Args:
-      name: one of ``EDGE_MECHANISMS``.
-      epsilon: per private edge, in total.
-      sweeps: of those that have a chain.
-    """
+    """A mechanism on private edges, at a total budget per private edge; chains have ``sweeps``."""
     made = {
         "edgerr": partial(curator.EdgeRR.from_epsilon, sweeps=sweeps),
         "priv-hrg": partial(curator.PrivHRG, sweeps=sweeps),
@@ -101,18 +85,12 @@ def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMec
 def released_edges(
     key: Any, split: EdgeSplit, name: str, epsilon: float, rho: float, sweeps: int
 ) -> tuple[Any, PipelineGuarantee | None]:
-    """The graph that everybody sees, and what it cost; nothing for rows that use no private edge.
+    """The graph that everybody sees under one of ``EDGE_MECHANISMS`` or ``EPSILON_0``, and its guarantee.
 
-    Args:
-      key: a typed threefry key.
-      split: the edges.
-      name: one of ``EDGE_MECHANISMS`` or of ``EPSILON_0``.
-      epsilon: per private edge.
-      rho: the share of private edges, a public number.
-      sweeps: of the chains.
+    ``rho``, the share of private edges, is a public number.
     """
     if name not in EPSILON_0:
-        # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is measured anew.
+        # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is measured.
         noisy = curator.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)
         return noisy.graph, noisy.guarantee
     if name == PUBLIC_EDGES:
@@ -151,5 +129,5 @@ def count(split: EdgeSplit, graph: Any) -> tuple[int, int]:
     """How many pairs of a release are no public edges, and how many of these are private; every node is private."""
     pairs = split.pairs()
     found = pairs.codes(graphs.to_edges(graph))
-    told = found[~np.isin(found, pairs.public)]
-    return len(told), int(np.isin(told, pairs.private).sum())
+    released = found[~np.isin(found, pairs.public)]
+    return len(released), int(np.isin(released, pairs.private).sum())

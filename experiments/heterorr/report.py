@@ -8,51 +8,70 @@ import pandas as pd
 from scipy import stats
 
 from experiments._report import (
+    Values,
     by_seed,
+    contrast,
     counted,
+    curves,
     errorbars,
     interval,
     legend_below,
+    level,
+    log_ticks,
     markdown,
     paired,
     panels,
-    save,
+    publish,
     signed,
     table,
-)
-from experiments._runner import write_atomically
+)  # fmt: skip
 from experiments.heterorr import accuracy, attacks
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.labels import COLOURS, LABELS, budget
-from experiments.heterorr.published import CLAIMS
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 SCORES = ("accuracy", "micro-F1")
-_KEY = ["mechanism", "epsilon", "rho", "edges"]
+CLAIMS = (
+    ("FeatureRR +7.6 % over LPGNN, its best baseline (FLICKR-MIR, p 3e-5)", "features", "featurerr", "lpgnn"),
+    (
+        "FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)",
+        "features",
+        "featurerr",
+        "three-outputs",
+    ),
+    ("EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)", "edges", "edgerr", "lap-graph"),
+)
+"""Sentences of section V, and the rows here that ask the same: their level, the paper's mechanism and the other."""
+BELOW = ("lpgnn-labels", "edge-rand")
+"""Rows far below all others: they leave the axes, which say so, that the others can be told apart."""
 
 
 def write(out: Path) -> list[Path]:
     """heterorr.md and its figures."""
-    frame = accuracy.results_in(out).read().fillna({"edges": ""})
+    frame = _read(out)
     if frame.empty:
         return []
-    sections, written = ["# HeteroRR: private features, private edges", _PREFACE, _claims(frame)], []
-    for level, title, make, stem, draw in (
+    sections, figures = ["# HeteroRR: private features, private edges", _PREFACE, _claims(frame)], {}
+    for level_name, title, make, stem, draw in (
         ("features", "Private features (Figure 6)", _features, "heterorr_figure6", _figure_6),
         ("edges", "Private edges (Figure 7)", _edges, "heterorr_figure7", _figure_7),
         ("both", "Private features and private edges (Figures 10 and 11)", _both, "heterorr_figure10", _figure_10),
     ):
-        part = frame[frame.level == level]
+        part = frame[frame.level == level_name]
         for dataset, of_set in part.groupby("dataset", sort=False):
-            suffix = "" if dataset == part.dataset.iloc[0] else f"_{dataset}"
-            path = out / f"{stem}{suffix}.png"
-            save(draw(of_set), path)
-            written.append(path)
-            sections += [f"## {title}: {dataset}", f"![{title}]({path.name})", make(of_set)]
-    path = out / f"{accuracy.NAME}.md"
-    write_atomically(path, "\n\n".join(section for section in sections if section) + "\n")
-    return [path, *written]
+            name = stem if dataset == part.dataset.iloc[0] else f"{stem}_{dataset}"
+            figures[name] = draw(of_set)
+            rhos = ", ".join(f"{rho:g}" for rho in sorted(of_set.rho.unique()) if rho)
+            made = (
+                f"{of_set.seed.nunique()} seeds{f', rho {rhos}' if rhos else ''}; config `{of_set.config.iloc[0]}`."
+            )
+            sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, table(make(of_set))]
+    return publish(out, {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures)
+
+
+def _read(out: Path) -> pd.DataFrame:
+    return accuracy.results_in(out).read().fillna({"edges": ""})
 
 
 _PREFACE = """\
@@ -82,13 +101,9 @@ their features here (PPI): `facebook100_caltech36`, attributes and friendships o
   not reached it ([heterorr_mixing.md](heterorr_mixing.md)). All other epsilons are proved."""
 
 
-def _scores(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame.metric.isin(SCORES)]
-
-
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
-    """Scores in per cent by seed, of each row."""
-    return by_seed(_scores(frame), _KEY)
+    """Scores of each mechanism, epsilon, rho and mechanism on edges."""
+    return by_seed(frame[frame.metric.isin(SCORES)], ["mechanism", "epsilon", "rho", "edges"])
 
 
 def _name(mechanism: str) -> str:
@@ -98,95 +113,84 @@ def _name(mechanism: str) -> str:
     return LABELS.get(mechanism, mechanism)
 
 
-def best_public(values: dict[tuple[Any, ...], pd.Series]) -> pd.Series:
+def _private(epsilon: float) -> bool:
+    return 0 < epsilon < np.inf
+
+
+def best_public(values: Values) -> pd.Series:
     """Of the rows at epsilon 0 the one with the best mean."""
-    known = [series for (name, epsilon, _, _), series in values.items() if epsilon == 0]
-    return max(known, key=lambda series: series.mean())
+    return max((series for key, series in values.items() if key[1] == 0), key=lambda series: series.mean())
 
 
-def _features(frame: pd.DataFrame) -> str:
+def _features(frame: pd.DataFrame) -> list[dict[str, Any]]:
     values = _values(frame)
     public = best_public(values)
-    rows = []
-    for (mechanism, epsilon, _, _), series in values.items():
-        if mechanism.startswith((STRUCTURE, FEATURES)) and mechanism != FEATURES + NON_PRIVATE:
-            continue
-        twin, alone = (values.get((prefix + mechanism, epsilon, 0.0, "")) for prefix in (STRUCTURE, FEATURES))
-        rows.append(
-            {
-                "mechanism": _name(mechanism),
-                "eps": f"{epsilon:g}",
-                "accuracy (%)": interval(series),
-                "structure-only": interval(twin),
-                "features-only": interval(alone),
-                "gain": signed(paired(series, twin)),
-                "beyond public": signed(paired(series, public)) if 0 < epsilon < np.inf else "",
-            }
-        )
-    return _seeds(frame) + table(rows)
+    return [
+        {
+            "mechanism": _name(mechanism),
+            "eps": f"{epsilon:g}",
+            "accuracy (%)": interval(series),
+            "structure-only": interval(values.get((STRUCTURE + mechanism, *rest))),
+            "features-only": interval(values.get((FEATURES + mechanism, *rest))),
+            "gain": signed(paired(series, values.get((STRUCTURE + mechanism, *rest)))),
+            "beyond public": signed(paired(series, public)) if _private(epsilon) else "",
+        }
+        for (mechanism, *rest), series in values.items()
+        for epsilon in rest[:1]
+        if not mechanism.startswith((STRUCTURE, FEATURES)) or mechanism == FEATURES + NON_PRIVATE
+    ]
 
 
-def _edges(frame: pd.DataFrame) -> str:
-    values = _values(frame)
-    rows = []
-    for (mechanism, epsilon, rho, _), series in values.items():
-        alone, guessed = (values.get((name, 0.0, rho, "")) for name in (PUBLIC_EDGES, LINK_PREDICTION))
-        of_row = frame[(frame.mechanism == mechanism) & (frame.epsilon == epsilon) & (frame.rho == rho)]
-        counts = of_row.groupby("metric").value.mean()
-        rows.append(
-            {
-                "mechanism": _name(mechanism),
-                "rho": f"{rho:g}",
-                "eps": budget(str(mechanism), float(epsilon)),
-                "accuracy (%)": interval(series),
-                "released": f"{counts[RELEASED]:.0f}" if RELEASED in counts else "",
-                "true": f"{counts[TRUE]:.0f}" if TRUE in counts else "",
-                "less public edges alone": signed(paired(series, alone)) if mechanism != PUBLIC_EDGES else "",
-                "less public link prediction": ""
-                if mechanism == LINK_PREDICTION
-                else signed(paired(series, guessed)),
-            }
-        )
-    return _seeds(frame) + table(rows)
+def _edges(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    values, rows = _values(frame), []
+    counts = frame.groupby(["mechanism", "epsilon", "rho", "metric"]).value.mean()
+    for key, series in values.items():
+        mechanism, epsilon, rho, _ = key
+        row = {
+            "mechanism": _name(mechanism), "rho": f"{rho:g}", "eps": budget(mechanism, epsilon),
+            "accuracy (%)": interval(series),
+        }  # fmt: skip
+        for words, metric in (("released", RELEASED), ("true", TRUE)):
+            count = counts.get((mechanism, epsilon, rho, metric))
+            row[words] = "" if count is None else f"{count:.0f}"
+        for words, other in (("public edges alone", PUBLIC_EDGES), ("public link prediction", LINK_PREDICTION)):
+            gain = contrast(values, key, (other, 0.0, rho, "")) if mechanism != other else None
+            row[f"less {words}"] = signed(gain)
+        rows.append(row)
+    return rows
 
 
-def _both(frame: pd.DataFrame) -> str:
+def _both(frame: pd.DataFrame) -> list[dict[str, Any]]:
     values = _values(frame)
     public = values.get((PUBLIC_RECORDS, 0.0, frame.rho.max(), PUBLIC_EDGES))
-    rows = [
+    return [
         {
             "mechanisms": f"{_name(mechanism)} + {_name(edges)}",
-            "eps of a record, and of a private edge": f"{epsilon:g}, {budget(edges, float(epsilon))}",
+            "eps of a record, and of a private edge": f"{epsilon:g}, {budget(edges, epsilon)}",
             "accuracy (%)": interval(series),
             "less public knowledge alone": signed(paired(series, public)) if mechanism != PUBLIC_RECORDS else "",
         }
         for (mechanism, epsilon, _, edges), series in values.items()
     ]
-    return _seeds(frame) + table(rows)
-
-
-def _seeds(frame: pd.DataFrame) -> str:
-    rhos = ", ".join(f"{rho:g}" for rho in sorted(frame.rho.unique()) if rho)
-    return f"{frame.seed.nunique()} seeds{f', rho {rhos}' if rhos else ''}; config `{frame.config.iloc[0]}`.\n\n"
 
 
 def _claims(frame: pd.DataFrame) -> str:
     """The paper's sentences beside paired two-tailed t-tests of the same mechanisms here."""
     rows = []
-    for claim in CLAIMS:
-        part = _scores(frame[(frame.level == claim.level) & (frame.rho.isin((0.0, frame.rho.max())))])
+    for text, of_level, mechanism, other in CLAIMS:
+        part = frame[(frame.level == of_level) & frame.rho.isin((0.0, frame.rho.max())) & frame.metric.isin(SCORES)]
         for dataset, of_set in part.groupby("dataset", sort=False):
             # One number a seed, the mean over the budgets: budgets of one seed share its split.
             means = 100 * of_set.pivot_table(index="seed", columns=["mechanism", "epsilon"], values="value")
-            if claim.mechanism not in means or claim.other not in means:
+            if mechanism not in means or other not in means:
                 continue
-            mine, theirs = (means[[name]].mean(axis=1) for name in (claim.mechanism, claim.other))
+            mine, theirs = (means[[name]].mean(axis=1) for name in (mechanism, other))
             tested = stats.ttest_rel(mine, theirs) if len(mine) > 1 else None
             rows.append(
                 {
-                    "the paper": claim.text,
+                    "the paper": text,
                     "data set": dataset,
-                    "here": f"{_name(claim.mechanism)} less {_name(claim.other)}",
+                    "here": f"{_name(mechanism)} less {_name(other)}",
                     "points": signed(mean_interval(mine - theirs)),
                     "p": "" if tested is None else f"{tested.pvalue:.2g}",
                 }
@@ -198,81 +202,59 @@ def _claims(frame: pd.DataFrame) -> str:
 # --- Figures ---------------------------------------------------------------------------------------------------
 
 
-def _lines(
-    axis: Any, values: dict[tuple[Any, ...], pd.Series], rho: float, prefix: str = "", edges: str = ""
-) -> None:
+def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
     """Every mechanism against epsilon."""
-    for name, colour in COLOURS.items():
-        shown = {
-            epsilon: mean_interval(series)
-            for (mechanism, epsilon, of, other), series in sorted(values.items(), key=lambda item: item[0][1])
-            if mechanism == prefix + name and of == rho and other == edges and 0 < epsilon < np.inf
-        }
-        errorbars(axis, shown, label=LABELS[name], color=colour, markersize=3, linewidth=1.2)
+    found: dict[str, dict[float, pd.Series]] = {}
+    for name in COLOURS:
+        for (mechanism, epsilon, of, edges), series in values.items():
+            if (mechanism, of, edges) == (prefix + name, rho, "") and _private(epsilon):
+                found.setdefault(name, {})[epsilon] = series
+    return found
 
 
-def _level_lines(axis: Any, values: dict[tuple[Any, ...], pd.Series], names: dict[str, Any], rho: float) -> None:
+def _levels(axis: Any, values: Values, styles: dict[str, Any], rho: float) -> None:
     for (mechanism, _, of, _), series in values.items():
-        if mechanism in names and of == rho:
-            axis.axhline(
-                series.mean(), linestyle=names[mechanism], color="black", linewidth=0.9, label=_name(mechanism)
-            )
+        if mechanism in styles and of == rho:
+            level(axis, series.mean(), _name(mechanism), styles[mechanism])
 
 
-def _axis(axis: Any, title: str, epsilons: Any) -> None:
-    axis.set_xscale("log")
-    axis.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    axis.minorticks_off()
-    axis.set_xlabel("epsilon")
-    axis.set_ylabel("test accuracy (%)")
+def _axis(axis: Any, title: str, frame: pd.DataFrame) -> None:
+    log_ticks(axis, sorted(epsilon for epsilon in frame.epsilon.unique() if _private(epsilon)))
+    axis.set(xlabel="epsilon", ylabel="test accuracy (%)")
     axis.set_title(title, fontsize=9)
 
 
-BELOW = ("lpgnn-labels", "edge-rand")
-"""Rows far below all others: they leave the axes, which say so, that the others can be told apart."""
-
-
-def _without(axis: Any, series: Any, label: str) -> None:
-    """Fit an axis to what is not below, and say what is."""
+def _without(axis: Any, rows: Values, label: str) -> None:
+    """Fit an axis to the rows that are not far below, and name the others."""
     axis.relim()
-    held = [(s.min(), s.max()) for (name, *_), s in series if name.rpartition(":")[2] not in BELOW]
-    low, high = min(at for at, _ in held), max(at for _, at in held)
-    axis.set_ylim(low - 0.05 * (high - low), high + 0.1 * (high - low))
-    left = [s.mean() for (name, *_), s in series if name.rpartition(":")[2] in BELOW]
-    if left:
-        axis.text(0.02, 0.02, f"{label}: from {min(left):.0f} %", transform=axis.transAxes, fontsize=7)
+    low = {key: s for key, s in rows.items() if key[0].rpartition(":")[2] in BELOW}
+    shown = [s for key, s in rows.items() if key not in low]
+    bottom, top = min(s.min() for s in shown), max(s.max() for s in shown)
+    axis.set_ylim(bottom - 0.05 * (top - bottom), top + 0.1 * (top - bottom))
+    if low:
+        words = f"{label}: from {min(s.mean() for s in low.values()):.0f} %"
+        axis.text(0.02, 0.02, words, transform=axis.transAxes, fontsize=7)
 
 
-def _share_above(pairs: Any) -> str:
-    """How many of some rows have an interval above what stands beside them."""
-    gains = [paired(series, other) for series, other in pairs if other is not None]
-    return f"{counted(gains)[0]} of {len(gains)}"
-
-
-def _budgets(frame: pd.DataFrame) -> list[float]:
-    return sorted(eps for eps in frame.epsilon.unique() if 0 < eps < np.inf)
+def _title(figure: Any, private: str, gains: list[ConfidenceInterval | None], beside: str) -> None:
+    above = f"{counted(gains)[0]} of {sum(gain is not None for gain in gains)}"
+    figure.suptitle(f"{private}: {above} rows are above {beside}", fontsize=10)
 
 
 def _figure_6(frame: pd.DataFrame) -> Any:
-    values, budgets = _values(frame), _budgets(frame)
+    values = _values(frame)
     figure, axes = panels(3, width=3.9, height=3.4)
     known: dict[str, Any] = {NON_PRIVATE: "-", RECORDS: (0, (1, 1)), PUBLIC_RECORDS: "--", LABEL_PROPAGATION: "-."}
     titles = (("", "released features and edges"), (STRUCTURE, "structure-only"), (FEATURES, "features-only"))
     for axis, (prefix, title) in zip(axes, titles, strict=True):
-        _lines(axis, values, 0.0, prefix)
-        shown = known if prefix != FEATURES else {FEATURES + NON_PRIVATE: "-"}
-        _level_lines(axis, values, shown, 0.0)
-        _axis(axis, title, budgets)
-    private = {key: s for key, s in values.items() if key[2] == 0.0 and 0 < key[1] < np.inf}
-    whole = [(key, s) for key, s in private.items() if not key[0].startswith(FEATURES)]
+        _axis(axis, title, frame)
+        curves(axis, _lines(values, 0.0, prefix), LABELS, COLOURS, markersize=3, linewidth=1.2)
+        _levels(axis, values, known if prefix != FEATURES else {FEATURES + NON_PRIVATE: "-"}, 0.0)
+    whole = {key: s for key, s in values.items() if _private(key[1]) and not key[0].startswith(FEATURES)}
     for axis in axes[:2]:
         _without(axis, whole, LABELS["lpgnn-labels"])
-    beside = [
-        (s, values.get((STRUCTURE + key[0], *key[1:]))) for key, s in whole if not key[0].startswith(STRUCTURE)
-    ]
-    figure.suptitle(
-        f"Private features: {_share_above(beside)} rows are above their structure-only twin", fontsize=10
-    )
+    gains = [contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in whole]
+    _title(figure, "Private features", gains, "their structure-only twin")
     legend_below(figure, axes[0], 6)
     return figure
 
@@ -280,10 +262,10 @@ def _figure_6(frame: pd.DataFrame) -> Any:
 def _figure_7(frame: pd.DataFrame) -> Any:
     values, rho = _values(frame), frame.rho.max()
     figure, axes = panels(2, width=5.2, height=3.6)
-    _lines(axes[0], values, rho)
     known = {NON_PRIVATE: "-", PUBLIC_EDGES: "--", LINK_PREDICTION: "-.", EPSILON_0[2]: ":"}
-    _level_lines(axes[0], values, known, rho)
-    _axis(axes[0], f"rho {rho:g}", _budgets(frame[frame.rho == rho]))
+    _axis(axes[0], f"rho {rho:g}", frame[frame.rho == rho])
+    curves(axes[0], _lines(values, rho), LABELS, COLOURS, markersize=3, linewidth=1.2)
+    _levels(axes[0], values, known, rho)
     rhos = sorted(frame.rho.unique())
     for name, colour in COLOURS.items():
         shown = {r: mean_interval(values[name, 1.0, r, ""]) for r in rhos if (name, 1.0, r, "") in values}
@@ -291,14 +273,12 @@ def _figure_7(frame: pd.DataFrame) -> Any:
     for name, style in known.items():
         points = [(r, s.mean()) for (m, _, r, _), s in values.items() if m == name]
         axes[1].plot(*zip(*points, strict=True), linestyle=style, color="black", linewidth=0.9)
-    private = [(key, s) for key, s in values.items() if 0 < key[1] < np.inf]
-    true = [(key, s) for key, s in values.items() if key[0] == NON_PRIVATE]
-    for axis, shown in zip(
-        axes, ([p for p in private if p[0][2] == rho], [p for p in private if p[0][1] == 1.0]), strict=True
-    ):
-        _without(axis, [*shown, *true], LABELS["edge-rand"])
-    beside = [(s, values.get((PUBLIC_EDGES, 0.0, key[2], ""))) for key, s in private]
-    figure.suptitle(f"Private edges: {_share_above(beside)} rows are above the public edges alone", fontsize=10)
+    private = {key: s for key, s in values.items() if _private(key[1])}
+    true = {key: s for key, s in values.items() if key[0] == NON_PRIVATE}
+    for axis, place, at in ((axes[0], 2, rho), (axes[1], 1, 1.0)):
+        _without(axis, {key: s for key, s in private.items() if key[place] == at} | true, LABELS["edge-rand"])
+    gains = [contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in private]
+    _title(figure, "Private edges", gains, "the public edges alone")
     axes[1].set_xlabel("rho, the share of private edges")
     axes[1].set_title("epsilon 1", fontsize=9)
     legend_below(figure, axes[0], 5)
@@ -306,85 +286,23 @@ def _figure_7(frame: pd.DataFrame) -> Any:
 
 
 def _figure_10(frame: pd.DataFrame) -> Any:
-    values, budgets = _values(frame), _budgets(frame)
+    values = _values(frame)
     figure, axes = panels(1, width=5.6, height=3.6)
-    for name, edges in dict.fromkeys((m, e) for m, eps, _, e in values if 0 < eps < np.inf):
+    for name, edges in dict.fromkeys((m, e) for m, eps, _, e in values if _private(eps)):
         shown = {eps: mean_interval(s) for (m, eps, _, e), s in values.items() if (m, e) == (name, edges)}
         label = f"{LABELS[name]} + {LABELS[edges]}"
         errorbars(axes[0], shown, color=COLOURS[name], label=label, markersize=3)
     for (mechanism, epsilon, _, edges), series in values.items():
-        if not 0 < epsilon < np.inf:
-            style = "-" if mechanism == NON_PRIVATE else "--"
+        if not _private(epsilon):
             label = _name(mechanism) if mechanism == edges else f"{_name(mechanism)}, {_name(edges)}"
-            axes[0].axhline(series.mean(), linestyle=style, color="black", linewidth=0.9, label=label)
-    _axis(axes[0], "", budgets)
+            level(axes[0], series.mean(), label, "-" if mechanism == NON_PRIVATE else "--")
+    _axis(axes[0], "", frame)
     axes[0].set_xlabel("epsilon of a record, and of a private edge")
     legend_below(figure, axes[0], 2)
     return figure
 
 
-# --- README ----------------------------------------------------------------------------------------------------
-
-
-def readme_sections(out: Path) -> dict[str, str]:
-    """What the README says: accuracy at epsilon 1 beside what is public, and who finds private edges.
-
-    Nothing where a folder's rows are not those of the committed plan.
-    """
-    frame = accuracy.results_in(out).read().fillna({"edges": ""})
-    told = attacks.results_in(out).read()
-    if frame.empty or told.empty or set(frame.level) != set(accuracy.LEVELS):
-        return {}
-    (dataset,) = frame.dataset.unique()
-    features, edges = (_values(frame[frame.level == level]) for level in ("features", "edges"))
-    rho = frame.rho.max()
-    public = best_public(features)
-    alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
-    beyond, gains, of_twins, of_edges, rows = [], [], [], [], []
-    columns = (
-        "epsilon 1", "accuracy (%)", "less structure-only twin", "less public knowledge", "less public edges alone",
-        "true of released private edges", "AUC of LinkTeller",
-    )  # fmt: skip
-    for (name, epsilon, _, _), series in features.items():
-        if not 0 < epsilon < np.inf or name.startswith((STRUCTURE, FEATURES)):
-            continue
-        twin = features[STRUCTURE + name, epsilon, 0.0, ""]
-        beyond.append(paired(series, public))
-        gains.append(paired(series, twin))
-        of_twins.append(paired(twin, public))
-        if epsilon == 1.0:
-            rows.append([_name(name), interval(series), signed(gains[-1]), signed(beyond[-1]), "", "", ""])
-    auc = told[told.metric == attacks.METRICS[-1]].groupby(["mechanism", "epsilon", "attack"]).value.mean()
-    counts = frame[(frame.level == "edges") & (frame.rho == rho)].pivot_table(
-        index=["mechanism", "epsilon"], columns="metric", values="value"
-    )
-    for (name, epsilon, of, _), series in edges.items():
-        if of != rho or not 0 < epsilon < np.inf:
-            continue
-        of_edges.append(paired(series, alone))
-        if epsilon == 1.0:
-            found, leak = counts.loc[(name, 1.0)], auc.get((name, 1.0, attacks.LINKTELLER))
-            shown = f"{found[TRUE]:.0f} of {found[RELEASED]:.0f}", "" if leak is None else f"{leak:.2f}"
-            rows.append([_name(name), interval(series), "", "", signed(of_edges[-1]), *shown])
-    known = {
-        word: mean_interval(features[name, epsilon, 0.0, ""])
-        for word, name, epsilon in (
-            ("whole", RECORDS, np.inf), ("embedded", NON_PRIVATE, np.inf), ("public", PUBLIC_RECORDS, 0.0),
-            ("labels", LABEL_PROPAGATION, 0.0),
-        )
-    }  # fmt: skip
-    of_gains = counted(gains)
-    section = _README.format(
-        **known, dataset=dataset, rho=rho, seeds=frame.seed.nunique(), above=counted(beyond)[0],
-        features=len(beyond), twins_above=counted(of_twins)[0], gains_above=of_gains[0], gains_below=of_gains[1],
-        edges_above=counted(of_edges)[0], edges=len(of_edges), alone=mean_interval(alone),
-        all_edges=mean_interval(edges[NON_PRIVATE, np.inf, rho, ""]),
-        guess=mean_interval(edges[LINK_PREDICTION, 0.0, rho, ""]),
-        true=auc[NON_PRIVATE, np.inf, attacks.LINKTELLER], model=auc[PUBLIC_EDGES, 0.0, attacks.LINKTELLER],
-        nobody=auc["public knowledge", 0.0, attacks.BESIDE],
-        table=markdown(columns, rows),
-    )  # fmt: skip
-    return {"heterorr": section}
+# --- Findings --------------------------------------------------------------------------------------------------
 
 
 class Gains(NamedTuple):
@@ -394,21 +312,82 @@ class Gains(NamedTuple):
     edges: list[ConfidenceInterval | None]
 
 
+class _Rows(NamedTuple):
+    """Values at both levels, and the keys of their private rows, of edges at the largest share."""
+
+    features: Values
+    edges: Values
+    records: list[Any]
+    released: list[Any]
+    alone: Any
+
+
+def _rows(frame: pd.DataFrame) -> _Rows | None:
+    """None where the rows are not those of the committed plan."""
+    if frame.empty or set(frame.level) != set(accuracy.LEVELS):
+        return None
+    features, edges = (_values(frame[frame.level == name]) for name in ("features", "edges"))
+    rho = frame.rho.max()
+    records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
+    released = [key for key in edges if key[2] == rho and _private(key[1])]
+    return _Rows(features, edges, records, released, (PUBLIC_EDGES, 0.0, rho, ""))
+
+
 def gains(out: Path) -> Gains:
     """The gains of the rows in a folder; empty where it has none of the committed plan."""
-    frame = accuracy.results_in(out).read().fillna({"edges": ""})
-    if frame.empty or set(frame.level) != set(accuracy.LEVELS):
+    rows = _rows(_read(out))
+    if rows is None:
         return Gains([], [])
-    features, edges = (_values(frame[frame.level == level]) for level in ("features", "edges"))
-    rho = frame.rho.max()
-    records = [
-        paired(series, features[STRUCTURE + name, epsilon, 0.0, ""])
-        for (name, epsilon, _, _), series in features.items()
-        if 0 < epsilon < np.inf and not name.startswith((STRUCTURE, FEATURES))
+    return Gains(
+        [contrast(rows.features, key, (STRUCTURE + key[0], *key[1:])) for key in rows.records],
+        [contrast(rows.edges, key, rows.alone) for key in rows.released],
+    )
+
+
+def readme_sections(out: Path) -> dict[str, str]:
+    """The passage of the findings: accuracy at epsilon 1 beside public rows, and who finds private edges."""
+    frame, found = _read(out), attacks.results_in(out).read()
+    rows, (of_records, of_edges) = _rows(frame), gains(out)
+    if rows is None or found.empty:
+        return {}
+    (dataset,) = frame.dataset.unique()
+    features, rho = rows.features, rows.alone[2]
+    public = best_public(features)
+    beyond = [paired(features[key], public) for key in rows.records]
+    of_twins = [paired(features[STRUCTURE + key[0], *key[1:]], public) for key in rows.records]
+    auc = found[found.metric == attacks.METRICS[-1]].groupby(["mechanism", "epsilon", "attack"]).value.mean()
+    counts = frame[(frame.level == "edges") & (frame.rho == rho)].pivot_table(
+        index=["mechanism", "epsilon"], columns="metric", values="value"
+    )
+    columns = (
+        "epsilon 1", "accuracy (%)", "less structure-only twin", "less public knowledge", "less public edges alone",
+        "true of released private edges", "AUC of LinkTeller",
+    )  # fmt: skip
+    lines = [
+        [_name(key[0]), interval(features[key]), signed(gain), signed(over), "", "", ""]
+        for key, gain, over in zip(rows.records, of_records, beyond, strict=True)
+        if key[1] == 1.0
     ]
-    alone = edges[PUBLIC_EDGES, 0.0, rho, ""]
-    released = [paired(series, alone) for (_, e, of, _), series in edges.items() if of == rho and 0 < e < np.inf]
-    return Gains(records, released)
+    for key, gain in zip(rows.released, of_edges, strict=True):
+        if key[1] == 1.0:
+            count, leak = counts.loc[key[:2]], auc.get((*key[:2], attacks.LINKTELLER))
+            shown = f"{count[TRUE]:.0f} of {count[RELEASED]:.0f}", "" if leak is None else f"{leak:.2f}"
+            lines.append([_name(key[0]), interval(rows.edges[key]), "", "", signed(gain), *shown])
+    above, below, _ = counted(of_records)
+    section = _README.format(
+        whole=mean_interval(features[RECORDS, np.inf, 0.0, ""]),
+        embedded=mean_interval(features[NON_PRIVATE, np.inf, 0.0, ""]),
+        public=mean_interval(features[PUBLIC_RECORDS, 0.0, 0.0, ""]),
+        labels=mean_interval(features[LABEL_PROPAGATION, 0.0, 0.0, ""]),
+        dataset=dataset, rho=rho, seeds=frame.seed.nunique(), above=counted(beyond)[0], features=len(beyond),
+        twins_above=counted(of_twins)[0], gains_above=above, gains_below=below, edges_above=counted(of_edges)[0],
+        edges=len(of_edges), alone=mean_interval(rows.edges[rows.alone]),
+        all_edges=mean_interval(rows.edges[NON_PRIVATE, np.inf, rho, ""]),
+        guess=mean_interval(rows.edges[LINK_PREDICTION, 0.0, rho, ""]),
+        true=auc[NON_PRIVATE, np.inf, attacks.LINKTELLER], model=auc[PUBLIC_EDGES, 0.0, attacks.LINKTELLER],
+        nobody=auc["public knowledge", 0.0, attacks.BESIDE], table=markdown(columns, lines),
+    )  # fmt: skip
+    return {"heterorr": section}
 
 
 _README = """\

@@ -11,8 +11,7 @@ from ldp_jax.learning import importance, models, training
 from ldp_jax.learning.importance import Public
 
 DRAWS = 128
-_HELD = 10
-"""One of so many public users chooses the epoch of the public model."""
+_HELD = 10  # one of so many public users chooses the epoch of the public model
 
 
 class Embedding(NamedTuple):
@@ -46,16 +45,16 @@ def embed(
     """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
 
     Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was
-    trained on the public users, sensitivity what the embedding changes by where their sensitive columns are masked;
-    where none is known to be sensitive, all coordinates are equally so.
+    trained on the public users, sensitivity the change of the embedding where their sensitive columns are masked;
+    without sensitive columns all coordinates are equally sensitive.
 
     Args:
       key: a typed threefry key.
       x: float [n, columns], all records.
-      y: int [n] classes, or [n, k] labels; of public users alone it is looked at.
+      y: int [n] classes, or [n, k] labels; only those of public users are read.
       public: bool [n].
       width: d, at most the number of public users and of columns.
-      sensitive: columns.
+      sensitive: columns of x.
       gamma: of eq. 7.
     """
     known = x[public].astype(np.float64)
@@ -73,33 +72,26 @@ def embed(
     panel = Public(z[public], source)
     model_key, draw_key = jax.random.split(key)
     model = Public(_public_model(model_key, z[public], y[public]), f"a perceptron trained on {source}")
-    alpha = importance.importance(draw_key, model, panel, panel, draws=DRAWS)
+    alpha = np.asarray(importance.importance(draw_key, model, panel, panel, draws=DRAWS))
+    beta = np.full(width, 1.0 / width)
     if sensitive:
         masked = known.copy()
         masked[:, list(sensitive)] = 0.0
-        beta = importance.sensitivity(
-            Public(project, f"principal components of {source}"), Public(known, source), Public(masked, source)
-        )
-        weighed = np.asarray(beta)
-    else:
-        weighed = np.full(width, 1.0 / width)
-    theta = features.importance_weights(alpha, weighed, gamma)
-    return Embedding(z, public, np.asarray(alpha), weighed, theta)
+        projection = Public(project, f"principal components of {source}")
+        beta = np.asarray(importance.sensitivity(projection, Public(known, source), Public(masked, source)))
+    return Embedding(z, public, alpha, beta, features.importance_weights(alpha, beta, gamma))
 
 
 def _public_model(key: Any, z: np.ndarray, y: np.ndarray) -> Any:
     """A perceptron of the public users' classes or labels, as a function of rows; a part of them stops it."""
     labels = y.ndim == 2
     held = max(1, len(z) // _HELD)
-    objective = training.node_labels if labels else training.node_classification
-    train, validation = (
-        training.Examples(np.arange(len(z))[part], y[part].astype(np.int32))
-        for part in (slice(held, None), slice(held))
-    )
+    parts = (np.arange(len(z))[part] for part in (slice(held, None), slice(held)))
+    train, validation = (training.Examples(part, y[part].astype(np.int32)) for part in parts)
     model = models.mlp(2, 32, y.shape[1] if labels else int(y.max()) + 1)
     fitted = training.fit(
-        key, model, objective, jnp.asarray(z), train, validation, validation,
-        training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
+        key, model, training.node_labels if labels else training.node_classification, jnp.asarray(z), train,
+        validation, validation, training.Settings(training.adam(0.01), epochs=100, batch_size=len(z), patience=30),
     )  # fmt: skip
 
     def function(rows: Any) -> Any:

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from experiments import _common
+
 Level = Literal["features", "edges", "both"]
 
 FEATURE_MECHANISMS = (
@@ -29,44 +31,29 @@ SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
 """Columns of a data set's records that are masked for the sensitivity scores: the two of gender."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(_common.Settings):
+    """The settings of one level and data set.
 
     Attributes:
-      dataset: name, or path of a user's file.
-      data: short sha256 of the arrays that were loaded.
       level: what is protected: the records' features, a part of the edges, or both.
       public_share: share of all nodes, drawn among the training nodes, whose records everybody knows: the public
         split that the embedding and the scores come from. 0 where features are public anyway.
       width: coordinates of the public embedding of a record; 0 where features are public.
+      sensitive: columns of the records that are masked for the sensitivity; none: equal sensitivities.
+      sweeps: of the chain of hierarchical random graphs; a sweep is about n / 8 moves.
+      steps: of feature propagation (LPGNN's KProp), of which each row takes the best in validation.
       bins: FeatureRR's k.
       gamma: weight of the importance in eq. 7.
-      sensitive: columns of the records that are masked for the sensitivity; none: equal sensitivities.
-      steps: of feature propagation (LPGNN's KProp), of which each row takes the best in validation.
       layers: of the GCN.
-      hidden: their width.
-      dropout: share of hidden values dropped in training.
-      learning_rate: of Adam.
-      weight_decay: L2, added to the gradient.
-      epochs: at most so many, each one step on all training nodes; the best of them by validation is kept.
-      patience: training stops after as many epochs without a better validation score.
-      sweeps: of the chain of hierarchical random graphs; a sweep is about n / 8 moves.
-      label_alphas: decay factors that label propagation chooses from by validation.
-      label_rs: convolution coefficients that it chooses from.
-      base_seed: seed s of a run is folded into this one.
     """
 
-    dataset: str
-    data: str
     level: Level
     public_share: float
     width: int
     sensitive: tuple[int, ...]
     sweeps: int
     steps: tuple[int, ...]
-    epochs: int
-    patience: int
     bins: int = 10
     gamma: float = 0.5
     layers: int = 2
@@ -74,6 +61,6 @@ class Settings:
     dropout: float = 0.5
     learning_rate: float = 0.01
     weight_decay: float = 5e-4
-    label_alphas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-    label_rs: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    label_alphas: tuple[float, ...] = _common.LABEL_ALPHAS
+    label_rs: tuple[float, ...] = _common.LABEL_RS
     base_seed: int = 2022

@@ -2,20 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import pandas as pd
-
 from experiments import _runner
-from experiments._report import panels, save
-from experiments._runner import Found, Results, config_hash, run
+from experiments._common import run_plan
+from experiments._report import panels, publish
+from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import accuracy, cells
 from experiments.heterorr.config import Config
+from experiments.heterorr.settings import Settings
 from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "heterorr_shares"
-FIGURE = "heterorr_figure3"
 METRICS = ("importance", "sensitivity", "share")
 
 
@@ -24,16 +23,10 @@ class Cell(_runner.Cell):
     """One coordinate's scores, which come from public users alone."""
 
     coordinate: int
-
-    @property
-    def last_metric(self) -> str:
-        """theta."""
-        return METRICS[-1]
+    last_metric = property(lambda self: METRICS[-1])
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
@@ -48,13 +41,13 @@ def main(config: Config) -> None:
                     epsilon_proved=math.inf, unit=str(RECORD), config=config_hash(chosen), coordinate=coordinate,
                 )  # fmt: skip
                 planned[cell] = chosen
+    run_plan(planned, _scores, results_in(config.out), "coordinates")
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        known = cells.embedding(cells.prepare(planned[cell], cell.seed))
-        values = (known.alpha, known.beta, known.theta)
-        return Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
 
-    run(planned, compute, results_in(config.out), settings=planned.__getitem__, called="coordinates")
+def _scores(cell: Cell, chosen: Settings) -> Found:
+    known = cells.embedding(cells.prepare(chosen, cell.seed))
+    values = (known.alpha, known.beta, known.theta)
+    return Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
 
 
 def write(out: Path) -> list[Path]:
@@ -65,19 +58,12 @@ def write(out: Path) -> list[Path]:
     names = list(dict.fromkeys(frame.dataset))
     figure, axes = panels(len(names), width=4.6, height=3.6)
     for axis, dataset in zip(axes, names, strict=True):
-        wide = _wide(frame[frame.dataset == dataset])
+        rows = frame[frame.dataset == dataset]
+        wide = rows.pivot_table(index=["seed", "coordinate"], columns="metric", values="value")
         dots = axis.scatter(wide.importance, wide.sensitivity, c=wide.share, cmap="viridis", s=22)
         figure.colorbar(dots, ax=axis, label="share theta of the budget")
-        axis.set_xlabel("importance alpha")
-        axis.set_ylabel("sensitivity beta")
-        axis.set_title(
-            f"{dataset}: a dot is a coordinate of one of {frame.seed.nunique()} public splits", fontsize=8
-        )
+        title = f"{dataset}: a dot is a coordinate of one of {frame.seed.nunique()} public splits"
+        axis.set(xlabel="importance alpha", ylabel="sensitivity beta")
+        axis.set_title(title, fontsize=8)
     figure.tight_layout()
-    path = out / f"{FIGURE}.png"
-    save(figure, path)
-    return [path]
-
-
-def _wide(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.pivot_table(index=["seed", "coordinate"], columns="metric", values="value")
+    return publish(out, {}, {"heterorr_figure3": figure})

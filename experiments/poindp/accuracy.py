@@ -1,51 +1,30 @@
 """The accuracy rows of PoinDP: which there are, in which order, and what is proved of each."""
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError, asked, config_hash, run
+from experiments._common import FOUND, fingerprint, run_plan, source, usable
+from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
+from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import Cell
 from experiments.poindp.config import Config, settings
-from experiments.poindp.settings import (
-    ABLATED,
-    AS_PUBLISHED,
-    FEATURES,
-    NON_PRIVATE,
-    PRINTED,
-    PUBLIC,
-    PUBLISHED,
-    SHARES,
-    SOUND,
-    STRUCTURE,
-    Settings,
-)
+from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "poindp"
 
-
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell, cells.FOUND)
+results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
 def load(name: str, option: str = "--datasets") -> datasets.Dataset:
-    """A data set, or why there is none, in words of the command line.
-
-    Raises:
-      UsageError: for what cannot be loaded, a set of graphs, a graph without features, or several labels a node.
-    """
-    try:
-        data = cells.load(name)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
-        raise UsageError(f"{option} {name}: {error}") from error
-    if data.node_graph is not None or data.num_features == 0 or data.y.ndim == 2:
-        raise UsageError(f"{option} {name}: one graph with features and one class a node is needed")
+    """A data set of one class a node; a UsageError where there is none."""
+    data = usable(cells.load, name, option)
+    if data.y.ndim == 2:
+        raise UsageError(f"{option} {name}: one class a node is needed, and it has several labels")
     return data
 
 
@@ -60,19 +39,20 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
         for split in config.splits:
             if split == "public" and "split" not in data.extras:
                 continue
-            for name in NON_PRIVATE:
+            for name in rows_of.NON_PRIVATE:
                 yield split, name, math.inf
             yield split, PUBLIC, 0.0
-            for name in AS_PUBLISHED:
-                for prefix in ("", STRUCTURE):
-                    yield split, prefix + name, config.epsilon
-            for name in SOUND:
-                for prefix in ("", STRUCTURE, FEATURES):
-                    yield split, prefix + name, config.epsilon
+            for names, prefixes in (
+                (rows_of.AS_PUBLISHED, ("", STRUCTURE)),
+                (rows_of.SOUND, ("", STRUCTURE, FEATURES)),
+            ):
+                for name in names:
+                    for prefix in prefixes:
+                        yield split, prefix + name, config.epsilon
     if "table2" in config.parts:
-        for name in ABLATED:
+        for name in rows_of.ABLATED:
             yield "random", name, config.ablation_epsilon
-        for name in SHARES:
+        for name in rows_of.SHARES:
             for prefix in ("", STRUCTURE):
                 yield "random", prefix + name, config.ablation_epsilon
     if "figure3" in config.parts and first:
@@ -87,23 +67,22 @@ def plan(config: Config) -> dict[Cell, Settings]:
     planned = {}
     for place, dataset in enumerate(config.datasets):
         data, chosen = load(dataset), resolved(config, dataset)
-        asked = dict.fromkeys(variants(config, data, first=place == 0))
+        wanted = dict.fromkeys(variants(config, data, first=place == 0))
         for seed in range(config.seeds):
-            for split, mechanism, epsilon in asked:
+            for split, mechanism, epsilon in wanted:
                 if config.asks_for(mechanism):
                     planned[cell_of(chosen, data.name, split, mechanism, epsilon, seed)] = chosen
     return planned
 
 
 def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int) -> Cell:
-    """A cell with what its own guarantee states."""
+    """A cell with the epsilon and delta of its guarantee."""
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
+    proved, delta = math.inf, 0.0
     if mechanism.startswith(STRUCTURE):
-        proved, delta = 0.0, 0.0
-    elif promised is None:
-        proved, delta = math.inf, 0.0
-    else:
+        proved = 0.0
+    elif promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
     return Cell(
         dataset=dataset, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved,
@@ -112,11 +91,8 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
-    """What the manifest says of a cell."""
-    data = cells.load(chosen.dataset)
-    said: dict[str, dict[str, Any]] = {
-        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
-    }
+    """The manifest's notes on a cell."""
+    said = source(cells.load(chosen.dataset))
     promised = releases.guarantee(cell.mechanism, cell.epsilon, chosen)
     words = releases.why_none(cell.mechanism, cell.epsilon, chosen) if promised is None else str(promised)
     if words:
@@ -125,13 +101,9 @@ def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing; a killed run goes on here."""
-    planned = plan(config)
+    """Compute what is missing."""
 
-    def one(cell: Cell, say: Callable[[str], None]) -> Found:
-        return cells.compute(cells.prepare(planned[cell], cell.split, cell.seed), cell)
+    def one(cell: Cell, chosen: Settings) -> Found:
+        return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)
 
-    run(
-        planned, one, results_in(config.out), settings=planned.__getitem__,
-        notes=lambda cell: notes(cell, planned[cell]), called="rows",
-    )  # fmt: skip
+    run_plan(plan(config), one, results_in(config.out), "rows", notes)

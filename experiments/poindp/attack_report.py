@@ -1,4 +1,4 @@
-"""Table 3: what attacks on membership find, and how much of a tree the graph is."""
+"""Table 3: the findings of attacks on membership, and how much of a tree the graph is."""
 
 import math
 from pathlib import Path
@@ -7,18 +7,27 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from experiments._report import interval, legend_below, markdown, paired, panels, save, significant
-from experiments._report import table as as_table
-from experiments._runner import write_atomically
+from experiments._report import (
+    Values,
+    by_seed,
+    contrast,
+    counted,
+    interval,
+    legend_below,
+    markdown,
+    panels,
+    publish,
+    significant,
+    table,
+)
 from experiments.poindp import membership
 from experiments.poindp.labels import label
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
 from experiments.poindp.settings import PUBLISHED, STRUCTURE
 from ldp_jax.attacks.shadows import MembershipProtocol
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-LIRA = "LiRA online"
-_COMPARED = (membership.ATTACKS[0], LIRA)
+TRAINED, LIRA = membership.ATTACKS[0], "LiRA online"
+"""The paper's attack, and a stronger one."""
 _STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
 
 _ABOUT = """\
@@ -60,12 +69,9 @@ def write(out: Path) -> list[Path]:
     frame = read(out)
     if frame.empty:
         return []
-    path, picture = out / f"{membership.NAME}.md", out / f"{membership.NAME}.png"
-    write_atomically(path, as_markdown(frame, picture.name))
-    if not (frame.attack != membership.GRAPH).any():
-        return [path]
-    save(_figure(frame[frame.attack != membership.GRAPH]), picture)
-    return [path, picture]
+    attacked = frame[frame.attack != membership.GRAPH]
+    figures = {} if attacked.empty else {membership.NAME: _figure(attacked)}
+    return publish(out, {membership.NAME: as_markdown(frame)}, figures)
 
 
 def read(out: Path) -> pd.DataFrame:
@@ -73,35 +79,38 @@ def read(out: Path) -> pd.DataFrame:
     return membership.results_in(out).read().fillna({"protocol": ""})
 
 
-def as_markdown(frame: pd.DataFrame, picture: str) -> str:
+def as_markdown(frame: pd.DataFrame) -> str:
     """The report: its tables, and a link to the figure."""
     attacked = frame[frame.attack != membership.GRAPH]
-    parts = ["# Membership inference on graph networks (Table 3)", _ABOUT, f"![AUC of each attack]({picture})"]
-    parts += [*_match(attacked), *_grid(attacked)] if len(attacked) else []
-    graphs = {str(dataset): _of_graph(part, str(dataset)) for dataset, part in frame.groupby("dataset", sort=False)}
-    parts += ["## The graphs", *(f"{dataset}: {words}" for dataset, words in graphs.items() if words)]
+    picture = f"![AUC of each attack]({membership.NAME}.png)"
+    parts = ["# Membership inference on graph networks (Table 3)", _ABOUT, picture]
+    if len(attacked):
+        parts += [*_match(attacked), _GRID.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
+    parts.append("## The graphs")
+    for dataset, part in frame[frame.attack == membership.GRAPH].groupby("dataset", sort=False):
+        parts.append(f"{dataset}: {_of_graph(part, str(dataset))}")
     for (dataset, share, protocol), asked in attacked.groupby(["dataset", "share", "protocol"], sort=False):
-        if asked.attack.nunique() <= len(_COMPARED):
-            continue  # the grid says it all
-        parts += [f"## {dataset}, {_of(share)} the nodes are members, {protocol}"]
-        parts.append(_attacks(asked, str(dataset)))
-    return "\n\n".join(parts) + "\n"
+        if asked.attack.nunique() > 2:  # else the grid says it all
+            parts += [
+                f"## {dataset}, {_of(share)} the nodes are members, {protocol}",
+                _attacks(asked, str(dataset)),
+            ]
+    return "\n\n".join(parts)
 
 
 def _of(share: float) -> str:
     return {0.5: "half of", 0.1: "a tenth of"}.get(share, f"{share:g} of")
 
 
-def _series(frame: pd.DataFrame, name: str, attack: str) -> pd.Series:
-    """Per cent AUC by target."""
-    mine = frame[(frame.mechanism == name) & (frame.attack == attack) & (frame.metric == "AUC")]
-    return 100 * mine.set_index("seed").value
+def _areas(frame: pd.DataFrame) -> Values:
+    """Per cent AUC by target, of each data set, share, protocol, mechanism and attack."""
+    return by_seed(frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"])
 
 
 def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
     """Share and protocol of the rows, largest share first."""
-    found = {(float(share), str(protocol)) for share, protocol in zip(frame.share, frame.protocol, strict=True)}
     order = get_args(MembershipProtocol)
+    found = set(zip(frame.share, frame.protocol, strict=True))
     return sorted(found, key=lambda pair: (-pair[0], order.index(pair[1])))
 
 
@@ -110,14 +119,13 @@ def distances(frame: pd.DataFrame) -> pd.DataFrame:
 
     Only rows count that were asked under every protocol, so that the means are of the same cells.
     """
-    means = frame[(frame.attack == membership.ATTACKS[0]) & (frame.metric == "AUC")]
+    means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
     wide = 100 * means.pivot_table(index=["dataset", "mechanism"], columns=["share", "protocol"], values="value")
     printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")
     both = wide.loc[wide.index.isin(list(TABLE_3))].dropna()
     if both.empty:
         return pd.DataFrame()
-    printed = printed.loc[list(both.index)]
-    apart = both.sub(printed, axis=0).abs().mean()
+    apart = both.sub(printed.loc[list(both.index)], axis=0).abs().mean()
     return pd.DataFrame({"apart": apart, "cells": len(both)}).reset_index()
 
 
@@ -155,108 +163,83 @@ def _match(frame: pd.DataFrame) -> list[str]:
         return []
     found = distances(frame).sort_values(["share", "protocol"], ascending=[False, False])
     rows = [
-        [_of(float(share)) + " the nodes", str(protocol), f"{apart:.1f}", str(cells)]
+        {
+            "members": f"{_of(share)} the nodes",
+            "protocol": protocol,
+            "apart (points)": f"{apart:.1f}",
+            "cells": cells,
+        }
         for share, protocol, apart, cells in zip(found.share, found.protocol, found.apart, found.cells, strict=True)
     ]
-    return [
-        _MATCH.format(
-            table=markdown(["members", "protocol", "apart (points)", "cells"], rows),
-            best=f"{best}, {best.apart:.1f} points apart",
-            verdict=best.verdict,
-        )
-    ]
+    closest = f"{best}, {best.apart:.1f} points apart"
+    return [_MATCH.format(table=table(rows), best=closest, verdict=best.verdict)]
 
 
-def _grid(frame: pd.DataFrame) -> list[str]:
+def _by_protocol(frame: pd.DataFrame, rows: Any, cell: Any) -> list[list[Any]]:
+    """The rows of a table with a column a protocol: first columns, and ``cell`` of the keys of a row."""
+    pairs, made = _protocols(frame), []
+    for dataset in dict.fromkeys(frame.dataset):
+        for name, attack, first in rows:
+            cells = [cell((dataset, *pair, name, attack)) for pair in pairs]
+            if any(cells):
+                printed = TABLE_3.get((dataset, name)) if attack == TRAINED else None
+                made.append([dataset, label(name), *first, None if printed is None else printed[0], *cells])
+    return made
+
+
+def _grid(frame: pd.DataFrame) -> str:
     """A row for each network and attack, a column for each protocol."""
-    pairs = _protocols(frame)
-    rows = []
-    for dataset, part in frame.groupby("dataset", sort=False):
-        for name in _rows_of(part):
-            for attack in _COMPARED:
-                printed = TABLE_3.get((str(dataset), name)) if attack == membership.ATTACKS[0] else None
-                cells = [_cell(_at(part, pair), name, attack) for pair in pairs]
-                if any(cells):
-                    rows.append(
-                        [str(dataset), label(name), attack, "" if printed is None else f"{printed[0]}", *cells]
-                    )
-    headers = ["data set", "row", "attack", "paper", *(f"{protocol}, {share:g}" for share, protocol in pairs)]
-    return [_GRID.format(unprotected=_above_gcn(frame)), markdown(headers, rows)]
+    values = _areas(frame)
 
+    def cell(key: tuple[Any, ...]) -> str:
+        if key not in values:
+            return ""
+        *of, name, attack = key
+        text, gap = f"{values[key].mean():.1f}", contrast(values, key, (*of, STRUCTURE + name, attack))
+        return f"**{text}**" if gap is not None and gap.mean > 0 and significant(gap) else text
 
-def _rows_of(frame: pd.DataFrame) -> list[str]:
-    """Rows in the order of tables, each before its twin."""
     names = [prefix + name for name in membership.MECHANISMS for prefix in ("", STRUCTURE)]
-    return [name for name in names if (frame.mechanism == name).any()]
+    rows = [(name, attack, [attack]) for name in names for attack in (TRAINED, LIRA)]
+    return markdown(["data set", "row", "attack", "paper", *_heads(frame)], _by_protocol(frame, rows, cell))
 
 
-def _at(frame: pd.DataFrame, pair: tuple[float, str]) -> pd.DataFrame:
-    return frame[(frame.share == pair[0]) & (frame.protocol == pair[1])]
-
-
-def _cell(frame: pd.DataFrame, name: str, attack: str) -> str:
-    mine, twin = _series(frame, name, attack), _series(frame, STRUCTURE + name, attack)
-    if mine.empty:
-        return ""
-    text = f"{mine.mean():.1f}"
-    gap = paired(mine, twin)
-    return f"**{text}**" if gap is not None and gap.mean > 0 and significant(gap) else text
+def _heads(frame: pd.DataFrame) -> list[str]:
+    return [f"{protocol}, {share:g}" for share, protocol in _protocols(frame)]
 
 
 def _above_gcn(frame: pd.DataFrame) -> str:
     """How often LaP's networks give more away than unprotected ones, and whether records are why."""
     lap, gcn = f"{PUBLISHED}lap", "gcn"
-    asked = above = by_records = 0
-    for _, part in frame.groupby("dataset"):
-        for pair in _protocols(part):
-            at = _at(part, pair)
-            mine, twin, bare = (_series(at, name, LIRA) for name in (lap, STRUCTURE + lap, gcn))
-            if mine.empty or twin.empty or bare.empty:
-                continue
-            gap, of_records = mean_interval(mine - bare), mean_interval(mine - twin)
-            asked += 1
-            above += gap.mean > 0 and significant(gap)
-            by_records += of_records.mean > 0 and significant(of_records)
-    if not asked:
+    values = _areas(frame)
+    gaps = []
+    for key in values:
+        if key[3:] == (lap, LIRA):
+            both = [contrast(values, key, (*key[:3], other, LIRA)) for other in (gcn, STRUCTURE + lap)]
+            gaps += [both] if None not in both else []
+    if not gaps:
         return ""
+    above, by_records = (counted(each)[0] for each in zip(*gaps, strict=True))
     return (
-        f"LiRA finds more in {label(lap)}\nthan in the unprotected {label(gcn)} in {above} of {asked} settings,\n"
-        f"and more than in its structure-only twin in {by_records}: a network remembers noise as well as records."
+        f"LiRA finds more in {label(lap)}\nthan in the unprotected {label(gcn)} in {above} of {len(gaps)} settings,"
+        f"\nand more than in its structure-only twin in {by_records}: a network remembers noise as well as records."
     )
 
 
 def _of_graph(frame: pd.DataFrame, dataset: str) -> str:
     """How much of a tree the graph is."""
-    deltas = frame[frame.attack == membership.GRAPH].set_index("metric").value
-    if deltas.empty:
-        return ""
+    deltas = frame.set_index("metric").value
     mean, most = (deltas[name] for name in membership.DELTAS)
     words = f"Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
     printed = HYPERBOLICITY.get(dataset)
     return f"{words}; the paper prints {printed}." if printed is not None else f"{words}."
 
 
-def _found(part: pd.DataFrame) -> dict[str, ConfidenceInterval]:
-    """Per cent, by metric."""
-    found = {str(metric): interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
-    return {metric: each for metric, each in found.items() if each is not None}
-
-
-def worth(auc: ConfidenceInterval) -> float:
-    """What an attack is worth to someone who knows in which direction it errs; in per cent."""
-    return max(auc.mean, 100 - auc.mean)
-
-
-def _printed(dataset: str, name: str, attack: str) -> tuple[float, float] | None:
-    """The paper's AUC and precision, of the attack that is the paper's."""
-    return TABLE_3.get((dataset, name)) if attack == membership.ATTACKS[0] else None
-
-
 def _attacks(frame: pd.DataFrame, dataset: str) -> str:
     rows = []
     for (name, epsilon, attack), part in frame.groupby(["mechanism", "epsilon", "attack"], sort=False):
-        found, proved = _found(part), part.iloc[0].epsilon_proved
-        printed = _printed(dataset, str(name), str(attack)) or ("", "")
+        found = {str(metric): interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
+        area, proved = found["AUC"], part.iloc[0].epsilon_proved
+        printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
         rows.append(
             {
                 "row": label(str(name)),
@@ -265,81 +248,57 @@ def _attacks(frame: pd.DataFrame, dataset: str) -> str:
                 "attack": attack,
                 "paper AUC": printed[0],
                 "paper precision": printed[1],
-                "AUC": found["AUC"],
-                "worth": f"{worth(found['AUC']):.1f}",
+                "AUC": area,
+                "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
                 **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
             }
         )
-    return as_table(rows)
+    return table(rows)
 
 
 def _figure(frame: pd.DataFrame) -> Any:
     """AUC by share and protocol: a panel for each data set and attack, filled for rows, hollow for twins."""
-    datasets = list(dict.fromkeys(frame.dataset))
-    pairs = _protocols(frame)
+    datasets, pairs, values = list(dict.fromkeys(frame.dataset)), _protocols(frame), _areas(frame)
     names = [name for name in membership.MECHANISMS if (frame.mechanism == name).any()]
     figure, axes = panels(2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets))
-    for place, axis in enumerate(axes[: 2 * len(datasets)]):
-        dataset = datasets[place % len(datasets)]
-        attack = _COMPARED[place // len(datasets)]
-        part = frame[frame.dataset == dataset]
+    for place, axis in enumerate(axes):
+        dataset, attack = datasets[place % len(datasets)], (TRAINED, LIRA)[place // len(datasets)]
         for turn, pair in enumerate(pairs):
+            shift = 0.12 * (turn - (len(pairs) - 1) / 2)
             for prefix, filled in ((STRUCTURE, "none"), ("", "full")):
-                points = [
-                    (
-                        _series(_at(part, pair), prefix + name, attack).mean(),
-                        at + 0.12 * (turn - (len(pairs) - 1) / 2),
-                    )
-                    for at, name in enumerate(names)
-                ]
+                keys = [(dataset, *pair, prefix + name, attack) for name in names]
+                points = [(values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values]
                 axis.plot(
-                    *zip(*points, strict=True), marker="o", markersize=4, linestyle="none", fillstyle=filled,
+                    *np.reshape(points, (-1, 2)).T, marker="o", markersize=4, linestyle="none", fillstyle=filled,
                     color=f"C{turn}", label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
                 )  # fmt: skip
-        if attack == membership.ATTACKS[0]:
-            printed = [
-                (TABLE_3[dataset, name][0], at) for at, name in enumerate(names) if (dataset, name) in TABLE_3
-            ]
-            axis.plot(
-                [auc for auc, _ in printed], [at for _, at in printed], "kx", markersize=6, label="the paper's"
-            )
+        if attack == TRAINED:
+            printed = {at: TABLE_3[dataset, name][0] for at, name in enumerate(names) if (dataset, name) in TABLE_3}
+            axis.plot(list(printed.values()), list(printed), "kx", markersize=6, label="the paper's")
         axis.axvline(50, color="0.6", linewidth=0.8, zorder=0)
         axis.set_yticks(range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else [])
-        axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.set_xlim(35, 101)
-        axis.set_xlabel("AUC (%); 50 is guessing")
+        axis.set(ylim=(len(names) - 0.5, -0.5), xlim=(35, 101), xlabel="AUC (%); 50 is guessing")
         axis.set_title(f"{dataset}, {attack}", fontsize=9)
-    figure.suptitle(_title(frame), fontsize=9)
+    best = Closest.of(frame)
+    closest = "" if best is None else f"Closest to the paper: {best}, {best.apart:.1f} points apart\n"
+    figure.suptitle(f"{closest}filled: rows; hollow: their structure-only twins", fontsize=9)
     legend_below(figure, axes[0], 4)
     return figure
-
-
-def _title(frame: pd.DataFrame) -> str:
-    best = Closest.of(frame)
-    return _HOLLOW if best is None else f"Closest to the paper: {best}, {best.apart:.1f} points apart\n{_HOLLOW}"
-
-
-_HOLLOW = "filled: rows; hollow: their structure-only twins"
-
-
-_README_ROWS = ("gcn", "published:lap", "structure-only:published:lap", "published:poindp")
 
 
 def summary(frame: pd.DataFrame) -> str:
     """The stronger of LiRA and the paper's attack, by protocol, in a few rows for each data set."""
     asked = frame[frame.attack != membership.GRAPH]
-    pairs, rows = _protocols(asked), []
-    for dataset, part in asked.groupby("dataset", sort=False):
-        for name in _README_ROWS:
-            printed = TABLE_3.get((str(dataset), name))
-            cells = []
-            for pair in pairs:
-                found = [_series(_at(part, pair), name, attack).mean() for attack in _COMPARED]
-                cells.append("" if np.isnan(found).any() else f"{max(found):.1f}")
-            if any(cells):
-                rows.append([str(dataset), label(name), "" if printed is None else f"{printed[0]}", *cells])
-    headers = ["data set", "row", "paper", *(f"{protocol}, {share:g}" for share, protocol in pairs)]
-    return markdown(headers, rows) if rows else ""
+    values = _areas(asked)
+
+    def cell(key: tuple[Any, ...]) -> str:
+        found = [values[*key[:-1], attack].mean() for attack in (TRAINED, LIRA) if (*key[:-1], attack) in values]
+        return f"{max(found):.1f}" if len(found) == 2 else ""
+
+    names = ("gcn", f"{PUBLISHED}lap", f"{STRUCTURE}{PUBLISHED}lap", f"{PUBLISHED}poindp")
+    rows = [(name, TRAINED, []) for name in names]
+    made = _by_protocol(asked, rows, cell)
+    return markdown(["data set", "row", "paper", *_heads(asked)], made) if made else ""
 
 
 def protocol_of_the_paper(frame: pd.DataFrame) -> str:

@@ -1,16 +1,15 @@
 """One cell of PoinDP: a network trained on records, with the paper's noise, or on what was reported of them."""
 
 import dataclasses
-from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from experiments import _runner
-from experiments._common import standardized
+from experiments._common import Score, best, standardized
 from experiments._runner import Found
 from experiments.poindp import networks, releases
 from experiments.poindp.settings import FEATURES, PROJECTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
@@ -22,52 +21,31 @@ from ldp_jax.learning.models import Model, mlp
 from ldp_jax.pipeline.self_training import FoldedLabels, folds
 from ldp_jax.pipeline.structure import structure_posterior
 
-FOUND = ("validation", "chosen")
-"""Columns that identify no row: the validation score, and the preprocessing that was chosen by it."""
-
 METRICS = ("weighted-F1", "macro-F1", "micro-F1")
 """Of the test nodes. Of one class a node, micro-F1 is the accuracy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One training.
-
-    Attributes:
-      split: how its nodes were split, one of ``settings.SPLITS``.
-      delta: beside ``epsilon_proved``; 0 where that is pure, or nothing is proved.
-    """
+    """One training on one of ``settings.SPLITS``; ``delta`` stands beside ``epsilon_proved``."""
 
     split: str
     delta: float
-
-    @property
-    def last_metric(self) -> str:
-        """The accuracy."""
-        return METRICS[-1]
+    last_metric = property(lambda self: METRICS[-1])
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.split} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
 
 
-@lru_cache(maxsize=2)
-def load(name: str) -> datasets.Dataset:
-    """A data set."""
-    return datasets.load(name)
+load = lru_cache(maxsize=2)(datasets.load)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class World:
-    """A data set with what is public of it, shared by all seeds.
+    """A data set and its public facts, shared by all seeds.
 
-    Attributes:
-      settings: of its rows.
-      data: the data set.
-      op: the graph laid out for sums over neighbours; ``segments`` for attention.
-      segments: the same in the other layout.
-      unit: float32 [n, d], each user's record scaled to length 1; a record of zeros is 0.
-      known: float32 [n, 4], the Poincaré embedding of the public graph, and each node's inter- and intra-hierarchy
-        sensitivity in it.
+    ``op`` is laid out for sums over neighbours, ``segments`` for attention; ``unit`` float32 [n, d] has records of
+    length 1 or 0; ``known`` float32 [n, 4] has the Poincaré embedding of the graph and each node's sensitivities.
     """
 
     settings: Settings
@@ -92,6 +70,10 @@ class World:
         return self.segments if name in ("gat", "hyperimba") else self.op
 
 
+_EMBEDDING = np.uint32(0xB411)  # folded into the base seed for the public embedding of a data set
+_BATCH = 256  # pairs a step of the embedding
+
+
 @lru_cache(maxsize=2)
 def world(settings: Settings) -> World:
     """What all seeds share; the embedding is that of the graph alone, by one key."""
@@ -112,13 +94,6 @@ def world(settings: Settings) -> World:
         settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
         unit.astype(np.float32), known.astype(np.float32),
     )  # fmt: skip
-
-
-_EMBEDDING = np.uint32(0xB411)
-"""The tag that is folded into the base seed for what is public of a data set."""
-
-_BATCH = 256
-"""Pairs a step of the embedding."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -143,13 +118,7 @@ def prepare(settings: Settings, split: str, seed: int) -> Bench:
 
 
 def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
-    """Nodes of training, validation and test.
-
-    Args:
-      key: a typed threefry key; ``public`` asks for none.
-      here: the world.
-      split: one of ``settings.SPLITS``.
-    """
+    """Nodes of training, validation and test."""
     n = here.data.num_nodes
     if split == "random":
         return tuple(splits.node_split(key, n, (0.1, 0.1, 0.8)))
@@ -169,15 +138,6 @@ def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
 # --- Training ----------------------------------------------------------------------------------------------------
 
 
-class Score(NamedTuple):
-    """A trained row: its metrics, the validation score that chose it, and what it chose."""
-
-    values: dict[str, float]
-    validation: float
-    chosen: str
-    variables: Any
-
-
 @partial(jax.jit, static_argnames=("model", "objective"))
 def _judged(variables: Any, context: Any, test: Any, *, model: Model, objective: training.Objective) -> Any:
     outputs, _ = model.apply(variables, objective.inputs(context, test), key=None, train=False)
@@ -191,37 +151,24 @@ _ON_GRAPH = training.on_graph(training.node_classification)
 def fit(
     bench: Bench, model: Model, context: Any, chosen: str = "", *, rows: bool = False, asked: Any = None
 ) -> Score:
-    """Train a network, keep the best epoch by validation, and judge it.
+    """Train a network on its inputs ``context``, keep the best epoch by validation, and judge it.
 
-    Args:
-      bench: splits and keys.
-      model: the network.
-      context: what it is applied to.
-      chosen: what the preprocessing is called.
-      rows: whether it takes rows without a graph.
-      asked: what it is judged on, where that is not what it was trained on.
+    ``chosen`` names the preprocessing, ``rows`` says that the network takes rows without a graph, and ``asked`` are
+    the inputs that it is judged on, where they differ.
     """
-    settings = bench.world.settings
     objective = training.node_classification if rows else _ON_GRAPH
     fitted = training.fit(
         jax.random.clone(bench.fit_key), model, objective, context, *bench.parts,
-        settings=training.Settings(
-            training.adam(settings.learning_rate, settings.weight_decay), settings.epochs,
-            len(bench.parts[0].index), settings.patience,
-        ),
+        settings=bench.world.settings.for_training(len(bench.parts[0].index)),
     )  # fmt: skip
     judged = _judged(
         fitted.variables, context if asked is None else asked, bench.parts[2], model=model, objective=objective
     )
-    values = {name: round(float(value), 6) for name, value in zip(METRICS, judged, strict=True)}
-    return Score(values, float(fitted.validation), chosen, fitted.variables)
+    return Score(dict(zip(METRICS, judged, strict=True)), float(fitted.validation), chosen, fitted.variables)
 
 
 def noisy_rows(bench: Bench, name: str, epsilon: float) -> Any:
-    """The reports of a sound row, float32 [n, k]; of its structure-only twin those of one public record.
-
-    Of ``PROJECTED`` the projected records themselves.
-    """
+    """The reports of a sound row or its twin, float32 [n, k]; the projected records themselves of ``PROJECTED``."""
     here, mine = bench.world, releases.base(name)
     if mine == "laplace":
         records = to_one(here.unit)
@@ -258,16 +205,15 @@ def train_on_reports(bench: Bench, name: str, epsilon: float) -> Score:
     return best(found)
 
 
-def best(scores: Sequence[Score]) -> Score:
-    """In validation; the first of equals."""
-    return max(scores, key=lambda score: score.validation)
+def without_private(bench: Bench) -> Bench:
+    """The same with the public record 0 for all users."""
+    return dataclasses.replace(bench, world=dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit)))
 
 
 def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
     """A network on the records themselves: without privacy, or with the paper's noise; of its twin on none."""
     if name.startswith(STRUCTURE):
-        empty = dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit))
-        bench, name = dataclasses.replace(bench, world=empty), name.removeprefix(STRUCTURE)
+        bench, name = without_private(bench), name.removeprefix(STRUCTURE)
     here = bench.world
     settings, classes = here.settings, here.data.num_classes
     if name == "mlp":
@@ -290,16 +236,11 @@ def with_laplace(bench: Bench, rows: Any, epsilon: float) -> Any:
     return rows + jax.random.laplace(jax.random.clone(bench.report_key), rows.shape) / epsilon
 
 
-_FOLDS = 10
-"""In which training nodes are asked of a posterior that has not seen their label."""
+_FOLDS = 10  # in which training nodes are asked of a posterior that has not seen their label
 
 
 def without_records(bench: Bench) -> Score:
-    """What the public graph and the training labels say.
-
-    Label propagation, a field, or a stack of both with regressions on spectral coordinates, whichever has the least
-    log-loss on the training nodes, out of fold.
-    """
+    """The public graph and the training labels alone: the structure posterior of least log-loss, out of fold."""
     here = bench.world
     train, validation, test = bench.parts
     labels = np.full(here.data.num_nodes, -1, np.int32)
@@ -309,15 +250,12 @@ def without_records(bench: Bench) -> Score:
     found = structure_posterior(here.data.graph, known, op=here.op)
     values = [metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1")) for name in METRICS]
     right = metrics.accuracy(found.log_q[validation.index], validation.label)
-    shown = {name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)}
-    return Score(shown, float(right), found.chosen, None)
+    return Score(dict(zip(METRICS, values, strict=True)), float(right), found.chosen)
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
     """The rows of a cell."""
     if cell.mechanism == PUBLIC:
-        score = without_records(bench)
-        return Found(score.values, {"validation": round(score.validation, 6), "chosen": score.chosen})
+        return without_records(bench).found()
     of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)
-    score = (train_on_reports if of_reports else train_on_records)(bench, cell.mechanism, cell.epsilon)
-    return Found(score.values, {"validation": round(score.validation, 6), "chosen": score.chosen})
+    return (train_on_reports if of_reports else train_on_records)(bench, cell.mechanism, cell.epsilon).found()

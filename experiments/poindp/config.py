@@ -4,12 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import Literal, get_args
 
-from experiments._runner import DEFAULT_OUT, UsageError, check_positive
+from experiments._common import check_words
+from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.poindp.settings import EPSILONS, LENGTHS, Settings
 from ldp_jax.attacks.shadows import MembershipProtocol
 
 Part = Literal["table1", "table2", "figure3", "noise", "membership", "gaps"]
-PARTS: tuple[Part, ...] = ("table1", "table2", "figure3", "noise", "membership", "gaps")
+PARTS: tuple[Part, ...] = get_args(Part)
 Split = Literal["random", "public"]
 Attack = Literal["trained", "trained, with hierarchy", "LiRA online", "LiRA offline", "RMIA offline"]
 ATTACKS: tuple[Attack, ...] = get_args(Attack)
@@ -63,33 +64,19 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Refuse what cannot be run.
-
-        Raises:
-          UsageError: which option, and why.
-        """
-        check_positive("--epsilons", *self.epsilons)
-        for option, value in (
-            ("--epsilon", self.epsilon), ("--ablation-epsilon", self.ablation_epsilon),
-            ("--attack-epsilon", self.attack_epsilon), ("--seeds", self.seeds),
-        ):  # fmt: skip
-            check_positive(option, value)
+        """Raise a UsageError for the first invalid option."""
+        check_words(
+            self,
+            positive=("epsilons", "epsilon", "ablation_epsilon", "attack_epsilon", "seeds"),
+            shares=("shares",),
+            filled=("parts", "datasets", "epsilons", "attacked", "splits", "protocols", "shares", "attacks"),
+        )
         if self.models < 3:
             raise UsageError(f"--models must be at least 3, got {self.models}")
-        for share in self.shares:
-            if not 0 < share < 1:
-                raise UsageError(f"--shares must be between 0 and 1, got {share:g}")
-        for option, words in (
-            ("--parts", self.parts), ("--datasets", self.datasets), ("--epsilons", self.epsilons),
-            ("--attacked", self.attacked), ("--splits", self.splits),
-            ("--protocols", self.protocols), ("--shares", self.shares), ("--attacks", self.attacks),
-        ):  # fmt: skip
-            if not words:
-                raise UsageError(f"{option} needs at least one word")
 
     @property
     def smoke(self) -> bool:
-        """Whether this run is a test of the machinery."""
+        """Whether this run only tests the machinery."""
         return self.preset == "smoke"
 
     def asks_for(self, mechanism: str) -> bool:
@@ -100,13 +87,7 @@ class Config:
 
 
 def settings(config: Config, dataset: str, data: str) -> Settings:
-    """Resolve a configuration for one data set.
-
-    Args:
-      config: the command line's words.
-      dataset: name or path.
-      data: fingerprint of its arrays.
-    """
+    """The settings of one data set, whose fingerprint is ``data``."""
     return Settings(
         dataset=dataset,
         data=data,

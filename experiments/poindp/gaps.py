@@ -1,16 +1,18 @@
 """Cells of Tables 1 and 2 that differ from the paper by more than 5 points: what one change at a time closes."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from experiments._runner import REFERENCE, Found, Results, run
+from experiments._common import FOUND, run_plan
+from experiments._runner import REFERENCE, Found, Results
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.config import Config
 from experiments.poindp.published import TABLE_1, TABLE_2
@@ -49,9 +51,7 @@ class Gap(NamedTuple):
     ours: float
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell, cells.FOUND)
+results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
@@ -62,12 +62,7 @@ def gaps(frame: pd.DataFrame) -> list[Gap]:
 def compared(frame: pd.DataFrame) -> list[Gap]:
     """All cells of Tables 1 and 2 that have rows."""
     at = frame[frame.split == "random"].groupby(["dataset", "mechanism", "epsilon", "metric"]).value.mean() * 100
-    cells_of = ((*cell, at.get(cell[1:5])) for cell in _printed())
-    return [
-        Gap(table, dataset, name, epsilon, metric, printed, float(ours))
-        for table, dataset, name, epsilon, metric, printed, ours in cells_of
-        if ours is not None
-    ]
+    return [Gap(*cell, float(at[cell[1:5]])) for cell in _printed() if cell[1:5] in at]
 
 
 def _printed() -> Iterator[tuple[int, str, str, float, str, float]]:
@@ -134,8 +129,6 @@ def altered(bench: cells.Bench, variant: str) -> cells.Bench:
 
 def largest_component(edges: np.ndarray, n: int) -> np.ndarray:
     """Which nodes are in it; bool [n]."""
-    import scipy.sparse
-
     adjacency = scipy.sparse.coo_array((np.ones(len(edges), bool), tuple(edges.T)), (n, n))
     _, component = connected_components(adjacency, directed=False)
     return component == np.bincount(component).argmax()
@@ -164,18 +157,13 @@ def compute(bench: cells.Bench, cell: Cell) -> Found:
         networks.inputs_of(kind, layout, x, here.known, epsilon, settings)
         for epsilon in (cell.epsilon, np.inf if cell.variant == SILENT else cell.epsilon)
     )
-    score = cells.fit(bench, model, context, asked=asked)
-    return Found(score.values, {"validation": round(score.validation, 6), "chosen": score.chosen})
+    return cells.fit(bench, model, context, asked=asked).found()
 
 
 def main(config: Config) -> None:
-    """Compute what is missing; a killed run goes on here."""
-    planned = plan(config)
+    """Compute what is missing."""
 
-    def one(cell: Cell, say: Callable[[str], None]) -> Found:
-        return compute(cells.prepare(planned[cell], cell.split, cell.seed), cell)
+    def one(cell: Cell, chosen: Settings) -> Found:
+        return compute(cells.prepare(chosen, cell.split, cell.seed), cell)
 
-    run(
-        planned, one, results_in(config.out), settings=planned.__getitem__,
-        notes=lambda cell: accuracy.notes(cell, planned[cell]), called="rows",
-    )  # fmt: skip
+    run_plan(plan(config), one, results_in(config.out), "rows", accuracy.notes)

@@ -1,7 +1,6 @@
 """What the rows of PoinDP are called and coloured in tables and figures."""
 
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
-from ldp_jax.learning.metrics import ConfidenceInterval
 
 _NETWORKS = {
     "gcn": "GCN",
@@ -49,6 +48,4 @@ def label(name: str) -> str:
     return f"{_NETWORKS.get(first, first)} {rest}".strip()
 
 
-def shown(interval: ConfidenceInterval | None) -> str:
-    """For a table; empty where there is none."""
-    return "" if interval is None else str(interval)
+LABELS = {name: label(name) for name in COLOURS}

@@ -3,9 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -14,8 +12,8 @@ import numpy as np
 import scipy.special
 
 from experiments import _runner
-from experiments._common import standardized
-from experiments._runner import Found, Results, config_hash, run
+from experiments._common import run_plan, standardized
+from experiments._runner import Found, Results, config_hash
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.config import ATTACKS, Config
 from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
@@ -34,15 +32,12 @@ NON_PRIVATE = ("gcn", "gat", "gcn+H")
 
 METRICS = ("precision", "average precision", "TPR at 1 % FPR", "TPR at 0.1 % FPR", "AUC")
 GRAPH, DELTAS = "hyperbolicity", ("mean delta", "maximum delta")
-SAMPLES, DISTANCES = 50_000, 1000
+SAMPLES = 50_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """What an attack finds on one target, whose number is ``seed``; or the hyperbolicity of the graph.
-
-    ``share`` is of the nodes that are members; 0 for the graph.
-    """
+    """An attack on one target, whose number is ``seed``, or the hyperbolicity of the graph; a share are members."""
 
     attack: str
     protocol: str
@@ -58,25 +53,22 @@ class Cell(_runner.Cell):
         return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def records(bench: cells.Bench, name: str, epsilon: float) -> Any:
-    """What a network of a row is trained on; float32 [n, d]."""
+    """The training rows of a network; float32 [n, d]."""
     if releases.is_sound(name):
         return standardized(cells.noisy_rows(bench, name, epsilon))
     if name.startswith(STRUCTURE):
-        empty = dataclasses.replace(bench.world, unit=np.zeros_like(bench.world.unit))
-        bench = dataclasses.replace(bench, world=empty)
+        bench = cells.without_private(bench)
     if releases.base(name) == f"{PUBLISHED}lap":
         return cells.noise_of_lap(bench, epsilon)
     return bench.world.records
 
 
 class Row(NamedTuple):
-    """What its networks are trained on; one training serves all protocols and attacks."""
+    """The key of a training, which serves all protocols and attacks."""
 
     name: str
     epsilon: float
@@ -117,7 +109,7 @@ def shadows(bench: cells.Bench, row: Row, protocol: str) -> attacks.Shadows:
 
 @lru_cache(maxsize=8)
 def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attacks.Attack:
-    """What one attack finds on all targets of a row."""
+    """One attack on all targets of a row."""
     here = bench.world
     asked = shadows(bench, row, protocol)
     labels = here.data.y.astype(np.int32)[asked.nodes]
@@ -182,16 +174,12 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 def main(config: Config) -> None:
     """Compute what is missing."""
-    planned = plan(config)
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        bench = cells.prepare(planned[cell], "random", 0)
+    def compute(cell: Cell, chosen: Settings) -> Found:
+        bench = cells.prepare(chosen, "random", 0)
         if cell.attack == GRAPH:
             return Found(hyperbolicity(bench))
         row = Row(cell.mechanism, cell.epsilon, cell.share, config.models)
         return Found(judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed))
 
-    run(
-        planned, compute, results_in(config.out), settings=planned.__getitem__,
-        notes=lambda cell: accuracy.notes(cell, planned[cell]), called="targets",
-    )  # fmt: skip
+    run_plan(plan(config), compute, results_in(config.out), "targets", accuracy.notes)

@@ -17,7 +17,7 @@ PLACES = 2
 
 
 class NoisyInputs(NamedTuple):
-    """What a network with noise on its outputs is applied to."""
+    """The inputs of a network with noise on its outputs."""
 
     inputs: Any
     epsilon: Any
@@ -48,14 +48,7 @@ def vanilla(model: Model) -> Model:
 
 
 def network(name: str, settings: Settings, classes: int) -> tuple[Model, Kind]:
-    """The network of a row, and what kind of inputs it takes.
-
-    Args:
-      name: one of ``NON_PRIVATE``, of the published private rows, or ``gcn+H``: a GCN to whose layers a perceptron
-        adds what it reads from the places.
-      settings: of the rows.
-      classes: outputs.
-    """
+    """The network of a row and its kind of inputs; ``gcn+H`` adds a perceptron of the places to a GCN's layers."""
     width, dropout = settings.hidden, settings.dropout
     gcn = models.gcn(2, width, classes, dropout, "symmetric")
     plain: dict[str, tuple[Model, Kind]] = {
@@ -87,16 +80,7 @@ def network(name: str, settings: Settings, classes: int) -> tuple[Model, Kind]:
 
 
 def inputs_of(kind: Kind, op: Any, x: Any, known: Any, epsilon: float, settings: Settings) -> Any:
-    """What a network is applied to.
-
-    Args:
-      kind: of inputs.
-      op: the graph's operator.
-      x: float [n, d].
-      known: float [n, 4]: each node's place, and its two sensitivities; public.
-      epsilon: nominal, of networks with noise; others do not read it.
-      settings: of the rows.
-    """
+    """The inputs of a network: rows x, float [n, d], and each node's public place and sensitivities [n, 4]."""
     rows = NodeInputs(op, x)
     if kind == "node":
         return rows

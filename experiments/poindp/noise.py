@@ -2,9 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import _runner
-from experiments._runner import Found, Results, config_hash, run
+from experiments._common import run_plan
+from experiments._runner import Found, Results, config_hash
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.config import Config
 from experiments.poindp.settings import PRINTED, PUBLISHED, Settings
@@ -21,8 +20,7 @@ from ldp_jax.learning.models import poindp
 
 NAME = "poindp_noise"
 METRICS = ("x", "y", "noise")
-MECHANISMS = tuple(f"{PUBLISHED}{name}" for name in ("poindp", "vanpd", "lap", "rddp", "atdp"))
-MECHANISMS = (*MECHANISMS, f"{PRINTED}poindp")
+MECHANISMS = (*(f"{PUBLISHED}{name}" for name in ("poindp", "vanpd", "lap", "rddp", "atdp")), f"{PRINTED}poindp")
 NODES = 400
 """Drawn at random, the same for all networks."""
 
@@ -32,16 +30,10 @@ class Cell(_runner.Cell):
     """A node: its place on the disk, and the mean absolute noise on its outputs (of LaP, on its features)."""
 
     node: int
-
-    @property
-    def last_metric(self) -> str:
-        """The noise."""
-        return METRICS[-1]
+    last_metric = property(lambda self: METRICS[-1])
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=8)
@@ -89,16 +81,12 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 def main(config: Config) -> None:
     """Compute what is missing."""
-    planned = plan(config)
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        bench = cells.prepare(planned[cell], "random", cell.seed)
+    def compute(cell: Cell, chosen: Settings) -> Found:
+        bench = cells.prepare(chosen, "random", cell.seed)
         size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
         x, y = bench.world.places[cell.node]
         values = (float(x), float(y), float(size) if math.isfinite(size) else math.nan)
         return Found({name: round(value, 6) for name, value in zip(METRICS, values, strict=True)})
 
-    run(
-        planned, compute, results_in(config.out), settings=planned.__getitem__,
-        notes=lambda cell: accuracy.notes(cell, planned[cell]), called="nodes",
-    )  # fmt: skip
+    run_plan(plan(config), compute, results_in(config.out), "nodes", accuracy.notes)

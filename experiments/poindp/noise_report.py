@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, panels, save, table
+from experiments._report import legend_below, panels, table
 from experiments.poindp import noise
 from experiments.poindp.labels import COLOURS, label
 from experiments.poindp.settings import PRINTED, PUBLISHED
@@ -32,105 +32,88 @@ logarithmic, that ends at the lowest and the highest 2 % of all its nodes."""
 
 
 def sections(out: Path) -> list[str]:
-    """What the report says; nothing where there are no rows."""
+    """The part of the report; empty where there are no rows."""
     frame = noise.results_in(out).read()
     if frame.empty:
         return []
-    wide = _wide(frame)
+    nodes = _nodes(frame)
     about = _ABOUT.format(
-        nodes=wide.groupby(level=0).size().max(),
-        dataset=frame.dataset.iloc[0],
-        epsilon=frame.epsilon.iloc[0],
-        chance=_chance(wide),
-    )
-    rows = []
-    for name in _names(wide):
-        part = _of_row(wide, name)
-        shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
-        rows.append(
-            {
-                "row": label(name),
-                **{words: f"{part.noise.quantile(share):.2f}" for words, share in shares.items()},
-                "correlation with the radius": f"{_with_radius(part):+.2f}",
-            }
-        )
-    pictures = [f"![Figure {path.stem[-1]}]({path.name})" for path in paths(out)]
+        nodes=max(map(len, nodes.values())), dataset=frame.dataset.iloc[0], epsilon=frame.epsilon.iloc[0],
+        chance=_chance(nodes),
+    )  # fmt: skip
+    shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
+    rows = [
+        {
+            "row": label(name),
+            **{words: f"{part.noise.quantile(share):.2f}" for words, share in shares.items()},
+            "correlation with the radius": f"{_with_radius(part):+.2f}",
+        }
+        for name, part in nodes.items()
+    ]
+    pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in ("poindp_figure4", *DISKS)]
     return ["## Figures 4 to 6: noise on nodes, as published", about, table(rows), *pictures]
 
 
-def paths(out: Path) -> list[Path]:
-    """Of the pictures."""
-    return [out / f"{name}.png" for name in ("poindp_figure4", *DISKS)]
-
-
-def draw(out: Path) -> list[Path]:
-    """Save the pictures; none where there are no rows."""
+def figures(out: Path) -> dict[str, Any]:
+    """The pictures by their stems; empty where there are no rows."""
     frame = noise.results_in(out).read()
     if frame.empty:
-        return []
-    wide = _wide(frame)
+        return {}
+    nodes = _nodes(frame)
     title = f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
-    first, *others = paths(out)
-    save(_cumulative(wide, title), first)
-    for path in others:
-        save(_disks(wide, DISKS[path.stem], title), path)
-    return [first, *others]
+    return {
+        "poindp_figure4": _cumulative(nodes, title),
+        **{stem: _disks(nodes, names, title) for stem, names in DISKS.items()},
+    }
 
 
-def _wide(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row for each mechanism and node: its place, its distance from the centre and its noise."""
+Nodes = dict[str, pd.DataFrame]
+"""The nodes of each mechanism: place, distance from the centre, and noise."""
+
+
+def _nodes(frame: pd.DataFrame) -> Nodes:
     wide = frame.pivot_table(index=["mechanism", "node"], columns="metric", values="value")
     wide["distance"] = 2 * np.arctanh(np.minimum(np.hypot(wide.x, wide.y), 1 - 1e-6))
-    return wide
+    parts = {name: part.droplevel(0) for name, part in wide.groupby(level=0)}
+    return {name: parts[name] for name in noise.MECHANISMS if name in parts}
 
 
-def _of_row(wide: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The nodes of one mechanism."""
-    return wide[wide.index.get_level_values(0) == name].droplevel(0).dropna()
-
-
-def _names(wide: pd.DataFrame) -> list[str]:
-    return [name for name in noise.MECHANISMS if name in wide.index.get_level_values(0)]
-
-
-def _cumulative(wide: pd.DataFrame, title: str) -> Any:
+def _cumulative(nodes: Nodes, title: str) -> Any:
     figure, (axis,) = panels(1, width=5.0, height=3.6)
-    for name in _names(wide):
-        size = np.sort(wide.loc[name].noise)
+    for name, part in nodes.items():
+        size = np.sort(part.noise)
         axis.step(
             size, np.arange(1, len(size) + 1) / len(size), where="post", label=label(name), color=COLOURS[name],
             linestyle="--" if name.startswith(PRINTED) else "-",
         )  # fmt: skip
-    axis.set_xlabel("mean absolute noise of a node")
-    axis.set_ylabel("share of nodes below")
-    axis.set_xscale("log")
+    axis.set(xlabel="mean absolute noise of a node", ylabel="share of nodes below", xscale="log")
     axis.set_title(title, fontsize=9)
     legend_below(figure, axis, 3)
     return figure
 
 
-def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
+def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
     """The disk above, and below it the same with true distances from the centre; one colour scale."""
     from matplotlib.colors import LogNorm
+    from matplotlib.patches import Circle
 
-    drawn = [name for name in names if name in _names(wide)]
+    drawn = [name for name in names if name in nodes]
     figure, axes = panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
     figure.subplots_adjust(left=0.01, right=0.92, bottom=0.01, top=0.86, wspace=0.03, hspace=0.03)
     for axis in axes:
         axis.set_axis_off()
     if not drawn:
         return figure
-    colours = LogNorm(*np.nanquantile(wide.loc[drawn].noise, [0.02, 0.98]))
+    colours = LogNorm(*np.nanquantile(np.concatenate([nodes[name].noise for name in drawn]), [0.02, 0.98]))
     for name in drawn:
-        place, part = names.index(name), _of_row(wide, name)
-        part = part.sort_values("noise")  # the darkest last: on top where dots overlap
+        place, part = names.index(name), nodes[name].dropna().sort_values("noise")  # the darkest last: on top
         stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
         rim = math.ceil(part.distance.max())
         above, below = axes[place], axes[place + len(names)]
         for axis, scale, rings in ((above, 1.0, (1.0,)), (below, stretch, range(2, rim + 1, 2))):
             axis.set_aspect("equal")
             for ring in rings:
-                axis.add_patch(_circle(ring))
+                axis.add_patch(Circle((0, 0), ring, fill=False, color="0.8", linewidth=0.6, zorder=1))
                 if axis is below:
                     axis.text(
                         0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
@@ -145,27 +128,22 @@ def _disks(wide: pd.DataFrame, names: tuple[str, ...], title: str) -> Any:
             axis.set_ylim(-most, most)
         above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
     figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
-    figure.suptitle(f"{_fading(wide, drawn)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
+    figure.suptitle(f"{_fading(nodes, drawn)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
     return figure
 
 
-def _chance(wide: pd.DataFrame) -> float:
-    """What 95 % of correlations are within, of noise that knows no hierarchy."""
-    return 1.96 / math.sqrt(wide.groupby(level=0).size().max() - 1)
+def _chance(nodes: Nodes) -> float:
+    """95 % of correlations are within this of 0, of noise that knows no hierarchy."""
+    return 1.96 / math.sqrt(max(map(len, nodes.values())) - 1)
 
 
 def _with_radius(part: pd.DataFrame) -> float:
     """Spearman's correlation of a node's noise with its distance from the centre."""
+    part = part.dropna()
     return float(part.noise.rank().corr(part.distance.rank()))
 
 
-def _fading(wide: pd.DataFrame, names: list[str]) -> str:
+def _fading(nodes: Nodes, names: list[str]) -> str:
     """In which networks noise fades with the radius, as the paper reads its figures."""
-    fading = [label(name) for name in names if _with_radius(_of_row(wide, name)) < -_chance(wide)]
+    fading = [label(name) for name in names if _with_radius(nodes[name]) < -_chance(nodes)]
     return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"
-
-
-def _circle(radius: float) -> Any:
-    from matplotlib.patches import Circle
-
-    return Circle((0, 0), radius, fill=False, color="0.8", linewidth=0.6, zorder=1)

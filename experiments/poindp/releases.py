@@ -43,27 +43,16 @@ def levels(places: np.ndarray) -> np.ndarray:
 
 
 def projected(key: Any, unit: np.ndarray, dim: int) -> np.ndarray:
-    """Records in a few coordinates, by a random projection that depends on no record; their lengths hardly change.
-
-    Args:
-      key: a typed threefry key, public.
-      unit: float32 [n, d], each of length 1, or 0.
-      dim: coordinates.
-    """
+    """Records, float32 [n, d] of length 1 or 0, in ``dim`` coordinates, by a random projection of a public key."""
     projection = jax.random.normal(key, (unit.shape[1], dim)) / np.sqrt(dim)
     return unit @ np.asarray(projection)
 
 
 def reports(key: Any, name: str, epsilon: float, records: np.ndarray, places: Any, settings: Settings) -> Any:
-    """What the server gets, a row a user.
+    """The reports of a sound mechanism, a row a user.
 
-    Args:
-      key: a typed threefry key.
-      name: a sound mechanism.
-      epsilon: of a record, the largest where users have their own.
-      records: float32 [n, dim] as :func:`projected`; for ``laplace`` rows that sum to 1, or 0.
-      places: float [n, 2], public.
-      settings: of the rows.
+    ``records`` are as :func:`projected`, or rows that sum to 1 or 0 for ``laplace``; ``epsilon`` is the largest of
+    all users.
     """
     if name == "laplace":
         return jnp.asarray(records) + laplace_scale(epsilon) * jax.random.laplace(key, records.shape)

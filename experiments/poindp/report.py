@@ -9,54 +9,40 @@ import numpy as np
 import pandas as pd
 
 from experiments._report import (
+    Values,
     by_seed,
+    contrast,
     counted,
-    errorbars,
+    curves,
     interval,
     legend_below,
     markdown,
     one_scale,
-    paired,
     panels,
-    save,
+    publish,
     signed,
     table,
 )
-from experiments._runner import write_atomically
 from experiments.poindp import accuracy, attack_report, gap_report, noise_report
+from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import METRICS
 from experiments.poindp.config import Config
-from experiments.poindp.labels import COLOURS, label, shown
+from experiments.poindp.labels import COLOURS, LABELS, label
 from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import (
-    ABLATED,
-    AS_PUBLISHED,
-    FEATURES,
-    NON_PRIVATE,
-    PRINTED,
-    PUBLIC,
-    PUBLISHED,
-    SHARES,
-    SOUND,
-    STRUCTURE,
-)
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
-
-Values = dict[tuple[str, float, str], pd.Series]
-"""Per cent by seed, of each mechanism, epsilon and metric."""
+from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 WEIGHTED, MACRO, MICRO = METRICS
+_FIGURE_3_NAME = "poindp_figure3"
 
 
 def write(out: Path) -> list[Path]:
     """poindp.md, poindp_membership.md and the figures."""
-    written = [*_draw(out), *noise_report.draw(out), *attack_report.write(out)]
+    levels = _levels(accuracy.results_in(out).read())
+    figures = {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
     text = as_markdown(out)
-    if not text:
-        return written
-    path = out / f"{accuracy.NAME}.md"
-    write_atomically(path, text)
-    return [path, *written]
+    pages = {accuracy.NAME: text.removesuffix("\n")} if text else {}
+    return [*publish(out, pages, figures | noise_report.figures(out)), *attack_report.write(out)]
 
 
 def as_markdown(out: Path) -> str:
@@ -97,25 +83,18 @@ take these as they are, some 15 long).
   training nodes, out of fold. **over public** is a row less that one."""
 
 
-def _values(frame: pd.DataFrame) -> Values:
+def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
     return by_seed(frame, ["mechanism", "epsilon", "metric"])
 
 
-def _interval(values: Values, name: str, epsilon: float, metric: str = WEIGHTED) -> ConfidenceInterval | None:
-    return interval(values.get((name, epsilon, metric)))
-
-
-def _less(
-    values: Values, name: str, other: str, epsilon: float, of_other: float | None = None
-) -> ConfidenceInterval | None:
-    beside = values.get((other, epsilon if of_other is None else of_other, WEIGHTED))
-    return paired(values.get((name, epsilon, WEIGHTED)), beside)
+def _twin(key: tuple[Any, ...], prefix: str = STRUCTURE) -> tuple[Any, ...]:
+    return (prefix + key[0], *key[1:])
 
 
 def _proved(frame: pd.DataFrame, name: str, epsilon: float) -> str:
     row = frame[(frame.mechanism == name) & (frame.epsilon == epsilon)].iloc[0]
     if math.isinf(row.epsilon_proved):
-        return "-" if name in NON_PRIVATE else "none"
+        return "-" if name in rows_of.NON_PRIVATE else "none"
     return f"{row.epsilon_proved:.3g}" + (f", {row.delta:g}" if row.delta else "")
 
 
@@ -124,28 +103,18 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
         return []
     sections = [_PREFACE]
     budgets = [eps for eps in frame.epsilon.unique() if 0 < eps < np.inf] or [np.inf]
-    budget, least = max(budgets), min(budgets)
-    for split in ("random", "public"):
+    tables = (("Table 1", "random", max(budgets), _table_1), ("Table 1", "public", max(budgets), _table_1),
+              ("Table 2", "random", min(budgets), _table_2))  # fmt: skip
+    for title, split, epsilon, make in tables:
         for dataset, part in frame[frame.split == split].groupby("dataset", sort=False):
-            made = _table_1(part, str(dataset), budget)
-            if made:
-                sections += [f"## Table 1: {dataset}, {split} split, epsilon {budget:g}", made]
-    for dataset, part in frame[frame.split == "random"].groupby("dataset", sort=False):
-        made = _table_2(part, str(dataset), least)
-        if made:
-            sections += [f"## Table 2: {dataset}, random split, epsilon {least:g}", made]
+            if rows := make(part, str(dataset), epsilon):
+                seeds = f"{part.seed.nunique()} seeds; config `{part.config.iloc[0]}`."
+                sections += [f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}", seeds, table(rows)]
     levels = _levels(frame)
     if not levels.empty:
-        sections += [
-            "## Figure 3: training nodes from parts of the hierarchy",
-            _FIGURE_3,
-            f"![Figure 3]({_FIGURE_3_NAME})",
-            _table_of_figure_3(levels),
-        ]
+        title = "## Figure 3: training nodes from parts of the hierarchy"
+        sections += [title, _FIGURE_3, f"![Figure 3]({_FIGURE_3_NAME}.png)", _table_of_figure_3(levels)]
     return sections
-
-
-_FIGURE_3_NAME = "poindp_figure3.png"
 
 
 def _levels(frame: pd.DataFrame) -> pd.DataFrame:
@@ -153,26 +122,19 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame.dataset.isin(frame[frame.split == "inner"].dataset.unique())]
 
 
-def _draw(out: Path) -> list[Path]:
-    levels = _levels(accuracy.results_in(out).read())
-    if levels.empty:
-        return []
-    path = out / _FIGURE_3_NAME
-    save(_figure_3(levels), path)
-    return [path]
-
-
-def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> str:
+def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str, Any]]:
     values, rows = _values(frame), []
     groups: tuple[tuple[tuple[str, ...], str, float], ...] = (
-        (NON_PRIVATE, "none", np.inf), ((PUBLIC,), "no record", 0.0), (AS_PUBLISHED, "as published", epsilon),
-        (SOUND, "sound", epsilon),
+        (rows_of.NON_PRIVATE, "none", np.inf), ((PUBLIC,), "no record", 0.0),
+        (rows_of.AS_PUBLISHED, "as published", epsilon), (rows_of.SOUND, "sound", epsilon),
     )  # fmt: skip
     for group, privacy, eps in groups:
         for name in group:
-            if (name, eps, MICRO) not in values:
+            key = (name, eps, WEIGHTED)
+            if key not in values:
                 continue
             printed = TABLE_1.get((dataset, name), ("", ""))
+            over = contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
             rows.append(
                 {
                     "row": label(name),
@@ -180,41 +142,38 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> str:
                     "proved eps, delta": _proved(frame, name, eps),
                     "paper W-F1": printed[0],
                     "paper M-F1": printed[1],
-                    "W-F1": shown(_interval(values, name, eps)),
-                    "macro-F1": shown(_interval(values, name, eps, MACRO)),
-                    "micro-F1": shown(_interval(values, name, eps, MICRO)),
-                    "structure-only W-F1": shown(_interval(values, STRUCTURE + name, eps)),
-                    "features-only W-F1": shown(_interval(values, FEATURES + name, eps)),
-                    "gain": signed(_less(values, name, STRUCTURE + name, eps)),
-                    "over public": "" if name == PUBLIC else signed(_less(values, name, PUBLIC, eps, 0.0)),
+                    "W-F1": interval(values[key]),
+                    "macro-F1": interval(values.get((name, eps, MACRO))),
+                    "micro-F1": interval(values.get((name, eps, MICRO))),
+                    "structure-only W-F1": interval(values.get(_twin(key))),
+                    "features-only W-F1": interval(values.get(_twin(key, FEATURES))),
+                    "gain": signed(contrast(values, key, _twin(key))),
+                    "over public": signed(over),
                 }
             )
-    return _seeds(frame) + table(rows) if rows else ""
+    return rows
 
 
-def _seeds(frame: pd.DataFrame) -> str:
-    return f"{frame.seed.nunique()} seeds; config `{frame.config.iloc[0]}`.\n\n"
-
-
-def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> str:
+def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str, Any]]:
     values, rows = _values(frame), []
-    whole = {name: name.split(" without")[0] for name in (*ABLATED, *SHARES)}
-    for name, of in whole.items():
-        if (name, epsilon, WEIGHTED) not in values:
+    for name in (*rows_of.ABLATED, *rows_of.SHARES):
+        whole, key = name.split(" without")[0], (name, epsilon, WEIGHTED)
+        if key not in values:
             continue
+        less = contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
         rows.append(
             {
                 "row": label(name),
                 "proved eps, delta": _proved(frame, name, epsilon),
                 "paper W-F1": TABLE_2.get((dataset, name), ""),
-                "W-F1": shown(_interval(values, name, epsilon)),
-                "less the whole": signed(_less(values, name, of, epsilon)) if name != of else "",
-                "structure-only W-F1": shown(_interval(values, STRUCTURE + name, epsilon)),
-                "gain": signed(_less(values, name, STRUCTURE + name, epsilon)),
+                "W-F1": interval(values[key]),
+                "less the whole": signed(less),
+                "structure-only W-F1": interval(values.get(_twin(key))),
+                "gain": signed(contrast(values, key, _twin(key))),
             }
         )
-    complete = any(name in ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
-    return _seeds(frame) + table(rows) if complete else ""
+    complete = any(name in rows_of.ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
+    return rows if complete else []
 
 
 _FIGURE_3 = """\
@@ -224,23 +183,21 @@ norms. What is the top by one reading is the bottom by the other. A tenth of all
 the test."""
 
 _READINGS = {"random": "random", "inner": "inner, the text's top", "outer": "outer, the code's top"}
+_SHOWN = (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial")
+
+
+def _by_epsilon(frame: pd.DataFrame, split: str, name: str) -> dict[float, pd.Series]:
+    values = by_seed(frame[(frame.split == split) & (frame.metric == WEIGHTED)], ["mechanism", "epsilon"])
+    return {epsilon: values[other, epsilon] for other, epsilon in sorted(values) if other == name}
 
 
 def _figure_3(frame: pd.DataFrame) -> Any:
-    names = (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial", f"{STRUCTURE}radial")
     figure, axes = panels(len(_READINGS), width=3.6, height=3.2)
     for axis, split in zip(axes, _READINGS, strict=True):
-        values = _values(frame[frame.split == split])
-        for turn, name in enumerate(names):
-            at = {
-                eps * 1.04 ** (turn - 1.5): mean_interval(s)  # side by side
-                for (m, eps, k), s in sorted(values.items(), key=lambda item: item[0][1])
-                if (m, k) == (name, WEIGHTED)
-            }
-            errorbars(axis, at, label=label(name), color=COLOURS[name], markersize=3)
         axis.set_xscale("log")
-        axis.set_xlabel("nominal epsilon")
-        axis.set_ylabel("weighted F1 (%)")
+        lines = {name: _by_epsilon(frame, split, name) for name in (*_SHOWN, f"{STRUCTURE}radial")}
+        curves(axis, lines, LABELS, COLOURS, apart=0.04, markersize=3)
+        axis.set(xlabel="nominal epsilon", ylabel="weighted F1 (%)")
         axis.set_title(f"training nodes: {_READINGS[split]}", fontsize=9)
     one_scale(axes)
     legend_below(figure, axes[0], 4)
@@ -248,24 +205,21 @@ def _figure_3(frame: pd.DataFrame) -> Any:
 
 
 def _table_of_figure_3(frame: pd.DataFrame) -> str:
-    rows = []
-    for split in _READINGS:
-        values = _values(frame[frame.split == split])
-        for name in (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial"):
-            for eps in sorted(e for m, e, k in values if (m, k) == (name, WEIGHTED)):
-                rows.append(
-                    {
-                        "training nodes": split,
-                        "row": label(name),
-                        "eps": f"{eps:g}",
-                        "W-F1": shown(_interval(values, name, eps)),
-                        "structure-only W-F1": shown(_interval(values, STRUCTURE + name, eps)),
-                    }
-                )
-    return table(rows)
+    return table(
+        {
+            "training nodes": split,
+            "row": label(name),
+            "eps": f"{epsilon:g}",
+            "W-F1": interval(series),
+            "structure-only W-F1": interval(_by_epsilon(frame, split, STRUCTURE + name).get(epsilon)),
+        }
+        for split in _READINGS
+        for name in _SHOWN
+        for epsilon, series in _by_epsilon(frame, split, name).items()
+    )
 
 
-# --- README ------------------------------------------------------------------------------------------------------
+# --- Findings ----------------------------------------------------------------------------------------------------
 
 _README = """\
 Noise that follows a hierarchy (PoinDP), at epsilon {epsilon:g}. *As published*, noise falls into every epoch and
@@ -300,21 +254,21 @@ rows and their twins: [poindp_membership.md](experiments/results/poindp_membersh
 
 
 def readme_sections(out: Path) -> dict[str, str]:
-    """What the README says of PoinDP; nothing where a folder has no rows of the committed plan's budget."""
+    """The passage of the findings; nothing where a folder has no rows of the committed plan's budget."""
     frame = accuracy.results_in(out).read()
     epsilon = Config.epsilon
-    at = frame[(frame.split == "random") & frame.epsilon.isin([0.0, epsilon, np.inf])]
-    lines = []
+    at = frame[(frame.split == "random") & (frame.metric == WEIGHTED) & frame.epsilon.isin([0.0, epsilon, np.inf])]
+    known = (("poindp", np.inf), ("mlp", np.inf), (PUBLIC, 0.0), (f"{PUBLISHED}poindp", epsilon))
+    sound = ("hyperbolic", "radial", "laplace")
+    lines: list[list[Any]] = []
     for dataset, part in at.groupby("dataset", sort=False):
-        values = _values(part)
-        if (SOUND[0], epsilon, WEIGHTED) not in values:
+        values = by_seed(part, ["mechanism", "epsilon"])
+        if (rows_of.SOUND[0], epsilon) not in values:
             continue
-        line = [str(dataset), str(part.seed.nunique())]
-        known = (("poindp", np.inf), ("mlp", np.inf), (PUBLIC, 0.0), (f"{PUBLISHED}poindp", epsilon))
-        line += [shown(_interval(values, *row)) for row in known]
-        for name in _README_SOUND:
-            line.append(shown(_interval(values, name, epsilon)))
-            line.append(signed(_less(values, name, STRUCTURE + name, epsilon)))
+        line = [dataset, part.seed.nunique(), *(interval(values.get(row)) for row in known)]
+        for name in sound:
+            gain = contrast(values, (name, epsilon), (STRUCTURE + name, epsilon))
+            line += [interval(values.get((name, epsilon))), signed(gain)]
         lines.append(line)
     if not lines:
         return {}
@@ -322,13 +276,13 @@ def readme_sections(out: Path) -> dict[str, str]:
     up, down, _ = counted(gains)
     headers = [
         "data set", "splits", "PoinDP, no noise", "MLP, no edges, no noise", label(PUBLIC), "PoinDP as published",
+        *(word for name in sound for word in (label(name), "gain")),
     ]  # fmt: skip
-    headers += [word for name in _README_SOUND for word in (label(name), "gain")]
     seeds = sorted({line[1] for line in lines})
     text = _README.format(
-        epsilon=epsilon, seeds=" to ".join(dict.fromkeys((seeds[0], seeds[-1]))), table=markdown(headers, lines),
-        rows=len(gains), up=up, down=down,
-        figure="" if _levels(frame).empty else _README_FIGURE_3.format(name=_FIGURE_3_NAME),
+        epsilon=epsilon, seeds=" to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1]))),
+        table=markdown(headers, lines), rows=len(gains), up=up, down=down,
+        figure="" if _levels(frame).empty else _README_FIGURE_3.format(name=f"{_FIGURE_3_NAME}.png"),
     )  # fmt: skip
     attacked = attack_report.read(out)
     if summary := attack_report.summary(attacked):
@@ -339,13 +293,10 @@ def readme_sections(out: Path) -> dict[str, str]:
     return {"poindp": text}
 
 
-_README_SOUND = ("hyperbolic", "radial", "laplace")
-
-
 def gains_of_sound_rows(frame: pd.DataFrame) -> Iterator[ConfidenceInterval | None]:
     """Of every sound row over its twin."""
-    for _, part in frame.groupby(["dataset", "split"], sort=False):
-        values = _values(part)
-        for name, epsilon, metric in values:
-            if metric == WEIGHTED and (STRUCTURE + name, epsilon, WEIGHTED) in values and name not in AS_PUBLISHED:
-                yield _less(values, name, STRUCTURE + name, epsilon)
+    for _, part in frame[frame.metric == WEIGHTED].groupby(["dataset", "split"], sort=False):
+        values: Values = by_seed(part, ["mechanism", "epsilon"])
+        for key in values:
+            if key[0] not in rows_of.AS_PUBLISHED and _twin(key) in values:
+                yield contrast(values, key, _twin(key))

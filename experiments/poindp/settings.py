@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from experiments import _common
+
 PROJECTED = "projected"
 NON_PRIVATE = ("gcn", "gat", "hgcn", "hyperimba", "poindp", PROJECTED, "mlp")
 """Networks on the records themselves; ``poindp`` without noise, ``mlp`` without edges, and ``projected``: what the
@@ -55,35 +57,22 @@ EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of Figure 3."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(_common.Settings):
+    """The settings of one data set.
 
     Attributes:
-      dataset: name, or path of a user's file.
-      data: short sha256 of the arrays that were loaded.
-      epochs: at most so many, each one step on all training nodes; the best of them by validation is kept.
-      patience: training stops after as many epochs without a better validation score.
       embedding_epochs: passes of the Poincaré embedding after burn-in.
       embedding_burn_in: passes before.
+      steps: of feature propagation (LPGNN's KProp) of reports; each Gaussian row takes the best in validation.
+      length: to which records are scaled for networks that see them.
       dim: coordinates of the reported record: a public random projection of the features.
       clip: of its length; every record is scaled to length 1 first.
-      length: that records are scaled to for networks that see them.
       delta: of the sound mechanisms.
       published_delta: of the printed noise, the release's.
-      steps: of feature propagation (LPGNN's KProp) of reports; each Gaussian row takes the best in validation.
-      hidden: width of the networks.
       heads: of GAT, each half as wide.
-      dropout: share of values dropped in training.
-      learning_rate: of Adam.
-      weight_decay: L2, added to the gradient.
-      base_seed: seed s of a run is folded into this one.
     """
 
-    dataset: str
-    data: str
-    epochs: int
-    patience: int
     embedding_epochs: int
     embedding_burn_in: int
     steps: tuple[int, ...]

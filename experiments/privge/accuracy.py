@@ -1,10 +1,11 @@
 """Node classification and link prediction from locally private features: the plan, and its computation."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from experiments._runner import Found, Results, UsageError, asked, config_hash, console, run
+from experiments._common import FOUND, run_plan, source, usable
+from experiments._runner import Found, Results, asked, config_hash, console
 from experiments.privge import cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
 from experiments.privge.config import Config, plan, settings
@@ -14,31 +15,12 @@ from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "privge"
 
-
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell, cells.FOUND)
+results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
 def load(dataset: str, option: str = "--datasets") -> datasets.Dataset:
-    """A data set, or why there is none, in words of the command line.
-
-    Raises:
-      UsageError: for a name that is not known, a file that cannot be read, bounds that are not declared, a set of
-        graphs, or a graph without features.
-    """
-    try:
-        data = cells.load(dataset)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
-        hint = "; on the command line: --bounds LOWER UPPER" if "must be declared" in str(error) else ""
-        raise UsageError(f"{option} {dataset}: {error}{hint}") from error
-    if data.node_graph is not None:
-        raise UsageError(
-            f"{option} {dataset}: this is a set of graphs, which python -m experiments dprr classifies"
-        )
-    if data.num_features == 0:
-        raise UsageError(f"{option} {dataset}: it has no features, so there is nothing private to perturb")
-    return data
+    """A data set; a UsageError where there is none."""
+    return usable(cells.load, dataset, option, hint="; on the command line: --bounds LOWER UPPER")
 
 
 def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
@@ -85,30 +67,20 @@ def compute_plan(planned: Mapping[Cell, Settings], results: Results) -> None:
     """Compute what is missing; a killed run goes on here."""
     benches: dict[int, cells.Bench] = {}
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        resolved = planned[cell]
+    def compute(cell: Cell, resolved: Settings) -> Found:
         if any(bench.settings is not resolved for bench in benches.values()):
             benches.clear()  # one task and data set at a time
         if cell.seed not in benches:
             benches[cell.seed] = cells.prepare(resolved, cell.seed)
         return cells.compute(benches[cell.seed], cell)
 
-    run(
-        planned,
-        compute,
-        results,
-        settings=planned.__getitem__,
-        notes=lambda cell: _notes(cell, planned[cell]),
-        called="rows",
-    )
+    run_plan(planned, compute, results, "rows", _notes)
 
 
 def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
-    """For the manifest: what the mechanism promises, in words, and where the data are from."""
+    """For the manifest: the origin of the data, and the guarantee of the mechanism."""
     data = load(resolved.dataset)
-    notes: dict[str, dict] = {
-        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
-    }
+    notes = source(data)
     made = cells.made_by(cell, data.num_features)
     if made is not None and not cell.structure_only:
         name = f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}"

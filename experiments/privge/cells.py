@@ -43,18 +43,10 @@ EMBEDDINGS = ("raw", "standardized")
 NO_EMBEDDING = "labels"
 """What stands in their place for rows of the graph alone."""
 
-FOUND = ("validation", "chosen")
-"""Columns that identify no row: the validation score, and what a row of the graph alone chose by it."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One training on what one mechanism releases.
-
-    Attributes:
-      k: sampled coordinates of a user; 0 where nothing is sampled.
-      preprocessing: one of ``EMBEDDINGS``, or ``NO_EMBEDDING``.
-    """
+    """One training on one release, of ``k`` sampled coordinates a user."""
 
     k: int
     preprocessing: str
@@ -81,30 +73,29 @@ class Mechanism(NamedTuple):
 
 def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     """One of the paper's four mechanisms; ``k`` matters to HDS alone, the others have the papers' rule."""
-    if name == "laplace":
-        value = features.LaplaceVector(epsilon, dim)
-    elif name == "piecewise":
-        value = features.MultiPiecewise(epsilon, dim)
-    elif name == "multibit":
-        value = features.MultiBit(epsilon, dim)
-    elif name == "hds":
+    if name == "hds":
         value = features.HDS(epsilon, dim, k)
     else:
-        raise ValueError(f"mechanism must be one of laplace, piecewise, multibit, hds; got {name!r}")
+        made = {
+            "laplace": features.LaplaceVector,
+            "piecewise": features.MultiPiecewise,
+            "multibit": features.MultiBit,
+        }
+        value = made[name](epsilon, dim)
     return Mechanism(name, epsilon, value.k, value)
 
 
 def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()) -> Ledger:
-    """What a row spends of its budget: one release a user; nothing where one public record stands for all.
+    """The spending of a row: one release a user; nothing where one public record stands for all.
 
-    ``chosen`` names what was chosen by looking at the records, and is not protected either.
+    ``chosen`` names choices that were made by a look at the records, and are not protected either.
     """
-    unspent = Ledger(Budget(mechanism.epsilon))
+    ledger = Ledger(Budget(mechanism.epsilon))
     if structure_only:
-        return unspent
-    released = mechanism.value.guarantee()
-    name = f"features by {mechanism.name}"
-    return unspent.spend(name, released, protects=("features",), exposes=("edges", "labels", *chosen))
+        return ledger
+    exposed = ("edges", "labels", *chosen)
+    name, released = f"features by {mechanism.name}", mechanism.value.guarantee()
+    return ledger.spend(name, released, protects=("features",), exposes=exposed)
 
 
 def published_k(dataset: str, task: str) -> int:
@@ -131,12 +122,12 @@ class Bench:
 
     @property
     def objective(self) -> training.Objective:
-        """What the head is trained for."""
+        """The objective of the head."""
         return training.node_classification if self.settings.task == "node" else training.link_prediction
 
     @property
     def numbers(self) -> list[Any]:
-        """Of the propagation: alpha, r, tol."""
+        """The propagation's alpha, r and tol."""
         return [jnp.float32(v) for v in (self.settings.alpha, self.settings.r, self.settings.tol)]
 
 
@@ -168,11 +159,9 @@ def _operator(name: str) -> propagation.Operator:
 
 
 def prepare(settings: Settings, seed: int) -> Bench:
-    """Split, keys, operator and the dense scaled features for one seed.
+    """Split, keys, operator and the dense scaled features for one seed, whose rows are paired.
 
-    Every mechanism and its structure-only twin see the same split and training keys: rows of one seed are paired.
-    One seed at a time, so that a row does not depend on which rows are computed beside it: a loop over two seeds in
-    one compiled program rounds differently from a loop over one.
+    One seed at a time: a loop over two seeds in one compiled program rounds differently from a loop over one.
     """
     data = load(settings.dataset)
     split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
@@ -208,10 +197,7 @@ def _keys(root: Any, seed: Any) -> Any:
 def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> Any:
     """The embedding of one cell, [n, d]: perturbed and propagated; the features alone where there is no mechanism.
 
-    Args:
-      bench: the data set made ready.
-      mechanism: None for the non-private row.
-      structure_only: every user holds the one public default record instead of her own.
+    ``structure_only``: every user holds the one public default record instead of their own.
     """
     default = bench.data.default_record()
     if mechanism is None:
@@ -228,7 +214,7 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
 
 
 class Score(NamedTuple):
-    """What a trained row found: its test score, and the validation score of the epoch that was kept."""
+    """A test score, and the validation score of the epoch that was kept."""
 
     test: float
     validation: float
@@ -236,22 +222,12 @@ class Score(NamedTuple):
 
 def train(bench: Bench, z: Any, preprocessing: str) -> Score:
     """Train on the raw or on the standardised embedding; both with the same keys and the same rules."""
-    settings = bench.settings
+    rows = z if preprocessing == "raw" else standardized(z)
+    chosen = bench.settings.for_training(bench.settings.batch_size)
     fitted = training.fit(
-        jax.random.clone(bench.fit_key),
-        bench.model,
-        bench.objective,
-        z if preprocessing == "raw" else standardized(z),
-        bench.train,
-        bench.validation,
-        bench.test,
-        training.Settings(
-            training.adam(settings.learning_rate, settings.weight_decay),
-            settings.epochs,
-            settings.batch_size,
-            settings.patience,
-        ),
-    )
+        jax.random.clone(bench.fit_key), bench.model, bench.objective, rows, bench.train, bench.validation,
+        bench.test, chosen,
+    )  # fmt: skip
     return Score(float(fitted.test), float(fitted.validation))
 
 
@@ -280,27 +256,21 @@ def compute(bench: Bench, cell: Cell) -> Found:
     if cell.mechanism == LINK_INDICES:
         return link_indices(bench)
     score = train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing)
-    return _found(bench, score, "")
+    return _common.Score({cell.last_metric: score.test}, score.validation).found()
 
 
 def label_propagation(bench: Bench) -> Found:
-    """PageRank of the training labels: what the graph says without any feature and without training.
-
-    Its alpha and r are the best of the grid in validation, the first of equals: column ``chosen``.
-    """
-    settings = bench.settings
-    found = _common.label_propagation(
-        bench.op, bench.train, bench.validation, bench.test, alphas=settings.label_alphas, rs=settings.label_rs,
-        tol=settings.tol, classes=bench.data.num_classes,
-    )  # fmt: skip
-    return _found(bench, Score(found.test, found.validation), f"alpha {found.alpha:g} r {found.r:g}")
+    """PageRank of the training labels; validation chooses its alpha and r: column ``chosen``."""
+    parts, classes, tol = (bench.train, bench.validation, bench.test), bench.data.num_classes, bench.settings.tol
+    test, *found = _common.label_propagation(bench.op, parts, bench.settings, tol=tol, classes=classes)
+    return _common.Score({"accuracy": test}, *found).found()
 
 
 def link_indices(bench: Bench) -> Found:
-    """Indices of a pair of nodes on the training graph: what it says of links without features or training.
+    """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``.
 
     Common neighbours, those weighted by one over their degrees (resource allocation), and the product of the two
-    degrees (preferential attachment), of which the best in validation is kept: column ``chosen``.
+    degrees (preferential attachment).
     """
     n, (u, v) = bench.data.num_nodes, bench.train.edge.T
     ones = np.ones(2 * len(u), np.float32)
@@ -322,9 +292,4 @@ def link_indices(bench: Bench) -> Found:
 
     validation = areas(bench.validation)
     best = max(validation, key=lambda name: validation[name])
-    return _found(bench, Score(areas(bench.test)[best], validation[best]), best)
-
-
-def _found(bench: Bench, score: Score, chosen: str) -> Found:
-    also = {"validation": round(score.validation, 6), "chosen": chosen}
-    return Found({METRIC[bench.settings.task]: round(score.test, 6)}, also)
+    return _common.Score({"auc": areas(bench.test)[best]}, validation[best], best).found()

@@ -7,22 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from experiments._common import fingerprint
-from experiments._runner import DEFAULT_OUT, UsageError, check_positive
+from experiments._common import check_words, fingerprint
+from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.privge import cells
-from experiments.privge.settings import (
-    COMMITTED,
-    DEFAULT,
-    EPSILONS,
-    HYPERPARAMETERS,
-    LEARNING_RATE,
-    LINK_BATCH,
-    MECHANISMS,
-    Plan,
-    Preprocessing,
-    Settings,
-    Task,
-)
+from experiments.privge import settings as published
+from experiments.privge.settings import COMMITTED, EPSILONS, MECHANISMS, Plan, Preprocessing, Settings, Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,18 +51,8 @@ class Config:
     """where the CSV and its manifest are, and are looked for"""
 
     def check(self) -> None:
-        """Refuse what cannot be run.
-
-        Raises:
-          UsageError: which option, and why.
-        """
-        check_positive("--epsilons", *self.epsilons)
-        check_positive("--ks", *self.ks)
-        for option, value in (("--seeds", self.seeds), ("--epochs", self.epochs)):
-            if value is not None:
-                check_positive(option, value)
-        if not self.mechanisms:
-            raise UsageError("--mechanisms needs at least one name")
+        """Raise a UsageError for the first invalid option."""
+        check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("mechanisms",))
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:
@@ -107,21 +86,21 @@ def plan(config: Config, task: Task, dataset: str) -> Plan:
 
 def settings(config: Config, task: Task, dataset: str, todo: Plan) -> Settings:
     """The resolved configuration of one task and data set."""
-    published = HYPERPARAMETERS.get(dataset, DEFAULT)
+    chosen = published.HYPERPARAMETERS.get(dataset, published.DEFAULT)
     node = task == "node"
     return Settings(
         dataset=dataset,
         data=fingerprint(cells.load(dataset)),
         task=task,
-        alpha=published.alpha if node else published.link_alpha,
-        r=published.r if node else published.link_r,
+        alpha=chosen.alpha if node else chosen.link_alpha,
+        r=chosen.r if node else chosen.link_r,
         tol=todo.tol,
         head=config.head or ("mlp" if node else "logistic"),
-        layers=published.layers,
-        hidden=published.hidden,
-        dropout=published.dropout if node else 0.0,
-        learning_rate=LEARNING_RATE,
-        weight_decay=published.weight_decay if node else 0.0,
-        batch_size=published.batch_size if node else LINK_BATCH,
+        layers=chosen.layers,
+        hidden=chosen.hidden,
+        dropout=chosen.dropout if node else 0.0,
+        learning_rate=published.LEARNING_RATE,
+        weight_decay=chosen.weight_decay if node else 0.0,
+        batch_size=chosen.batch_size if node else published.LINK_BATCH,
         epochs=todo.epochs,
     )

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,92 +12,93 @@ import numpy as np
 import pandas as pd
 
 from experiments import _readme
-from experiments._report import errorbars, legend_below, markdown, panels, save, signed, table
-from experiments._runner import REFERENCE, write_atomically
-from experiments.privge import accuracy, cells
+from experiments._report import curves, legend_below, log_ticks, panels, publish, signed, table
+from experiments._runner import REFERENCE
+from experiments.privge import accuracy, cells, summary
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from experiments.privge.published import NAMED_GAPS, PUBLISHED_VALUES
 from experiments.privge.settings import HYPERPARAMETERS, KS
-from experiments.privge.summary import (
-    COLOURS,
-    LABELS,
-    Line,
-    Reference,
-    Summary,
-    draw,
-    identity,
-    name_of,
-    reference,
-    summarise,
-    tally,
-)
+from experiments.privge.summary import COLOURS, LABELS, Line, Reference, Summary, summarise, tally
 from ldp_jax import features
 from ldp_jax.core import mechanism
 from ldp_jax.learning import bounds
 
+Configs = Mapping[str, Mapping[str, Any]]
+"""The settings of each ``config``, as the manifest has them."""
+
+
+class Folder(NamedTuple):
+    """The rows of a folder and their summaries: all, and on the raw embedding alone, which is the paper's."""
+
+    frame: pd.DataFrame
+    configs: Configs
+    all: list[Summary]
+    raw: list[Summary]
+    committed: Reference | None
+
+    @classmethod
+    def read(cls, out: Path) -> "Folder":
+        """With the committed values, where the folder is not that of the committed rows."""
+        results = accuracy.results_in(out)
+        frame = results.read()
+        every, raw = (summarise(part, published_ks(frame)) for part in (frame, frame[frame.preprocessing == "raw"]))
+        own = out.resolve() == REFERENCE.resolve()
+        committed = None if own else summary.reference(accuracy.results_in(REFERENCE).read())
+        return cls(frame, results.describe().get("configs", {}), every, raw, committed)
+
+    @property
+    def usual(self) -> list[Summary]:
+        """Those of the task's own head."""
+        return [one for one in self.all if _is_default(self.configs[one.config])]
+
 
 def write(out: Path) -> list[Path]:
     """REPORT.md and its figures, from the rows of a folder, with the committed ones beside them."""
-    results = accuracy.results_in(out)
-    frame = results.read()
-    if frame.empty:
+    folder = Folder.read(out)
+    if folder.frame.empty:
         return []
-    sections = ["# Results", _PREFACE]
-    figure_1(out)
-    sections.append("## Figure 1: worst-case error of one number\n\n![Figure 1](figure1.png)\n\n" + _FIGURE_1)
-    written = [out / "figure1.png"]
-    summaries, configs = summarise(frame, published_ks(frame)), results.describe()["configs"]
-    own = out.resolve() == REFERENCE.resolve()
-    committed = None if own else reference(accuracy.results_in(REFERENCE).read())
-    sections.append(f"## What the private features add\n\n{_VERDICT}\n\n{_verdict(summaries, configs)}")
+    sections = [
+        "# Results", _PREFACE, "## Figure 1: worst-case error of one number", "![Figure 1](figure1.png)", _FIGURE_1,
+        "## What the private features add", _VERDICT, table(_verdict(folder)),
+    ]  # fmt: skip
+    figures = {"figure1": figure_1()}
     for task, title, stem in (
         ("node", "Node classification (Figure 2)", "figure2_node"),
         ("link", "Link prediction (Table III)", "table3_link"),
     ):
-        of_task = [s for s in summaries if s.task == task]
-        if any(s.epsilons() for s in of_task):
-            written.append(out / f"{stem}.png")
-            _save_panels([s for s in of_task if s.epsilons()], configs, written[-1])
-            sections.append(f"## {title}\n\n![{title}]({stem}.png)")
-            sections += [_table(summary, configs, committed) for summary in of_task]
-    usual = [s for s in summaries if _is_default(configs[s.config])]
-    sections += [_above(usual, _raw(frame)), _far(usual, _raw(frame)), _gaps(usual)]
-    for task, stem, title in (
-        ("node", "figure3_k_node", "Figure 3"),
-        ("link", "figure4_k_link", "Figure 4"),
-    ):
-        if figure_k(frame, configs, task, out / f"{stem}.png"):
-            written.append(out / f"{stem}.png")
-            sections.append(f"## {title}: the k of HDS, {task} task\n\n![{title}]({stem}.png)\n\n{_FIGURE_K}")
-    written.insert(0, out / "REPORT.md")
-    write_atomically(written[0], "\n\n".join(section for section in sections if section) + "\n")
-    return written
+        of_task = [one for one in folder.all if one.task == task]
+        if drawn := [one for one in of_task if one.epsilons()]:
+            figures[stem] = _panels(drawn, folder.configs)
+            sections += [f"## {title}", f"![{title}]({stem}.png)"]
+            sections += [_table(one, folder.configs, folder.committed) for one in of_task]
+    sections += [_above(folder.usual, folder.raw), _far(folder.usual, folder.raw), _gaps(folder.usual)]
+    for task, stem, title in (("node", "figure3_k_node", "Figure 3"), ("link", "figure4_k_link", "Figure 4")):
+        if (figure := figure_k(folder.frame, folder.configs, task)) is not None:
+            figures[stem] = figure
+            sections += [f"## {title}: the k of HDS, {task} task", f"![{title}]({stem}.png)", _FIGURE_K]
+    return publish(out, {"REPORT": "\n\n".join(filter(None, sections))}, figures)
 
 
-def _raw(frame: pd.DataFrame) -> list[Summary]:
-    """The same on the raw embedding alone, which is the paper's."""
-    return summarise(frame[frame.preprocessing == "raw"], published_ks(frame))
+def tables(out: Path) -> str:
+    """The tables of a folder, beside the committed rows of the same settings."""
+    folder = Folder.read(out)
+    return "\n\n".join(_table(one, folder.configs, folder.committed) for one in folder.all)
 
 
 def published_ks(frame: pd.DataFrame) -> dict[str, int]:
     """The k of HDS that tables show, by data set and task."""
-    return {f"{d} {t}": cells.published_k(d, t) for t, d in _pairs(frame) if d in HYPERPARAMETERS}
+    pairs = frame[["dataset", "task"]].drop_duplicates().itertuples(index=False, name=None)
+    return {f"{d} {t}": cells.published_k(d, t) for d, t in pairs if d in HYPERPARAMETERS}
 
 
 def readme_sections(out: Path) -> dict[str, str]:
-    """What the README says of private features and of speed, from the rows of a folder."""
-    results = accuracy.results_in(out)
-    frame, configs = results.read(), results.describe().get("configs", {})
-    summaries = summarise(frame, published_ks(frame))
+    """The passages of the findings on private features and on speed, from the rows of a folder."""
+    folder = Folder.read(out)
+    usual = [_is_default(folder.configs[name]) for name in folder.frame.config]
+    above = _above_in_words(folder.usual, folder.raw)
     return {
-        "results": _readme.results(
-            usual := [s for s in summaries if _is_default(configs[s.config])],
-            _verdict(summaries, configs),
-            _above_in_words(usual, _raw(frame)),
-        ),
-        "benchmarks": _readme.benchmarks(
-            out / "benchmarks.md", frame[[_is_default(configs[name]) for name in frame.config]]
-        ),
+        "results": _readme.results(folder.usual, table(_verdict(folder)), above),
+        "benchmarks": _readme.benchmarks(out / "benchmarks.md", folder.frame[usual]),
     }
 
 
@@ -141,83 +142,66 @@ Debiased, its variance is like the others'."""
 _FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 % intervals."
 
 
-def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    return [(str(t), str(d)) for (d, t), _ in frame.groupby(["dataset", "task"], sort=False)]
-
-
-def _percent(summary: Summary, name: str, epsilon: float) -> str:
-    value = PUBLISHED_VALUES.get((summary.task, summary.dataset, name, epsilon))
-    return f"{value:.1f}" if value is not None else ""
-
-
-def _described(settings: dict) -> str:
-    """What distinguishes a configuration, in a line."""
+def _described(settings: Mapping[str, Any]) -> str:
+    """The distinguishing settings of a configuration, in a line."""
     patience = settings.get("patience")
     stopping = f"patience {patience}" if patience else "none stopped early"
-    words = [f"at most {settings['epochs']} epochs, {stopping}", f"batch {settings['batch_size']}"]
-    if settings["head"] == "mlp":
-        words.append(f"MLP with {settings['layers']} layers of {settings['hidden']}")
-    else:
-        words.append("logistic regression")
-    words.append(f"alpha {settings['alpha']:g}, r {settings['r']:g}")
-    return ", ".join(words)
+    mlp = f"MLP with {settings.get('layers')} layers of {settings.get('hidden')}"
+    head = mlp if settings["head"] == "mlp" else "logistic regression"
+    return (
+        f"at most {settings['epochs']} epochs, {stopping}, batch {settings['batch_size']}, {head}, "
+        f"alpha {settings['alpha']:g}, r {settings['r']:g}"
+    )
 
 
-def _table(summary: Summary, configs: Mapping, committed: Reference | None = None) -> str:
+def _table(one: Summary, configs: Configs, committed: Reference | None = None) -> str:
     rows = []
-    for line in summary.lines:
-        private = line.twin is not None
+    for line in one.lines:
+        printed = PUBLISHED_VALUES.get((one.task, one.dataset, line.mechanism, line.epsilon))
         ours: dict[str, Any] = {"ours" if committed is None else "yours": line.value}
         if committed is not None:
-            ours["committed"] = committed.get(identity(summary, line))
+            ours["committed"] = committed.get(summary.identity(one, line))
+        embedding = ", ".join(filter(None, (line.embedding, line.twin_embedding)))
         rows.append(
             {
                 "mechanism": LABELS.get(line.mechanism, line.mechanism),
-                "eps": f"{line.epsilon:g}" if line.mechanism not in GRAPH_ALONE.values() else "",
-                "k": line.k if private else "",
-                "paper": _percent(summary, line.mechanism, line.epsilon),
+                "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
+                "k": None if line.twin is None else line.k,
+                "paper": None if printed is None else f"{printed:.1f}",
                 **ours,
                 "structure-only": line.twin,
                 "gain": signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
                 "over best": signed(line.over_best),
-                "embedding": ", ".join(filter(None, (line.embedding, line.twin_embedding))).replace(
-                    "standardized", "std."
-                ),
+                "embedding": embedding.replace("standardized", "std."),
             }
         )
-    what = _described(configs[summary.config])
-    best = ""
-    if summary.best is not None:
-        best = f" Best structure-only row: {name_of(summary.best)}, {summary.best_value}."
-    return (
-        f"### {summary.dataset}, {summary.task} task\n\n"
-        f"{summary.metric} in %, {summary.seeds} seeds; {what}; config `{summary.config}`.{best}\n\n" + table(rows)
-    )
+    best = "" if one.best is None else f" Best structure-only row: {summary.name_of(one.best)}, {one.best_value}."
+    made = f"{one.metric} in %, {one.seeds} seeds; {_described(configs[one.config])}; config `{one.config}`.{best}"
+    return f"### {one.dataset}, {one.task} task\n\n{made}\n\n{table(rows)}"
 
 
-def _verdict(summaries: list[Summary], configs: dict) -> str:
-    """Say plainly, by the numbers, where a score is the graph's."""
+def _verdict(folder: Folder) -> list[dict[str, Any]]:
+    """By the numbers, where a score is the graph's."""
     rows = []
-    for summary in summaries:
-        counted = summary.counted()
-        gains = [(line, line.gain) for line in counted if line.gain is not None]
-        if not gains:
+    for one in folder.all:
+        lines = one.counted()
+        if not lines:
             continue
-        up, down, over = tally(counted)
-        most, largest = max(gains, key=lambda pair: pair[1].mean)
+        up, down, over = tally(lines)
+        most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
         rows.append(
             {
-                "data set, task": f"{summary.dataset}, {summary.task}{_unlike_the_rest(configs[summary.config])}",
-                "private rows": len(counted),
-                "not told apart": len(counted) - up - down,
+                "data set, task": f"{one.dataset}, {one.task}{_unlike_the_rest(folder.configs[one.config])}",
+                "private rows": len(lines),
+                "not told apart": len(lines) - up - down,
                 "above": up,
                 "below": down,
-                "mean gain": signed(summary.mean_gain, 2),
-                "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(largest)}",
+                "mean gain": signed(one.mean_gain, 2),
+                "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(most.gain)}",
                 "above the best structure-only row": over,
             }
         )
-    return table(rows)
+    return rows
 
 
 _VERDICT = """\
@@ -229,55 +213,57 @@ one number a table. Not told apart means that these runs show no use of the priv
 how large a gain they leave possible is what the intervals below say."""
 
 
-def _unlike_the_rest(settings: dict) -> str:
-    """In brackets, what sets a configuration apart from the committed ones."""
+def _unlike_the_rest(settings: Mapping[str, Any]) -> str:
+    """In brackets, the difference of a configuration from the committed ones."""
     return "" if settings["head"] == ("mlp" if settings["task"] == "node" else "logistic") else " (other head)"
 
 
-class Above(NamedTuple):
-    """A row of HDS that the paper prints above its non-private one.
+def _is_default(settings: Mapping[str, Any]) -> bool:
+    """With the task's own head."""
+    return not _unlike_the_rest(settings)
 
-    Attributes:
-      summary: of our rows of the same data set and task.
-      line: our row.
-      paper: HDS less non-private there, in points.
-    """
+
+# --- Beside the paper ---------------------------------------------------------------------------------------------
+
+
+class Above(NamedTuple):
+    """A row of HDS that the paper prints above its non-private one, by ``paper`` points, and ours."""
 
     summary: Summary
     line: Line
     paper: float
 
 
-def _claimed_above(summaries: list[Summary]) -> list[Above]:
+def _claimed_above(summaries: Sequence[Summary]) -> list[Above]:
     gaps = {("node", name, epsilon): gap for name, epsilon, _, b, gap in NAMED_GAPS if b == NON_PRIVATE}
     for (task, name, row, epsilon), value in PUBLISHED_VALUES.items():
         if task == "link" and row == "hds":
             gaps[task, name, epsilon] = value - PUBLISHED_VALUES[task, name, NON_PRIVATE, math.inf]
     return [
-        Above(summary, line, gap)
+        Above(one, line, gap)
         for (task, name, epsilon), gap in gaps.items()
-        for summary in summaries
-        if gap > 0 and (summary.task, summary.dataset) == (task, name)
-        if (line := summary.find("hds", epsilon)) is not None and line.over_non_private is not None
+        for one in summaries
+        if gap > 0 and (one.task, one.dataset) == (task, name)
+        if (line := one.find("hds", epsilon)) is not None and line.over_non_private is not None
     ]
 
 
-def _above(summaries: list[Summary], raw: list[Summary]) -> str:
+def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
     """The paper's most striking claim, beside the rows that show where a score is from."""
     rows = []
     for chosen, ours in (("by validation", summaries), ("raw, as the paper's", raw)):
-        for one in _claimed_above(ours):
-            non_private = one.summary.find(NON_PRIVATE, math.inf)
+        for one, line, paper in _claimed_above(ours):
+            non_private = one.find(NON_PRIVATE, math.inf)
             rows.append(
                 {
-                    "data set, task": f"{one.summary.dataset}, {one.summary.task}",
-                    "eps": f"{one.line.epsilon:g}",
+                    "data set, task": f"{one.dataset}, {one.task}",
+                    "eps": f"{line.epsilon:g}",
                     "embedding": chosen,
-                    "paper: HDS less non-private": f"{one.paper:+.1f}",
-                    "ours": signed(one.line.over_non_private),
-                    "HDS less structure-only": signed(one.line.gain),
-                    "HDS": one.line.value,
-                    "structure-only": one.line.twin,
+                    "paper: HDS less non-private": f"{paper:+.1f}",
+                    "ours": signed(line.over_non_private),
+                    "HDS less structure-only": signed(line.gain),
+                    "HDS": line.value,
+                    "structure-only": line.twin,
                     "non-private": non_private.value if non_private else "",
                 }
             )
@@ -285,100 +271,103 @@ def _above(summaries: list[Summary], raw: list[Summary]) -> str:
     return f"### Where the paper has HDS above its non-private row\n\n{table(rows)}" if rows else ""
 
 
-def _above_in_words(summaries: list[Summary], raw: list[Summary]) -> str:
+def _above_in_words(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
     """The same of the link task at its lowest budget, a line a data set; "" without such rows."""
-    said = {}
+    said: dict[str, str] = {}
     for chosen, ours in (("", summaries), ("; on the raw embedding, which is the paper's, ", raw)):
-        for one in _claimed_above(ours):
-            name, line = one.summary.dataset, one.line
-            if one.summary.task != "link" or line.epsilon != min(one.summary.epsilons()):
+        for one, line, _ in _claimed_above(ours):
+            if one.task != "link" or line.epsilon != min(one.epsilons()):
                 continue
-            hds, other = (
-                PUBLISHED_VALUES["link", name, row, epsilon]
-                for row, epsilon in (("hds", line.epsilon), (NON_PRIVATE, math.inf))
-            )
+            hds = PUBLISHED_VALUES["link", one.dataset, "hds", line.epsilon]
+            other = PUBLISHED_VALUES["link", one.dataset, NON_PRIVATE, math.inf]
             less = [signed(x).replace("*", "") for x in (line.over_non_private, line.gain)]
-            start = f"* {name}: the paper prints {hds:.1f} against {other:.1f}; ours is "
-            said[name] = (
-                said.get(name, start) + f"{chosen}{less[0]} points, and {less[1]} to HDS without private features"
-            )
+            start = f"* {one.dataset}: the paper prints {hds:.1f} against {other:.1f}; ours is "
+            words = f"{chosen}{less[0]} points, and {less[1]} to HDS without private features"
+            said[one.dataset] = said.get(one.dataset, start) + words
     lines = "\n".join(textwrap.fill(f"{text}.", 115, subsequent_indent="  ") for text in said.values())
-    return (
-        f"\n\nThe paper has HDS above its non-private row on links of two graphs (AUC):\n\n{lines}" if said else ""
-    )
+    lead = "The paper has HDS above its non-private row on links of two graphs (AUC):"
+    return f"\n\n{lead}\n\n{lines}" if said else ""
 
 
 FAR = 5.0
 """Points between a link row and the paper's that are listed."""
 
 
-def _far(summaries: list[Summary], raw: list[Summary]) -> str:
-    """Link rows far from the paper's, and what the paper's own embedding, the raw one, reaches."""
-    plain = {(s.config, x.mechanism, x.epsilon): x.value for s in raw for x in s.lines}
-    rows: list[list[str]] = []
-    counts = {name: [0, 0, 0] for name in LABELS}
-    for summary in (s for s in summaries if s.task == "link"):
-        for line in summary.lines:
-            theirs = PUBLISHED_VALUES.get(("link", summary.dataset, line.mechanism, line.epsilon))
+def _far(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
+    """Link rows far from the paper's, and the same rows on the paper's embedding, the raw one."""
+    plain = {summary.identity(one, line)[2:5]: line.value for one in raw for line in one.lines}
+    rows = []
+    counts = {name: np.zeros(3, int) for name in LABELS}
+    for one in (one for one in summaries if one.task == "link"):
+        for line in one.lines:
+            theirs = PUBLISHED_VALUES.get(("link", one.dataset, line.mechanism, line.epsilon))
             if theirs is None:
                 continue
-            on_raw = plain.get((summary.config, line.mechanism, line.epsilon))
+            on_raw = plain.get(summary.identity(one, line)[2:5])
             gap = line.value.mean - theirs
-            far = (True, abs(gap) > FAR, on_raw is not None and abs(on_raw.mean - theirs) > FAR)
-            counts[line.mechanism] = [a + b for a, b in zip(counts[line.mechanism], far, strict=True)]
-            if abs(gap) > FAR:
-                numbers = [f"{theirs:.1f}", str(line.value), f"{gap:+.1f}", str(on_raw or ""), str(line.twin or "")]
-                rows.append([summary.dataset, LABELS[line.mechanism], f"{line.epsilon:g}", *numbers])
+            far = abs(gap) > FAR
+            counts[line.mechanism] += (True, far, on_raw is not None and abs(on_raw.mean - theirs) > FAR)
+            if far:
+                rows.append(
+                    {
+                        "data set": one.dataset,
+                        "mechanism": LABELS[line.mechanism],
+                        "eps": f"{line.epsilon:g}",
+                        "paper": f"{theirs:.1f}",
+                        "ours": line.value,
+                        "difference": f"{gap:+.1f}",
+                        "ours, raw": on_raw,
+                        "structure-only": line.twin,
+                    }
+                )
     if not rows:
         return ""
-    by_row = [[LABELS[name], *map(str, count)] for name, count in counts.items() if count[0]]
-    headers = ["data set", "mechanism", "eps", "paper", "ours", "difference", "ours, raw", "structure-only"]
+    heads = ("rows with a printed number", "of them far", "far on the raw embedding")
+    by_row = [
+        {"mechanism": LABELS[name], **dict(zip(heads, count, strict=True))}
+        for name, count in counts.items()
+        if count[0]
+    ]
     return "\n\n".join(
         (
             f"### Link rows more than {FAR:g} points from the paper",
             "The tables show the embedding that validation chooses; the paper's is the raw one. Its splits and the "
             "hyper-parameters of all mechanisms but HDS are unpublished.",
-            markdown(
-                ["mechanism", "rows with a printed number", "of them far", "far on the raw embedding"], by_row
-            ),
-            markdown(headers, rows),
+            table(by_row),
+            table(rows),
         )
     )
 
 
-def _gaps(summaries: list[Summary]) -> str:
+def _gaps(summaries: Sequence[Summary]) -> str:
     rows = []
     for dataset, epsilon, first, second, published in NAMED_GAPS:
-        summary = next((s for s in summaries if s.dataset == dataset and s.task == "node"), None)
-        budgets = (epsilon, float("inf") if second == "non-private" else epsilon)
-        a, b = (summary.find(*row) if summary else None for row in zip((first, second), budgets, strict=True))
-        if a is None or b is None:
-            continue
-        label = f"{dataset}, eps {epsilon:g}: {LABELS[first]} less {LABELS[second]}"
-        rows.append([label, f"{published:+.1f}", f"{a.value.mean - b.value.mean:+.1f}"])
-    if not rows:
-        return ""
-    return (
+        found = [one for one in summaries if one.dataset == dataset and one.task == "node"]
+        budgets = (epsilon, math.inf if second == NON_PRIVATE else epsilon)
+        a, b = (found[0].find(*row) if found else None for row in zip((first, second), budgets, strict=True))
+        if a is not None and b is not None:
+            label = f"{dataset}, eps {epsilon:g}: {LABELS[first]} less {LABELS[second]}"
+            ours = a.value.mean - b.value.mean
+            rows.append({"rows": label, "paper": f"{published:+.1f}", "ours": f"{ours:+.1f}"})
+    lead = (
         "### The margins that the paper names\n\nMean accuracy of one mechanism less that of another, in points;\n"
         "our embeddings are raw or standardised by validation, the paper's raw.\n\n"
-        + markdown(["rows", "paper", "ours"], rows)
     )
+    return lead + table(rows) if rows else ""
 
 
-def _is_default(settings: dict) -> bool:
-    """With the task's own head."""
-    return not _unlike_the_rest(settings)
+# --- Figures ------------------------------------------------------------------------------------------------------
 
 
-def _save_panels(summaries: list[Summary], configs: dict, path: Path) -> None:
+def _panels(summaries: Sequence[Summary], configs: Configs) -> Any:
     figure, axes = panels(len(summaries), width=4.0)
-    for axis, summary in zip(axes, summaries, strict=True):
-        draw(axis, summary, _unlike_the_rest(configs[summary.config]).replace(" (", "\n("))
+    for axis, one in zip(axes, summaries, strict=True):
+        summary.draw(axis, one, _unlike_the_rest(configs[one.config]).replace(" (", "\n("))
     legend_below(figure, axes[0])
-    save(figure, path)
+    return figure
 
 
-def figure_1(out: Path) -> None:
+def figure_1() -> Any:
     """Worst-case variance, and worst-case mean squared error, against epsilon."""
     epsilons = jnp.linspace(0.25, 8.0, 125)
     grid = jnp.linspace(-1.0, 1.0, 41)
@@ -409,12 +398,14 @@ def figure_1(out: Path) -> None:
         axis.set_title(title, fontsize=9)
         axis.axhline(1.0, color="black", lw=0.8, ls=":", label="the constant 0 (squared error)")
     legend_below(figure, axes[0], columns=3)
-    save(figure, out / "figure1.png")
+    return figure
 
 
-def _by_k(summary: Summary) -> str:
-    """What the largest k changes at the lowest budget, with private features and without."""
-    lines = sorted((x for x in summary.lines if x.epsilon == min(summary.epsilons()) and x.twin), key=lambda x: x.k)
+def _by_k(one: Summary) -> str:
+    """The change from the least to the largest k at the lowest budget that has several."""
+    several = [x for x in one.epsilons() if sum(line.epsilon == x for line in one.lines) > 1]
+    lowest = min(several or one.epsilons())
+    lines = sorted((x for x in one.lines if x.epsilon == lowest and x.twin), key=lambda x: x.k)
     first, last = lines[0], lines[-1]
     private = last.value.mean - first.value.mean
     public = last.twin.mean - first.twin.mean if last.twin and first.twin else 0.0
@@ -423,29 +414,24 @@ def _by_k(summary: Summary) -> str:
     )
 
 
-def figure_k(frame: pd.DataFrame, configs: dict, task: str, path: Path) -> bool:
-    """HDS against its k, a panel a data set and configuration; False where there is nothing to draw."""
+def figure_k(frame: pd.DataFrame, configs: Configs, task: str) -> Any | None:
+    """HDS against its k, a panel a data set and configuration; None where there is nothing to draw."""
     part = frame[(frame.task == task) & frame.mechanism.isin(["hds", f"{STRUCTURE}hds"])]
-    many = [s for s in summarise(part) if len({line.k for line in s.lines} & set(KS)) > 2]
+    many = [one for one in summarise(part) if len({line.k for line in one.lines} & set(KS)) > 2]
     if not many:
-        return False
+        return None
     figure, axes = panels(len(many), width=4.6)
     shades = {1.0: "#9bd1d6", 2.0: "#00798c", 3.0: "#003f49"}
-    for axis, summary in zip(axes, many, strict=True):
-        note = _unlike_the_rest(configs[summary.config]).replace(" (", "\n(")
+    for axis, one in zip(axes, many, strict=True):
+        log_ticks(axis, KS)
+        axis.set(xlabel="k", ylabel=f"{one.metric} (%)")
         for epsilon, colour in shades.items():
-            lines = sorted((x for x in summary.lines if x.epsilon == epsilon and x.twin), key=lambda x: x.k)
-            if len(lines) < 2:
-                continue
-            label = f"HDS, eps {epsilon:g}"
-            errorbars(axis, {x.k: x.value for x in lines}, color=colour, ms=4, label=label)
-            axis.plot(
-                [x.k for x in lines], [x.twin.mean for x in lines if x.twin], color=colour, ls=":", marker="x", ms=4
-            )
-        axis.set(xscale="log", xlabel="k", ylabel=f"{summary.metric} (%)")
-        axis.set_title(f"{summary.dataset}, {task} task{note}\n{_by_k(summary)}", fontsize=9)
-        axis.set_xticks(KS, [str(k) for k in KS])
-        axis.minorticks_off()
+            lines = {x.k: x for x in one.lines if x.epsilon == epsilon and x.twin}
+            if len(lines) > 1:
+                name, values = f"HDS, eps {epsilon:g}", {k: line.value for k, line in lines.items()}
+                curves(axis, {name: values}, {name: name}, {name: colour}, ms=4)
+                summary.twin_curve(axis, {k: lines[k].twin for k in sorted(lines)}, color=colour)
+        note = _unlike_the_rest(configs[one.config]).replace(" (", "\n(")
+        axis.set_title(f"{one.dataset}, {task} task{note}\n{_by_k(one)}", fontsize=9)
     legend_below(figure, axes[0])
-    save(figure, path)
-    return True
+    return figure

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from experiments import _common
+
 Task = Literal["node", "link"]
 Preprocessing = Literal["both", "raw", "standardized"]
 
@@ -11,49 +13,30 @@ EPSILONS = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0)
 KS = (1, 3, 5, 10, 20, 30, 50)
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(_common.Settings):
+    """The settings of one task and data set.
 
     Attributes:
-      dataset: name, or path of a user's file.
-      data: short sha256 of the arrays that were loaded.
-      task: node classification or link prediction.
       alpha: decay factor of the propagation.
       r: its convolution coefficient.
       tol: its relative error.
       head: ``mlp`` or ``logistic`` (one linear layer).
       layers: dense layers of the MLP.
-      hidden: their width.
-      dropout: share of hidden values dropped in training.
-      learning_rate: of Adam.
-      weight_decay: L2, added to the gradient.
       batch_size: nodes, or edge and non-edge pairs.
-      epochs: at most so many; the best of them by validation is kept.
-      patience: training stops after as many epochs without a better validation score.
-      label_alphas: decay factors that label propagation chooses from by validation.
-      label_rs: convolution coefficients that it chooses from.
       features: 0: all are used. A part of the committed hashes.
-      base_seed: seed s of a run is folded into this one.
     """
 
-    dataset: str
-    data: str
     task: Task
     alpha: float
     r: float
     tol: float
     head: Literal["mlp", "logistic"]
     layers: int
-    hidden: int
-    dropout: float
-    learning_rate: float
-    weight_decay: float
     batch_size: int
-    epochs: int
     patience: int = 20
-    label_alphas: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-    label_rs: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    label_alphas: tuple[float, ...] = _common.LABEL_ALPHAS
+    label_rs: tuple[float, ...] = _common.LABEL_RS
     features: int = 0
     base_seed: int = 2023
 

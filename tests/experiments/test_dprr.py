@@ -103,46 +103,34 @@ def test_it_runs_and_does_not_run_again(config, monkeypatch):
     dprr.main(config)
 
 
-@pytest.mark.parametrize(
-    "mechanism", ["dprr", "dprr-lengths", "degrees", "non-private-part", "true-degrees", "sizes"]
-)
-def test_every_release_has_statistics(mechanism):
-    """A row a graph, and as many columns as what is released allows."""
-    rows = dprr_cells.statistics(small_set(), "x", dprr_cells.Variant(mechanism, 1.0, 0.2), 0)
-    lists = mechanism in ("dprr", "non-private-part")
-    assert rows.shape == (40, 1 if mechanism == "sizes" else 1 + 4 * 18 + 8 if lists else 1 + 18)
-    assert np.isfinite(rows).all()
-
-
 def test_every_classifier_sees_the_same_reports():
     """The same key and the same DPRR; quantiles of the lengths of the noisy set's lists."""
-    whole = small_set()
-    cells = [
-        dprr_cells.Variant(name, 3.0, 0.2, forest) for name in ("dprr", "dprr-lengths") for forest in (False, True)
+    whole, name = small_set(), "stars_and_cycles"
+    variants = [
+        dprr_cells.Variant(of, 3.0, 0.2, forest) for of in ("dprr", "dprr-lengths") for forest in (False, True)
     ]
-    keys = [dprr_cells._keys("stars_and_cycles", cell, 0)[2] for cell in cells]
+    keys = [dprr_cells._keys(name, variant, 0)[2] for variant in variants]
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 1
-    noisy = dprr_cells.released(whole, "stars_and_cycles", dprr_cells.Variant("dprr", 3.0, 0.2), 0)
-    lengths = dprr_cells.degrees(whole, "stars_and_cycles", cells[2], 0)
+    noisy = dprr_cells.released(whole, name, variants[0], 0)
+    lengths = dprr_cells.degrees(whole, name, variants[2], 0)
     np.testing.assert_array_equal(lengths, np.bincount(noisy.receivers, minlength=len(whole.node_graph)))
-    rows = dprr_cells.statistics(whole, "stars_and_cycles", cells[2], 0)
+    of_lists, rows = (dprr_cells.statistics(whole, name, variant, 0) for variant in variants[1:3])
+    assert (of_lists.shape, rows.shape) == ((40, 1 + 4 * 18 + 8), (40, 1 + 18))
     largest = np.log1p([lengths[whole.node_graph == graph].max() for graph in range(len(whole))])
     np.testing.assert_allclose(rows[:, 17], largest)
-    # The lists' statistics begin with the same quantiles; edges add to them.
-    of_lists = dprr_cells.statistics(whole, "stars_and_cycles", cells[1], 0)
-    np.testing.assert_allclose(of_lists[:, :19], rows)
-    assert of_lists.shape[1] > rows.shape[1]
+    np.testing.assert_allclose(of_lists[:, :19], rows)  # the lists' statistics begin with the same quantiles
+    sizes = dprr_cells.statistics(whole, name, dprr_cells.Variant("sizes", 0.0, 0.0), 0)
+    np.testing.assert_allclose(sizes, rows[:, :1])
 
 
 def test_true_degrees_are_exact_and_released_ones_are_not():
-    whole = small_set()
+    whole, noisy = small_set(), dprr_cells.Variant("degrees", 1.0, 0.2)
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     exact = dprr_cells.degrees(whole, "x", dprr_cells.Variant("true-degrees", 0.0, 0.0), 0)
     np.testing.assert_array_equal(exact, true)
-    noisy = dprr_cells.degrees(whole, "x", dprr_cells.Variant("degrees", 1.0, 0.2), 0)
-    public = dprr_cells._public(whole, "x", dprr_cells.Variant("degrees", 1.0, 0.2), 0)
-    np.testing.assert_array_equal(noisy[public], true[public])
-    assert (noisy[~public] != true[~public]).mean() > 0.5
+    found, public = dprr_cells.degrees(whole, "x", noisy, 0), dprr_cells._public(whole, "x", noisy, 0)
+    np.testing.assert_array_equal(found[public], true[public])
+    assert (found[~public] != true[~public]).mean() > 0.5
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
@@ -160,14 +148,11 @@ def test_released_degrees_are_the_bits_of_the_committed_rows(epsilon):
 
 def test_public_parts_keep_every_graph():
     whole = small_set()
-    rng = np.random.default_rng(0)
-    public = rng.random(len(whole.node_graph)) < 0.2
+    public = np.random.default_rng(0).random(len(whole.node_graph)) < 0.2
     public[whole.node_graph == 3] = False
     part = dprr_cells._public_part(whole, public)
-    assert len(part) == len(whole)
-    assert part.nodes_per_graph[3] == 1
-    assert (part.nodes_per_graph >= 1).all()
-    assert part.nodes_per_graph.sum() == public.sum() + (np.bincount(whole.node_graph, weights=public) == 0).sum()
+    kept = np.bincount(whole.node_graph, weights=public)
+    np.testing.assert_array_equal(part.nodes_per_graph, np.maximum(kept, 1))
 
 
 CONFIGS = {
@@ -180,55 +165,51 @@ CONFIGS = {
 
 def scored(mechanism, epsilon, alpha, values, metric="auc", first=0, config=None):
     name, forest = mechanism.removeprefix("forest:"), mechanism.startswith("forest:")
-    cell = dprr_cells.Variant(name, epsilon, alpha, forest)
-    return [
-        {
-            "dataset": "made", "task": "graph", "mechanism": name, "epsilon": epsilon, "public": alpha,
-            "classifier": cell.classifier,
-            "seed": seed, "metric": metric, "value": value, "epsilon_proved": epsilon, "unit": "neighbour-list",
-            "seconds": 1.0, "config": config or cell.classifier,
-        }
-        for seed, value in enumerate(values, first)
-    ]  # fmt: skip
+    classifier = dprr_cells.Variant(name, epsilon, alpha, forest).classifier
+    base = {
+        "dataset": "made", "task": "graph", "mechanism": name, "epsilon": epsilon, "public": alpha,
+        "classifier": classifier, "metric": metric, "seconds": 1.0, "config": config or classifier,
+    }  # fmt: skip
+    return [{**base, "seed": seed, "value": value} for seed, value in enumerate(values, first)]
+
+
+def on_both(*rows):
+    """The same values of both metrics."""
+    return [row for metric in ("auc", "accuracy") for each in rows for row in scored(*each, metric)]
 
 
 def test_lists_are_compared_with_degrees_seed_by_seed():
     """The splits differ by far more than the two rows do: paired, the difference is seen."""
-    rows = []
-    for metric in ("auc", "accuracy"):
-        rows += scored("dprr", 1.0, 0.0, [0.60, 0.80, 0.70], metric)
-        rows += scored("degrees", 1.0, 0.0, [0.62, 0.82, 0.721], metric)
-        rows += scored("dprr", 2.0, 0.0, [0.60, 0.80, 0.70], metric)
-        rows += scored("degrees", 2.0, 0.0, [0.55, 0.90, 0.70], metric)
-        rows += scored("non-private", 0.0, 0.0, [0.9, 0.9, 0.9], metric)
-        rows += scored("true-degrees", 0.0, 0.0, [0.8, 0.81, 0.82], metric)
-    frame = pd.DataFrame(rows)
-    gains = dprr_report.paired(frame, CONFIGS)
-    assert len(gains) == 3
-    assert gains["made", 0.0, "dprr", 1.0, "gin", "gin"].mean == pytest.approx(-2.0333, abs=1e-3)
-    assert gains["made", 0.0, "non-private", 0.0, "gin", "gin"].mean == pytest.approx(9.0)
+    frame = pd.DataFrame(
+        on_both(
+            ("dprr", 1.0, 0.0, [0.60, 0.80, 0.70]),
+            ("degrees", 1.0, 0.0, [0.62, 0.82, 0.721]),
+            ("dprr", 2.0, 0.0, [0.60, 0.80, 0.70]),
+            ("degrees", 2.0, 0.0, [0.55, 0.90, 0.70]),
+            ("non-private", 0.0, 0.0, [0.9, 0.9, 0.9]),
+            ("true-degrees", 0.0, 0.0, [0.8, 0.81, 0.82]),
+        )
+    )
+    gains = {key[2:4]: gain.mean for key, gain in dprr_report.paired(frame, CONFIGS).items()}
+    assert gains == pytest.approx(
+        {("dprr", 1.0): -2.0333, ("dprr", 2.0): -1.6667, ("non-private", 0.0): 9}, abs=1e-3
+    )
     assert "| made | GIN; perceptron | 2 | 0 | 1 | -2.0 to -1.7 | 3 |" in dprr_report.verdict(frame, CONFIGS)
     assert "| DPRR | 70.0 ± 24.8 |" in dprr_report.summary(frame)
     assert "| NonPriv-Full | 90.0 ± 0.0 |" in dprr_report.summary(frame)
     worth = dprr_report.worth_of_edges(frame, CONFIGS).splitlines()
     assert worth[-2].startswith("| made | DPRR less released degrees | GIN; perceptron | **-2.0 ±")
     assert worth[-1] == "| made | NonPriv-Full less true degrees | GIN; perceptron |  |  | **+9.0 ± 2.5** |"
-    lengths = pd.DataFrame(
-        scored("forest:dprr", 1.0, 0.0, [0.6, 0.7]) + scored("forest:dprr-lengths", 1.0, 0.0, [0.5, 0.6])
-    )
-    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in dprr_report.worth_of_edges(
-        lengths, CONFIGS
-    )
-    header, lines = dprr_report.lines(frame, CONFIGS)
-    assert lines[0][:5] == ["made", "graph", "DPRR", "1", "GIN, <= 60 epochs, patience 20"]
-    assert lines[0][7].startswith("**-2.0 ±")
-    assert lines[1][7].startswith("-1.7 ±")
-    assert lines[-1][2:4] == ["true degrees alone", ""]
+    lengths = scored("forest:dprr", 1.0, 0.0, [0.6, 0.7]) + scored("forest:dprr-lengths", 1.0, 0.0, [0.5, 0.6])
+    worth = dprr_report.worth_of_edges(pd.DataFrame(lengths), CONFIGS)
+    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in worth
     # Committed rows of the same settings stand beside, and no others.
-    beside, lines = dprr_report.lines(frame, CONFIGS, frame[frame.mechanism == "dprr"].assign(value=0.25))
-    assert [name for name in beside if name not in header] == ["committed AUC (%)"]
-    shown = {line[2]: line[beside.index("committed AUC (%)")] for line in lines}
-    assert shown == {label: "25.0 ± 0.0" if label == "DPRR" else "" for label in shown}
+    lines = dprr_report.lines(frame, CONFIGS, frame[frame.mechanism == "dprr"].assign(value=0.25))
+    assert list(lines[0].values())[:5] == ["made", "graph", "DPRR", "1", "GIN, <= 60 epochs, patience 20"]
+    assert [line["AUC less degrees alone"][:8] for line in lines[:2]] == ["**-2.0 ±", "-1.7 ± 1"]
+    assert (lines[-1]["mechanism"], lines[-1]["epsilon"]) == ("true degrees alone", "")
+    for line in lines:
+        assert str(line["committed AUC (%)"]) == ("25.0 ± 0.0" if line["mechanism"] == "DPRR" else "None")
 
 
 def test_what_the_paper_says_stands_beside_our_differences():
@@ -249,49 +230,39 @@ def test_what_the_paper_says_stands_beside_our_differences():
     ]
 
 
-def test_pairs_are_of_one_seed_wherever_the_rows_are():
-    """One row lacks seed 0: by position, its second seed would meet the other row's first, and +10 become +0."""
+def test_pairs_are_of_one_seed_one_classifier_and_one_training():
+    """By position, the second seed of a row would meet the first of a row that lacks seed 0."""
     rows = scored("forest:dprr", 1.0, 0.0, [0.80, 0.90], first=1)
-    rows += scored("forest:degrees", 1.0, 0.0, [0.60, 0.70, 0.80][::-1], first=0)[::-1]
-    gain = dprr_report.paired(pd.DataFrame(rows), CONFIGS)["made", 0.0, "dprr", 1.0, "forest", "forest"]
-    assert gain.n == 2
-    assert gain.mean == pytest.approx(20.0)  # 80 - 70 and 90 - 60
-
-
-def test_forests_meet_forests_and_equal_budgets_of_training():
-    rows = scored("dprr", 1.0, 0.0, [0.6, 0.6], config="more") + scored("dprr", 1.0, 0.0, [0.7, 0.7])
-    rows += scored("degrees", 1.0, 0.0, [0.5, 0.5]) + scored("forest:degrees", 1.0, 0.0, [0.9, 0.9])
+    rows += scored("forest:degrees", 1.0, 0.0, [0.60, 0.70, 0.80][::-1])[::-1]
+    rows += scored("dprr", 1.0, 0.0, [0.6, 0.6], config="more") + scored("dprr", 1.0, 0.0, [0.7, 0.75])
+    rows += scored("degrees", 1.0, 0.0, [0.5, 0.5])
     gains = dprr_report.paired(pd.DataFrame(rows), CONFIGS)
-    assert {key[2:]: gain.mean for key, gain in gains.items()} == {("dprr", 1.0, "gin", "gin"): pytest.approx(20.0)}
+    found = {(group.classifier, group.config): (gain.n, gain.mean) for group, gain in gains.items()}
+    assert found == {  # 80 - 70 and 90 - 60
+        ("forest", "forest"): (2, pytest.approx(20.0)),
+        ("gin", "gin"): (2, pytest.approx(22.5)),
+    }
 
 
 def test_figures_need_rows_to_draw():
-    rows = []
-    for metric in ("auc", "accuracy"):
-        rows += scored("dprr", 1.0, 0.0, [0.6, 0.7], metric) + scored("dprr", 1.0, 0.2, [0.7, 0.8], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4"}
-    for metric in ("auc", "accuracy"):
-        rows += scored("dprr", 0.5, 0.0, [0.5, 0.6], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4", "dprr_figure5"}
-    for metric in ("auc", "accuracy"):
-        rows += scored("dprr-one-to-nine", 0.5, 0.0, [0.5, 0.6], metric)
-        rows += scored("dprr-one-to-nine", 1.0, 0.0, [0.6, 0.7], metric)
-    assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == {"dprr_figure4", "dprr_figure5", "dprr_figure6"}
-    for metric in ("auc", "accuracy"):
-        rows += scored("forest:dprr", 0.5, 0.0, [0.5, 0.6], metric)
-        rows += scored("forest:dprr", 1.0, 0.0, [0.6, 0.7], metric)
-    assert "dprr_forest" in dprr_report.figures(pd.DataFrame(rows), CONFIGS)
+    rows, drawn = [], set()
+    for more, name in (
+        ([("dprr", 1.0, 0.0, [0.6, 0.7]), ("dprr", 1.0, 0.2, [0.7, 0.8])], "dprr_figure4"),
+        ([("dprr", 0.5, 0.0, [0.5, 0.6])], "dprr_figure5"),
+        ([("dprr-one-to-nine", epsilon, 0.0, [0.5, 0.6]) for epsilon in (0.5, 1.0)], "dprr_figure6"),
+        ([("forest:dprr", epsilon, 0.0, [0.5, 0.6]) for epsilon in (0.5, 1.0)], "dprr_forest"),
+    ):
+        rows, drawn = rows + on_both(*more), drawn | {name}
+        assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == drawn
 
 
 def test_panels_have_one_scale_and_say_what_they_found():
     rows = []
     for dataset, high in (("made", 0.9), ("other", 0.6)):
-        for metric in ("auc", "accuracy"):
-            for epsilon, less in ((1.0, 0.1), (2.0, -0.1)):
-                rows += [{**row, "dataset": dataset} for row in (
-                    *scored("dprr", epsilon, 0.0, [high - less, high - less - 0.1], metric),
-                    *scored("degrees", epsilon, 0.0, [high, high - 0.1], metric),
-                )]  # fmt: skip
+        for epsilon, less in ((1.0, 0.1), (2.0, -0.1)):
+            lists = ("dprr", epsilon, 0.0, [high - less, high - less - 0.1])
+            both = on_both(lists, ("degrees", epsilon, 0.0, [high, high - 0.1]))
+            rows += [{**row, "dataset": dataset} for row in both]
     axes = dprr_report.figures(pd.DataFrame(rows), CONFIGS)["dprr_figure5"].axes
     assert len({axis.get_ylim() for axis in axes}) == 1
     for axis in axes:

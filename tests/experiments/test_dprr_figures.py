@@ -1,5 +1,6 @@
 """Degrees and scaling of the graph experiment: rows against what they are made of, and no second computation."""
 
+import dataclasses
 import time
 
 import jax
@@ -10,7 +11,8 @@ import pytest
 from scipy import stats
 
 from experiments import _runner, dprr
-from experiments.dprr import cells, degrees, scaling, settings
+from experiments.dprr import cells, degrees, scaling
+from experiments.dprr.config import settings
 from ldp_jax import edges
 from ldp_jax.datasets import splits
 from ldp_jax.graph.packing import GraphSet
@@ -45,71 +47,65 @@ def config(monkeypatch, tmp_path):
 
 
 def in_bin(values, name):
-    first, last = (int(x) for x in (name.split("-") * 2)[:2]) if "-" in name else (int(name), int(name))
-    return (values >= first) & (values <= last)
+    first, _, last = name.partition("-")
+    return (values >= int(first)) & (values <= int(last or first))
 
 
 def test_rows_are_of_the_reported_degrees(config):
     whole, epsilon = small_set(), 4.0
-    dprr.main(dprr.Config(**{**vars(config), "parts": ("degrees",), "epsilons": (epsilon,)}))
+    dprr.main(dataclasses.replace(config, parts=("degrees",), epsilons=(epsilon,)))
     rows = pd.read_csv(config.out / "dprr_degrees.csv")
     assert tuple(rows.columns) == _runner.COLUMNS
-    assert set(rows.mechanism) == {"true degrees", "dprr", "rr", "local-lap"}
+    found = {name: part.set_index("metric").value for name, part in rows.groupby("mechanism")}
+    assert set(found) == {"true degrees", "dprr", "rr", "local-lap"}
     private = rows[rows.mechanism != "true degrees"]
     np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
 
-    true = np.array([(whole.receivers == user).sum() for user in range(len(whole.node_graph))])
-    label = whole.labels[whole.node_graph]
+    n_max, label = int(whole.nodes_per_graph.max()), whole.labels[whole.node_graph]
+    true = np.array([(whole.receivers == user).sum() for user in range(len(label))])
+    check_shares(found["true degrees"], true, label)
     for name in ("dprr", "rr", "local-lap"):
-        made = cells.made_by(cells.Variant(name, epsilon, 0.0), int(whole.nodes_per_graph.max()))
+        made = cells.made_by(cells.Variant(name, epsilon, 0.0), n_max)
         key = jax.random.fold_in(jax.random.key(0), int(_runner.config_hash([name, epsilon]), 16) % 2**31)
         noisy_graph = edges.privatize_graph(key, whole, made).graph
-        # A matrix whose row i is user i's report.
-        matrix = np.zeros((len(true), len(true)), bool)
+        matrix = np.zeros((len(true), len(true)), bool)  # row i is user i's report
         matrix[noisy_graph.receivers, noisy_graph.senders] = True
         noisy = matrix.sum(1)
-        found = rows[(rows.mechanism == name) & (rows.epsilon == epsilon)].set_index("metric").value
-        binned = [x.removeprefix("users, degree ") for x in found.index if x.startswith("users, ")]
-        assert sum(found[f"users, degree {x}"] for x in binned) == len(true)
-        assert {"0", "1", "2", "30-49"} == set(binned)
+        wanted = {
+            "bias": (noisy - true).mean(), "mean absolute error": np.abs(noisy - true).mean(),
+            "true mean degree": true.mean(), "mean degree": noisy.mean(),
+            "share that report nobody": (noisy == 0).mean(),
+            "Spearman correlation of d and d~": stats.spearmanr(true, noisy).statistic,
+        }  # fmt: skip
+        binned = [x.removeprefix("users, degree ") for x in found[name].index if x.startswith("users, ")]
+        assert set(binned) == {"0", "1", "2", "30-49"}
         for x in binned:
             mine = in_bin(true, x)
-            assert found[f"users, degree {x}"] == mine.sum()
             low, high = np.quantile(noisy[mine], (0.05, 0.95))
-            for metric, value in (
-                ("true_mean", true[mine].mean()), ("noisy_mean", noisy[mine].mean()),
-                ("noisy_5_percent", low), ("noisy_95_percent", high),
-            ):  # fmt: skip
-                np.testing.assert_allclose(found[f"{metric}, degree {x}"], value, atol=1e-6)
-        for metric, value in (
-            ("bias", (noisy - true).mean()), ("mean absolute error", np.abs(noisy - true).mean()),
-            ("true mean degree", true.mean()), ("mean degree", noisy.mean()),
-            ("share that report nobody", (noisy == 0).mean()),
-            ("Spearman correlation of d and d~", stats.spearmanr(true, noisy).statistic),
-        ):  # fmt: skip
-            np.testing.assert_allclose(found[metric], value, atol=1e-6)
-        check_shares(found, noisy, label)
-    check_shares(rows[rows.mechanism == "true degrees"].set_index("metric").value, true, label)
+            of_bin = {"users": mine.sum(), "true_mean": true[mine].mean(), "noisy_mean": noisy[mine].mean()}
+            of_bin |= {"noisy_5_percent": low, "noisy_95_percent": high}
+            wanted |= {f"{metric}, degree {x}": value for metric, value in of_bin.items()}
+        np.testing.assert_allclose(found[name][list(wanted)], list(wanted.values()), atol=1e-6)
+        assert sum(found[name][f"users, degree {x}"] for x in binned) == len(true)
+        check_shares(found[name], noisy, label)
 
     # Laplace noise of scale 1 / epsilon_1 on d, clipped to [0, n - 1], by simulation.
-    made = cells.made_by(cells.Variant("dprr", epsilon, 0.0), int(whole.nodes_per_graph.max()))
+    made = cells.made_by(cells.Variant("dprr", epsilon, 0.0), n_max)
     noise = np.random.default_rng(0).laplace(scale=1 / made.epsilon_degree, size=(2000, len(true)))
     clipped = np.clip(true + noise, 0, whole.nodes_per_graph[whole.node_graph] - 1)
-    found = rows[(rows.mechanism == "dprr") & (rows.epsilon == epsilon)].set_index("metric").value
-    np.testing.assert_allclose(found["expected bias of d*"], (clipped - true).mean(), atol=0.01)
+    np.testing.assert_allclose(found["dprr"]["expected bias of d*"], (clipped - true).mean(), atol=0.01)
 
 
 def check_shares(found, values, label):
     for c in (0, 1):
         names = [x for x in found.index if x.startswith(f"share, class {c}, degree ")]
-        for x in names:
-            share = in_bin(values[label == c], x.rsplit(" ", 1)[1]).mean()
-            np.testing.assert_allclose(found[x], share, atol=1e-6)
-        np.testing.assert_allclose(found[names].sum(), 1.0, atol=1e-5)
+        shares = [in_bin(values[label == c], x.rsplit(" ", 1)[1]).mean() for x in names]
+        np.testing.assert_allclose(found[names], shares, atol=1e-6)
+        assert sum(shares) == pytest.approx(1)
 
 
 def test_degrees_are_not_computed_again(config, monkeypatch):
-    once = dprr.Config(**{**vars(config), "parts": ("degrees",), "mechanisms": ("dprr", "sizes")})
+    once = dataclasses.replace(config, parts=("degrees",), mechanisms=("dprr", "sizes"))
     dprr.main(once)
     figure, table = config.out / "dprr_figure7.png", config.out / "dprr_degrees.md"
     rows = (config.out / "dprr_degrees.csv").read_text()
@@ -132,7 +128,7 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
     assert asked == [("dprr", 1.0)]
     assert (config.out / "dprr_degrees.csv").read_text() == rows
     asked.clear()
-    dprr.main(dprr.Config(**{**vars(once), "epsilons": (1.0, 2.0)}))
+    dprr.main(dataclasses.replace(once, epsilons=(1.0, 2.0)))
     assert asked == [("dprr", 2.0)]  # the figure shows epsilon 1, which is there
     assert degrees.results_in(config.out).read().epsilon.nunique() == 4
 
@@ -140,7 +136,7 @@ def test_degrees_are_not_computed_again(config, monkeypatch):
 def test_nothing_to_compare_is_an_error(config):
     for part in ("degrees", "scaling"):
         with pytest.raises(_runner.UsageError, match="--mechanisms"):
-            dprr.main(dprr.Config(**{**vars(config), "parts": (part,), "mechanisms": ("sizes",)}))
+            dprr.main(dataclasses.replace(config, parts=(part,), mechanisms=("sizes",)))
 
 
 def test_subgraphs_are_induced():
@@ -194,7 +190,7 @@ def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
     monkeypatch.setattr(scaling, "_reports", lambda key, whole, made: whole)
     monkeypatch.setattr(scaling, "_epochs", lambda key, train, *_: (None, len(train.senders) ** 2, 1.0))
     monkeypatch.setattr(scaling.graph_training, "_predict_compiled", lambda *_: None)
-    once = dprr.Config(**{**vars(config), "parts": ("scaling",), "mechanisms": ("dprr", "rr", "sizes")})
+    once = dataclasses.replace(config, parts=("scaling",), mechanisms=("dprr", "rr", "sizes"))
     dprr.main(once)
     rows = pd.read_csv(config.out / "dprr_scaling.csv")
     assert tuple(rows.columns) == _runner.COLUMNS

@@ -16,7 +16,7 @@ PCA, MLP = "pca-16", "mlp-32"
 EPSILONS = (1.0, 200.0)
 
 
-def test_components_are_those_of_the_public_images():
+def test_components_are_those_of_the_public_images_and_released_as_they_are_without_protection():
     (x, _, public), z, _ = inversion.prepare(PCA, 0, SMALL)
     wanted = sklearn.decomposition.PCA(16, svd_solver="full").fit(x[:public]).transform(x)
     lower, upper = wanted[:public].min(0), wanted[:public].max(0)
@@ -24,6 +24,12 @@ def test_components_are_those_of_the_public_images():
     turned = np.abs(z[0] - wanted[0]) > 1e-3  # an axis has no sign
     np.testing.assert_allclose(z, np.where(turned, 1 - wanted, wanted), atol=1e-3)
     assert 0 < (wanted[public:] == 0).mean() + (wanted[public:] == 1).mean() < 0.01  # clipped: bounds are public
+    masked = inversion.mask(np.ones((2, 64), np.float32), 4).reshape(2, 8, 8)
+    assert (masked[:, 2:6, 2:6] == 0).all()
+    assert masked.sum() == 2 * (64 - 16)
+    bare = inversion.release("non-private", np.inf, PCA, 0, SMALL)
+    np.testing.assert_array_equal(bare.private, z[public:])
+    np.testing.assert_array_equal(bare.public, np.stack([z[:public]] * SMALL.copies, 1))
 
 
 @pytest.mark.parametrize("embedding", [PCA, MLP])
@@ -44,12 +50,6 @@ def test_nothing_private_makes_an_embedding_or_its_shares(embedding, monkeypatch
     assert before.theta.std() > 0.001
 
 
-def test_masked_images_lack_their_centre():
-    masked = inversion.mask(np.ones((2, 64), np.float32), 4).reshape(2, 8, 8)
-    assert (masked[:, 2:6, 2:6] == 0).all()
-    assert masked.sum() == 2 * (64 - 16)
-
-
 @pytest.mark.parametrize("name", inversion.PROTECTED)
 def test_what_is_released_has_the_mechanisms_law(name):
     """The mean estimate of each feature over all public copies, which sees an error of 0.07 in [0, 1]."""
@@ -67,13 +67,6 @@ def test_what_is_released_has_the_mechanisms_law(name):
     assert (np.abs(gap) < SIGMAS * spread).all()
     assert SIGMAS * spread.max() < 0.07 * width
     assert not (found.public[:, 0] == found.public[:, 1]).all(1).all()  # each copy has noise of its own
-
-
-def test_without_protection_embeddings_are_released_as_they_are():
-    (_, _, public), z, _ = inversion.prepare(PCA, 0, SMALL)
-    bare = inversion.release("non-private", np.inf, PCA, 0, SMALL)
-    np.testing.assert_array_equal(bare.private, z[public:])
-    np.testing.assert_array_equal(bare.public, np.stack([z[:public]] * SMALL.copies, 1))
 
 
 def test_rows_tables_and_figure(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """PrivGE: tidy rows, resume, pairing, and that structure-only rows know nothing private."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,11 @@ import pytest
 import scipy.sparse
 
 from experiments import _readme, _report, _runner, demo, privge, report
+from experiments._common import FOUND
 from experiments.privge import accuracy, cells, summary
 from experiments.privge import report as privge_report
 from experiments.privge.config import plan, settings
-from experiments.privge.settings import COMMITTED, HYPERPARAMETERS
+from experiments.privge.settings import COMMITTED
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.datasets._registry import REGISTRY
 from ldp_jax.graph import propagation
@@ -37,29 +37,26 @@ def ran(graph_file, tmp_path_factory):
 
 
 def test_rows_are_tidy_and_say_what_is_proved(ran):
-    _, rows, _ = ran
-    assert tuple(rows.columns) == (*_runner.COLUMNS, "k", "preprocessing", *cells.FOUND)
+    config, rows, _ = ran
+    assert tuple(rows.columns) == (*_runner.COLUMNS, "k", "preprocessing", *FOUND)
     names = {"laplace", "piecewise", "multibit", "hds"}
-    assert set(rows.mechanism) == (names | {f"structure-only:{name}" for name in names} | {"non-private", *ALONE})
-    private = rows[rows.mechanism.isin(names)]
+    assert set(rows.mechanism) == {*names, *(f"structure-only:{name}" for name in names), "non-private", *ALONE}
+    private, alone = rows[rows.mechanism.isin(names)], rows.mechanism.isin(ALONE)
     assert (abs(private.epsilon_proved - private.epsilon) < 1e-12).all()
-    assert (rows[rows.mechanism.str.startswith("structure-only")].epsilon_proved == 0).all()
-    assert (rows[rows.mechanism.isin(ALONE)].epsilon_proved == 0).all()
-    non_private = rows[rows.mechanism == "non-private"]
-    assert (non_private.epsilon == float("inf")).all()
-    assert (non_private.epsilon_proved == float("inf")).all()
-    assert rows.value.between(0, 1).all()
-    assert set(rows.metric[rows.task == "node"]) == {"accuracy"}
-    assert set(rows.metric[rows.task == "link"]) == {"auc"}
+    assert (rows[rows.mechanism.str.startswith("structure-only") | alone].epsilon_proved == 0).all()
+    assert (rows[rows.mechanism == "non-private"][["epsilon", "epsilon_proved"]] == np.inf).all(axis=None)
+    assert rows[["value", "validation"]].stack().between(0, 1).all()
+    assert set(zip(rows.task, rows.metric, strict=True)) == {("node", "accuracy"), ("link", "auc")}
     assert not rows.duplicated(KEY).any()
-    trained = ~rows.mechanism.isin(ALONE)
     release = [column for column in KEY if column != "preprocessing"]
-    assert (rows[trained].groupby(release).preprocessing.agg(set) == {"raw", "standardized"}).all()
-    assert (rows.preprocessing[~trained] == cells.NO_EMBEDDING).all()
-    assert rows.chosen[~trained & (rows.task == "node")].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
-    assert rows.chosen[~trained & (rows.task == "link")].str.fullmatch(r"[a-z]+ [a-z]+").all()
-    assert rows.chosen[trained].isna().all()
-    assert rows.validation.between(0, 1).all()
+    assert (rows[~alone].groupby(release).preprocessing.agg(set) == {"raw", "standardized"}).all()
+    assert (rows.preprocessing[alone] == cells.NO_EMBEDDING).all()
+    assert rows.chosen[alone & (rows.task == "node")].str.fullmatch(r"alpha [0-9.]+ r [0-9.]+").all()
+    assert rows.chosen[alone & (rows.task == "link")].str.fullmatch(r"[a-z]+ [a-z]+").all()
+    assert rows.chosen[~alone].isna().all()
+    manifest = accuracy.results_in(config.out).describe()
+    assert {_runner.config_hash(made_with) for made_with in manifest["configs"].values()} == set(rows.config)
+    assert any("epsilon 1 per record" in text for text in manifest["guarantees"].values())
 
 
 def test_one_training_program_serves_seeds_epsilons_and_mechanisms(ran):
@@ -86,7 +83,7 @@ def test_a_second_run_computes_nothing_and_a_killed_one_goes_on(ran, monkeypatch
     }
     assert len(computed) == 6  # of both tasks
     again = pd.read_csv(tmp_path / "privge.csv")
-    keys, found = KEY, ["value", *cells.FOUND]
+    keys, found = KEY, ["value", *FOUND]
     pd.testing.assert_frame_equal(  # the seed alone, exactly as beside the other one
         again.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
         rows.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
@@ -112,33 +109,6 @@ def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_fi
     assert (merged.value == merged.value_other).all()
     private = before[before.mechanism == "non-private"].merge(after, on=columns[:4], suffixes=("", "_other"))
     assert (private.value != private.value_other).any()
-
-
-def test_manifest_spells_out_configs_and_guarantees(ran):
-    config, rows, _ = ran
-    manifest = json.loads((config.out / "privge.manifest.json").read_text())
-    assert set(rows.config) == set(manifest["configs"])
-    for name, made_with in manifest["configs"].items():
-        assert _runner.config_hash(made_with) == name
-    assert "jax" in manifest["environments"][0]["versions"]
-    assert any("epsilon 1 per record" in text for text in manifest["guarantees"].values())
-
-
-def test_report_has_tables_gains_and_pictures(ran):
-    config, _, _ = ran
-    report.main(report.Config(out=config.out))
-    text = (config.out / "REPORT.md").read_text()
-    for wanted in (
-        "structure-only",
-        "gain",
-        "over best",
-        "non-private",
-        "label prop.",
-        "What the private features",
-    ):
-        assert wanted in text
-    for picture in ("figure1.png", "figure2_node.png", "table3_link.png"):
-        assert (config.out / picture).stat().st_size > 10_000
 
 
 def tidy(rows):
@@ -238,30 +208,32 @@ def variants(raw, standardized):
     return pd.DataFrame(rows)
 
 
-def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score():
-    """Test scores run against the validation scores here: who looked at them would choose the other."""
-    bad, good = [(0.9, 0.60), (0.9, 0.70), (0.9, 0.65)], [(0.1, 0.80), (0.2, 0.69), (0.3, 0.75)]
-    kept, which = summary.chosen(variants(bad, good))
-    assert (which, kept.value.tolist()) == ("standardized", [0.1, 0.2, 0.3])  # of seed 1 too, whose raw is better
-    kept, which = summary.chosen(variants(good, bad))
-    assert (which, kept.value.tolist()) == ("raw", [0.1, 0.2, 0.3])
-    assert summary.chosen(variants(good, good))[1] == "raw"  # a tie
+BAD, GOOD = [(0.9, 0.60), (0.9, 0.70), (0.9, 0.65)], [(0.1, 0.80), (0.2, 0.69), (0.3, 0.75)]
 
 
-def test_seeds_without_both_embeddings_are_left_out_of_the_choice_and_of_the_row():
-    both = variants([(0.5, 0.6), (0.5, 0.6)], [(0.4, 0.5), (0.4, 0.5), (0.9, 0.99), (0.9, 0.99)])
-    kept, which = summary.chosen(both)
-    assert (which, kept.seed.tolist()) == ("raw", [0, 1])
-    alone = both[both.preprocessing == "standardized"]
-    kept, which = summary.chosen(alone)
-    assert (which, len(kept)) == ("standardized*", 4)
-    labels = alone.assign(preprocessing=cells.NO_EMBEDDING)
-    assert summary.chosen(labels)[1] == ""
+@pytest.mark.parametrize(
+    ("raw", "standardized", "which", "values"),
+    [
+        # Test scores run against the validation scores; seed 1 alone would choose the raw one.
+        (BAD, GOOD, "standardized", [0.1, 0.2, 0.3]),
+        (GOOD, BAD, "raw", [0.1, 0.2, 0.3]),
+        (GOOD, GOOD, "raw", [0.1, 0.2, 0.3]),  # a tie
+        ([(0.5, 0.6)] * 2, [(0.4, 0.5)] * 2 + [(0.9, 0.99)] * 2, "raw", [0.5, 0.5]),  # seeds with both alone
+        ([], GOOD, "standardized*", [0.1, 0.2, 0.3]),
+        ([(0.5, -np.inf)], [(0.4, 0.1)], "standardized", [0.4]),
+    ],
+)
+def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score(raw, standardized, which, values):
+    kept, found = summary.chosen(variants(raw, standardized))
+    assert (found, kept.value.tolist()) == (which, values)
 
 
-def test_a_row_that_is_nan_in_validation_is_not_chosen():
-    kept, which = summary.chosen(variants([(0.5, -np.inf)], [(0.4, 0.1)]))
-    assert (which, kept.value.tolist()) == ("standardized", [0.4])
+def test_a_row_of_a_run_under_way_or_without_an_embedding_is_shown_as_it_is():
+    rows = variants([(0.5, 0.6)], [(0.4, 0.5), (0.4, 0.5)])
+    rows = rows[(rows.seed == 0) == (rows.preprocessing == "raw")]  # no seed has both
+    kept, which = summary.chosen(rows)
+    assert (which, len(kept)) == ("raw*", 1)
+    assert summary.chosen(rows.assign(preprocessing=cells.NO_EMBEDDING))[1] == ""
 
 
 def test_tables_say_which_embedding_validation_chose():
@@ -287,22 +259,6 @@ def test_tables_tell_other_heads_apart():
     assert privge_report._is_default({"head": "mlp", "task": "node"})
     assert not privge_report._is_default({"head": "logistic", "task": "node"})
     assert privge_report._unlike_the_rest({"head": "mlp", "task": "link"}) == " (other head)"
-
-
-def test_published_hyper_parameters_are_those_of_the_paper():
-    cora, wikipedia = HYPERPARAMETERS["cora"], HYPERPARAMETERS["crocodile"]
-    assert (cora.batch_size, cora.layers, cora.hidden, cora.alpha, cora.r, cora.dropout) == (
-        64,
-        2,
-        128,
-        0.1,
-        0.1,
-        0.7,
-    )
-    assert (wikipedia.k, wikipedia.link_k, wikipedia.link_r) == (20, 3, 0.5)
-    paper = plan(privge.Config(preset="paper"), "node", "facebook_pages")
-    assert (paper.seeds, paper.epochs, len(paper.epsilons)) == (10, 100, 6)
-    assert ("link", "cora") in COMMITTED
 
 
 @pytest.mark.slow
@@ -459,7 +415,7 @@ def test_more_seeds_take_the_same_programs(ran, tmp_path):
     keys = KEY
     both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=keys, suffixes=("", "_before"))
     assert len(both) == 28  # two seeds, both embeddings: three rows a task, and the graph alone
-    for column in ("value", *cells.FOUND):
+    for column in ("value", *FOUND):
         assert both[column].equals(both[f"{column}_before"].rename(column))
 
 
@@ -476,36 +432,29 @@ def test_passages_are_rendered_between_their_markers(ran, tmp_path):
     assert "\nold\n" not in text
     assert "of 16 private rows" in " ".join(text.split()).lower()
     assert "\n<!-- /results -->\nmore\n<!-- benchmarks -->\n" in text
+    text = (config.out / "REPORT.md").read_text()
+    assert all(name in text for name in ("over best", "non-private", "label prop.", "What the private features"))
+    for picture in ("figure1.png", "figure2_node.png", "table3_link.png"):
+        assert (config.out / picture).stat().st_size > 10_000
     readme.write_text("mine\n")
     with pytest.raises(_runner.UsageError, match="no section"):
         _readme.write_sections(readme, {"results": "new"})
 
 
-def test_committed_rows_of_the_same_settings_stand_beside_ones_own(ran, tmp_path, capsys):
-    """In the terminal and in REPORT.md; rows of other settings do not."""
+def test_committed_rows_of_the_same_settings_stand_beside_ones_own(ran, capsys):
+    """Rows of other settings do not."""
     config, rows, _ = ran
-    own = summary.summarise(rows)
+    own = summary.summarise(rows)[0]
     changed = rows.assign(value=0.125)
     changed.loc[changed.mechanism == "hds", "config"] = "other"
-    committed = summary.reference(changed)
-    shown = summary.table(own[0], committed)
-    headers = [str(column.header) for column in shown.columns]
-    beside = dict(zip(shown.columns[0].cells, shown.columns[headers.index("committed")].cells, strict=True))
-    assert beside["Laplace"] == "12.5 ± 0.0"
-    assert beside["HDS"] == ""
-    configs = dict.fromkeys([own[0].config], CONFIG)
-    assert "| yours | committed |" in privge_report._table(own[0], configs, committed)
-    assert "| ours | structure-only |" in privge_report._table(own[0], configs)
-    privge.show(config.out)
-    assert "committed:" in capsys.readouterr().out
-
-
-def test_a_report_of_a_run_under_way_is_one_of_what_is_there():
-    """A seed with one embedding and another with the other: no seed has both, and the report is made."""
-    rows = variants([(0.5, 0.6)], [(0.4, 0.5), (0.4, 0.5)])
-    rows = rows[(rows.seed == 0) == (rows.preprocessing == "raw")]
-    kept, which = summary.chosen(rows)
-    assert (which, len(kept)) == ("raw*", 1)
+    configs = {own.config: CONFIG}
+    text = privge_report._table(own, configs, summary.reference(changed))
+    header, _, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
+    beside = {line[0]: line[header.index("committed")] for line in lines}
+    assert (beside["| Laplace"], beside["| HDS"]) == ("12.5 ± 0.0", "")
+    assert "| ours | structure-only |" in privge_report._table(own, configs)
+    privge.main(config)
+    assert "| yours | committed |" in capsys.readouterr().out
 
 
 def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():
