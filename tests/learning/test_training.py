@@ -291,16 +291,16 @@ BAD = {
 }
 
 
+WRONG = {"dropout": (1.0, -0.1), "attention_dropout": (1.0, -0.1), "branches": ((), ("inter", "inter"))}
+"""Wrong values of them; 0 is one of all others."""
+
+
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("name", BAD)
 def test_models_refuse_bad_arguments_by_name(name):
     least = {"layers": 2, "hidden": 4, "outputs": 2} if name in ("mlp", "gcn") else {}
     for argument in BAD[name]:
-        for value in {
-            "dropout": (1.0, -0.1),
-            "attention_dropout": (1.0, -0.1),
-            "branches": ((), ("inter",) * 2),
-        }.get(argument, (0,)):
+        for value in WRONG.get(argument, (0,)):
             with pytest.raises(ValueError, match=f"^{argument} must be"):
                 getattr(models, name)(**{**least, argument: value})
 
