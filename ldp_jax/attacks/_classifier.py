@@ -1,8 +1,10 @@
 """The perceptron of trained attackers: it tells rows of true targets from those of others."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import numpy as np
+from jaxtyping import Float
 
 from ldp_jax.core.types import Array
 from ldp_jax.learning.training import Objective, Settings, adam
@@ -11,8 +13,8 @@ from ldp_jax.learning.training import Objective, Settings, adam
 class Rows(NamedTuple):
     """Rows to tell apart."""
 
-    features: Any  # float [n, k]
-    truth: Any  # float [n, 1], 0 or 1
+    features: Float[Array | np.ndarray, "*runs n k"]
+    truth: Float[Array | np.ndarray, "*runs n 1"]  # 0 or 1
 
 
 def _cross_entropy(outputs: Array, rows: Rows) -> Array:

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ldp_jax.core import validate
@@ -46,31 +47,28 @@ class Targets(NamedTuple):
     truth: Bool[np.ndarray, "*N p"]
 
 
-def _codes(pairs: Any, name: str, size: int) -> np.ndarray:
-    """Undirected pairs as whole numbers, low * size + high."""
+def pairs_of(name: str, pairs: ArrayLike | tuple) -> Int[np.ndarray, "m 2"]:
+    """Pairs of nodes as int64 [m, 2]; none where the array is empty."""
     pairs = np.asarray(pairs)
     if pairs.size == 0:
-        return np.zeros(0, np.int64)
+        return np.zeros((0, 2), np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"{name} must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
-    pairs = pairs.astype(np.int64)
-    return pairs.min(1) * size + pairs.max(1)
+    return pairs.astype(np.int64)
 
 
-def _nodes(nodes: Any, *edges: Any) -> tuple[np.ndarray, int]:
-    nodes = np.asarray(nodes)
-    if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer) or len(nodes) < 2:
-        raise ValueError(f"nodes must be at least two integers [n], got {nodes.dtype} of shape {nodes.shape}")
-    if len(np.unique(nodes)) < len(nodes) or nodes.min() < 0:
-        raise ValueError("nodes must be distinct and >= 0")
-    return nodes, 1 + max(int(np.max(part, initial=0)) for part in (nodes, *edges))
+def codes(pairs: np.ndarray, size: int) -> np.ndarray:
+    """Undirected pairs as whole numbers, low * size + high."""
+    return pairs.min(1).astype(np.int64) * size + pairs.max(1)
 
 
 _PAIR = 80.0
 """The most bytes that a pair takes while all pairs are listed."""
 
 
-def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) -> Targets:
+def all_pairs(
+    nodes: ArrayLike, edges: ArrayLike, *, known: ArrayLike | tuple = (), memory: float = 16e9
+) -> Targets:
     """Every pair of some nodes, once, at the true density of edges.
 
     Args:
@@ -78,9 +76,6 @@ def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) 
       edges: integers [m, 2], the undirected edges that are secret; those outside ``nodes`` do not matter.
       known: integers [e, 2], pairs that the attacker knows already, such as public edges; they are left out.
       memory: bytes to allow; 80 for each pair.
-
-    Raises:
-      ValueError: for nodes given twice, arrays of another form, or more pairs than ``memory`` allows.
 
     >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     Targets(units=array([[0, 2],
@@ -93,27 +88,20 @@ def all_pairs(nodes: Any, edges: Any, *, known: Any = (), memory: float = 16e9) 
             f"memory of {memory / 1e9:.3g} GB does not hold all pairs of {given} nodes ({needed / 1e9:.3g} GB): "
             "give fewer nodes, such as a random part, or raise memory"
         )
-    nodes, size = _nodes(nodes, edges, known)
+    nodes = distinct("nodes", nodes).astype(np.int64)
+    secret, left_out = pairs_of("edges", edges), pairs_of("known", known)
+    size = 1 + max(int(np.max(part, initial=0)) for part in (nodes, secret, left_out))
     ends = np.triu_indices(len(nodes), 1)
     units = np.stack([nodes[end] for end in ends], 1)
-    code = _codes(units, "nodes", size)
-    kept = ~np.isin(code, _codes(known, "known", size))
-    return Targets(units[kept], np.isin(code[kept], _codes(edges, "edges", size)))
+    code = codes(units, size)
+    kept = ~np.isin(code, codes(left_out, size))
+    return Targets(units[kept], np.isin(code[kept], codes(secret, size)))
 
 
-def balanced_pairs(key: PRNGKey, nodes: Any, edges: Any, *, known: Any = ()) -> Targets:
+def balanced_pairs(key: PRNGKey, nodes: ArrayLike, edges: ArrayLike, *, known: ArrayLike | tuple = ()) -> Targets:
     """The edges among some nodes and as many pairs without an edge, as attacks are published.
 
-    At the true density the same attack is far less precise: see :func:`all_pairs`.
-
-    Args:
-      key: a typed threefry key.
-      nodes: as :func:`all_pairs`.
-      edges: as :func:`all_pairs`.
-      known: as :func:`all_pairs`.
-
-    Raises:
-      ValueError: as :func:`all_pairs`, and where fewer pairs have no edge than have one.
+    At the true density the same attack is far less precise: see :func:`all_pairs`, whose arguments these are.
 
     >>> import jax
     >>> balanced_pairs(jax.random.key(0), np.arange(9), [[0, 1], [3, 4]]).truth.tolist()
@@ -134,7 +122,7 @@ def balanced_pairs(key: PRNGKey, nodes: Any, edges: Any, *, known: Any = ()) -> 
     return Targets(every.units[taken], every.truth[taken])
 
 
-def distinct(name: str, nodes: Any, size: int) -> Int[np.ndarray, " p"]:
+def distinct(name: str, nodes: ArrayLike, size: int = 2**31) -> Int[np.ndarray, " p"]:
     """Nodes as int32, refused unless distinct, in [0, size) and at least one."""
     nodes = np.asarray(nodes)
     whole = nodes.ndim == 1 and len(nodes) and np.issubdtype(nodes.dtype, np.integer)
@@ -223,11 +211,7 @@ class Attack(Difference):
         return self.metrics.get("strict_tpr")
 
     def minus(self, other: "Attack") -> Difference:
-        """How much more this attack finds than ``other``, by paired intervals.
-
-        Raises:
-          ValueError: where the targets are not the same.
-        """
+        """How much more this attack finds than ``other``, asked about the same targets, by paired intervals."""
         if not all(np.array_equal(a, b) for a, b in zip(self.targets, other.targets, strict=True)):
             raise ValueError(f"{other.name} must be asked about the targets of {self.name}, got others")
         gap = self._samples - other._samples
@@ -265,11 +249,7 @@ class Reconstruction(Difference):
         return self.metrics.get("ssim")
 
     def minus(self, other: "Reconstruction") -> Difference:
-        """The difference of two reconstructions of the same records, paired; a better one has a negative MSE.
-
-        Raises:
-          ValueError: for reconstructions of other records, as far as their number and form say.
-        """
+        """The difference of two reconstructions of the same records, paired; a better one has a negative MSE."""
         if self.x.shape != other.x.shape or list(self.metrics) != list(other.metrics):
             raise ValueError(f"{other.name} must reconstruct the records of {self.name}, got others")
         gap = (self._samples - other._samples).T
@@ -291,7 +271,7 @@ def _shown(metrics: dict[str, ConfidenceInterval], sign: str = "") -> str:
 
 
 def evaluate(
-    name: str, scores: Any, targets: Targets, *, density: float | None = None, confidence: float = 0.95
+    name: str, scores: ArrayLike, targets: Targets, *, density: float | None = None, confidence: float = 0.95
 ) -> Attack:
     r"""Judge the scores of an attack, one's own or one of this package.
 
@@ -310,10 +290,6 @@ def evaluate(
       density: the share of targets that the attacker takes for true; by default the true one, where precision and
         recall are the same number.
       confidence: of the intervals.
-
-    Raises:
-      ValueError: for NaN or another number of scores, targets that are all true or all false, or fewer than three
-        units.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
     >>> found = evaluate("oracle", pairs.truth * 1.0, pairs)
@@ -363,7 +339,7 @@ def _checked(
 
 
 def evaluate_membership(
-    name: str, scores: Any, member: Any, *, density: float | None = None, confidence: float = 0.95
+    name: str, scores: ArrayLike, member: ArrayLike, *, density: float | None = None, confidence: float = 0.95
 ) -> Attack:
     """Judge the scores of an attack on memberships, one's own or one of this package.
 
@@ -378,9 +354,6 @@ def evaluate_membership(
       density: the share of nodes that the attacker takes for members; by default the true one of each target, where
         precision and recall are the same number.
       confidence: of the intervals.
-
-    Raises:
-      ValueError: for NaN, arrays of another shape, or a target all of whose nodes are members, or none.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
     >>> found = evaluate_membership("opposite", -1.0 * member, member)
@@ -408,7 +381,7 @@ def evaluate_membership(
     )  # fmt: skip
 
 
-def check_member(member: Any) -> Bool[np.ndarray, "N n"]:
+def check_member(member: ArrayLike) -> Bool[np.ndarray, "N n"]:
     """Memberships, refused unless each of N targets was trained on some nodes and not on others."""
     member = np.asarray(member)
     if member.ndim != 2 or member.dtype != bool or not member.size:
@@ -423,7 +396,7 @@ def check_member(member: Any) -> Bool[np.ndarray, "N n"]:
 
 
 def _metrics(
-    kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: float | None, false_rates: Any = (_FALSE,)
+    kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: float | None, false_rates: tuple = (_FALSE,)
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
 
@@ -472,12 +445,7 @@ def _intervals(estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: f
 def table(attacks: Sequence[Attack], *, beside: Attack | None = None) -> str:
     """Attacks as a Markdown table, one line each; with a column of what each finds beyond ``beside``.
 
-    Args:
-      attacks: at least one.
-      beside: an attacker with public knowledge only, asked about the same targets.
-
-    Raises:
-      ValueError: where ``beside`` was asked about other targets.
+    ``beside`` is an attacker with public knowledge only, asked about the same targets.
     """
     titles = ["attack", *(_TITLES[metric] for metric in _METRICS)]
     titles += [f"AUC beyond {beside.name}"] if beside is not None else []

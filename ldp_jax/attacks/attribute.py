@@ -1,11 +1,10 @@
 """Attribute inference: the attributes of a node's neighbours reveal its own, once the edges are known."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate, pairs_of
 from ldp_jax.core import validate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
@@ -14,14 +13,10 @@ _SHRINKAGE = 0.02
 """The weight of the prior beside what reaches a node from those with a known attribute."""
 
 
-def inferred_edges(attack: Attack, *, known: Any = ()) -> np.ndarray:
+def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarray:
     """The pairs that an attack takes for edges, the ``believed`` share of largest scores, with the known ones.
 
-    ``known`` are integers [e, 2], such as the public edges. The result is int64 [m, 2], each pair once with u < v,
-    sorted.
-
-    Raises:
-      ValueError: for an attack that was not on pairs, or known pairs of another form.
+    Integers [m, 2], each pair once with u < v, sorted.
 
     >>> from ldp_jax.attacks import all_pairs, evaluate
     >>> asked = all_pairs([0, 1, 2], [[0, 1]], known=[[1, 2]])
@@ -31,19 +26,16 @@ def inferred_edges(attack: Attack, *, known: Any = ()) -> np.ndarray:
     units = np.asarray(attack.targets.units)
     if units.shape[1] != 2:
         raise ValueError(f"attack must be on pairs of nodes, got units of shape {units.shape}")
-    given = np.asarray(known).reshape(-1, 2) if np.size(known) == 0 else np.asarray(known)
-    if given.ndim != 2 or given.shape[1] != 2:
-        raise ValueError(f"known must be integers [e, 2], got shape {given.shape}")
     count = round(attack.believed * len(units))
     top = np.argsort(-attack.scores, kind="stable")[:count]
-    return np.unique(np.sort(np.concatenate([units[top], given]).astype(np.int64), 1), axis=0)
+    return np.unique(np.sort(np.concatenate([units[top], pairs_of("known", known)]), 1), axis=0)
 
 
 def attribute_inference(
-    edges: Any,
+    edges: ArrayLike,
     num_nodes: int,
-    known_nodes: Any,
-    known_values: Any,
+    known_nodes: ArrayLike,
+    known_values: ArrayLike,
     targets: Targets,
     *,
     alpha: float = 0.3,
@@ -64,9 +56,6 @@ def attribute_inference(
       targets: other nodes, units [p, 1], and whether they have the attribute.
       alpha: in (0, 1], small to look far.
       density: the share of the targets that has the attribute, as the attacker believes.
-
-    Raises:
-      ValueError: for edges or nodes out of range, repeated, or a target whose attribute is known.
 
     Reference: Gong & Liu, Attribute inference attacks in online social networks (ACM TOPS 2018), and HeteroRR,
     Figure 1 (the stage between edges and records).

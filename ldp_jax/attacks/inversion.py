@@ -1,10 +1,12 @@
 """Feature inversion: raw inputs from their embeddings, by a network that was trained on public ones."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import Reconstruction
 from ldp_jax.core import validate
@@ -16,8 +18,8 @@ from ldp_jax.learning.training import Objective, Settings, adam, fit
 
 
 class _Rows(NamedTuple):
-    z: Any
-    x: Any
+    z: Float[np.ndarray, "n k"]
+    x: Float[np.ndarray, "n d"]
 
 
 _RECONSTRUCTION = Objective(
@@ -30,11 +32,11 @@ _RECONSTRUCTION = Objective(
 
 def inversion(
     key: PRNGKey,
-    z: Any,
-    x: Any,
+    z: ArrayLike,
+    x: ArrayLike,
     *,
-    public_z: Any,
-    public_x: Any,
+    public_z: ArrayLike,
+    public_x: ArrayLike,
     shape: tuple[int, int] | None = None,
     window: int = 7,
     layers: int = 3,
@@ -59,10 +61,6 @@ def inversion(
       hidden: its width.
       epochs: of its training; a tenth of the public records chooses the epoch.
       learning_rate: of Adam.
-
-    Raises:
-      ValueError: for arrays that do not fit each other or are not finite, too few public records, or a shape that
-        is not that of the records.
 
     Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
     perceptron; HeteroRR, section V and Figure 8.
@@ -96,10 +94,10 @@ def inversion(
     return _judge("inversion", np.asarray(found) + centre, x, public_x, shape, window)
 
 
-def public_mean(x: Any, *, public_x: Any, shape: tuple[int, int] | None = None, window: int = 7) -> Reconstruction:
-    """Take the mean public record for every record: the attacker without an embedding.
-
-    Arguments and errors as :func:`inversion`.
+def public_mean(
+    x: ArrayLike, *, public_x: ArrayLike, shape: tuple[int, int] | None = None, window: int = 7
+) -> Reconstruction:
+    """Take the mean public record for every record: the attacker without an embedding; see :func:`inversion`.
 
     >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
     public mean: MSE 0.2500 ± 0.0000; 2 records
@@ -109,7 +107,7 @@ def public_mean(x: Any, *, public_x: Any, shape: tuple[int, int] | None = None, 
     return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape, window)
 
 
-def _finite(values: Any, name: str) -> np.ndarray:
+def _finite(values: ArrayLike, name: str) -> np.ndarray:
     rows = np.asarray(values, np.float32)
     if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
         raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
@@ -124,7 +122,7 @@ def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] |
 
 
 def _judge(
-    name: str, found: Any, x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None, window: int
+    name: str, found: np.ndarray, x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None, window: int
 ) -> Reconstruction:
     lower, upper = float(public_x.min()), float(public_x.max())
     found = np.clip(found, lower, upper).astype(np.float32)

@@ -1,15 +1,16 @@
 """Link stealing: nodes that a model answers alike are joined; compared directly, or by a trained attacker."""
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Rows, settings
-from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.models import linear, mlp
@@ -55,7 +56,7 @@ def _apart(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array
     return jax.lax.map(one, pairs, batch_size=max(1, _BLOCK // rows.shape[1]))
 
 
-def _rows(values: Any, name: str) -> Array:
+def _rows(values: ArrayLike, name: str) -> Array:
     rows = jnp.asarray(values, jnp.float32)
     if rows.ndim != 2 or not bool(jnp.isfinite(rows).all()):
         raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
@@ -63,7 +64,7 @@ def _rows(values: Any, name: str) -> Array:
 
 
 def link_stealing(
-    posteriors: Any, targets: Targets, *, distance: Distance = "correlation", density: float | None = None
+    posteriors: ArrayLike, targets: Targets, *, distance: Distance = "correlation", density: float | None = None
 ) -> Attack:
     """Score pairs by how alike the model's answers are, which are all the attacker has.
 
@@ -72,10 +73,6 @@ def link_stealing(
       targets: pairs of nodes.
       distance: whose negative is the score; those of the paper, the ones of ``scipy.spatial.distance``.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
-
-    Raises:
-      ValueError: for posteriors that are not finite [n, classes], targets that are not pairs of their rows, or
-        another distance.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
 
@@ -87,7 +84,9 @@ def link_stealing(
     return by_distance(f"link stealing ({distance})", posteriors, targets, distance, density, "posteriors")
 
 
-def by_distance(name: str, rows: Any, targets: Targets, distance: str, density: float | None, what: str) -> Attack:
+def by_distance(
+    name: str, rows: ArrayLike, targets: Targets, distance: str, density: float | None, what: str
+) -> Attack:
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
     known = _rows(rows, what)
@@ -108,13 +107,13 @@ def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -
 
 def trained_link_stealing(
     key: PRNGKey,
-    posteriors: Any,
+    posteriors: ArrayLike,
     targets: Targets,
     *,
     known: Targets,
-    known_posteriors: Any = None,
-    x: Any = None,
-    known_x: Any = None,
+    known_posteriors: ArrayLike | None = None,
+    x: ArrayLike | None = None,
+    known_x: ArrayLike | None = None,
     hidden: int = 32,
     epochs: int = 50,
     density: float | None = None,
@@ -139,10 +138,6 @@ def trained_link_stealing(
       epochs: of its training.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
 
-    Raises:
-      ValueError: as :func:`link_stealing`; also for targets among the known pairs, records for one of the two sets
-        alone, or too few known pairs.
-
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
     et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
     """
@@ -160,7 +155,8 @@ def trained_link_stealing(
     truth = np.asarray(known.truth)
     if min(truth.sum(), (~truth).sum()) < 10:
         raise ValueError(f"known must have at least 10 pairs of each kind, got {truth.sum()} and {(~truth).sum()}")
-    if not inductive and _share_a_pair(targets.units, known.units, len(asked)):
+    both = [codes(part.units, len(asked)) for part in (targets, known)]
+    if not inductive and np.isin(both[0], both[1]).any():
         raise ValueError("known must have no pair that is among the targets")
 
     split_key, fit_key = jax.random.split(key)
@@ -181,15 +177,10 @@ def trained_link_stealing(
     return evaluate(name, np.asarray(scores, np.float64), targets, density=density)
 
 
-def _records(x: Any, size: int, name: str) -> tuple[Array, ...]:
+def _records(x: ArrayLike | None, size: int, name: str) -> tuple[Array, ...]:
     if x is None:
         return ()
     rows = _rows(x, name)
     if len(rows) != size:
         raise ValueError(f"{name} must have a row for each of {size} nodes, got shape {rows.shape}")
     return (rows,)
-
-
-def _share_a_pair(one: np.ndarray, two: np.ndarray, size: int) -> bool:
-    codes = [np.min(pairs, 1).astype(np.int64) * size + np.max(pairs, 1) for pairs in (one, two)]
-    return bool(np.isin(*codes).any())

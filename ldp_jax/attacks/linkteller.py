@@ -1,15 +1,17 @@
 """LinkTeller: edges show in how far the record of one node moves the output of another."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Graph
+from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
 
 Outputs = Literal["logits", "softmax", "sigmoid"]
@@ -20,11 +22,11 @@ _READ = {"logits": lambda outputs: outputs, "softmax": jax.nn.softmax, "sigmoid"
 def linkteller(
     model: Model,
     variables: Variables,
-    inputs: Any,
+    inputs: NodeInputs | tuple,
     targets: Targets,
     *,
     step: float | None = None,
-    degrees: Any = None,
+    degrees: ArrayLike | None = None,
     outputs: Outputs = "logits",
     density: float | None = None,
     at_once: int = 1,
@@ -49,10 +51,6 @@ def linkteller(
       outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
       at_once: nodes whose derivatives are pushed together; more take more memory.
-
-    Raises:
-      ValueError: for targets that are not pairs of nodes of ``inputs``, a step that is not > 0, degrees of another
-        shape or negative, inputs that have a scale already, or a model whose outputs do not move with x.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
@@ -106,7 +104,7 @@ def linkteller(
 
 
 def _read(
-    model: Model, named: bool, outputs: str, variables: Variables, graph: Any, x: Array, scale: Array
+    model: Model, named: bool, outputs: str, variables: Variables, graph: Graph | Operator, x: Array, scale: Array
 ) -> Array:
     inputs = NodeInputs(graph, x, scale) if named else (graph, x * scale[:, None])
     return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
@@ -114,13 +112,13 @@ def _read(
 
 @partial(jax.jit, static_argnames=("read", "finite", "at_once"))
 def _influences(
-    given: tuple[Any, ...], nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool, at_once: int
+    given: tuple, nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool, at_once: int
 ) -> tuple[Array, Array]:
     """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; and whether x moves anything."""
     ones = jnp.ones(len(given[-1]))
     value, push = jax.linearize(lambda scale: read(*given, scale), ones)
 
-    def one(node_and_asked: Any) -> Array:
+    def one(node_and_asked: tuple[Array, Array]) -> Array:
         node, who = node_and_asked
         along = jnp.zeros_like(ones).at[node].set(1.0)
         moved = (read(*given, ones + step * along) - value) / step if finite else push(along)

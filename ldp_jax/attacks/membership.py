@@ -1,29 +1,28 @@
 """Membership inference: which nodes a model was trained on, by its answers for them.
 
-All attacks take the answers of N models and the nodes that each was trained on, and each model is the target in
-turn: the attacker trained the other N - 1, and the truth of the target is for the verdict alone. The models are of
-:func:`ldp_jax.attacks.shadow_models` or any other origin. Rows of memberships must have been drawn independently:
-in a design in which every node is in exactly half of the models, the other models reveal the target.
+All attacks take the answers of N models, such as those of :func:`ldp_jax.attacks.shadow_models`, and the nodes that
+each was trained on. Each model is the target in turn: the attacker trained the others. Rows of memberships must
+have been drawn independently: where every node is in exactly half of the models, the others reveal the target.
 
 A split of the nodes of a graph is not exchangeable: a member was trained among its neighbours, and is asked among
-others. Such differences show where no record leaks; the bound of differential privacy on independent records, an
-advantage of at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), need not apply, nor is it refuted by a better
-attack (Khosla, How does graph structure modulate membership-inference risk for graph neural networks?, 2026).
+others. So the bound of differential privacy on independent records, an advantage of at most (e^epsilon - 1 + 2
+delta) / (e^epsilon + 1), need not apply, nor is it refuted by a better attack (Khosla, 2026).
 """
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
+from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Rows, settings
 from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.learning.models import Model, mlp
+from ldp_jax.learning.models import Model, Variables, mlp
 from ldp_jax.learning.training import fit_many
 
 Form = Literal["online", "offline"]
@@ -31,17 +30,15 @@ Form = Literal["online", "offline"]
 _TINY = 1e-12
 
 
-def log_odds(answers: Any, labels: Any, *, outputs: Literal["logits", "softmax"] = "logits") -> np.ndarray:
+def log_odds(
+    answers: ArrayLike, labels: ArrayLike, *, outputs: Literal["logits", "softmax"] = "logits"
+) -> np.ndarray:
     r"""The log odds of the label of each node, :math:`\log (p_y / (1 - p_y))`, near a normal law; float64 [..., n].
 
     Args:
       answers: float [..., n, classes], at least two classes.
       labels: integers [n], the class of each node.
       outputs: whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
-
-    Raises:
-      ValueError: for answers that are not finite, labels that are no classes of theirs, or probabilities outside
-        [0, 1].
 
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
@@ -65,7 +62,7 @@ def log_odds(answers: Any, labels: Any, *, outputs: Literal["logits", "softmax"]
     return right - wrong
 
 
-def _confidences(confidences: Any, member: Any, least: int) -> tuple[np.ndarray, np.ndarray]:
+def _confidences(confidences: ArrayLike, member: ArrayLike, least: int) -> tuple[np.ndarray, np.ndarray]:
     member = check_member(member)
     confidences = np.asarray(confidences, np.float64)
     if confidences.shape != member.shape or not np.isfinite(confidences).all():
@@ -84,8 +81,8 @@ def _without(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 
 def lira(
-    confidences: Any,
-    member: Any,
+    confidences: ArrayLike,
+    member: ArrayLike,
     *,
     form: Form = "online",
     variance: Literal["shared", "node"] = "shared",
@@ -107,10 +104,6 @@ def lira(
         some 64 models; ``node`` one for each node.
       density: as :func:`ldp_jax.attacks.evaluate_membership`.
       confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
-
-    Raises:
-      ValueError: as :func:`ldp_jax.attacks.evaluate_membership`; for fewer models, or confidences that are not
-        finite.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), Algorithm 1
     and its offline form; there a shared variance also counts how far nodes are apart.
@@ -148,13 +141,13 @@ def _law(values: np.ndarray, counted: np.ndarray, variance: str) -> tuple[np.nda
 
 
 def rmia(
-    confidences: Any,
-    member: Any,
+    confidences: ArrayLike,
+    member: ArrayLike,
     *,
     form: Form = "online",
     gamma: float = 2.0,
     offline_a: float = 0.3,
-    population: Any = None,
+    population: ArrayLike | None = None,
     density: float | None = None,
     confidence: float = 0.95,
 ) -> Attack:
@@ -174,9 +167,6 @@ def rmia(
       population: bool [n], the nodes z; all by default. A node is not compared with itself.
       density: as :func:`ldp_jax.attacks.evaluate_membership`.
       confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
-
-    Raises:
-      ValueError: as :func:`lira`; for a population of fewer than two nodes, or numbers out of range.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """
@@ -213,10 +203,10 @@ def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray
 
 def trained_membership(
     key: PRNGKey,
-    posteriors: Any,
-    member: Any,
+    posteriors: ArrayLike,
+    member: ArrayLike,
     *,
-    side: Any = None,
+    side: ArrayLike | None = None,
     shadows: int = 1,
     hidden: int = 64,
     layers: int = 3,
@@ -231,8 +221,7 @@ def trained_membership(
     Args:
       key: a typed threefry key.
       posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
-        attacker
-        sees: sorted ones show how sure a model was, and not of which class.
+        attacker sees: sorted ones show how sure a model was, and not of which class.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
       side: float [n, k], side information on each node, such as its place in a hierarchy; [N, n, k] where it
         depends on the model, as :func:`log_odds` do.
@@ -243,10 +232,6 @@ def trained_membership(
       density: as :func:`ldp_jax.attacks.evaluate_membership`.
       confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
 
-    Raises:
-      ValueError: as :func:`ldp_jax.attacks.evaluate_membership`; for posteriors or side information that are not
-        finite or of another shape, or a number of shadows out of range.
-
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
     PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).
     """
@@ -254,8 +239,6 @@ def trained_membership(
     member = check_member(member)
     count, n = member.shape
     validate.integer_in(1, count - 1, shadows=shadows)
-    for name, number in {"hidden": hidden, "layers": layers, "epochs": epochs}.items():
-        validate.integer_in(1, **{name: number})
     parts = [_features("posteriors", posteriors, count, n)]
     if side is not None:
         known = np.asarray(side)
@@ -283,7 +266,7 @@ def trained_membership(
     return evaluate_membership(name, np.asarray(scores), member, density=density, confidence=confidence)
 
 
-def _features(name: str, values: Any, count: int, n: int) -> np.ndarray:
+def _features(name: str, values: ArrayLike, count: int, n: int) -> np.ndarray:
     values = np.asarray(values, np.float32)
     if values.ndim != 3 or values.shape[:2] != (count, n) or not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite numbers [{count}, {n}, k], got shape {values.shape}")
@@ -291,8 +274,8 @@ def _features(name: str, values: Any, count: int, n: int) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames="model")
-def _read(variables: Any, features: Array, *, model: Model) -> Array:
-    def one(given: Any) -> Array:
+def _read(variables: Variables, features: Array, *, model: Model) -> Array:
+    def one(given: tuple[Variables, Array]) -> Array:
         return model.apply(*given, key=None, train=False)[0][:, 0]
 
     return jax.lax.map(one, (variables, features))

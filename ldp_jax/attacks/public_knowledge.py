@@ -1,11 +1,10 @@
 """Attackers with public knowledge alone: no model, no release. What they find is no leakage of a mechanism."""
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse
+from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate, pairs_of
 from ldp_jax.attacks.link_stealing import Distance, by_distance
 from ldp_jax.core import validate
 
@@ -13,12 +12,9 @@ _BLOCK = 2**16
 """Pairs whose neighbours are compared at a time."""
 
 
-def _adjacency(public_edges: Any, num_nodes: int) -> scipy.sparse.csr_array:
+def _adjacency(public_edges: ArrayLike, num_nodes: int) -> scipy.sparse.csr_array:
     validate.integer_in(1, num_nodes=num_nodes)
-    edges = np.asarray(public_edges)
-    edges = edges.reshape(0, 2).astype(np.int64) if edges.size == 0 else edges
-    if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):
-        raise ValueError(f"public_edges must be integers [m, 2], got {edges.dtype} of shape {edges.shape}")
+    edges = pairs_of("public_edges", public_edges)
     if len(edges) and (edges.min() < 0 or edges.max() >= num_nodes):
         raise ValueError(
             f"public_edges must join nodes in [0, {num_nodes}), got numbers from {edges.min()} to {edges.max()}"
@@ -31,18 +27,11 @@ def _adjacency(public_edges: Any, num_nodes: int) -> scipy.sparse.csr_array:
 
 
 def common_neighbours(
-    public_edges: Any, num_nodes: int, targets: Targets, *, density: float | None = None
+    public_edges: ArrayLike, num_nodes: int, targets: Targets, *, density: float | None = None
 ) -> Attack:
-    """Score pairs by how many public neighbours they share.
+    """Score pairs of nodes by how many public neighbours they share.
 
-    Args:
-      public_edges: integers [m, 2], undirected.
-      num_nodes: n.
-      targets: pairs of nodes.
-      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
-
-    Raises:
-      ValueError: for edges or targets outside the nodes.
+    ``public_edges`` are integers [m, 2], undirected; ``density`` as of :func:`ldp_jax.attacks.evaluate`.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> square = [[0, 1], [1, 2], [2, 3], [3, 0]]
@@ -60,8 +49,10 @@ def common_neighbours(
     return evaluate("common neighbours", np.concatenate(scores), targets, density=density)
 
 
-def degree_product(public_edges: Any, num_nodes: int, targets: Targets, *, density: float | None = None) -> Attack:
-    """Score pairs by the product of their public degrees; arguments and errors as :func:`common_neighbours`.
+def degree_product(
+    public_edges: ArrayLike, num_nodes: int, targets: Targets, *, density: float | None = None
+) -> Attack:
+    """Score pairs by the product of their public degrees; arguments as :func:`common_neighbours`.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> secret = all_pairs(np.arange(4), [[0, 1]], known=[[0, 2], [1, 3]])
@@ -74,10 +65,10 @@ def degree_product(public_edges: Any, num_nodes: int, targets: Targets, *, densi
 
 
 def feature_similarity(
-    x: Any, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
+    x: ArrayLike, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
 ) -> Attack:
     """Score pairs of rows of x [n, d] by how alike they are, for attackers who have the records, as LinkTeller's.
 
-    Other arguments and errors as :func:`ldp_jax.attacks.link_stealing`.
+    Other arguments as :func:`ldp_jax.attacks.link_stealing`.
     """
     return by_distance(f"feature similarity ({distance})", x, targets, distance, density, "x")

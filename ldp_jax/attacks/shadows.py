@@ -1,15 +1,17 @@
 """Shadow models: networks that were each trained on a random part of the nodes of a graph."""
 
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Int32
+from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import distinct
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning.models import Model, NodeInputs, Variables
 from ldp_jax.learning.training import (
@@ -29,32 +31,32 @@ class Shadows(NamedTuple):
     """Models that were each trained on a random part of the nodes, and their answers.
 
     Attributes:
-      outputs: float32 [N, p, outputs], the logits for the nodes of the population.
-      member: bool [N, p], which of these each model was trained on.
-      nodes: int32 [p], the population.
+      outputs: the logits for the nodes of the population.
+      member: which of these each model was trained on.
+      nodes: the population.
       variables: of the models, each leaf with a leading axis of N.
     """
 
-    outputs: np.ndarray
-    member: np.ndarray
-    nodes: np.ndarray
-    variables: Any
+    outputs: Float[np.ndarray, "N p outputs"]
+    member: Bool[np.ndarray, "N p"]
+    nodes: Int32[np.ndarray, " p"]
+    variables: Variables
 
 
 def shadow_models(
     key: PRNGKey,
     model: Model,
     objective: Objective,
-    graph: Any,
-    x: Any,
-    labels: Any,
+    graph: Graph | Operator,
+    x: ArrayLike,
+    labels: ArrayLike,
     settings: Settings,
     *,
     models: int,
     protocol: MembershipProtocol,
-    nodes: Any = None,
+    nodes: ArrayLike | None = None,
     share: float = 0.5,
-    validation: Any = None,
+    validation: ArrayLike | None = None,
 ) -> Shadows:
     """Train models on random parts of the nodes, and ask each about all of them; two compiled programs.
 
@@ -77,16 +79,10 @@ def shadow_models(
       settings: of each training; one batch of all nodes is cheapest, since every step applies the model to all.
       models: N, at least 2; memory does not grow with it.
       protocol: ``TSTF``, ``TSTS`` or ``0-hop``.
-          epochs: of each training.
       nodes: distinct integers [p], the population that members are drawn from; all by default.
       share: of the population that a model is trained on, in (0, 1); every model on as many nodes.
       validation: distinct integers, nodes outside the population that choose the epoch, asked without edges. None
         for the epoch of the least training loss.
-
-    Raises:
-      ValueError: for nodes out of range or given twice, a share that leaves no member or no other, validation nodes
-        in the population, or examples that :func:`ldp_jax.learning.training.fit` refuses.
-      TypeError: for a model that attends to neighbours, and an operator of layout ``ell``.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
     TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.
@@ -121,12 +117,19 @@ def shadow_models(
         jax.random.split(fit_key, models), member, data, model=model, objective=objective, size=size,
         settings=settings,
     )  # fmt: skip
-    trained = Shadows(np.zeros(()), np.asarray(member), population, variables)
+    unasked = np.zeros((models, len(population), 0), np.float32)
+    trained = Shadows(unasked, np.asarray(member), population, variables)
     return ask_shadows(trained, model, op, x, protocol=protocol, at_once=settings.at_once)
 
 
 def ask_shadows(
-    shadows: Shadows, model: Model, graph: Any, x: Any, *, protocol: MembershipProtocol, at_once: int | None = None
+    shadows: Shadows,
+    model: Model,
+    graph: Graph | Operator,
+    x: ArrayLike,
+    *,
+    protocol: MembershipProtocol,
+    at_once: int | None = None,
 ) -> Shadows:
     """The same models with ``outputs`` of another protocol, float32 [N, p, outputs]; nothing is trained.
 
@@ -156,7 +159,7 @@ def _drawn(keys: PRNGKeys, *, size: int, count: int) -> Array:
 def _trained(
     keys: PRNGKeys,
     member: Array,
-    data: tuple[Any, ...],
+    data: tuple,
     *,
     model: Model,
     objective: Objective,
@@ -168,7 +171,7 @@ def _trained(
     def examples(index: Array) -> Examples:
         return Examples(index, labels[index])
 
-    def one(given: Any) -> Any:
+    def one(given: tuple[PRNGKey, Array]) -> Variables:
         key, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         train = examples(nodes[jnp.nonzero(chosen, size=size)[0]])
@@ -182,10 +185,10 @@ def _trained(
 
 @partial(jax.jit, static_argnames=("model", "at_once"))
 def _asked(
-    variables: Any, member: Array, op: Operator, x: Array, nodes: Array, protocol: Any, *, model: Model,
+    variables: Variables, member: Array, op: Operator, x: Array, nodes: Array, protocol: Array, *, model: Model,
     at_once: int | None,
 ) -> Array:  # fmt: skip
-    def one(given: Any) -> Array:
+    def one(given: tuple[Variables, Array]) -> Array:
         fitted, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         everybody, nobody = jnp.ones_like(inside), jnp.zeros_like(inside)

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
 
 from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.mechanism import HasMoments
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector
 from ldp_jax.features.generalized_rr import GeneralizedRR
@@ -35,7 +36,7 @@ class Choice(NamedTuple):
       refused: why others were not compared, by name.
     """
 
-    mechanism: Any
+    mechanism: HasMoments
     scale: float
     error: float
     errors: dict[str, float]
@@ -54,9 +55,6 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
       dim: how many numbers or classes.
       epsilon: the budget of a record, in (0, 60].
 
-    Raises:
-      ValueError: for an unknown domain, a bound that is missing or superfluous, or numbers out of range.
-
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)
     >>> choose("ball", 1.0, 100, 4.0).mechanism
@@ -67,7 +65,7 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     dim = validate.whole(1, 2**31 - 1, dim=dim)
     if (norm_bound is None and domain == "ball") or (norm_bound is not None and domain == "classes"):
         raise ValueError(f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}")
-    side, made = 1.0, dict[str, Callable[[], tuple[Any, float]]]()
+    side, made = 1.0, dict[str, Callable[[], tuple[HasMoments, float]]]()
     if domain == "classes":
         validate.integer_in(2, dim=dim)
         length = 1.0
@@ -83,7 +81,7 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         for name, kind in (("PrivUnit", PrivUnit), ("PrivUnitG", PrivUnitG)):
             made[name] = lambda kind=kind: (kind(epsilon, dim, length), 1.0)
 
-    found, refused = dict[str, tuple[Any, float, float]](), dict[str, str]()
+    found, refused = dict[str, tuple[HasMoments, float, float]](), dict[str, str]()
     for name, one in made.items():
         try:
             mechanism, scale = one()
@@ -97,7 +95,7 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     return Choice(mechanism, scale, error, errors, refused)
 
 
-def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], Any]]:
+def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], HasMoments]]:
     """Unbiased mechanisms on [-1, 1]^dim."""
     if dim == 1:
         return {
@@ -119,7 +117,7 @@ def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _worst(mechanism: Any, scale: float, length: float, dim: int) -> float:
+def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> float:
     """The largest E |estimate - x|^2 over records whose coordinates other than 0 are equal."""
     if isinstance(mechanism, (PrivUnit, PrivUnitG)):
         return mechanism.worst_error()
@@ -134,5 +132,5 @@ def _worst(mechanism: Any, scale: float, length: float, dim: int) -> float:
 
 
 @jax.jit
-def _variances(mechanism: Any, x: Any) -> Any:
+def _variances(mechanism: HasMoments, x: np.ndarray) -> jax.Array:
     return mechanism.variance(x)

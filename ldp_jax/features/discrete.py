@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import Finite, Interval, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
 _STEP = 2.0**-23
@@ -53,13 +52,13 @@ class Discrete(Univariate):
     ('exact', True)
     """
 
-    thresholds: Any
-    values: Any
-    counts: Any
+    thresholds: Array
+    values: Array
+    counts: Array
     inputs: int = static()
     encoding: Encoding = static()
     names: tuple[str, ...] = static()
-    level: Any = 0
+    level: Scalar = 0
 
     @classmethod
     def of(cls, *tables: Table) -> "Discrete":
@@ -104,7 +103,7 @@ class Discrete(Univariate):
         table = self.table(0)
         return f"{table.name}(epsilon={table.epsilon:.6g}, inputs={table.inputs}, outputs={table.outputs})"
 
-    def at(self, level: Any) -> "Discrete":
+    def at(self, level: Scalar) -> "Discrete":
         """The same menu at another level: a number, or an array of public levels (one a user, through ``vmap``).
 
         A level beyond the menu is the nearest one. A level must not depend on a record.
@@ -138,7 +137,7 @@ class Discrete(Univariate):
         """The shape of the level: tables are no stack."""
         return jnp.shape(self.level)
 
-    def from_words(self, word: Any, rounding: Any, x: Record) -> Array:
+    def from_words(self, word: Array | np.ndarray | int, rounding: Array | np.ndarray | int, x: Record) -> Array:
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
@@ -165,7 +164,7 @@ class Discrete(Univariate):
         top = -jnp.take_along_axis(edges, last, 1)  # 2^32 less what comes before
         return jnp.where(place < last, masses, jnp.where(place == last, top, 0))
 
-    def log_density(self, y: Any, x: Record) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x): two neighbouring rows, mixed as the rounding mixes them."""
         y = jnp.asarray(y)
         index = jnp.clip(y, 0, self._size).astype(jnp.int32)
@@ -204,7 +203,7 @@ class Discrete(Univariate):
             reason="the largest ratio of two whole numbers of one column of the table that is sampled",
         )
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """The value of the output."""
         return self.values[self.level * (self._size + 1) + jnp.asarray(y).astype(jnp.int32)]
 
@@ -242,9 +241,6 @@ def menu(mechanisms: Sequence[Discrete]) -> Discrete:
     """One mechanism with a public menu of levels: personal budgets for table mechanisms, in one program.
 
     Level i is the i-th mechanism's; until :meth:`Discrete.at` chooses, the level is that of the largest loss.
-
-    Raises:
-      ValueError: for no mechanism, or different inputs, encodings or shapes of estimates.
 
     >>> import jax, jax.numpy as jnp
     >>> from ldp_jax.features import GeneralizedRR

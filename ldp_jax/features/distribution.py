@@ -15,12 +15,14 @@ Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, SIGMOD 2020, section 5 (Al
 True
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
@@ -67,7 +69,7 @@ class Estimate(NamedTuple):
     log_likelihood: Array
 
 
-def transition(mechanism: Any, inputs: int, outputs: int | None = None) -> Transition:
+def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) -> Transition:
     r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
 
     The density is integrated on the host in float64 by three-point rules between edges and breaks: exact for the
@@ -79,16 +81,13 @@ def transition(mechanism: Any, inputs: int, outputs: int | None = None) -> Trans
       inputs: equal bins of records, >= 1.
       outputs: equal bins of reports; ``inputs`` by default, the number of values for a finite codomain.
 
-    Raises:
-      ValueError: for other mechanisms, a stack, a traced epsilon, or invalid numbers of bins.
-
     >>> from ldp_jax.features import Duchi
     >>> print(transition(Duchi(2.0), 2).matrix.round(2))
     [[0.69 0.31]
      [0.31 0.69]]
     """
     name = type(mechanism).__name__
-    if not all(isinstance(mechanism, ability) for ability in (Mechanism, HasDensity)):
+    if not (isinstance(mechanism, Mechanism) and isinstance(mechanism, HasDensity)):
         raise ValueError(f"mechanism must be a mechanism with a log_density, got {name}")
     check_single(mechanism)
     if not all(map(validate.concrete, jax.tree.leaves(mechanism))):
@@ -114,7 +113,7 @@ def transition(mechanism: Any, inputs: int, outputs: int | None = None) -> Trans
     return Transition(*(jnp.asarray(a) for a in (matrix, edges, (records[1:] + records[:-1]) / 2)))
 
 
-def _bins(what: str, name: str, interval: Any, number: int) -> np.ndarray:
+def _bins(what: str, name: str, interval: object, number: int) -> np.ndarray:
     ends = (float(interval.lower), float(interval.upper)) if isinstance(interval, Interval) else ()
     if not ends or not np.isfinite(ends).all():
         raise ValueError(f"the {what} of {name} must be an interval with finite ends, got {interval}")
@@ -127,14 +126,14 @@ def _gauss(cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return middle + half * _NODES, half * _WEIGHTS
 
 
-def _finite_mass(mechanism: Any, values: np.ndarray, records: np.ndarray) -> np.ndarray:
+def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray) -> np.ndarray:
     x, weights = _gauss(records)
     log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
     mass = np.exp(np.asarray(log_mass(values, x.ravel()))).reshape(len(values), *x.shape)
     return (mass * weights).sum(-1) / np.diff(records)
 
 
-def _interval_mass(mechanism: Any, codomain: Interval, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
+def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
     outputs, inputs = len(edges) - 1, len(records) - 1
     given = codomain.breaks or (lambda x: jnp.zeros(0))
     breaks = jax.jit(jax.vmap(lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])))
@@ -161,7 +160,7 @@ def _interval_mass(mechanism: Any, codomain: Interval, edges: np.ndarray, record
     return matrix
 
 
-def _crossings(breaks: Any, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
+def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray) -> np.ndarray:
     """The records at which a break of the density lies on an edge, by bisection inside each input bin."""
     at = np.asarray(breaks(records))  # [inputs + 1, breaks]
     above = at[..., None] > edges
@@ -184,7 +183,7 @@ def _histogram(reports: Array, edges: Array) -> Array:
     return jnp.zeros((outputs, reports.shape[1]), jnp.int32).at[bins, columns].add(1, mode="drop")
 
 
-def histogram(reports: Any, edges: Any) -> Array:
+def histogram(reports: ArrayLike, edges: ArrayLike) -> Array:
     """Counts of reports by output bin, for reports [n] or [n, columns]: int32 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
@@ -202,7 +201,7 @@ def histogram(reports: Any, edges: Any) -> Array:
     return _histogram(reports[:, None], edges)[:, 0]
 
 
-def em(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000) -> Estimate:
+def em(counts: ArrayLike, matrix: ArrayLike, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000) -> Estimate:
     r"""The distribution of records of maximum likelihood, by expectation maximisation.
 
     Law: from the uniform distribution, :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`,
@@ -219,9 +218,6 @@ def em(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: in
       tolerance: in nats, >= 0 (Li et al.: ``1e-3 * exp(epsilon)`` for EM, 1e-3 for EMS); may be traced.
       max_iterations: >= 0; may be traced.
 
-    Raises:
-      ValueError: for shapes that do not fit, or limits out of range.
-
     Reference: Li et al., SIGMOD 2020, Algorithm 1 without its S-step.
 
     >>> em(jnp.array([30, 10]), jnp.array([[0.75, 0.25], [0.25, 0.75]]), tolerance=1e-6).distribution.round(2)
@@ -230,7 +226,9 @@ def em(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: in
     return _checked(counts, matrix, tolerance, max_iterations, smooth=False)
 
 
-def ems(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000) -> Estimate:
+def ems(
+    counts: ArrayLike, matrix: ArrayLike, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000
+) -> Estimate:
     """The distribution of records by expectation maximisation with smoothing; otherwise as :func:`em`.
 
     Law: each step is followed by a mean over neighbours with weights (1, 2, 1)/4, at the ends (2, 1)/3.
@@ -247,7 +245,9 @@ def ems(counts: Any, matrix: Any, *, tolerance: Scalar = 1e-3, max_iterations: i
     return _checked(counts, matrix, tolerance, max_iterations, smooth=True)
 
 
-def _checked(counts: Any, matrix: Any, tolerance: Scalar, max_iterations: int, *, smooth: bool) -> Estimate:
+def _checked(
+    counts: ArrayLike, matrix: ArrayLike, tolerance: Scalar, max_iterations: int, *, smooth: bool
+) -> Estimate:
     counts, matrix = jnp.asarray(counts), jnp.asarray(matrix)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
@@ -269,6 +269,16 @@ def _smoothed(theta: Array) -> Array:
     return kernel(theta) / kernel(jnp.ones_like(theta))
 
 
+class _State(NamedTuple):
+    """An estimate between two iterations, by column; ``done`` counts those of all columns."""
+
+    theta: Array
+    mass: Array  # of the reports under theta
+    iterations: Array
+    active: Array
+    done: Array
+
+
 @partial(jax.jit, static_argnames="smooth")
 def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Scalar, smooth: bool) -> Estimate:
     dtype = jnp.promote_types(matrix.dtype, jnp.float32)
@@ -286,7 +296,7 @@ def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Sc
         mass = theta.sum(0)
         return theta / jnp.where(mass > 0, mass, 1.0)
 
-    def step(state: Any) -> Any:
+    def step(state: _State) -> _State:
         theta, mass, iterations, active, done = state
         safe = jnp.where(counted & (mass > 0), mass, 1.0)
         new = normalised(theta * apply(matrix_t, counts / safe))
@@ -298,19 +308,19 @@ def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Sc
         drift = jnp.log1p(difference.sum(0) / theta.sum(0))
         change = (counts * jnp.log1p(jnp.maximum(relative, -1 + jnp.finfo(dtype).eps))).sum(0) - total * drift
         theta, mass = jnp.where(active, new, theta), jnp.where(active, apply(matrix, new), mass)
-        return theta, mass, iterations + active, active & (jnp.abs(change) >= tolerance), done + 1
+        return _State(theta, mass, iterations + active, active & (jnp.abs(change) >= tolerance), done + 1)
 
     nothing = jnp.zeros(counts.shape[1], jnp.int32)
     theta, mass, iterations, _, _ = jax.lax.while_loop(
-        lambda state: state[3].any() & (state[4] < max_iterations),
+        lambda state: state.active.any() & (state.done < max_iterations),
         step,
-        (start, apply(matrix, start), nothing, total > 0, 0),
+        _State(start, apply(matrix, start), nothing, total > 0, jnp.int32(0)),
     )
     likelihood = (counts * jnp.log(jnp.where(counted & (mass > 0), mass, 1.0))).sum(0)
     return Estimate(theta, iterations, likelihood)
 
 
-def moments(distribution: Any, centres: Any) -> tuple[Array, Array]:
+def moments(distribution: ArrayLike, centres: ArrayLike) -> tuple[Array, Array]:
     """Mean and variance of estimated distributions, each bin's mass at its centre: [] or [columns].
 
     >>> [float(v) for v in moments(jnp.array([0.5, 0.5]), jnp.array([-1.0, 1.0]))]

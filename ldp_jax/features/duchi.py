@@ -1,7 +1,5 @@
 """Duchi's one-bit mechanism: the multi-bit mechanism on one number."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +39,7 @@ class Duchi(Worded):
             -jnp.asarray(self.epsilon)
         )
 
-    def from_word64(self, word: Any, x: Record) -> Array:
+    def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
         """-1 for the words below its mass, 1 for the others."""
         word, x = jnp.asarray(word, jnp.uint32), clip(x)
         positive = x >= 0

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Finite, Product, clip
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
 # A power of two, so that scaling is exact: it keeps Poisson-binomial tails down to 1e-57 out of float32's
 # underflow, which e^100 would bring back into sight.
@@ -99,12 +99,8 @@ class DuchiVector:
         epsilon, constants = jnp.asarray(self.epsilon), _constants(self.dim)
         return constants.gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + constants.share)
 
-    def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """The signs [dim], float32, of one record [dim].
-
-        Raises:
-          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
-        """
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """The signs [dim], float32, of one record [dim]."""
         validate.threefry(key)
         check_single(self)
         x = clip(one_record(x, self.dim))
@@ -137,7 +133,7 @@ class DuchiVector:
         unused = jnp.clip(place + 32 - self.dim, 0, 31).astype(jnp.uint32)
         return jax.lax.population_count(words << unused).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
 
-    def log_density(self, y: Any, x: Any) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x); ``-inf`` for a y that is no vector of signs."""
         x, y = clip(one_record(x, self.dim)), one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
@@ -174,15 +170,15 @@ class DuchiVector:
             "and Z is the same for all records",
         )
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """B y, by coordinate."""
         return self._gain * jnp.asarray(y)
 
-    def mean(self, x: Any) -> Array:
+    def mean(self, x: Record) -> Array:
         """x: unbiased."""
         return clip(x)
 
-    def variance(self, x: Any) -> Array:
+    def variance(self, x: Record) -> Array:
         """B^2 - x^2, by coordinate."""
         return self._gain**2 - clip(x) ** 2
 

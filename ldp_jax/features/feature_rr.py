@@ -1,9 +1,8 @@
 """HeteroRR's randomised response on features: near bins likelier than far ones, a budget a feature."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, validate
@@ -11,7 +10,7 @@ from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.rounding import add_up
 from ldp_jax.core.spaces import Box, Finite, Product, as_records
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.discrete import Discrete
 
 
@@ -56,12 +55,8 @@ class RandomizedFeatures:
                 f"inner must have a level for each of {self.dim} features, got levels of shape {shape}"
             )
 
-    def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """The bins reported for one record [dim]: int32 [dim], 0 for the lowest.
-
-        Raises:
-          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
-        """
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""
         self._check_levels()
         check_single(self)
         return self.inner.draw(key, one_record(x, self.dim))
@@ -72,9 +67,9 @@ class RandomizedFeatures:
 
     def coordinate(self, j: int) -> Discrete:
         """Feature j alone."""
-        return self.inner.at(self.inner.level[j])
+        return self.inner.at(jnp.asarray(self.inner.level)[j])
 
-    def log_density(self, y: Any, x: Any) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x) of all features together."""
         return self.inner.log_density(y, as_records(x)).sum(-1)
 
@@ -103,20 +98,22 @@ class RandomizedFeatures:
             reason=f"{self.dim} independent reports compose; each: {worst.reason}",
         )
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """u / k, the upper end of the bin, as in the paper."""
         return self.inner.estimate(y)
 
-    def mean(self, x: Any) -> Array:
+    def mean(self, x: Record) -> Array:
         """Mean of the estimate, by feature: biased."""
         return self.inner.mean(as_records(x))
 
-    def variance(self, x: Any) -> Array:
+    def variance(self, x: Record) -> Array:
         """Variance of the estimate, by feature."""
         return self.inner.variance(as_records(x))
 
 
-def FeatureRR(epsilon: Scalar, bins: int, weights: Any = None, *, dim: int | None = None) -> RandomizedFeatures:
+def FeatureRR(
+    epsilon: Scalar, bins: int, weights: ArrayLike | None = None, *, dim: int | None = None
+) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
     Args:
@@ -163,7 +160,7 @@ def _table(epsilon: float, bins: int) -> integer_tables.Table:
     return integer_tables.Table("FeatureRR", masses, values, "bins")
 
 
-def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
+def importance_weights(alpha: ArrayLike, beta: ArrayLike, gamma: float = 0.5) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
     :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. The scores
@@ -173,9 +170,6 @@ def importance_weights(alpha: Any, beta: Any, gamma: float = 0.5) -> np.ndarray:
       alpha: importance [d], such as absolute SHAP values (eq. 6); finite and >= 0.
       beta: sensitivity [d] (eq. 5); finite and >= 0.
       gamma: in [0, 1], the weight of importance.
-
-    Raises:
-      ValueError: for invalid scores, or a feature without budget.
 
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 

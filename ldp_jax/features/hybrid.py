@@ -1,14 +1,15 @@
 """The hybrid mechanism: Piecewise or Duchi, by a public coin."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import Analytic, report_shape
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Mixture, as_records, clip
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
 
@@ -24,8 +25,8 @@ class BranchReport(NamedTuple):
       value: float32; that mechanism's report.
     """
 
-    branch: Any
-    value: Any
+    branch: Array | np.ndarray
+    value: Array | np.ndarray
 
 
 @mechanism
@@ -82,7 +83,7 @@ class Hybrid(Analytic):
         values = self.piecewise.from_word32(word[2], x), self.duchi.from_word64(word[2:], x)
         return BranchReport(branch, jnp.where(branch == 1, *values))
 
-    def log_density(self, y: Any, x: Record) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log of the branch's mass times the density (or mass) of its value."""
         branch, value = jnp.asarray(y[0]), jnp.asarray(y[1])
         beta = self.beta
@@ -97,7 +98,7 @@ class Hybrid(Analytic):
         """Signs on branch 0, an interval on branch 1."""
         return Mixture((self.duchi.codomain(), self.piecewise.codomain()))
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """The estimate of the branch that was taken."""
         return jnp.where(jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1]))
 

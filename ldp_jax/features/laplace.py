@@ -1,7 +1,7 @@
 """The Laplace mechanism on one number."""
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 
@@ -36,11 +36,11 @@ class Laplace(Numeric):
     LARGEST: ClassVar[float] = 22.0
 
     @property
-    def scale(self) -> Any:
+    def scale(self) -> Scalar:
         """The scale of the noise."""
         return 2.0 / self.epsilon  # pyrefly: ignore[unsupported-operation]
 
-    def from_uniform(self, u: Any, x: Record) -> Array:
+    def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
         u = jnp.asarray(u)
         return clip(x) - self.scale * jnp.sign(u - 0.5) * jnp.log(2.0 * jnp.minimum(u, 1 - u))

@@ -113,11 +113,7 @@ def ship(path: str) -> None:
 def solve(
     epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Solve the linear program: the law [inputs, outputs] and the output points [outputs], float64.
-
-    Raises:
-      RuntimeError: where HiGHS finds no optimum.
-    """
+    """Solve the linear program: the law [inputs, outputs] and the output points [outputs], float64."""
     from scipy import optimize  # where it is needed: importing it takes longer than drawing most reports
     from scipy import sparse as law
 

@@ -1,24 +1,24 @@
 """Generalised randomised response over a public alphabet of classes for each user."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, personal_alphabets, validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.discrete import Discrete
 
 _FEW = 16
 """Classes of which alphabets of every size have a table."""
 
 
-def PersonalAlphabet(epsilon: Scalar, prior: Any) -> Discrete:
+def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike) -> Discrete:
     """Report a class within one user's alphabet: the k classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
@@ -76,11 +76,11 @@ class PersonalAlphabets:
     """
 
     inner: Discrete
-    order: Any
-    prior: Any
+    order: Array
+    prior: Array
 
     @classmethod
-    def of(cls, epsilon: Scalar, prior: Any) -> "PersonalAlphabets":
+    def of(cls, epsilon: Scalar, prior: ArrayLike) -> "PersonalAlphabets":
         """The alphabets of users with public posteriors ``prior`` [n, C]: :func:`~ldp_jax.features.alphabets`."""
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]
@@ -108,21 +108,18 @@ class PersonalAlphabets:
         user = jnp.arange(len(self.order))[:, None]
         return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
 
-    def best(self, scores: Any) -> Array:
+    def best(self, scores: Record) -> Array:
         """The class of the best score [n, C] within each alphabet, int32 [n].
 
         NaN is the worst score; the likelier class wins a tie.
         """
         return _best(self, as_records(scores))
 
-    def privatize(self, key: PRNGKey, x: Any) -> Array:
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
         """One report a user: a place in the user's alphabet, int32 [n], for classes x [n].
 
         User i's randomness comes from ``jax.random.split(key, n)[i]``, as in ``PersonalAlphabet(epsilon,
         prior[i])``.
-
-        Raises:
-          ValueError: for a key that is not threefry, invalid tables, or another number of users.
         """
         validate.threefry(key)
         if validate.concrete(self.inner.thresholds):
@@ -132,15 +129,15 @@ class PersonalAlphabets:
             raise ValueError(f"x must have shape {self.order.shape[:1]}, a class a user, got {x.shape}")
         return _privatize(key, self, x)
 
-    def classes(self, y: Any) -> Array:
+    def classes(self, y: Report) -> Array:
         """The reported classes, int32 [n]."""
         return jnp.take_along_axis(self.order, jnp.asarray(y)[:, None], 1)[:, 0]
 
-    def log_likelihoods(self, y: Any) -> Array:
+    def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
         return _log_likelihoods(self, y)
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """The posterior of each user's class, [n, C]."""
         joint = self.prior * jnp.exp(self.log_likelihoods(y))
         return joint / joint.sum(1, keepdims=True)

@@ -1,7 +1,6 @@
 """The piecewise mechanism and its family."""
 
 import math
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -70,7 +69,7 @@ class GeneralPiecewise(Numeric):
         t, _, g = self._parts()
         return g * (t + 1)
 
-    def from_uniform(self, u: Any, x: Record) -> Array:
+    def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
         u, x = jnp.asarray(u), clip(x)
         t, tau, g = self._parts()

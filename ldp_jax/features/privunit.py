@@ -5,11 +5,12 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 from scipy import special
 
 from ldp_jax.accounting.guarantee import Guarantee
@@ -19,7 +20,7 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.core.spaces.spheres import polar
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
 _LARGEST = 60.0  # budget
 _NARROWEST = 1 - 2.0**-14  # largest cut: float32 takes a smaller cap for a point
@@ -114,11 +115,11 @@ class _OnCaps(abc.ABC):
     epsilon: Scalar
     dim: int = static()
     radius: float = static(default=1.0)
-    cut: Any = dataclasses.field(init=False, default=None)
-    log_whole: Any = dataclasses.field(init=False, default=None)
-    anywhere: Any = dataclasses.field(init=False, default=None)
-    gain: Any = dataclasses.field(init=False, default=None)
-    second: Any = dataclasses.field(init=False, default=None)
+    cut: PyTree = dataclasses.field(init=False, default=None)
+    log_whole: PyTree = dataclasses.field(init=False, default=None)
+    anywhere: PyTree = dataclasses.field(init=False, default=None)
+    gain: PyTree = dataclasses.field(init=False, default=None)
+    second: PyTree = dataclasses.field(init=False, default=None)
 
     def _check(self) -> None:
         check_epsilon(self.epsilon, _LARGEST)
@@ -167,12 +168,8 @@ class _OnCaps(abc.ABC):
     def _log_base(self, y: Array) -> Array:
         """The log density of the base law."""
 
-    def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """The report [dim] of one record [dim]; float32.
-
-        Raises:
-          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
-        """
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """The report [dim] of one record [dim]; float32."""
         validate.threefry(key)
         check_single(self)
         length, u = polar(one_record(x, self.dim), self.radius)
@@ -189,7 +186,7 @@ class _OnCaps(abc.ABC):
         in_cap = along * u + self._across(along, across)
         return jnp.where(free, self._base(noise), in_cap)
 
-    def log_density(self, y: Any, x: Any) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
         x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
         length, u = polar(x.astype(jnp.result_type(x, y)), self.radius)  # a level in the precision of the report
@@ -214,22 +211,22 @@ class _OnCaps(abc.ABC):
             "choice between a direction and its opposite mixes two such laws",
         )
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """R V / m: unbiased."""
         return self.radius / jnp.asarray(self.gain) * jnp.asarray(y)
 
-    def mean(self, x: Any) -> Array:
+    def mean(self, x: Record) -> Array:
         """x: unbiased."""
         length, u = polar(x, self.radius)
         return self.radius * length[..., None] * u
 
-    def variance(self, x: Any) -> Array:
+    def variance(self, x: Record) -> Array:
         """By coordinate."""
         length, u = polar(x, self.radius)
         across, more = self._seconds()
         return self.radius**2 * (across + more * u**2 - (length[..., None] * u) ** 2)
 
-    def covariance(self, x: Any) -> Array:
+    def covariance(self, x: Record) -> Array:
         """[dim, dim] of the estimate of one record."""
         length, u = polar(one_record(x, self.dim), self.radius)
         across, more = self._seconds()

@@ -1,11 +1,11 @@
 """ProjUnit: a public projection to few dimensions, reported under one budget."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
@@ -13,7 +13,7 @@ from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Ball, Turned, as_records
 from ldp_jax.core.spaces.spheres import polar
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.privunit import PrivUnitG
 
 
@@ -46,9 +46,9 @@ class ProjUnit:
     """
 
     epsilon: Scalar
-    projection: Any
+    projection: Array | np.ndarray
     radius: float = static(default=1.0)
-    inner: Any = dataclasses.field(init=False, default=None)
+    inner: PyTree = dataclasses.field(init=False, default=None)
 
     def _check(self) -> None:
         shape = np.shape(self.projection)
@@ -65,21 +65,17 @@ class ProjUnit:
         """d, the length of a record."""
         return self.projection.shape[-1]
 
-    def _projected(self, x: Any) -> Array:
+    def _projected(self, x: Record) -> Array:
         """P x of the record shortened to the radius."""
         length, u = polar(x, self.radius)
         return self.radius * length * (jnp.asarray(self.projection, u.dtype) @ u)
 
-    def privatize(self, key: PRNGKey, x: Any) -> Array:
-        """The report [k] of one record [d].
-
-        Raises:
-          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
-        """
+    def privatize(self, key: PRNGKey, x: Record) -> Array:
+        """The report [k] of one record [d]."""
         check_single(self)
         return self.inner.privatize(key, self._projected(one_record(x, self.dim)))
 
-    def log_density(self, y: Any, x: Any) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
         x, y = as_records(x), jnp.asarray(y)
         return self.inner.log_density(y, self._projected(x.astype(jnp.result_type(x, y))))
@@ -97,16 +93,16 @@ class ProjUnit:
         inner = self.inner.guarantee()
         return dataclasses.replace(inner, reason=f"the projection is public; {inner.reason}")
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """P^T of the inner estimate."""
         return jnp.asarray(self.projection).T @ self.inner.estimate(y)
 
-    def mean(self, x: Any) -> Array:
+    def mean(self, x: Record) -> Array:
         """P^T P x, with P x shortened to the radius."""
         z = self.inner.mean(self._projected(x))
         return jnp.asarray(self.projection, z.dtype).T @ z
 
-    def variance(self, x: Any) -> Array:
+    def variance(self, x: Record) -> Array:
         """By coordinate of the record."""
         projected = self._projected(x)
         p = jnp.asarray(self.projection, projected.dtype)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, on
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
 from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Scalar
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Record, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
@@ -66,12 +66,8 @@ class Sampled:
     def _gain(self) -> float:
         return cast(float, self.scale)  # set by _check where the caller left it out
 
-    def privatize(self, key: PRNGKey, x: Any) -> SparseReport:
-        """The sparse report of one record [dim].
-
-        Raises:
-          ValueError: for another shape, or a stack of mechanisms: use ``vmap``.
-        """
+    def privatize(self, key: PRNGKey, x: Record) -> SparseReport:
+        """The sparse report of one record [dim]."""
         validate.threefry(key)
         check_single(self)
         x = one_record(x, self.dim)
@@ -88,7 +84,7 @@ class Sampled:
         """``inner``, for every coordinate."""
         return self.inner
 
-    def log_density(self, y: SparseReport, x: Any) -> Array:
+    def log_density(self, y: SparseReport, x: Record) -> Array:
         """log p(y | x) of the set and its values; ``-inf`` for an impossible set."""
         indices = jnp.asarray(y.indices)
         x = as_records(x)
@@ -148,11 +144,11 @@ class Sampled:
         roomy = _padded(y, room=_room(self.k))
         return lambda start: _estimated(self.inner, np.float32(self._gain), roomy, start, width=width)
 
-    def mean(self, x: Any) -> Array:
+    def mean(self, x: Record) -> Array:
         """Mean of the estimate, by coordinate."""
         return self.k / self.dim * self._gain * self.inner.mean(x)
 
-    def variance(self, x: Any) -> Array:
+    def variance(self, x: Record) -> Array:
         """Variance of the estimate, by coordinate."""
         share, scale = self.k / self.dim, self._gain
         mean = self.inner.mean(x)

@@ -1,7 +1,5 @@
 """The square wave mechanism on [-1, 1]."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -64,7 +62,7 @@ class SquareWave(Numeric):
         """C."""
         return self._be * -jnp.expm1(-jnp.asarray(self.epsilon)) / (self._be + 1)
 
-    def from_uniform(self, u: Any, x: Record) -> Array:
+    def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
         u, x = jnp.asarray(u), clip(x)
         be, b = self._be, self.b

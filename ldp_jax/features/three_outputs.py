@@ -1,7 +1,5 @@
 """The three-outputs mechanism on one number."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,7 +72,7 @@ class ThreeOutputs(Worded):
         # a (1 - |x|) + a e |x|: no difference of numbers near 1.
         return even + likely * e, a * ((1 - size) + e * size), even + likely
 
-    def from_word64(self, word: Any, x: Record) -> Array:
+    def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
         """-1 for the lowest words, then 0, then 1; the most likely report has what the others leave."""
         word, x = jnp.asarray(word, jnp.uint32), clip(x)
         size = jnp.abs(x).astype(jnp.float32)

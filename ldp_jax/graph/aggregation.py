@@ -1,6 +1,4 @@
-r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, which server-side computations repeat.
-
-Three layouts of that one linear map:
+r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layouts of one linear map.
 
 * :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of nodes and edges
   alone, so one program serves many graphs, traced and stacked ones too.
@@ -86,9 +84,6 @@ class Segments:
     Attributes:
       senders: int32 [m].
       receivers: int32 [m], non-decreasing; the number of nodes where an edge is padding.
-
-    Raises:
-      ValueError: for concrete ids that are negative or no integers, different lengths, or receivers that decrease.
     """
 
     senders: Array | np.ndarray
@@ -100,9 +95,7 @@ class Segments:
     def sum(self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without edges.
 
-        Args:
-          h: a row for each node.
-          weights: float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1.
+        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1.
         """
         rows = h.at[self.senders].get(mode="clip")
         if weights is not None:
@@ -177,16 +170,9 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare:
 
     Some 17 % of the places are padding, and the spared ones.
 
-    Args:
-      senders: integers [m], of edges sorted by receiver, then sender, each with its reverse, as
-        :func:`ldp_jax.graph.graphs.validate_symmetric` returns them.
-      receivers: integers [m].
-      num_nodes: n.
-      spare: places of padding at most for leaving a class out, whose nodes the next wider one takes: gathering them
-        is faster than compiling a table.
-
-    Raises:
-      ValueError: for ids outside [0, n), different lengths, or edges that are not sorted by receiver.
+    Edges are sorted by receiver, then sender, each with its reverse, as
+    :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. A class is left out, and its nodes go to the next
+    wider one, where that costs at most ``spare`` places of padding: gathering is faster than compiling a table.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     # jnp.asarray would compile a program for each table that is brought to the device.
@@ -263,9 +249,6 @@ class NeighbourRows:
       first: int32 [w, n], the first w neighbours of each node; n in free places.
       more: int32 [W, rows], further neighbours; n in free places.
       node: int32 [rows], whose; non-decreasing, n where a row is padding.
-
-    Raises:
-      ValueError: for concrete ids that are negative or no integers.
     """
 
     first: Array | np.ndarray
@@ -276,12 +259,7 @@ class NeighbourRows:
         _check_ids(first=self.first, more=self.more, node=self.node)
 
     def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
-        """The sum over the neighbours of each node; 0 for a node without edges.
-
-        Args:
-          h: a row for each node.
-          transpose: rows of the reversed edges, for derivatives; None where the graphs are symmetric.
-        """
+        """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""
         return linear(self._sum, (transpose or self)._sum, h)
 
     def _sum(self, h: Array) -> Array:

@@ -7,12 +7,14 @@ A set of graphs is a :class:`GraphSet`.
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import jraph
 import numpy as np
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
+from ldp_jax.core.types import Graph
 from ldp_jax.core.validate import first_fraction, integer_in, one_of
 
 __all__ = [
@@ -41,7 +43,7 @@ _BLOCK = 2**22
 """Edges that are looked at together: what is needed beside the edges themselves stays small."""
 
 
-def as_graph(graph: Any, name: str = "graph") -> Any:
+def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """A graph as it is, traced or not; ``name`` is that of the argument.
 
     Raises:
@@ -72,7 +74,7 @@ def as_graph(graph: Any, name: str = "graph") -> Any:
 
 
 def from_edges(
-    edges: Any, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
+    edges: ArrayLike, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
 ) -> jraph.GraphsTuple:
     """Build an undirected graph of 2m directed edges, sorted by (receiver, sender), from m node pairs.
 
@@ -81,10 +83,6 @@ def from_edges(
       num_nodes: how many nodes there are; isolated ones need no edge.
       pairs_in: ``columns`` for an ``edge_index`` [2, m] that has each edge once; ``rows`` by default, except that
         [2, 2] numbers are refused where both readings are graphs, and different ones.
-
-    Raises:
-      ValueError: for another shape, a [2, 2] of two readings, a node outside [0, num_nodes), a self-loop, or an
-        edge given twice.
 
     >>> graph = from_edges([[0, 1], [2, 1]], num_nodes=4)
     >>> graph.senders.tolist(), graph.receivers.tolist()
@@ -108,7 +106,7 @@ def from_edges(
     return directed(senders, receivers, num_nodes)
 
 
-def _pairs(edges: Any, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
+def _pairs(edges: ArrayLike, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
     """The pairs as rows, of nodes that there are."""
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = np.asarray(edges)
@@ -144,9 +142,7 @@ def _blocks(count: int) -> Iterator[slice]:
 def _both_ways(code: np.ndarray, n: int) -> np.ndarray:
     """Senders and receivers of both directions, sorted by receiver, then by sender; int32 [2, 2 m].
 
-    Args:
-      code: low n + high of each pair, sorted; used up.
-      n: nodes.
+    ``code`` is low n + high of each pair, sorted; it is used up.
     """
     from_below, from_above = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for some in _blocks(len(code)):
@@ -177,27 +173,19 @@ def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
     return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
 
 
-def directed(senders: Any, receivers: Any, num_nodes: int) -> jraph.GraphsTuple:
+def directed(senders: ArrayLike, receivers: ArrayLike, num_nodes: int) -> jraph.GraphsTuple:
     """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already."""
-    ends: Any = [np.asarray(senders, np.int32), np.asarray(receivers, np.int32)]
-    counts: Any = np.array([[num_nodes], [len(senders)]], np.int32)
-    return jraph.GraphsTuple(
-        nodes=None,
-        edges=None,
-        globals=None,
-        senders=ends[0],
-        receivers=ends[1],
-        n_node=counts[0],
-        n_edge=counts[1],
-    )
+    one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
+    return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], np.int32))
+
+
+def _tuple(senders: np.ndarray, receivers: np.ndarray, n_node: np.ndarray, n_edge: np.ndarray):
+    arrays: dict = {"senders": senders, "receivers": receivers, "n_node": n_node, "n_edge": n_edge}
+    return jraph.GraphsTuple(nodes=None, edges=None, globals=None, **arrays)
 
 
 def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     """The undirected edges of a symmetric graph, or of a set, each once with u < v, sorted; int32 [m, 2].
-
-    Raises:
-      ValueError: for a graph where an edge has no reverse; its directed pairs are ``np.stack([senders, receivers],
-        1)``.
 
     >>> to_edges(from_edges([[2, 1], [0, 1]], num_nodes=3)).tolist()
     [[0, 1], [1, 2]]
@@ -227,7 +215,7 @@ def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Ar
     return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
 
 
-def is_symmetric(graph: jraph.GraphsTuple) -> bool:
+def is_symmetric(graph: Graph) -> bool:
     """Whether every edge of a concrete graph has its reverse.
 
     >>> is_symmetric(from_edges([[0, 1]], num_nodes=2)), is_symmetric(directed([0], [1], num_nodes=2))
@@ -236,7 +224,7 @@ def is_symmetric(graph: jraph.GraphsTuple) -> bool:
     return _symmetric(as_graph(graph).senders, graph.receivers)
 
 
-def _symmetric(senders: Any, receivers: Any) -> bool:
+def _symmetric(senders: ArrayLike, receivers: ArrayLike) -> bool:
     senders, receivers = (np.asarray(end).astype(np.int64) for end in (senders, receivers))
     n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
     return bool(np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)))
@@ -245,10 +233,7 @@ def _symmetric(senders: Any, receivers: Any) -> bool:
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
     """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
 
-    ``senders`` and ``receivers`` are integers [m], ``node_graph`` integers [n], the graph of each node.
-
-    Raises:
-      ValueError: naming the first invalid edge and its graph.
+    ``node_graph`` [n] is the graph of each node. The error names the first invalid edge and its graph.
     """
     n = len(node_graph)
     ends = senders, receivers
@@ -280,7 +265,9 @@ def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
     return None
 
 
-def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tuple[np.ndarray, np.ndarray, int]:
+def validate_symmetric(
+    graph: jraph.GraphsTuple, node_graph: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Check an undirected graph, or a set of them, on the host.
 
     Args:
@@ -290,9 +277,6 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
     Returns:
       (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves
       where they are sorted already.
-
-    Raises:
-      ValueError: for an edge without its reverse, given twice, or refused by :func:`check_edges`, naming the graph.
     """
     sizes = np.ravel(np.asarray(as_graph(graph).n_node))
     n = int(sizes.sum())
@@ -321,7 +305,7 @@ def validate_symmetric(graph: jraph.GraphsTuple, node_graph: Any = None) -> tupl
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
             f"graph {node_graph[r]} must be symmetric: each directed edge with its reverse, as graphs.from_edges "
-            f"builds them, got {s} -> {r} alone. For a directed graph use ppr_power."
+            f"builds them, got {s} -> {r} alone. operator(graph, allow_directed=True) takes directed graphs."
         )
     return senders, receivers, n
 
@@ -363,18 +347,12 @@ class GraphSet:
             array.setflags(write=False)
 
     @classmethod
-    def from_edges(cls, senders: Any, receivers: Any, node_graph: Any, labels: Any) -> "GraphSet":
+    def from_edges(
+        cls, senders: ArrayLike, receivers: ArrayLike, node_graph: ArrayLike, labels: ArrayLike
+    ) -> "GraphSet":
         """Check a set of graphs and sort its edges.
 
-        Args:
-          senders: integers [m].
-          receivers: integers [m].
-          node_graph: integers [n], the graph of each node, from 0 and non-decreasing.
-          labels: integers [graphs], the class of each graph.
-
-        Raises:
-          ValueError: for a set without graphs, labels and graphs that disagree, an edge that joins two graphs or
-            ends outside the nodes, a self-loop, or an edge given twice, naming the graph.
+        ``node_graph`` [n] is the graph of each node, from 0 and non-decreasing, ``labels`` the class of each graph.
 
         >>> GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1]).nodes_per_graph.tolist()
         [2, 1]
@@ -382,14 +360,13 @@ class GraphSet:
         labels = _whole("labels", labels, "graph")
         node_graph = _whole("node_graph", node_graph)
         senders, receivers = _whole("senders", senders), _whole("receivers", receivers)
-        n = len(node_graph)
-        if not len(labels) or not n:
-            raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {n} nodes")
+        if not len(labels) or not len(node_graph):
+            raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes")
         _check_graphs(node_graph, labels)
         if len(senders) != len(receivers):
             raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
         check_edges(senders, receivers, node_graph)
-        code = receivers * n + senders
+        code = receivers * len(node_graph) + senders
         if (code[1:] <= code[:-1]).any():
             order = np.argsort(code, kind="stable")
             senders, receivers, code = senders[order], receivers[order], code[order]
@@ -403,12 +380,8 @@ class GraphSet:
         return cls(*(array.astype(np.int32) for array in (senders, receivers, node_graph, labels)))
 
     @classmethod
-    def from_dataset(cls, dataset: Any) -> "GraphSet":
-        """The graphs of a :class:`ldp_jax.datasets.Dataset` that has ``node_graph`` and one label a graph.
-
-        Raises:
-          ValueError: where it is one graph, or has other labels; see also :meth:`from_edges`.
-        """
+    def from_dataset(cls, dataset) -> "GraphSet":
+        """The graphs of a :class:`ldp_jax.datasets.Dataset` that has ``node_graph`` and one label a graph."""
         name = getattr(dataset, "name", "the data set")
         node_graph, labels = dataset.node_graph, dataset.y
         if node_graph is None or labels is None:
@@ -439,19 +412,12 @@ class GraphSet:
     @property
     def graph(self) -> jraph.GraphsTuple:
         """The set as one ``jraph.GraphsTuple`` of many graphs; ``jraph.unbatch_np`` takes it apart."""
-        parts: Any = {
-            "senders": self.senders.copy(),  # jraph.unbatch_np writes into them
-            "receivers": self.receivers.copy(),
-            "n_node": self.nodes_per_graph.astype(np.int32),
-            "n_edge": self.edges_per_graph.astype(np.int32),
-        }
-        return jraph.GraphsTuple(nodes=None, edges=None, globals=None, **parts)
+        # Copies: jraph.unbatch_np writes into them.
+        nodes, edges = (each.astype(np.int32) for each in (self.nodes_per_graph, self.edges_per_graph))
+        return _tuple(self.senders.copy(), self.receivers.copy(), nodes, edges)
 
-    def subset(self, indices: Any) -> "GraphSet":
-        """The graphs with these numbers, in this order.
-
-        Raises:
-          ValueError: for no number, one outside [0, graphs), or one given twice.
+    def subset(self, indices: ArrayLike) -> "GraphSet":
+        """The graphs with these distinct numbers, in this order.
 
         >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
         >>> two = three.subset([2, 0])
@@ -480,7 +446,7 @@ class GraphSet:
         )
 
 
-def _whole(name: str, values: Any, of: str = "place") -> np.ndarray:
+def _whole(name: str, values: ArrayLike, of: str = "place") -> np.ndarray:
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int64)

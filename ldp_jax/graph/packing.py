@@ -1,12 +1,8 @@
 """How sets of graphs are packed into a few static shapes, so that an epoch is one compiled program.
 
-A :class:`~ldp_jax.graph.graphs.GraphSet` is checked once, on the host. :func:`pack` lays it out and finds the
-shapes of its batches; :func:`deal` draws which graphs share a batch, :func:`assemble` builds one batch: both are
-compiled, so a new order for every epoch costs no work on the host, no transfer and no new program.
-
-Batches are dealt, not bucketed: graphs are sorted by size and cut into strata of as many graphs as there are
-batches, and each batch gets one random graph of each stratum. All batches are then nearly of one size, and each is
-a stratified sample of the set. (In batches of graphs of one size, size would tell the class.)
+:func:`pack` lays a set out on the host and finds the shapes of its batches; :func:`deal` draws which graphs share a
+batch, and :func:`assemble` builds one, both compiled. Graphs are sorted by size and cut into strata of as many
+graphs as there are batches; each batch gets one random graph of each stratum, so that all are nearly of one size.
 """
 
 from functools import partial
@@ -179,14 +175,9 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
 def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
-    The batches of an epoch are as many as hold all graphs and have nearly equally many graphs each, so no batch
-    norm meets a last batch of one graph. A shape has room for the largest of its batches in some deals (a fixed
-    number, the same for the same set); :func:`deal` draws again a deal that does not fit.
-
-    Args:
-      graph_set: the graphs.
-      batch_size: the largest number of graphs in a batch.
-      shapes: the largest number of shapes; each is compiled, and more of them waste less.
+    Batches have at most ``batch_size`` graphs, and nearly equally many, so that no batch norm meets a batch of one
+    graph. They have at most ``shapes`` shapes; each is compiled, and more of them waste less. A shape has room for
+    the largest of its batches in some deals; :func:`deal` repeats a draw that does not fit.
 
     >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
     >>> pack(pairs, batch_size=2).shapes
@@ -381,9 +372,6 @@ def from_graphs(
       labels: int [graphs], 0 by default; of padding graphs anything.
       padded: whether ``jraph.pad_with_graphs`` made it: then the last graph that has a node, and the empty ones
         after it, are padding, outside the masks.
-
-    Raises:
-      ValueError: where ``n_node`` is traced and there are no ``nodes``: the number of nodes is then unknown.
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))

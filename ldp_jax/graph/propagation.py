@@ -1,16 +1,8 @@
 r"""Personalized PageRank on the server: :math:`Z = \sum_l \alpha (1-\alpha)^l (D^{r-1} A D^{-r})^l X`.
 
-Z solves :math:`(I - (1-\alpha) P) Z = \alpha X` with :math:`P = D^{r-1} A D^{-r}`. P is similar to the
-symmetric :math:`D^{-1/2} A D^{-1/2}`, so its spectrum is real and within [-1, 1], and Chebyshev
-semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1 where the power series needs 110. Four
-ways to Z:
-
-* :func:`ppr` - Chebyshev; differentiable in x, alpha and r; what the pipeline uses;
-* :func:`ppr_power` - the power series, also for directed graphs;
-* :func:`ppr_push` - the paper's Algorithm 3, all residues above the threshold pushed at once;
-* :func:`ppr_dense` - a float64 solve on the host, for tests and small graphs.
-
-and :func:`kprop`, :func:`kprop_many` for the plain powers :math:`P^K X` of LPGNN.
+Z solves :math:`(I - (1-\alpha) P) Z = \alpha X`, :math:`P = D^{r-1} A D^{-r}`, whose spectrum is within [-1, 1]:
+Chebyshev semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1 where the power series needs 110.
+:func:`ppr` solves it, :func:`ppr_dense` in float64 for tests; :func:`kprop` gives the powers :math:`P^K X`.
 
 The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{-1} A` whatever r is: no edge
 weights, one division a row. A node without edges keeps z = alpha x.
@@ -20,13 +12,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
@@ -45,8 +38,6 @@ __all__ = [
     "ppr",
     "ppr_by_blocks",
     "ppr_dense",
-    "ppr_power",
-    "ppr_push",
     "ppr_rows",
     "take_columns",
     "traced_operator",
@@ -58,6 +49,7 @@ def __dir__() -> list[str]:
 
 
 OperatorLayout = Literal["auto", "segment", "ell"]
+Normalisation = Literal["mean", "symmetric"]
 
 _DENSE = 40
 """Bytes a pair of nodes of a dense solve: five float64 matrices."""
@@ -115,12 +107,7 @@ class Operator:
     def induced(self, *parts: Bool[Array, " n"]) -> "Operator":
         """The operator of the edges within each of some parts of the nodes; these may be decided in a program.
 
-        Args:
-          *parts: which nodes are in each; no node is in two.
-
-        Raises:
-          ValueError: for parts that are not bool [n], or, where they are known, a node in two.
-          TypeError: of an operator that is one of parts.
+        No node is in two parts.
 
         >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], 3))
         >>> path.induced(jnp.array([True, True, False])).degree.tolist()
@@ -158,13 +145,9 @@ def operator(
         those of one graph. ``segment`` is a sorted segment sum, whose shapes are the same for all graphs with
         as many nodes and edges, so that one program serves many of them. ``auto`` is ``ell``.
       allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
-        the noisy graphs of which every user reports her whole list: P averages over the neighbours she reported.
+        the noisy graphs whose users report their whole lists: P averages over the reported neighbours.
       places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
         then serves graphs whose numbers of edges differ, such as noisy ones.
-
-    Raises:
-      ValueError: for an unknown layout, an edge out of range or given twice, a self-loop, an edge without its
-        reverse unless ``allow_directed``, or ``places`` that are too few, or of another layout.
     """
     validate.one_of(("auto", "segment", "ell"), layout=layout)
     graphs.as_graph(graph)
@@ -226,7 +209,7 @@ def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> 
     power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
     source = alpha * op.rows(x) / power
 
-    def step(_: Any, carry: Any) -> Any:
+    def step(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         w, before, omega = carry
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
         after = omega * (decay * op.average(w) + source - before) + before
@@ -250,7 +233,7 @@ def _side_by_side(pieces: list[Array], *, columns: int) -> Array:
 
 
 @partial(jax.jit, static_argnames="width")
-def take_columns(x: Float[Array, "n c"], start: Any, *, width: int) -> Float[Array, "n width"]:
+def take_columns(x: Float[Array, "n c"], start: Scalar, *, width: int) -> Float[Array, "n width"]:
     """Columns [start, start + width)."""
     return jax.lax.dynamic_slice_in_dim(x, start, width, 1)
 
@@ -283,7 +266,7 @@ def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
 
 
 @partial(_pages.defjvp, symbolic_zeros=True)
-def _pages_jvp(primals: Any, tangents: Any) -> tuple[Array, Any]:
+def _pages_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     r"""Of :math:`Z = \alpha M^{-1} X`: :math:`M^{-1} (X - P Z)` in alpha, :math:`L Z - \alpha M^{-1} L X` in r.
 
     L are the logarithms of the degrees; a graph and tol are constants.
@@ -310,7 +293,7 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
 
 
 @jax.jit
-def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, blocks: Any) -> Array:
+def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, blocks: Array) -> Array:
     """One of many blocks: in a loop of ``blocks`` = 1 rounds, which the compiler does not know.
 
     So it compiles what it would compile for a loop over all blocks (:func:`_blocked`), and rounds alike to the last
@@ -319,7 +302,7 @@ def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, block
     width = x.shape[1]
     padded = jnp.pad(x, ((0, 0), (0, width)))
 
-    def one(index: Any, out: Array) -> Array:
+    def one(index: Array, out: Array) -> Array:
         block = jax.lax.dynamic_slice_in_dim(padded, index * width, width, 1)
         if op.directed:
             z = _series(op, block, alpha, r, power_steps(alpha, tol))
@@ -332,7 +315,7 @@ def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, block
 
 def ppr_by_blocks(
     op: Operator,
-    block: Callable[[Any], Float[Array, "n width"]],
+    block: Callable[[np.int32], Float[Array, "n width"]],
     columns: int,
     alpha: Scalar,
     r: Scalar,
@@ -340,14 +323,8 @@ def ppr_by_blocks(
 ) -> Float[Array, "n columns"]:
     """:func:`ppr` of columns that are made some at a time, from the host: one program serves all blocks of a graph.
 
-    Args:
-      op: concrete.
-      block: ``block(start)`` -> columns from ``start`` on: :func:`block_width` of them, or all where there are
-        fewer. The last block overlaps the one before it where the width does not divide the columns.
-      columns: how many there are.
-      alpha: as for :func:`ppr`.
-      r: as for :func:`ppr`.
-      tol: as for :func:`ppr`.
+    ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where there are fewer.
+    The last block overlaps the one before it where the width does not divide the columns.
     """
     numbers = [np.float32(v) for v in (alpha, r, tol)]
     width = block_width()
@@ -370,12 +347,7 @@ def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) ->
 
 
 def traced_operator(graph: Graph, num_nodes: int) -> Operator:
-    """The ``segment`` operator of a traced graph, unchecked: symmetric, and sorted by receiver.
-
-    Args:
-      graph: a ``GraphsTuple`` whose arrays may be traced, or stacked under ``vmap``.
-      num_nodes: n, static.
-    """
+    """The ``segment`` operator of a traced graph, also under ``vmap``; unchecked: symmetric, sorted by receiver."""
     graphs.as_graph(graph)
     senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
@@ -386,19 +358,19 @@ def _check(alpha: Scalar, r: Scalar) -> None:
     validate.in_range(0.0, 1.0, r=r)
 
 
-def _check_rows(num_nodes: int, x: Any) -> None:
+def _check_rows(num_nodes: int, x: ArrayLike) -> None:
     if np.shape(x)[:1] != (num_nodes,):
         raise ValueError(f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}")
 
 
-def _as_columns(x: Any) -> tuple[Array, bool]:
+def _as_columns(x: ArrayLike) -> tuple[Array, bool]:
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)
     return (x[:, None], True) if x.ndim == 1 else (x, False)
 
 
-def ppr(op_or_graph: Operator | Graph, x: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+def ppr(op_or_graph: Operator | Graph, x: ArrayLike, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
     r"""Personalized PageRank of the columns of x, by Chebyshev semi-iteration.
 
     One compiled program for every alpha, r and tol: all are traced, and so is the number of products.
@@ -411,14 +383,11 @@ def ppr(op_or_graph: Operator | Graph, x: Any, alpha: Scalar, r: Scalar, tol: Sc
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
         ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8. Of a directed operator
-        it is as in :func:`ppr_power`.
+        it is the relative error of W = D^-r Z in the largest entry.
 
     Returns:
       Z, of the shape of x. It is linear in x, and differentiable in x, alpha and r, forward and backward (the
       transpose of the operator is the same one with r -> 1 - r; a directed one has forward derivatives alone).
-
-    Raises:
-      ValueError: for alpha or r out of range, or a graph that is not symmetric.
 
     Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
 
@@ -442,119 +411,12 @@ def ppr(op_or_graph: Operator | Graph, x: Any, alpha: Scalar, r: Scalar, tol: Sc
     return z[:, 0] if flat else z
 
 
-@partial(jax.jit, static_argnames="num_nodes")
-def _power(
-    senders: Int[Array, " m"],
-    receivers: Int[Array, " m"],
-    x: Float[Array, "n c"],
-    alpha: Array,
-    r: Array,
-    steps: Array,
-    num_nodes: int,
-) -> Array:
-    degree = jnp.maximum(graphs.degree(receivers, num_nodes), 1.0)[:, None]
-    source = alpha * x / degree**r
+def ppr_dense(
+    graph: Graph, x: ArrayLike, alpha: float, r: float, *, memory: float = 4e9
+) -> Float[np.ndarray, "..."]:
+    """Personalized PageRank by a float64 solve on the host, also of directed graphs: for tests and small graphs.
 
-    def step(_: Any, w: Array) -> Array:
-        total = jax.ops.segment_sum(w[senders], receivers, num_segments=num_nodes)
-        return (1.0 - alpha) * total / degree + source
-
-    return jax.lax.fori_loop(0, steps, step, source) * degree**r
-
-
-def ppr_power(graph: Graph, x: Any, alpha: Scalar, r: Scalar, tol: float = 1e-5, steps: int | None = None) -> Array:
-    """Personalized PageRank by the power series, as one compiled segment-sum loop.
-
-    On a directed graph D counts the edges that end at a node, and P averages over their senders.
-
-    Args:
-      graph: concrete, directed or not.
-      x: [n] or [n, c].
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      tol: the terms beyond (1 - alpha)^steps <= tol are left out: that is the relative error of W = D^-r Z in
-        the largest entry.
-      steps: how many products, instead of tol.
-
-    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
-    >>> z = ppr_power(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
-    >>> np.asarray(z, float).round(3).tolist()
-    [0.583, 0.236, 0.083, 0.5]
-    """
-    _check(alpha, r)
-    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
-    n = graphs.num_nodes(graph)
-    _check_rows(n, x)
-    columns, flat = _as_columns(x)
-    if steps is None:
-        number = power_steps(alpha, tol)
-    else:
-        validate.integer_in(0, steps=steps)
-        number = jnp.int32(steps)
-    senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
-    numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r))
-    z = _power(senders, receivers, columns, *numbers, number, num_nodes=n)
-    return z[:, 0] if flat else z
-
-
-@jax.jit
-def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array:
-    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
-
-    def above(carry: Any) -> Array:
-        return (jnp.abs(carry[1]) > r_max).any()
-
-    def sweep(carry: Any) -> Any:
-        reserve, residue = carry
-        active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
-        return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
-
-    residue = op.rows(x) / power
-    reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
-    return op.nodes(reserve * power)
-
-
-def ppr_push(op_or_graph: Operator | Graph, x: Any, alpha: Scalar, r: Scalar, r_max: float = 1e-5) -> Array:
-    """Personalized PageRank by backward push: all residues above the threshold at once, sweep by sweep.
-
-    Of the two printed forms PrivGE's is right: a push gives each neighbour u the residue over |N(u)|, not
-    over |N(v)| as in LDP-GE Algorithm 3 line 4.
-
-    Args:
-      op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
-      x: [n] or [n, c].
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      r_max: threshold; row v is off by at most r_max * max(1, degree_v)^r, plus rounding.
-
-    Reference: LDP-GE Algorithm 3, PrivGE Algorithm 3.
-
-    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
-    >>> z = ppr_push(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
-    >>> np.asarray(z, float).round(3).tolist()
-    [0.583, 0.236, 0.083, 0.5]
-    """
-    _check(alpha, r)
-    validate.positive(r_max=r_max)
-    op = _as_operator(op_or_graph)
-    _check_rows(op.num_nodes, x)
-    columns, flat = _as_columns(x)
-    z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)))
-    return z[:, 0] if flat else z
-
-
-def ppr_dense(graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4e9) -> Float[np.ndarray, "..."]:
-    """Personalized PageRank by a float64 solve on the host: O(n^2) memory, for tests and small graphs.
-
-    Args:
-      graph: concrete.
-      x: [n] or [n, c].
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      memory: bytes to allow, 4 GB by default; five matrices of n^2 float64 are held.
-
-    Raises:
-      ValueError: where ``memory`` does not hold them, before any is made.
+    Five matrices of n^2 float64 are held, in ``memory`` bytes; ``ValueError`` where these do not hold them.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> ppr_dense(graph, [1.0, 0.0, 0.0, 1.0], alpha=0.5, r=0.5).round(3).tolist()
@@ -578,7 +440,9 @@ def ppr_dense(graph: Graph, x: Any, alpha: float, r: float, *, memory: float = 4
     return np.linalg.solve(np.eye(n) - (1.0 - alpha) * transition, alpha * np.asarray(x, np.float64))
 
 
-def ppr_rows(op_or_graph: Operator | Graph, nodes: Any, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+def ppr_rows(
+    op_or_graph: Operator | Graph, nodes: ArrayLike, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+) -> Array:
     """Rows of the PageRank matrix Pi itself, [len(nodes), n]: what reaches each node, and from where.
 
     For r = 0 and a node with edges a row sums to 1; otherwise it does not.
@@ -628,7 +492,7 @@ def _kprop(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
 
 
 def kprop(
-    op_or_graph: Operator | Graph, x: Any, steps: Any, *, normalisation: Literal["mean", "symmetric"] = "symmetric"
+    op_or_graph: Operator | Graph, x: ArrayLike, steps: Scalar, *, normalisation: Normalisation = "symmetric"
 ) -> Array:
     r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
 
@@ -643,13 +507,8 @@ def kprop(
       normalisation: ``symmetric``, which weighs an edge by 1 / sqrt(d_u d_v), or ``mean`` over the neighbours.
 
     Returns:
-      P^K X, of the shape of x. A node without edges has the empty sum, 0, for K >= 1: its own row, with the noise
-      that its neighbours' rows have lost, would be an outlier to any model. It is linear in x and differentiable in
-      x, forward and backward (of a directed operator forward alone).
-
-    Raises:
-      ValueError: for steps that are no whole number >= 0, an unknown normalisation, a wrong number of rows, or a
-        graph that is not symmetric.
+      P^K X, of the shape of x; 0 for a node without edges and K >= 1. It is linear in x and differentiable in x,
+      forward and backward (of a directed operator forward alone).
 
     Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), the KProp layer with
     the GCN and the mean aggregator.
@@ -664,24 +523,14 @@ def kprop(
 
 def kprop_many(
     op_or_graph: Operator | Graph,
-    x: Any,
+    x: ArrayLike,
     steps: Sequence[int] = (0, 2, 4, 8, 16),
     *,
-    normalisation: Literal["mean", "symmetric"] = "symmetric",
+    normalisation: Normalisation = "symmetric",
 ) -> Array:
     """:func:`kprop` for each of several numbers of steps, in one pass of as many steps as the largest takes.
 
-    Args:
-      op_or_graph: see :func:`kprop`.
-      x: see :func:`kprop`.
-      steps: whole numbers >= 0, in any order; one program serves all menus of equal length.
-      normalisation: see :func:`kprop`.
-
-    Returns:
-      [s, n] or [s, n, d], in the order of ``steps``.
-
-    Raises:
-      ValueError: as :func:`kprop`, and for no steps.
+    The result is [s, n] or [s, n, d], in the order of ``steps``; one program serves all menus of equal length.
 
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> kprop_many(path, jnp.array([1.0, 0.0, 3.0]), (2, 0, 1), normalisation="mean").tolist()
@@ -696,14 +545,14 @@ def kprop_many(
     return made[..., 0] if np.ndim(x) == 1 else made
 
 
-def _step(steps: Any) -> Any:
+def _step(steps: Scalar) -> Scalar:
     """One number of steps: traced, or a whole number >= 0, which may be a scalar of the device."""
     if not validate.concrete(steps):
         return steps
     return validate.whole(0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps)
 
 
-def _kprop_of(op_or_graph: Operator | Graph, x: Any, gaps: Array, normalisation: str) -> Array:
+def _kprop_of(op_or_graph: Operator | Graph, x: ArrayLike, gaps: Array, normalisation: str) -> Array:
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
     columns, _ = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])

@@ -1,25 +1,21 @@
 """Mechanisms on tangent vectors, and parameters beside the budget: one number each, in every place of a stack."""
 
 import abc
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, one_record
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Ball, Vectors
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic import poincare
 
 
-def one(**kwargs: Any) -> float:
-    """The one number that a parameter is, also in the shape of a stack.
-
-    Raises:
-      ValueError: for a traced parameter, or several numbers.
+def one(**kwargs: Scalar) -> float:
+    """The one concrete number that a parameter is, also in the shape of a stack.
 
     >>> one(clip=2.0), one(clip=np.full(3, 2.0))
     (2.0, 2.0)
@@ -38,7 +34,7 @@ def one(**kwargs: Any) -> float:
     return float(array.flat[0])
 
 
-def spread(made: Any, *names: str) -> None:
+def spread(made: PyTree, *names: str) -> None:
     """Give parameters of a new mechanism the shape of its stack of budgets: ``vmap`` maps them all."""
     shape = np.shape(made.epsilon)
     for name in names:
@@ -84,11 +80,7 @@ class Tangent(abc.ABC):
         """The report of one vector."""
 
     def privatize(self, key: PRNGKey, x: Record) -> Float[Array, " sent"]:
-        """The report of one tangent vector [dim].
-
-        Raises:
-          ValueError: for a stack of budgets, or another shape: use ``vmap``.
-        """
+        """The report of one tangent vector [dim]."""
         validate.threefry(key)
         check_single(self)
         return self._report(key, one_record(x, self.dim))
@@ -101,6 +93,6 @@ class Tangent(abc.ABC):
         """Tangent vectors of any length."""
         return Vectors(self.dim)
 
-    def estimate(self, y: Any) -> Float[Array, "*batch dim"]:
+    def estimate(self, y: Report) -> Float[Array, "*batch dim"]:
         """The point of the ball of a report; post-processing."""
         return poincare.exp_0(jnp.asarray(y), self.c)

@@ -7,24 +7,19 @@ For a relation D of ordered pairs (u, v), such as "u is a v", the loss at curvat
 with N(u) random nodes that u is in no pair with. Nothing of this is private.
 
 Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS 2017), eq. 1-6.
-
->>> parent = (np.arange(1, 40) - 1) // 3
->>> tree = np.stack([np.arange(1, 40), parent], 1)
->>> found = embed(jax.random.key(0), tree, 40, epochs=100, batch_size=8, negatives=20)
->>> found.points.shape, reconstruction(found.points, tree).mean_rank < 3
-((40, 2), True)
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
@@ -39,12 +34,7 @@ _SLOTS = 16  # of the table, for each pair: at most 1/16 of the nodes in no pair
 
 
 class PoincareEmbedding(NamedTuple):
-    """A trained embedding.
-
-    Attributes:
-      points: float32 [n, dim], in the ball of radius 1.
-      losses: float32 [burn_in + epochs], the mean loss of a pair.
-    """
+    """A trained embedding in the ball of radius 1, and the mean loss of a pair in each epoch."""
 
     points: Float[Array, "n dim"]
     losses: Float[Array, " epochs"]
@@ -63,7 +53,7 @@ class ReconstructionQuality(NamedTuple):
     mean_average_precision: float
 
 
-def _relation(relation: Any, num_nodes: int) -> np.ndarray:
+def _relation(relation: ArrayLike, num_nodes: int) -> np.ndarray:
     pairs = np.asarray(relation)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer) or not len(pairs):
         raise ValueError(f"relation must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
@@ -77,14 +67,10 @@ def _relation(relation: Any, num_nodes: int) -> np.ndarray:
     return pairs.astype(np.int32)
 
 
-def closure(parent: Any) -> np.ndarray:
+def closure(parent: ArrayLike) -> np.ndarray:
     """All pairs (node, ancestor) of a forest: int32 [m, 2], by node and then upwards.
 
-    Args:
-      parent: integers [n], the node above each; a root is its own.
-
-    Raises:
-      ValueError: for other shapes, nodes outside [0, n), or a cycle.
+    ``parent`` [n] is the node above each; a root is its own.
 
     >>> closure([0, 0, 1]).tolist()
     [[1, 0], [2, 1], [2, 0]]
@@ -106,7 +92,7 @@ def closure(parent: Any) -> np.ndarray:
     return pairs[np.lexsort((pairs[:, 2], pairs[:, 0]))][:, :2].astype(np.int32)
 
 
-def _slot(u: Any, v: Any, bits: int) -> Any:
+def _slot(u: Array | np.ndarray, v: Array | np.ndarray, bits: int) -> Array | np.ndarray:
     """The place of a pair in the table; uint32 words, of NumPy or JAX."""
     mixed = u * np.uint32(0x9E3779B1) + v * np.uint32(0x85EBCA77)
     mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0xC2B2AE3D)
@@ -196,7 +182,7 @@ def _train(
     method = optimizer(rate)
     rows = lambda leaf: jnp.ndim(leaf) > 0 and len(leaf) == n
 
-    def step(carry: Any, chosen: Any) -> tuple[Any, Array]:
+    def step(carry: tuple, chosen: tuple[Array, Array, Array]) -> tuple[tuple, Array]:
         points, state, places = carry
         pair, weight, drawn = chosen
         u, v = pair.T
@@ -217,7 +203,7 @@ def _train(
         state = jax.tree.map(lambda old, new: old.at[touched].set(new) if rows(old) else new, state, mine)
         return (points, state, places), (loss * weight[:, 0]).sum()
 
-    def epoch(carry: Any, key: Any) -> tuple[Any, Array]:
+    def epoch(carry: tuple, key: PRNGKey) -> tuple[tuple, Array]:
         order_key, key = jax.random.split(key)
         order = jnp.argsort(jax.random.bits(order_key, (m,)))  # half the time of jax.random.permutation
         order = jnp.concatenate([order, jnp.full(steps * batch_size - m, m, order.dtype)])
@@ -235,7 +221,7 @@ def _train(
 
 def embed(
     key: PRNGKey,
-    relation: Any,
+    relation: ArrayLike,
     num_nodes: int,
     dim: int = 2,
     *,
@@ -262,9 +248,6 @@ def embed(
       burn_in: passes before.
       batch_size: pairs a step; their gradients are summed for each node.
       negatives: random nodes that a batch shares.
-
-    Raises:
-      ValueError: for an invalid relation, or parameters out of range.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
@@ -297,17 +280,12 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     return closer.sum(1) - themselves.sum(1), own[:, 0]
 
 
-def reconstruction(points: Record, relation: Any, c: Scalar = 1.0, *, chunk: int = 256) -> ReconstructionQuality:
-    """The quality of the reconstruction of a relation by distances; ties count for the pair.
+def reconstruction(
+    points: Record, relation: ArrayLike, c: Scalar = 1.0, *, chunk: int = 256
+) -> ReconstructionQuality:
+    """The quality of the reconstruction of ordered pairs [m, 2] by distances; ties count for the pair.
 
-    Args:
-      points: [n, dim], in the ball.
-      relation: integers [m, 2], ordered pairs (u, v).
-      c: magnitude of the curvature.
-      chunk: pairs at once; memory is ``chunk`` times the nodes.
-
-    Raises:
-      ValueError: for points outside the ball, or an invalid relation.
+    ``chunk`` pairs are compared at once, with memory of ``chunk`` times the nodes.
 
     Reference: Nickel & Kiela 2017, section 4.1.
     """
@@ -340,11 +318,7 @@ def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
 
 
 def angle(points: Record) -> Float[Array, " n"]:
-    """Direction of points of the disk [n, 2], in (-pi, pi]; 0 at the origin.
-
-    Raises:
-      ValueError: for points that are not of two dimensions.
-    """
+    """Direction of points of the disk [n, 2], in (-pi, pi]; 0 at the origin."""
     x = jnp.asarray(points)
     if x.ndim < 1 or x.shape[-1] != 2:
         raise ValueError(f"points must be of two dimensions to have one angle, got shape {x.shape}")

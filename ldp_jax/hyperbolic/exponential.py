@@ -3,12 +3,12 @@
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 from numpy.polynomial import legendre
 
 from ldp_jax.accounting.guarantee import Guarantee, metric
@@ -19,7 +19,7 @@ from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.rounding import rounded_up
 from ldp_jax.core.spaces import Ball, Disc
 from ldp_jax.core.spaces.balls import shortened
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic._tangent import one, spread
 from ldp_jax.hyperbolic.numerics import gap, length
@@ -47,7 +47,7 @@ _BEYOND = _mass_beyond()
 _Place: TypeAlias = tuple[Array, Array, Array]
 
 
-def _near(disc: _Place, place: Any) -> tuple[Array, Array]:
+def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
     """Distances s in [0, R - r], whose circles are in the disc, at panels and parts from 0; and their density."""
     radius, rate, r = disc
     width = (radius - r) / _NEAR
@@ -55,7 +55,7 @@ def _near(disc: _Place, place: Any) -> tuple[Array, Array]:
     return s, jnp.pi * width * jnp.exp(-rate * s) * jnp.sinh(s)
 
 
-def _far(disc: _Place, place: Any) -> tuple[Array, Array, Array]:
+def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
     """Distances s whose circles leave the disc, at panels and parts from R - r; the arc's half-angle; the density.
 
     s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it. Panels are equal
@@ -156,7 +156,7 @@ class HyperbolicExponential:
     epsilon: Scalar
     radius: Scalar = 2.0
     c: Scalar = 1.0
-    rim: Any = dataclasses.field(init=False, default=None)
+    rim: PyTree = dataclasses.field(init=False, default=None)
     """The disc's radius in coordinates."""
 
     def _check(self) -> None:
@@ -178,15 +178,11 @@ class HyperbolicExponential:
         return radius, rate, jnp.minimum(2 * jnp.arcsinh(half), radius)
 
     def privatize(self, key: PRNGKey, x: Record) -> Float[Array, "2"]:
-        """The report of one point [2]; one that is farther out is brought to the rim, NaN is 0.
-
-        Raises:
-          ValueError: for a stack of budgets, or another shape: use ``vmap``.
-        """
+        """The report of one point [2]; one that is farther out is brought to the rim, NaN is 0."""
         check_single(self)
         return _report(self, random_words.words(key, (), 3), one_record(x, 2))
 
-    def log_density(self, y: Any, x: Record) -> Float[Array, ""]:
+    def log_density(self, y: Report, x: Record) -> Float[Array, ""]:
         """log p(y | x) with respect to the ball's coordinates; ``-inf`` outside the disc."""
         x, y = self.domain().clip(x), jnp.asarray(y)
         y = y.astype(jnp.result_type(x, y))
@@ -203,7 +199,7 @@ class HyperbolicExponential:
         return jnp.where(outside, -jnp.inf, found)
 
     @property
-    def _end(self) -> Any:
+    def _end(self) -> Scalar:
         return one(rim=self.rim) if validate.concrete(self.rim) else self.rim
 
     def domain(self) -> Ball:
@@ -214,7 +210,7 @@ class HyperbolicExponential:
         """The same points."""
         return Disc(self._end)
 
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """The report itself."""
         return jnp.asarray(y)
 

@@ -3,19 +3,19 @@
 import abc
 import dataclasses
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
 from ldp_jax.accounting.gaussian import GaussianCurve, gaussian_mu
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Vectors
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic._tangent import Tangent, one, spread
 
@@ -130,7 +130,7 @@ class HyperbolicGaussian(_Gaussian):
 
     dim: int = static(default=2)
     c: Scalar = 1.0
-    sigma: Any = dataclasses.field(init=False, default=None)
+    sigma: PyTree = dataclasses.field(init=False, default=None)
 
     def _calibrate(self) -> None:
         self._set_scale("sigma", 2 * self._most)
@@ -181,8 +181,8 @@ class RadialAngularGaussian(_Gaussian):
     radial_share: float = static(default=0.5)
     dim: int = static(default=2)
     c: Scalar = 1.0
-    sigma_radius: Any = dataclasses.field(init=False, default=None)
-    sigma_angle: Any = dataclasses.field(init=False, default=None)
+    sigma_radius: PyTree = dataclasses.field(init=False, default=None)
+    sigma_angle: PyTree = dataclasses.field(init=False, default=None)
 
     def _calibrate(self) -> None:
         share = validate.number(0.0, 1.0, radial_share=self.radial_share)
@@ -227,7 +227,7 @@ class RadialAngularGaussian(_Gaussian):
         """The noisy radius and the noisy direction, where they are sent."""
         return Vectors(sum(self._sent(1, self.dim)))
 
-    def estimate(self, y: Any) -> Float[Array, "*batch dim"]:
+    def estimate(self, y: Report) -> Float[Array, "*batch dim"]:
         """The point of the ball in the reported direction, at the reported radius brought into [0, C].
 
         A radius that is not sent is C / 2, a direction that is not sent the first axis.

@@ -12,13 +12,14 @@ Delta(mean=1.0, maximum=1.0, samples=10)
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy.sparse import csgraph
 
 from ldp_jax.core import validate
@@ -59,17 +60,8 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
     return delta.mean(), delta.max()
 
 
-def gromov_delta(key: PRNGKey, distances: Any, *, samples: int = 50_000) -> Delta:
-    """Four-point deltas of random sets of four different points of a metric.
-
-    Args:
-      key: a typed threefry key.
-      distances: float [k, k], symmetric and finite, k >= 4.
-      samples: sets of four points, drawn with replacement.
-
-    Raises:
-      ValueError: for an invalid matrix of distances, such as that of a disconnected graph.
-    """
+def gromov_delta(key: PRNGKey, distances: ArrayLike, *, samples: int = 50_000) -> Delta:
+    """Four-point deltas of random sets of four different points of a finite metric [k, k], k >= 4."""
     validate.threefry(key)
     samples = validate.whole(1, samples=samples)
     given = np.asarray(distances, np.float32)
@@ -83,7 +75,7 @@ def gromov_delta(key: PRNGKey, distances: Any, *, samples: int = 50_000) -> Delt
     return Delta(float(mean), float(most), samples)
 
 
-def _adjacency(edges: Any, num_nodes: int) -> Any:
+def _adjacency(edges: ArrayLike, num_nodes: int) -> scipy.sparse.csr_array:
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"edges must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
@@ -93,7 +85,7 @@ def _adjacency(edges: Any, num_nodes: int) -> Any:
     return scipy.sparse.csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(num_nodes, num_nodes))
 
 
-def _paths(adjacency: Any, nodes: np.ndarray) -> np.ndarray:
+def _paths(adjacency: scipy.sparse.csr_array, nodes: np.ndarray) -> np.ndarray:
     found = np.empty((len(nodes), len(nodes)), np.float32)
     for start in range(0, len(nodes), _BLOCK):
         part = nodes[start : start + _BLOCK]
@@ -102,16 +94,10 @@ def _paths(adjacency: Any, nodes: np.ndarray) -> np.ndarray:
     return found
 
 
-def graph_distances(edges: Any, num_nodes: int, nodes: Any = None) -> Float[np.ndarray, "k k"]:
-    """Lengths of shortest paths of an undirected graph, float32 [k, k]; infinite where there is none.
+def graph_distances(edges: ArrayLike, num_nodes: int, nodes: ArrayLike | None = None) -> Float[np.ndarray, "k k"]:
+    """Lengths of shortest paths of an undirected graph with edges [m, 2]; infinite where there is none.
 
-    Args:
-      edges: integers [m, 2], in any direction.
-      num_nodes: the number of nodes.
-      nodes: integers [k], the ends; all by default. Time is k times the edges.
-
-    Raises:
-      ValueError: for edges or nodes outside [0, num_nodes).
+    ``nodes`` [k] are the ends, all by default. Time is k times the edges.
     """
     num_nodes = validate.whole(1, num_nodes=num_nodes)
     chosen = np.arange(num_nodes) if nodes is None else np.asarray(nodes)
@@ -122,19 +108,10 @@ def graph_distances(edges: Any, num_nodes: int, nodes: Any = None) -> Float[np.n
     return _paths(_adjacency(edges, num_nodes), chosen)
 
 
-def graph_delta(key: PRNGKey, edges: Any, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000) -> Delta:
-    """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it.
-
-    Args:
-      key: a typed threefry key.
-      edges: integers [m, 2], in any direction.
-      num_nodes: the number of nodes.
-      nodes: random nodes between which all shortest paths are found.
-      samples: sets of four points.
-
-    Raises:
-      ValueError: for edges outside [0, num_nodes), or a component of fewer than four nodes.
-    """
+def graph_delta(
+    key: PRNGKey, edges: ArrayLike, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000
+) -> Delta:
+    """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it."""
     validate.threefry(key)
     num_nodes, nodes = validate.whole(4, num_nodes=num_nodes), validate.whole(4, nodes=nodes)
     adjacency = _adjacency(edges, num_nodes)

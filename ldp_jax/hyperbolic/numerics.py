@@ -4,38 +4,34 @@ All that cancels near the boundary is written in :func:`gap`, 1 - c |x|^2, and d
 functions take a squared length, so that no square root of 0 is differentiated.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Record, Scalar
 
 _SERIES = 1e-3  # below this squared argument a series of four terms is exact to 3e-14
 
 
-def as_points(name: str, x: Any) -> Array:
-    """Floating point coordinates, at least one axis.
-
-    Raises:
-      ValueError: without a last axis of coordinates, or for complex numbers.
-    """
+def as_points(name: str, x: Record) -> Array:
+    """Real floating point coordinates [..., n], n >= 1."""
     array = jnp.asarray(x)
     if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}")
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.float32)
 
 
-def check_curvature(c: Any) -> None:
+def check_curvature(c: Scalar) -> None:
     """Refuse a curvature magnitude that is not one number, or is concrete and not finite and > 0."""
     if np.ndim(c) != 0:
         raise ValueError(f"c must be one number, got shape {np.shape(c)}: vmap over c for several")
     validate.positive(c=c)
 
 
-def check_in_ball(c: Any, **points: Any) -> None:
+def check_in_ball(c: Scalar, **points: Record) -> None:
     """Refuse concrete points outside the open ball of radius 1 / sqrt(c); the message has no point."""
     check_curvature(c)
     if not validate.concrete(c):
@@ -66,7 +62,7 @@ def length(v: Array) -> Array:
     return jnp.where(some, scale * jnp.sqrt(jnp.where(some, squared, 1.0)), 0.0)
 
 
-def shorten(v: Array, most: Any) -> Array:
+def shorten(v: Array, most: Array) -> Array:
     """The vector itself, or the one in its direction of length ``most``."""
     largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
     scale = jnp.where(largest > 0, largest, 1.0)
@@ -120,18 +116,18 @@ def _raw_gap(x: Array, c: Array) -> Array:
 
 
 @_raw_gap.defjvp
-def _raw_gap_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _raw_gap_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (x, c), (dx, dc) = primals, tangents
     return _raw_gap(x, c), -2.0 * c * dot(x, dx) - dc * dot(x, x)
 
 
-def gap(x: Array, c: Any) -> Array:
+def gap(x: Array, c: Scalar) -> Array:
     """1 - c |x|^2 over the last axis, which is kept; at least 2^-30 (2^-60 of float64)."""
     least = 2.0**-60 if x.dtype == jnp.float64 else 2.0**-30
     return jnp.maximum(_raw_gap(x, jnp.asarray(c, x.dtype)), least)
 
 
-def _even(squared: Array, exact: Any, series: Any) -> Array:
+def _even(squared: Array, exact: Callable[[Array], Array], series: Callable[[Array], Array]) -> Array:
     near = squared < _SERIES
     some = jnp.where(near, 1.0, squared)
     return jnp.where(near, series(jnp.where(near, squared, 0.0)), exact(jnp.sqrt(some)))

@@ -2,32 +2,22 @@
 
 Parameters are pytrees of points [..., n], gradients those of a loss with respect to coordinates. An update is a
 tangent vector: ``update`` needs the points, and :func:`apply_updates`, not optax's, adds it.
-
->>> points = jnp.array([[0.0, 0.0], [0.3, -0.5]])
->>> target = jnp.array([0.5, 0.5])
->>> loss = lambda points: (poincare.distance(points, target) ** 2).sum()
->>> optimizer = riemannian_sgd(0.25)
->>> state = optimizer.init(points)
->>> for _ in range(10):
-...     updates, state = optimizer.update(jax.grad(loss)(points), state, points)
-...     points = apply_updates(points, updates)
->>> float(jnp.abs(points - target).max()) < 1e-3
-True
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import PyTree
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import check_curvature, dot, gap
 
-LearningRate: TypeAlias = Scalar | Callable[[Any], Any]
+LearningRate: TypeAlias = Scalar | Callable[[Array], Array]
 """A number, or a function of the number of updates so far."""
 
 
@@ -47,23 +37,23 @@ class AdamState(NamedTuple):
     """
 
     count: Array
-    first: Any
-    second: Any
+    first: PyTree
+    second: PyTree
 
 
-def _riemannian_gradient(gradients: Any, points: Any, c: Scalar = 1.0) -> Any:
+def _riemannian_gradient(gradients: PyTree, points: PyTree, c: Scalar = 1.0) -> PyTree:
     r"""Gradients in the metric: :math:`\lambda_x^{-2}` times those with respect to the coordinates."""
     check_curvature(c)
     return jax.tree.map(lambda g, x: 0.25 * gap(x, c) ** 2 * g, gradients, points)
 
 
-def apply_updates(points: Any, updates: Any, c: Scalar = 1.0) -> Any:
+def apply_updates(points: PyTree, updates: PyTree, c: Scalar = 1.0) -> PyTree:
     """Points after their updates: the exponential map, leaf by leaf."""
     check_curvature(c)
     return jax.tree.map(lambda x, v: poincare._exp_map(x, v, c), points, updates)
 
 
-def _rate(learning_rate: LearningRate, count: Any) -> Any:
+def _rate(learning_rate: LearningRate, count: Array) -> Scalar:
     return learning_rate(count) if callable(learning_rate) else learning_rate
 
 
@@ -72,7 +62,7 @@ def _check_rate(learning_rate: LearningRate) -> None:
         validate.positive(learning_rate=learning_rate)
 
 
-def _points(params: Any) -> Any:
+def _points(params: PyTree) -> PyTree:
     if params is None:
         raise ValueError("params must be given to update: the points that the gradients are at")
     return params
@@ -81,23 +71,16 @@ def _points(params: Any) -> Any:
 def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.GradientTransformation:
     r"""Steps of :math:`-\eta \, \mathrm{grad}` along geodesics.
 
-    Args:
-      learning_rate: a number > 0, or a function of the count.
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for a learning rate or c <= 0 where they are concrete; from ``update`` without the points.
-
     Reference: Bonnabel, Stochastic gradient descent on Riemannian manifolds (IEEE TAC 2013); Nickel & Kiela 2017,
     eq. 4 and 5 (along straight lines).
     """
     _check_rate(learning_rate)
     check_curvature(c)
 
-    def init(params: Any) -> SGDState:
+    def init(params: PyTree) -> SGDState:
         return SGDState(jnp.zeros((), jnp.int32))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, SGDState]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, SGDState]:
         rate = _rate(learning_rate, state.count)
         steps = _riemannian_gradient(updates, _points(params), c)
         return jax.tree.map(lambda v: -rate * v, steps), SGDState(state.count + 1)
@@ -110,15 +93,7 @@ def riemannian_adam(
 ) -> optax.GradientTransformation:
     """Adam on the ball: one second moment a point, the first moment carried along by parallel transport.
 
-    Args:
-      learning_rate: a number > 0, or a function of the count.
-      b1: decay of the first moment, in [0, 1).
-      b2: decay of the second, in [0, 1).
-      eps: added to the root of the second moment.
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for parameters out of range; from ``update`` without the points.
+    ``eps`` is added to the root of the second moment.
 
     Reference: Bécigneul & Ganea, Riemannian adaptive optimization methods (ICLR 2019), algorithm 1.
     """
@@ -128,11 +103,11 @@ def riemannian_adam(
     validate.number(0.0, 1.0, open_upper=True, b2=b2)
     validate.positive(eps=eps)
 
-    def init(params: Any) -> AdamState:
+    def init(params: PyTree) -> AdamState:
         first = jax.tree.map(jnp.zeros_like, params)
         return AdamState(jnp.zeros((), jnp.int32), first, jax.tree.map(lambda x: x[..., :1] * 0, params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, AdamState]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, AdamState]:
         points, count = _points(params), state.count + 1
         rate = _rate(learning_rate, state.count)
         steps = _riemannian_gradient(updates, points, c)

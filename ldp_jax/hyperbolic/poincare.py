@@ -1,28 +1,18 @@
 r"""The Poincaré ball: pure functions of points x and the curvature's magnitude c.
 
 The ball of radius :math:`1/\sqrt c` with the metric :math:`\lambda_x^2 |dx|^2`, :math:`\lambda_x = 2 / (1 - c
-|x|^2)`, has constant curvature -c. Points are arrays [..., n]; leading axes broadcast; c is a number or a tracer, 1
-by default.
+|x|^2)`, has constant curvature -c. Points are arrays [..., n]; leading axes broadcast; c is 1 by default.
 
 *Bad input*: where they are concrete, c <= 0 and points outside the ball are a ``ValueError``. Under ``jit`` every
 function is total: such a point is taken for the boundary's in its direction, at 2^-30 from it.
 
-*Numerics*: in float32 the functions hold for the given coordinates up to distance :data:`REACH` / sqrt(c) from the
-origin; distances are exact to a few 1e-7 of themselves. Coordinates are rounded, which at distance r from the
-origin is a displacement by up to :math:`10^{-7} \cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12 (c = 1);
-use :mod:`ldp_jax.hyperbolic.lorentz` farther away. Gradients are finite everywhere, 0 for a distance at x = y.
+*Numerics*: in float32 the functions hold up to distance :data:`REACH` / sqrt(c) from the origin; distances are
+exact to a few 1e-7 of themselves. Rounded coordinates displace a point at distance r by up to :math:`10^{-7}
+\cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12. Gradients are finite, 0 for a distance at x = y.
 
 Reference: Ungar, Analytic hyperbolic geometry (2005); Ganea, Bécigneul & Hofmann, Hyperbolic neural networks
 (NeurIPS 2018), eq. 2-13; PoinDP definitions 4 and 5.
-
->>> x, y = jnp.array([0.5, 0.0]), jnp.array([0.0, 0.5])
->>> round(float(distance(x, y)), 4), round(float(norm(x)), 4)
-(1.6807, 1.0986)
->>> bool(jnp.allclose(mobius_add(-x, mobius_add(x, y)), y, atol=1e-6))
-True
 """
-
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -71,7 +61,7 @@ _EDGE = 0.99998771  # tanh(REACH / 2), the largest sqrt(c) |x|
 _FAR = 20.0  # half a distance at which tanh is 1 in float64 too
 
 
-def _points(c: Any, **given: Any) -> tuple[Array, ...]:
+def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
     """Arrays of one floating type, refused where they are concrete and outside the ball."""
     found = {name: as_points(name, value) for name, value in given.items()}
     check_in_ball(c, **found)
@@ -80,7 +70,7 @@ def _points(c: Any, **given: Any) -> tuple[Array, ...]:
     return _one_type(*inside)
 
 
-def _to_boundary(x: Array, c: Any) -> Array:
+def _to_boundary(x: Array, c: Scalar) -> Array:
     return shorten(x, 1.0 / _root(c, x))
 
 
@@ -89,7 +79,7 @@ def _one_type(*arrays: Array) -> tuple[Array, ...]:
     return tuple(array.astype(kind) for array in arrays)
 
 
-def _root(c: Any, like: Array) -> Array:
+def _root(c: Scalar, like: Array) -> Array:
     return jnp.sqrt(jnp.asarray(c, like.dtype))
 
 
@@ -104,7 +94,7 @@ def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     return _project(x, c)
 
 
-def _project(x: Array, c: Any) -> Array:
+def _project(x: Array, c: Scalar) -> Array:
     return shorten(x, _EDGE / _root(c, x))
 
 
@@ -144,7 +134,7 @@ def mobius_add(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"
     return _project(_add(x, gap(x, c), x + y, gap(y, c), c), c)
 
 
-def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Any) -> Array:
+def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Scalar) -> Array:
     """x + y of sum s, from the gaps of both."""
     far = jnp.asarray(c, x.dtype) * dot(s, s)
     return (gap_x * s + far * x) / (gap_x * gap_y + far)
@@ -184,7 +174,7 @@ def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     return _exp_0(v, c)
 
 
-def _exp_0(v: Array, c: Any) -> Array:
+def _exp_0(v: Array, c: Scalar) -> Array:
     v = shorten(v, _FAR / _root(c, v))
     return _project(tanh_ratio(jnp.asarray(c, v.dtype) * dot(v, v)) * v, c)
 
@@ -195,7 +185,7 @@ def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     return _log_0(x, c)
 
 
-def _log_0(x: Array, c: Any) -> Array:
+def _log_0(x: Array, c: Scalar) -> Array:
     near = gap(x, c)
     return asinh_ratio(jnp.asarray(c, x.dtype) * dot(x, x) / near) / jnp.sqrt(near) * x
 
@@ -212,7 +202,7 @@ def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     return _exp_map(x, v, c)
 
 
-def _exp_map(x: Array, v: Array, c: Any) -> Array:
+def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
     near = gap(x, c)
     w = shorten(v, _FAR / _root(c, x) * near) / near  # half as long as v in the metric
     squared = jnp.asarray(c, x.dtype) * dot(w, w)
@@ -247,7 +237,7 @@ def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "
     return _gyrate(x, gap(x, c), x + y, gap(y, c), v, c)
 
 
-def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Any) -> Array:
+def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar) -> Array:
     """gyr[x, y] v with s = x + y, from the gaps of both."""
     c = jnp.asarray(c, x.dtype)
     turn = lambda w: x * dot(s, w) - s * dot(x, w)  # the plane of x and y, turned by a right angle
@@ -269,6 +259,6 @@ def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Floa
     return _transport(x, y, v, c)
 
 
-def _transport(x: Array, y: Array, v: Array, c: Any) -> Array:
+def _transport(x: Array, y: Array, v: Array, c: Scalar) -> Array:
     gap_x, gap_y = gap(x, c), gap(y, c)
     return gap_y / gap_x * _gyrate(y, gap_y, y - x, gap_x, v, c)

@@ -1,7 +1,6 @@
 """PoinDP's mechanism as published, to be measured: it has no guarantee."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ from jaxtyping import Float
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic._tangent import Tangent, one, spread
 
 
@@ -56,14 +55,14 @@ class PaperHyperbolicGaussian(Tangent):
         spread(self, "delta", "clip", "c")
 
     @property
-    def sigma(self) -> Any:
+    def sigma(self) -> Array:
         """The theorem's scale, which no noise exceeds."""
         return jnp.sqrt(2 * jnp.log(1.25 / jnp.asarray(self.delta))) * 2 * self.clip / self.epsilon
 
     def _report(self, key: PRNGKey, x: Array) -> Array:
         return self.domain().clip(x) + self.sigma * jnp.tanh(jax.random.normal(key, (self.dim,), jnp.float32))
 
-    def log_density(self, y: Any, x: Record) -> Float[Array, ""]:
+    def log_density(self, y: Report, x: Record) -> Float[Array, ""]:
         """log p(y | x); ``-inf`` where a coordinate is sigma or more from the record's."""
         share = (jnp.asarray(y) - self.domain().clip(x)) / self.sigma
         inside = jnp.abs(share) < 1

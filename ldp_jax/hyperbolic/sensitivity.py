@@ -3,14 +3,8 @@
 The sensitivity of an embedding is the largest of its nodes'. Noise in proportion to it has no guarantee, and its
 size is a function of the private relation; the global sensitivities are infinite, and 1.
 
->>> points = jnp.array([[0.0, 0.1], [0.5, 0.0], [0.0, -0.9]])
->>> round(float(inter_hierarchy_of_nodes(points).max()), 4), float(intra_hierarchy_of_nodes(points).max())
-(2.7438, 1.0)
-
 Reference: PoinDP definitions 6 and 7.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +16,7 @@ from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import length
 
 
-def _rows(points: Any) -> Any:
+def _rows(points: Record) -> Array:
     rows = jnp.asarray(points)
     if rows.ndim != 2 or len(rows) < 2:
         raise ValueError(f"points must be [n, dim] with n >= 2, got shape {rows.shape}")
@@ -30,15 +24,7 @@ def _rows(points: Any) -> Any:
 
 
 def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
-    """For each node, the largest :math:`|r_u - r_v|`, r the Poincaré norm (PoinDP eq. 8).
-
-    Args:
-      points: [n, dim], the embedding.
-      c: magnitude of the curvature.
-
-    Raises:
-      ValueError: for fewer than two points, or points outside the ball where they are concrete.
-    """
+    """For each node of an embedding, the largest :math:`|r_u - r_v|`, r the Poincaré norm (PoinDP eq. 8)."""
     radius = poincare.norm(_rows(points), c)
     return jnp.maximum(radius - radius.min(), radius.max() - radius)
 
@@ -46,14 +32,8 @@ def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " 
 def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Array, " n"]:
     r"""For each node, the largest :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)` with another node v.
 
-    PoinDP eq. 9, 10: the norm round the paper's "angle" is read as the absolute value. Time is n^2.
-
-    Args:
-      points: [n, dim], the embedding. A point at the origin has 0.
-      chunk: nodes at once; memory is ``chunk`` times n.
-
-    Raises:
-      ValueError: for fewer than two points, or chunk < 1.
+    PoinDP eq. 9, 10: the norm round the paper's "angle" is read as the absolute value. A point at the origin has 0.
+    Time is n^2, memory ``chunk`` times n.
     """
     validate.whole(1, chunk=chunk)
     rows = _rows(points)

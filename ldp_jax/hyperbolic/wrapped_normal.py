@@ -8,19 +8,14 @@ respect to the volume of the space* is
 
 With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``volume="coordinates"``.
 
-*Numerics*: draws beyond :data:`.poincare.REACH` / sqrt(c) from the origin lie on that sphere in the ball; the
-Lorentz chart goes to 80 / sqrt(c). Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the
-origin.
+*Numerics*: draws beyond :data:`.poincare.REACH` / sqrt(c) from the origin lie on that sphere in the ball. Densities
+are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
 
 Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution on hyperbolic space (ICML 2019).
-
->>> z = sample(jax.random.key(0), jnp.zeros(2), 0.5)
->>> bool(log_density(z, jnp.zeros(2), 0.5) <= log_density(jnp.zeros(2), jnp.zeros(2), 0.5))
-True
 """
 
 import math
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +37,7 @@ Volume: TypeAlias = Literal["riemannian", "coordinates"]
 """The volume of the space, or that of the ball's coordinates."""
 
 
-def _scales(scale: Any, n: int, kind: Any) -> Array:
+def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
     validate.positive(scale=scale)
     scales = jnp.asarray(scale, kind)
     if scales.ndim and scales.shape[-1] not in (1, n):
@@ -56,7 +51,7 @@ def _draw(key: PRNGKey, scales: Array, batch: tuple[int, ...], shape: tuple[int,
     return scales * jax.random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
 
 
-def _log_density(u: Array, scales: Array, c: Any) -> Array:
+def _log_density(u: Array, scales: Array, c: Scalar) -> Array:
     n = u.shape[-1]
     r = jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
     normal = -0.5 * ((u / scales) ** 2).sum(-1) - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
@@ -66,18 +61,9 @@ def _log_density(u: Array, scales: Array, c: Any) -> Array:
 def sample(
     key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
 ) -> Float[Array, "*batch n"]:
-    """Points [*shape, ..., n] of the ball from the wrapped normal.
+    """Points [*shape, ..., n] of the ball from the wrapped normal about means [..., n].
 
-    Args:
-      key: a typed threefry key.
-      mean: points [..., n] of the ball.
-      scale: standard deviations in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the
-        mean.
-      c: magnitude of the curvature.
-      shape: of independent samples.
-
-    Raises:
-      ValueError: for c <= 0, scale <= 0 or a mean outside the ball, where they are concrete.
+    The scale is in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the mean.
     """
     (mean,) = poincare._points(c, mean=mean)
     scales = _scales(scale, mean.shape[-1], mean.dtype)
@@ -88,11 +74,7 @@ def sample(
 def log_density(
     z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0, *, volume: Volume = "riemannian"
 ) -> Float[Array, "*batch"]:
-    """log p(z) of points [..., n] of the ball; arguments and errors as :func:`sample`.
-
-    ``volume`` says with respect to what: that of the space (``riemannian``, PoinDP eq. 11), or dz
-    (``coordinates``).
-    """
+    """log p(z) of points [..., n] of the ball, with respect to the volume of the space (PoinDP eq. 11) or to dz."""
     validate.one_of(("riemannian", "coordinates"), volume=volume)
     z, mean = poincare._points(c, z=z, mean=mean)
     n = mean.shape[-1]

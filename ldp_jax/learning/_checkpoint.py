@@ -1,7 +1,7 @@
 """Checkpoints of one training in a folder, by orbax: the last two epochs, each written whole or not at all."""
 
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax.learning.training import Run
 
 
-def import_orbax() -> Any:
+def import_orbax() -> ModuleType:
     """The library; ``ImportError`` with what to install."""
     try:
         import orbax.checkpoint as orbax
@@ -24,7 +24,7 @@ def import_orbax() -> Any:
 class Store:
     """The checkpoints of one run; ``made_by`` are the arguments that it was started with."""
 
-    def __init__(self, folder: Path, made_by: dict[str, Any]):
+    def __init__(self, folder: Path, made_by: dict):
         orbax = import_orbax()
         self._args = orbax.args
         self._folder = folder
@@ -33,11 +33,7 @@ class Store:
         self._manager = orbax.CheckpointManager(folder.absolute(), options=options)
 
     def load(self, run: Run) -> Run:
-        """The last epoch on disk, or ``run`` where there is none.
-
-        Raises:
-          ValueError: for a folder of a run that was started with other arguments, naming those.
-        """
+        """The last epoch on disk, or ``run`` where there is none."""
         latest = self._manager.latest_step()
         if latest is None:
             return run

@@ -1,9 +1,8 @@
 r"""How far a private embedding can be from the true one: Theorems 2 to 4 of LDP-GE, with their constants.
 
-The paper states its bounds in O(.) and proves them with row sums of Pi equal to 1, which holds for r = 0 alone.
-Here each bound is a number, of the actual rows of the PageRank matrix (:func:`ldp_jax.graph.propagation.ppr_rows`).
-It holds for every r, graph and data set in [-1, 1]^d: variance and bias are the worst over the records. The error
-of the propagation itself (its ``tol``) comes on top. Float64, on the host.
+Bounds hold for the actual rows of the PageRank matrix (:func:`ldp_jax.graph.propagation.ppr_rows`), every r and
+every data set in [-1, 1]^d; the paper proves them with row sums of 1, which hold for r = 0 alone. The error of the
+propagation itself (its ``tol``) comes on top. Float64, on the host.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -29,9 +28,9 @@ class ErrorBound(NamedTuple):
     """With probability at least 1 - delta, max_j |z~_vj - z_vj| <= total_v, for each node v by itself.
 
     Attributes:
-      total: float64 [nodes]; deviation + bias.
-      deviation: float64 [nodes]; bound on max_j |z~_vj - E z~_vj|.
-      bias: float64 [nodes]; bound on max_j |E z~_vj - z_vj|.
+      total: deviation + bias.
+      deviation: bound on max_j |z~_vj - E z~_vj|.
+      bias: bound on max_j |E z~_vj - z_vj|.
       variance: the worst variance of one coordinate of one estimate.
       range: the length of the interval of one coordinate of one estimate (inf for Laplace).
     """
@@ -54,13 +53,8 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     * Theorem 3 (Laplace): with :math:`\nu = 4d/\epsilon`, :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2` where L is at
       most :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else :math:`\tau = 2 \nu L \|\Pi_v\|_\infty`.
 
-    Args:
-      mechanism: of a square wave, Laplace with k = d, a piecewise mechanism, or Duchi's.
-      rows: Pi_v of the nodes in question, [nodes, n].
-      delta: in (0, 1).
-
     Raises:
-      ValueError: for another mechanism, an estimate that is rescaled, or an argument out of range.
+      ValueError: for a mechanism that no theorem covers: Laplace with k < d, or an estimate that is rescaled.
 
     Reference: LDP-GE Theorems 2 to 4, eq. 18-34, with the row sums as they are (erratum 3).
 
@@ -72,14 +66,13 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     """
     number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
     values = np.abs(np.asarray(rows, np.float64))
-    if values.ndim != 2:
-        raise ValueError(f"rows must be [nodes, n], got shape {values.shape}")
     inner, gain = mechanism.inner, mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.
-    variance = max(float(np.max(np.asarray(mechanism.variance(np.float32(x))))) for x in (0.0, 1.0))
+    variance = max(worst_case(mechanism.variance(np.float32(x))) for x in (0.0, 1.0))
     log, peak, spread = np.log(2.0 * mechanism.dim / delta), values.max(1), (values**2).sum(1)
     if not isinstance(inner, SquareWave) and not np.isclose(gain, mechanism.dim / mechanism.k, rtol=1e-9):
         raise ValueError(f"scale must be d / k, for an unbiased estimate; got {gain}")
+    bias = np.zeros(len(values))
     if isinstance(inner, Laplace):
         if mechanism.k != mechanism.dim:
             raise ValueError(f"Theorem 3 needs k = d (every coordinate reported), got k={mechanism.k}")
@@ -87,11 +80,9 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
         norm = np.sqrt(spread)
         small = log <= norm**2 / (2.0 * peak**2)
         deviation = np.where(small, nu * np.sqrt(2.0 * log) * norm, 2.0 * nu * log * peak)
-        return ErrorBound(deviation, deviation, np.zeros_like(deviation), variance, float("inf"))
-    bias = np.zeros(len(values))
+        return ErrorBound(deviation, deviation, bias, variance, float("inf"))
     if isinstance(inner, SquareWave):
-        edge = gain * inner.estimate(np.float32(1.0 + float(inner.b)))
-        length = 2.0 * float(np.abs(np.asarray(edge)))
+        length = 2.0 * worst_case(abs(gain * inner.estimate(np.float32(1.0 + float(inner.b)))))
         bias = abs(1.0 - float(np.asarray(mechanism.mean(np.float32(1.0))))) * values.sum(1)
     elif isinstance(inner, GeneralPiecewise):
         length = 2.0 * gain * float(inner.bound)

@@ -1,20 +1,16 @@
-"""Training for classes of graphs: one compiled loop over epochs, stopped by validation, resumed from disk.
-
-:func:`fit_graphs` packs the graphs, trains and scores the test set once. With a ``checkpoint`` folder a run that
-is killed and started again with the same arguments ends where the uninterrupted run ends, bit for bit.
-"""
+"""Training for classes of graphs: one compiled loop over epochs, stopped by validation, resumed from disk."""
 
 import hashlib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
@@ -32,11 +28,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-Progress = Callable[[int, float, float], Any]
+Progress = Callable[[int, float, float], object]
 
 _Sides: TypeAlias = dict[int, tuple[Array | np.ndarray, Array | np.ndarray]]
 """The graphs of a class and the others, for each class that has both."""
-
 
 _ROOM = 256
 """The room for histories is a multiple: runs of fewer epochs share a program."""
@@ -56,16 +51,9 @@ class Scores(NamedTuple):
 
 
 class FittedGraphs(NamedTuple):
-    """A trained model.
+    """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.
 
-    Attributes:
-      variables: those of the best validation epoch (the earliest, on ties).
-      validation: the validation score of that epoch.
-      test: accuracy and AUC on the test graphs with these variables.
-      epoch: the number of that epoch, from 0.
-      losses: float32 [epochs_run], the mean training loss a graph of each epoch.
-      validations: float32 [epochs_run], the validation score after each epoch.
-      epochs_run: how many epochs ran before validation stopped them.
+    ``losses`` are the mean training losses a graph, and ``validations`` the scores, of the epochs that were run.
     """
 
     variables: Variables
@@ -92,12 +80,13 @@ def step_decay_adam(
 
     schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
 
-    def update(updates: Any, state: Any, params: Any = None, *, epoch: Any, **_: Any) -> Any:
-        rate = jnp.asarray(schedule(epoch))
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree | None = None, **extra: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        rate = jnp.asarray(schedule(extra["epoch"]))
         return jax.tree.map(lambda leaf: -rate * leaf, updates), state
 
-    functions: Any = (lambda params: optax.EmptyState(), update)
-    stepped = optax.GradientTransformationExtraArgs(*functions)
+    stepped = optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
     return optax.with_extra_args_support(optax.chain(optax.scale_by_adam(), stepped))
 
 
@@ -173,8 +162,8 @@ class _Validation(NamedTuple):
 def _train(
     run: Run,
     key: PRNGKey,
-    until: Any,
-    patience: Any,
+    until: Array,
+    patience: Array,
     packed: Packed,
     validation: _Validation,
     *,
@@ -183,10 +172,10 @@ def _train(
 ) -> Run:
     """Epochs up to ``until``, one or all: of one program, so that a run that is watched has the same bits."""
 
-    def epoch(number: Array, variables: Variables, state: Any) -> tuple[Variables, Any, Array]:
+    def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
         deal_key, *shape_keys = jax.random.split(jax.random.fold_in(key, number), 1 + len(packed.shapes))
 
-        def one(shape: packing.Shape, carry: Any, graphs_and_key: Any) -> Any:
+        def one(shape: packing.Shape, carry: tuple, graphs_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
             variables, state, total = carry
             graphs, step_key = graphs_and_key
             batch = packing.assemble(packed, graphs, shape)
@@ -235,11 +224,10 @@ def fit_graphs(
 ) -> FittedGraphs:
     """Train a classifier of graphs by cross entropy and keep the best epoch by validation.
 
-    The same arguments give the same bits on one machine, in any process, whether watched or not. Another number of
-    cores, processor or release of jax divides the work otherwise: losses then differ in their last bits, which
-    training amplifies like another key for the order of the batches. Compiled once for the same model, optimizer
-    and shapes of the graph sets. A run whose validation score is NaN in every epoch returns its first variables,
-    and a validation of -inf.
+    The same arguments give the same bits on one machine, in any process, whether watched, killed and resumed from a
+    checkpoint, or neither; another machine or release of jax divides the work otherwise. Compiled once for the same
+    model, optimizer and shapes of the graph sets. A run whose validation score is NaN in every epoch returns its
+    first variables, and a validation of -inf.
 
     Args:
       key: a threefry key, for the parameters, the batches and dropout; epoch i draws from ``fold_in`` of i.
@@ -252,9 +240,6 @@ def fit_graphs(
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
-
-    Returns:
-      The best epoch's variables with their scores, and the histories.
 
     Raises:
       ValueError: for labels that the model has no output for, before anything is compiled; or a checkpoint of other

@@ -21,17 +21,17 @@ ValueError: sensitivity was computed on private x, masked: a release of its own.
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, PyTree
+from numpy.typing import ArrayLike, DTypeLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 
-__all__ = ["FeatureScores", "Public", "importance", "sensitivity", "shapley_values"]
+__all__ = ["FeatureScores", "Public", "importance", "sensitivity"]
 
 
 def __dir__() -> list[str]:
@@ -45,12 +45,9 @@ class Public:
     Attributes:
       value: records, or a function that depends on nothing private, such as a model trained on public data.
       source: where it comes from, in words.
-
-    Raises:
-      ValueError: without a source.
     """
 
-    value: Any
+    value: PyTree
     source: str
 
     def __post_init__(self) -> None:
@@ -73,7 +70,7 @@ class FeatureScores:
     private: tuple[str, ...]
     _values: Float64[np.ndarray, " d"]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if self.private:
             raise ValueError(
                 f"{self.name} was computed on private {', '.join(self.private)}: a release of its own. Take public "
@@ -90,21 +87,23 @@ class FeatureScores:
         return f"FeatureScores({self.name} of {len(self._values)} features, computed on {on})"
 
 
-def _opened(**given: Any) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]:
+def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     """The values themselves, the sources of the public ones, and the names of the others."""
     values = {name: value.value if isinstance(value, Public) else value for name, value in given.items()}
     sources = tuple(dict.fromkeys(value.source for value in given.values() if isinstance(value, Public)))
     return values, sources, tuple(name for name, value in given.items() if not isinstance(value, Public))
 
 
-def _records(name: str, values: Any) -> Array:
+def _records(name: str, values: ArrayLike) -> Array:
     rows = jnp.asarray(values, jnp.float32)
     if rows.ndim != 2 or not len(rows):
         raise ValueError(f"{name} must be records [n, d], got shape {rows.shape}")
     return rows
 
 
-def _scores(name: str, values: Any, sources: tuple[str, ...], private: tuple[str, ...]) -> FeatureScores:
+def _scores(
+    name: str, values: Array | np.ndarray, sources: tuple[str, ...], private: tuple[str, ...]
+) -> FeatureScores:
     values = np.asarray(values, np.float64)
     if not np.isfinite(values).all() or not values.sum() > 0:
         # Says no more than the shape: which value it is, is the records' own.
@@ -129,18 +128,10 @@ def _one(
 
 
 @partial(jax.jit, static_argnames=("function", "draws"))
-def _each(
-    key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
-) -> Float[Array, "n c d"]:
-    keys = jax.random.split(key, len(x))
-    return jax.lax.map(lambda one: _one(one[0], one[1], background, function, draws), (keys, x))
-
-
-@partial(jax.jit, static_argnames=("function", "draws"))
 def _total(
     key: PRNGKey, x: Array, background: Array, *, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, " d"]:
-    def add(total: Array, one: Any) -> tuple[Array, None]:
+    def add(total: Array, one: tuple[PRNGKey, Array]) -> tuple[Array, None]:
         record_key, record = one
         return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
 
@@ -148,83 +139,55 @@ def _total(
     return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]
 
 
-def _checked(key: PRNGKey, given: dict[str, Any], draws: int) -> tuple[Array, Array]:
-    validate.threefry(key)
-    validate.integer_in(1, draws=draws)
-    x, background = (_records(name, given[name]) for name in ("x", "background"))
-    if x.shape[1] != background.shape[1]:
-        raise ValueError(f"background must be as wide as x, got {background.shape[1]} for {x.shape[1]}")
-    return x, background
-
-
-def shapley_values(
-    key: PRNGKey, function: Any, x: Any, background: Any, *, draws: int = 128
-) -> Float[Array, "n c d"]:
-    r"""How much each feature of each record moves each output, by expected gradients.
+def importance(
+    key: PRNGKey,
+    function: Callable[[Array], Array] | Public,
+    x: ArrayLike | Public,
+    background: ArrayLike | Public,
+    *,
+    draws: int = 128,
+) -> FeatureScores:
+    r"""HeteroRR's importance of a feature: the mean of its :math:`|\phi_i|` over records and outputs, normalised.
 
     :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x' and t uniform
-    in [0, 1]. The phi of a record sum to f(x) - E f(x'), to the error of the draws. They are the Shapley values
-    where f is a sum of functions of one feature each; of a linear f exactly where ``draws`` is a multiple of the
-    background records.
+    in [0, 1]: expected gradients. They are the Shapley values where f is a sum of functions of one feature each; of
+    a linear f exactly where ``draws`` is a multiple of the background records.
 
     Args:
       key: a typed threefry key.
       function: of rows [b, d], each by itself, to [b] or [b, c]; differentiable. Each function is a compiled
-        program. A :class:`Public` is opened.
-      x: float [n, d], records to explain, or a :class:`Public` of them.
+        program.
+      x: float [n, d], records to explain.
       background: float [m, d], records to compare them with.
       draws: points a record.
 
     Returns:
-      float32 [n, c, d].
-
-    Raises:
-      ValueError: for arrays that are no records of one width, or draws < 1.
-
-    Reference: Erion et al., Improving performance of deep learning models with axiomatic attribution priors and
-    expected gradients (Nature Machine Intelligence 2021), eq. 3; Lundberg & Lee (NIPS 2017), corollary 1 (linear).
-
-    >>> plane = lambda rows: 3 * rows[:, 0] - rows[:, 1]
-    >>> shapley_values(jax.random.key(0), plane, [[1.0, 1.0]], [[0.0, 0.0]], draws=1).tolist()
-    [[[3.0, -1.0]]]
-    """
-    given, *_ = _opened(function=function, x=x, background=background)
-    rows, compared = _checked(key, given, draws)
-    return _each(key, rows, compared, function=given["function"], draws=draws)
-
-
-def importance(key: PRNGKey, function: Any, x: Any, background: Any, *, draws: int = 128) -> FeatureScores:
-    r"""HeteroRR's importance of a feature: the mean of its :math:`|\phi_i|` over records and outputs, normalised.
-
-    Arguments and errors are those of :func:`shapley_values`; it is an error, too, that no feature moves any output.
-
-    Returns:
       Scores that sum to 1; public where all three arguments are.
 
-    Reference: HeteroRR eq. 6, averaged over records.
+    Raises:
+      ValueError: for arrays that are no records of one width, or where no feature moves any output.
+
+    Reference: HeteroRR eq. 6, averaged over records; Erion et al., Improving performance of deep learning models
+    with axiomatic attribution priors and expected gradients (Nature Machine Intelligence 2021), eq. 3.
     """
+    validate.threefry(key)
+    validate.integer_in(1, draws=draws)
     given, sources, private = _opened(function=function, x=x, background=background)
-    rows, compared = _checked(key, given, draws)
+    rows, compared = (_records(name, given[name]) for name in ("x", "background"))
+    if rows.shape[1] != compared.shape[1]:
+        raise ValueError(f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}")
     values = _total(key, rows, compared, function=given["function"], draws=draws)
     return _scores("importance", values, sources, private)
 
 
-def sensitivity(embed: Any, x: Any, masked: Any) -> FeatureScores:
+def sensitivity(
+    embed: Callable[[Array], Array] | Public, x: ArrayLike | Public, masked: ArrayLike | Public
+) -> FeatureScores:
     r"""HeteroRR's sensitivity of an embedding's feature: its change where the sensitive inputs are masked.
 
-    :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding of x and :math:`\hat z` that of the
-    same record masked, averaged over the records that change at all.
-
-    Args:
-      embed: function of rows [b, d] to [b, k].
-      x: float [n, d], records.
-      masked: float [n, d], the same records without their sensitive inputs.
-
-    Returns:
-      Scores [k] that sum to 1; public where all three arguments are.
-
-    Raises:
-      ValueError: for arrays of different shapes, or where masking changes no embedding.
+    :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding [n, k] of the records x [n, d] and
+    :math:`\hat z` that of the same records without their sensitive inputs, averaged over those that change at all.
+    Scores sum to 1, and are public where all three arguments are; ``ValueError`` where masking changes nothing.
 
     Reference: HeteroRR eq. 5, averaged over records.
     """

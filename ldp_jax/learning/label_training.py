@@ -1,43 +1,23 @@
 r"""Training on labels that their owners randomised: LPGNN's Drop, label denoising with propagation.
 
-Users of the training and validation parts send their class through randomised response: no true class is seen.
 *Forward correction* sends the posterior of a model through the channel of the reports, :math:`p(y' | x) = \sum_y
 P(y' | y) \, p(y | x)`, before it is compared with them: in expectation that loss is least at the true posterior.
-*Drop* averages both sides over neighbours by K steps of :func:`ldp_jax.graph.propagation.kprop`: the noise of
-single reports averages out.
+*Drop* averages both sides over neighbours by K steps of :func:`ldp_jax.graph.propagation.kprop`.
 
-Guarantee: post-processing. The record of a user whose features cost epsilon_x and whose label costs epsilon_y has
-epsilon_x + epsilon_y; of a user whose label is never asked for, epsilon_x. The graph is public, and so is who was
-asked.
-
-On the server, from noisy records ``x`` and reports; the true class of node 5 is for the score alone.
-
->>> from ldp_jax.graph import graphs
->>> from ldp_jax.features import GeneralizedRR
->>> from ldp_jax.learning.models import NodeInputs, gcn
->>> from ldp_jax.graph.propagation import operator
->>> from ldp_jax.learning.training import Settings, adam, fit, on_graph
->>> path = operator(graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], num_nodes=6))
->>> x = kprop(path, jax.random.normal(jax.random.key(0), (6, 8)), 2)
->>> train = noisy_examples(GeneralizedRR(1.0, 2), np.array([0, 1, 4]), np.array([0, 1, 1]))
->>> validation = noisy_examples(GeneralizedRR(1.0, 2), np.array([2, 3]), np.array([0, 1]))
->>> context, train = drop_inputs(NodeInputs(path, x), path, train, steps=2, also=validation)
->>> fitted = fit(
-...     jax.random.key(1), drop(gcn(2, 4, 2)), on_graph(noisy_node_classification), context, train, validation,
-...     Examples(np.array([5]), np.array([1])), Settings(adam(0.01), epochs=2, batch_size=3),
-... )
->>> float(fitted.test) in (0.0, 1.0)
-True
+Guarantee: post-processing. A record costs epsilon_x of its features and epsilon_y of its label, where it is asked
+for. The graph is public, and so is who was asked.
 
 Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), section on private labels;
 Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2 (forward correction).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int, PyTree
+from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import log_reported, other_share
@@ -46,7 +26,14 @@ from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
-from ldp_jax.learning.training import Examples, Objective, check_columns, node_classification
+from ldp_jax.learning.training import (
+    Examples,
+    Objective,
+    check_columns,
+    check_index,
+    check_nodes,
+    node_classification,
+)
 
 __all__ = [
     "DropInputs",
@@ -73,29 +60,23 @@ class NoisyExamples(NamedTuple):
     """Rows of the context with randomised labels; made by :func:`noisy_examples`.
 
     Attributes:
-      index: int32 [b].
-      label: float32 [b, k], the share of each class in the reports of a row: 1 at its report, or the shares of its
-        neighbours (:func:`drop_inputs`).
-      keep: float32 [b], the probability in (1 / k, 1] that a report is the true class; each other class has
-        probability (1 - keep) / (k - 1).
+      index: the rows.
+      label: the share of each class in the reports of a row: 1 at its report, or the shares of its neighbours
+        (:func:`drop_inputs`).
+      keep: the probability in (1 / k, 1] that a report is the true class; each other class has probability
+        (1 - keep) / (k - 1).
     """
 
-    index: Any
-    label: Any
-    keep: Any
+    index: Int[Array | np.ndarray, " b"]
+    label: Float[Array | np.ndarray, "b k"]
+    keep: Float[Array | np.ndarray, " b"]
 
 
-def noisy_examples(mechanism: Discrete, index: Any, reports: Any) -> NoisyExamples:
-    """Reports of a randomised response as examples, one a row.
+def noisy_examples(mechanism: Discrete, index: ArrayLike, reports: ArrayLike) -> NoisyExamples:
+    """Reports of a randomised response as examples, one a row; reports may be traced.
 
-    Args:
-      mechanism: a table on categories that keeps each with one probability and takes all others alike:
-        :func:`ldp_jax.features.GeneralizedRR`.
-      index: integers [b], the rows.
-      reports: integers [b], of ``mechanism.privatize``; may be traced.
-
-    Raises:
-      ValueError: for another kind of mechanism, reports outside its categories, or lengths that differ.
+    The mechanism is a table on categories that keeps each with one probability and takes all others alike, such as
+    :func:`ldp_jax.features.GeneralizedRR`; ``ValueError`` otherwise.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> made = noisy_examples(GeneralizedRR(1.0, 3), [4, 7], [2, 0])
@@ -127,13 +108,13 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
     )
 
 
-def _loss(scores: Array, examples: Any) -> Array:
+def _loss(scores: Array, examples: Examples | NoisyExamples) -> Array:
     if isinstance(examples, Examples):
         return node_classification.loss(scores, examples)
-    return -(examples.label * log_reported(jax.nn.log_softmax(scores), examples.keep)).sum(-1)
+    return -(examples.label * log_reported(jax.nn.log_softmax(scores), jnp.asarray(examples.keep))).sum(-1)
 
 
-def _score(scores: Array, examples: Any) -> Array:
+def _score(scores: Array, examples: Examples | NoisyExamples) -> Array:
     if isinstance(examples, Examples):
         return node_classification.score(scores, examples)
     reached = metrics.accuracy(scores, examples.label.argmax(-1))
@@ -142,13 +123,11 @@ def _score(scores: Array, examples: Any) -> Array:
     return jnp.where(reached <= best + _ERRORS * error + 1e-6, -_loss(scores, examples).mean(), -jnp.inf)
 
 
-def _check(name: str, examples: Any, z: Any, scores: Any) -> None:
-    clean = isinstance(examples, Examples)
-    if node_classification.check is not None:
-        rows = examples if clean else Examples(examples.index, np.zeros(1, np.int32))
-        node_classification.check(name, rows, z, scores)
-    if clean:
+def _check(name: str, examples: Examples | NoisyExamples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
+    if isinstance(examples, Examples):
+        check_nodes(name, examples, z, scores)
         return
+    check_index(f"index of {name}", examples.index, z)
     classes = scores.shape[-1]
     check_columns(name, examples.label, classes)
     if validate.concrete(examples.keep):
@@ -162,13 +141,10 @@ noisy_node_classification = Objective(
 )
 """Forward-corrected cross entropy on rows with randomised labels: context z [n, d], :class:`NoisyExamples`.
 
-The score of noisy examples is the mean log-likelihood of their reports, in expectation largest at the true
-posterior: no true class takes part in choosing an epoch. It is -inf where the model agrees with more reports than a
-right model could, by three standard errors: then it has learned the noise. :class:`Examples` hold true labels and
-are scored by accuracy: the test, and non-private rows.
-
-The published limit has no standard errors, which refuses half of all right models, and the release holds the
-training reports to it as well.
+The score of noisy examples is the mean log-likelihood of their reports: no true class takes part in choosing an
+epoch. It is -inf where the model agrees with more reports than a right model could, by three standard errors: then
+it has learned the noise. (The published limit has no standard errors, which refuses half of all right models.)
+:class:`Examples` hold true labels and are scored by accuracy: the test, and non-private rows.
 """
 
 
@@ -179,42 +155,36 @@ class DropInputs(NamedTuple):
       inputs: of the model itself.
       op: the graph that labels are averaged over.
       given: float32 [n], 1 for nodes whose report is averaged, 0 for others.
-      steps: K, int32, traced.
+      steps: K, traced.
     """
 
-    inputs: Any
+    inputs: PyTree
     op: Operator
-    given: Any
-    steps: Any
+    given: Array
+    steps: Array | int | np.integer
 
 
 def drop_inputs(
-    inputs: Any,
+    inputs: PyTree,
     op: Operator,
     train: NoisyExamples,
-    steps: Any,
+    steps: Array | int | np.integer,
     *,
     also: NoisyExamples | None = None,
     rounded: bool = True,
 ) -> tuple[DropInputs, NoisyExamples]:
     """Average the reports over neighbours, for the training of a model under :func:`drop`.
 
+    The result is the context of training, and the training examples with averaged labels. A node with no report K
+    steps away keeps its own.
+
     Args:
       inputs: of the model itself, such as :class:`ldp_jax.learning.models.NodeInputs`.
       op: the public graph, whose neighbours are alike more often than not.
       train: the reports of the training nodes, as :func:`noisy_examples` makes them.
-      steps: K >= 0, may be traced; 0 is forward correction alone. Many steps make all averages alike: choose K by
-        the validation score.
+      steps: K >= 0, may be traced; 0 is forward correction alone. Choose K by the validation score.
       also: reports that are averaged and not trained on: those of the validation nodes, as published.
       rounded: whether an averaged label is rounded to its largest class, as published (see :func:`drop`).
-
-    Returns:
-      The context of training, and the training examples with averaged labels; the two belong together. A node with
-      no report K steps away keeps its own.
-
-    Raises:
-      ValueError: for steps that are no whole number >= 0, a graph that is not laid out, and examples of nodes that
-        it lacks or of different numbers of classes.
     """
     if not isinstance(op, Operator):
         raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")
@@ -222,7 +192,7 @@ def drop_inputs(
     given, rows = jnp.zeros(n), jnp.zeros((n, classes))
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
-            _check(name, part, jax.ShapeDtypeStruct((n, 1), jnp.float32), rows)
+            _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))
             given, rows = given.at[part.index].set(1.0), rows.at[part.index].set(part.label)
     context = DropInputs(inputs, op, given, steps)
     averaged = _around(context, rows)[train.index]
@@ -252,12 +222,8 @@ def drop(model: Model) -> Model:
     to its largest class, as published, the left side loses most of its noise, and that property. In the release the
     right side runs over all nodes, and both sides go through one more softmax.
 
-    Args:
-      model: of the nodes of a graph, whose outputs are [n, classes].
-
-    Returns:
-      A model whose inputs are :class:`DropInputs`. In training its outputs are the logarithms of averaged
-      posteriors; otherwise they are the model's own, and so are its variables.
+    The result takes :class:`DropInputs`. In training its outputs are the logarithms of averaged posteriors;
+    otherwise they are the model's own, and so are its variables.
     """
     return Model(Bound(_drop_init, (model,)), Bound(_drop_apply, (model,)))
 

@@ -1,6 +1,7 @@
 """Metrics of results, and their confidence intervals."""
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,6 @@ __all__ = [
     "fidelity",
     "mean_interval",
     "micro_f1",
-    "roc_auc",
     "ssim",
 ]
 
@@ -98,30 +98,6 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
-def roc_auc(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
-    """The mean over labels of the area under each one's ROC curve, ties exactly.
-
-    Labels that all rows have, or no row has, do not count; NaN where no label counts, or a score is NaN.
-
-    >>> float(roc_auc(jnp.array([[3.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), jnp.array([[1, 1], [0, 0], [0, 1]])))
-    0.75
-    """
-
-    def area(score: Array, label: Array) -> Array:
-        ordered = jnp.sort(score)
-        ends = (jnp.searchsorted(ordered, score, side=side).astype(jnp.float32) for side in ("left", "right"))
-        rank = sum(ends) / 2.0  # how many are below, and half of those that are as large
-        positives = label.sum()
-        won = (rank * label).sum() - positives * positives / 2.0
-        return won / (positives * (len(label) - positives))
-
-    truth = (jnp.asarray(labels) > 0).astype(jnp.float32)
-    areas = jax.vmap(area, in_axes=1)(scores, truth)
-    counts = (truth.sum(0) > 0) & (truth.sum(0) < len(truth))
-    mean = jnp.where(counts, areas, 0.0).sum() / counts.sum()
-    return jnp.where(jnp.isnan(scores).any(), jnp.nan, mean)
-
-
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
     """The relative error of an embedding in the Frobenius norm.
 
@@ -164,14 +140,7 @@ def ssim(
 ) -> Float[Array, " n"]:
     """The structural similarity of each image to another, from -1 to 1: the mean over all square windows within it.
 
-    Args:
-      images: [n, h, w].
-      others: [n, h, w].
-      value_range: the largest possible value of a pixel less the smallest.
-      window: side of a window in pixels, at most h and w.
-
-    Raises:
-      ValueError: for a window that does not fit, or a value range that is not > 0.
+    ``value_range`` is the largest possible value of a pixel less the smallest; a window fits into the image.
 
     Reference: Wang et al., Image quality assessment (IEEE TIP 2004), eq. 13, with a flat window.
 
@@ -212,7 +181,7 @@ class ConfidenceInterval(NamedTuple):
         return f"{self.mean:.1f} ± {self.half_width:.1f}" if self.n > 1 else f"{self.mean:.1f}"
 
 
-def mean_interval(values: Any, confidence: float = 0.95) -> ConfidenceInterval:
+def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> ConfidenceInterval:
     """The mean of independent runs and Student's interval around it, in float64.
 
     >>> mean_interval([1.0, 2.0, 3.0])

@@ -6,13 +6,13 @@
 import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
@@ -48,29 +48,22 @@ class Objective(NamedTuple):
       loss: ``loss(outputs, examples)`` -> float [batch], the loss of each example.
       score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
       check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that do not fit
-        the context and the outputs, both ``jax.ShapeDtypeStruct``; examples may have a leading axis of runs. None
-        checks nothing.
+        the context and the outputs, of which it gets shapes; examples may have a leading axis of runs.
     """
 
-    inputs: Callable[[Any, Any], Any]
-    loss: Callable[[Any, Any], Array]
-    score: Callable[[Any, Any], Array]
-    check: Callable[[str, Any, Any, Any], None] | None = None
+    inputs: Callable[[PyTree, PyTree], PyTree]
+    loss: Callable[[PyTree, PyTree], Array]
+    score: Callable[[PyTree, PyTree], Array]
+    check: Callable[[str, PyTree, PyTree, jax.ShapeDtypeStruct], None] | None = None
 
 
 class Fitted(NamedTuple):
-    """A trained model.
+    """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.
 
-    Attributes:
-      variables: those of the best validation epoch (the earliest, on ties).
-      validation: the validation score of that epoch.
-      test: the test score of that epoch.
-      epoch: the number of that epoch, from 0.
-      losses: float [epochs], the mean training loss of each epoch; NaN for epochs that were not run.
-      validations: float [epochs], the validation score after each epoch; NaN likewise.
+    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; NaN where none was run.
     """
 
-    variables: Any
+    variables: Variables
     validation: Float[Array, "*runs"]
     test: Float[Array, "*runs"]
     epoch: Int[Array, "*runs"]
@@ -89,12 +82,6 @@ class Settings:
       patience: stop after as many epochs without a better validation score; None trains all epochs.
       at_once: of many runs, those that are vmapped together; None for one at a time, which is fastest on a CPU. On
         an accelerator take as many as fit.
-
-    Raises:
-      ValueError: for numbers out of range.
-
-    >>> Settings(adam(0.01), epochs=100, batch_size=64).patience is None
-    True
     """
 
     optimizer: optax.GradientTransformation
@@ -104,11 +91,9 @@ class Settings:
     at_once: int | None = None
 
     def __post_init__(self) -> None:
-        validate.integer_in(1, epochs=self.epochs)
-        validate.integer_in(1, batch_size=self.batch_size)
-        for name in ("patience", "at_once"):
-            if getattr(self, name) is not None:
-                validate.integer_in(1, **{name: getattr(self, name)})
+        optional = {"patience": self.patience, "at_once": self.at_once}
+        given = {name: value for name, value in optional.items() if value is not None}
+        validate.integer_in(1, epochs=self.epochs, batch_size=self.batch_size, **given)
 
     @property
     def most_idle(self) -> np.int32:
@@ -133,7 +118,7 @@ class Pairs(NamedTuple):
 # --- Objectives ------------------------------------------------------------------------------------------------
 
 
-def _refuse_outside(name: str, values: Any, size: int, of: str) -> None:
+def _refuse_outside(name: str, values: Array | np.ndarray, size: int, of: str) -> None:
     """Refuse concrete indices or classes that are no whole numbers in [0, size); tracers pass."""
     if not validate.concrete(values):
         return
@@ -147,17 +132,23 @@ def _refuse_outside(name: str, values: Any, size: int, of: str) -> None:
         )
 
 
-def _check_nodes(name: str, examples: Examples, z: Any, scores: Any) -> None:
-    _refuse_outside(f"index of {name}", examples.index, z.shape[0], "the rows of the context")
+def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -> None:
+    """Refuse indices that name no row of the context."""
+    _refuse_outside(name, index, z.shape[0], "the rows of the context")
+
+
+def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
+    """Refuse rows that the context lacks, and classes that the model has no output for."""
+    check_index(f"index of {name}", examples.index, z)
     _refuse_outside(f"label of {name}", examples.label, scores.shape[-1], "the model's outputs")
 
 
-def _check_pairs(name: str, pairs: Pairs, z: Any, _: Any) -> None:
+def _check_pairs(name: str, pairs: Pairs, z: PyTree, _: jax.ShapeDtypeStruct) -> None:
     for field in Pairs._fields:
-        _refuse_outside(f"{field} of {name}", getattr(pairs, field), z.shape[0], "the rows of the context")
+        check_index(f"{field} of {name}", getattr(pairs, field), z)
 
 
-def check_columns(name: str, labels: Any, outputs: int) -> None:
+def check_columns(name: str, labels: Array | np.ndarray, outputs: int) -> None:
     """Refuse labels [n, k] of another number of columns than the model has outputs."""
     if np.shape(labels)[-1] != outputs:
         raise ValueError(
@@ -166,8 +157,8 @@ def check_columns(name: str, labels: Any, outputs: int) -> None:
         )
 
 
-def _check_labels(name: str, examples: Examples, z: Any, scores: Any) -> None:
-    _refuse_outside(f"index of {name}", examples.index, z.shape[0], "the rows of the context")
+def _check_labels(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
+    check_index(f"index of {name}", examples.index, z)
     check_columns(name, examples.label, scores.shape[-1])
     if validate.concrete(examples.label) and not np.isin(np.asarray(examples.label), (0, 1)).all():
         raise ValueError(f"label of {name} must be 0 or 1, one column a label")
@@ -177,7 +168,7 @@ node_classification = Objective(
     inputs=lambda z, examples: z[examples.index],
     loss=lambda scores, examples: optax.softmax_cross_entropy_with_integer_labels(scores, examples.label),
     score=lambda scores, examples: metrics.accuracy(scores, examples.label),
-    check=_check_nodes,
+    check=check_nodes,
 )
 """Cross entropy on rows of an embedding, scored by accuracy: context z [n, d], :class:`Examples`."""
 
@@ -189,9 +180,7 @@ node_labels = Objective(
     score=lambda scores, examples: metrics.micro_f1(scores, examples.label),
     check=_check_labels,
 )
-"""Cross entropy of each of several labels of a row, scored by micro-F1: context z [n, d], :class:`Examples` whose
-``label`` is [n, k] of 0 and 1.
-"""
+"""Cross entropy of each of several labels of a row, scored by micro-F1: ``label`` is [n, k] of 0 and 1."""
 
 
 def _hadamard(z: Array, pairs: Pairs) -> Array:
@@ -210,22 +199,15 @@ link_prediction = Objective(
     score=lambda scores, pairs: metrics.auc(scores[:, 0, 0], scores[:, 1, 0]),
     check=_check_pairs,
 )
-"""Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows, s the sigmoid of the model's one output; scored
-by AUC. Context: z [n, d]. Examples: :class:`Pairs`.
-"""
+"""Pairwise loss (1 - (s+ - s-))^2 on Hadamard products of rows of z, s the sigmoid of the one output; by AUC."""
 
 
 def on_graph(objective: Objective) -> Objective:
     """The same objective on nodes whose outputs depend on the whole graph.
 
-    Every step applies the model to all nodes, so one batch of all training examples is cheapest.
-
-    Args:
-      objective: of :class:`Examples`, such as :data:`node_classification` or :data:`node_labels`.
-
-    Returns:
-      An objective whose context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`, and
-      whose ``index`` names nodes; equal for equal objectives.
+    The context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`, and ``index`` of
+    :class:`Examples` names nodes. Every step applies the model to all nodes, so one batch of all training examples
+    is cheapest. Equal objectives give equal ones.
 
     >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
     >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
@@ -239,15 +221,17 @@ def on_graph(objective: Objective) -> Objective:
     )
 
 
-def _all_nodes(context: Any, examples: Any) -> Any:
+def _all_nodes(context: PyTree, examples: PyTree) -> PyTree:
     return context
 
 
-def _at_nodes(function: Callable[[Any, Any], Array], outputs: Array, examples: Any) -> Array:
+def _at_nodes(function: Callable[[Array, PyTree], Array], outputs: Array, examples: PyTree) -> Array:
     return function(outputs[examples.index], examples)
 
 
-def _check_at_nodes(check: Any, name: str, examples: Any, _: Any, outputs: Any) -> None:
+def _check_at_nodes(
+    check: Callable | None, name: str, examples: PyTree, _: PyTree, outputs: jax.ShapeDtypeStruct
+) -> None:
     if check is not None:
         check(name, examples, outputs, outputs)
 
@@ -257,16 +241,12 @@ def scored_by_loss(objective: Objective) -> Objective:
     return objective._replace(score=Bound(_minus_loss, (objective.loss,)))
 
 
-def _minus_loss(loss: Callable[[Any, Any], Array], outputs: Any, examples: Any) -> Array:
+def _minus_loss(loss: Callable[[PyTree, PyTree], Array], outputs: PyTree, examples: PyTree) -> Array:
     return -loss(outputs, examples).mean()
 
 
 def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
-    """Adam with weight decay added to the gradient (L2), as in PyTorch; the same object for the same numbers.
-
-    Raises:
-      ValueError: for a learning rate that is no number > 0, or a weight decay outside [0, 1].
-    """
+    """Adam with weight decay added to the gradient (L2), as in PyTorch; the same object for the same numbers."""
     rate = validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     return _adam(rate, validate.number(0.0, 1.0, weight_decay=weight_decay))
 
@@ -286,7 +266,7 @@ class Run(NamedTuple):
 
     number: Array  # epochs that were run
     variables: Variables
-    state: Any  # of the optimizer
+    state: PyTree  # of the optimizer
     best: Variables
     best_score: Array
     best_epoch: Array
@@ -304,17 +284,17 @@ def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs:
 def step(
     model: Model,
     optimizer: optax.GradientTransformation,
-    loss: Callable[[Any], tuple[Array, Array]],
+    loss: Callable[[Array], tuple[Array, Array]],
     variables: Variables,
-    state: Any,
-    inputs: Any,
+    state: PyTree,
+    inputs: PyTree,
     key: PRNGKey,
     number: Array,
-) -> tuple[Variables, Any, Array]:
+) -> tuple[Variables, PyTree, Array]:
     """One step down the gradient: ``loss(outputs)`` is what is minimised, and what is returned of it."""
     rest = {name: value for name, value in variables.items() if name != "params"}
 
-    def total(parameters: Any) -> Any:
+    def total(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
         outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
         minimised, value = loss(outputs)
         return minimised, (value, {name: part for name, part in changed.items() if name != "params"})
@@ -328,19 +308,15 @@ def step(
 
 def run_epochs(
     run: Run,
-    until: Any,
-    patience: Any,
-    epoch: Callable[[Array, Variables, Any], tuple[Variables, Any, Array]],
+    until: Array | int | np.integer,
+    patience: Array | np.integer,
+    epoch: Callable[[Array, Variables, PyTree], tuple[Variables, PyTree, Array]],
     score: Callable[[Variables], Array],
 ) -> Run:
     """Run epochs up to ``until``, or until ``patience`` of them had no better score; the one loop of all trainers.
 
-    Args:
-      run: where training begins.
-      until: a number of epochs.
-      patience: a number of epochs.
-      epoch: ``epoch(number, variables, state)`` -> variables, state and mean loss after it.
-      score: of variables, by which the best are kept; NaN is never better.
+    ``epoch(number, variables, state)`` gives variables, state and mean loss after it. The best are by ``score`` of
+    the variables; NaN is never better.
     """
 
     def going(run: Run) -> Array:
@@ -371,10 +347,10 @@ def fit(
     key: PRNGKey,
     model: Model,
     objective: Objective,
-    context: Any,
-    train: Any,
-    validation: Any,
-    test: Any,
+    context: PyTree,
+    train: PyTree,
+    validation: PyTree,
+    test: PyTree,
     settings: Settings,
 ) -> Fitted:
     """Train until the epochs are over, or validation no longer improves; keep the best epoch by validation.
@@ -388,15 +364,15 @@ def fit(
       key: for the parameters, the order of examples and dropout.
       model: of :mod:`ldp_jax.learning.models`, or one's own.
       objective: :data:`node_classification`, :data:`link_prediction`, or one's own.
-      context: shared by all examples; any pytree.
-      train: examples, a pytree whose leaves have one leading axis.
+      context: shared by all examples.
+      train: examples, whose leaves have one leading axis.
       validation: examples that choose the epoch.
       test: examples that are scored once, with the variables of that epoch.
       settings: optimizer, epochs, batch size and patience.
 
     Raises:
-      ValueError: for a key that is not threefry, no training example, or concrete examples that name a row
-        the context lacks or a class the model has no output for; before anything is compiled.
+      ValueError: before anything is compiled, for no training example, or concrete examples that name a row the
+        context lacks or a class the model has no output for.
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
@@ -407,7 +383,7 @@ def fit(
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
-def _outputs(context: Any, examples: Any, *, model: Model, objective: Objective) -> Any:
+def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Objective) -> Array:
     """The outputs for examples: asked for their shape alone, which is traced once and never compiled."""
     inputs = objective.inputs(context, examples)
     variables = model.init(jax.random.key(0), inputs)
@@ -415,7 +391,7 @@ def _outputs(context: Any, examples: Any, *, model: Model, objective: Objective)
 
 
 def check_examples(
-    model: Model, objective: Objective, context: Any, parts: dict[str, Any], *, stacked: bool = False
+    model: Model, objective: Objective, context: PyTree, parts: dict[str, PyTree], *, stacked: bool = False
 ) -> None:
     """Refuse a training without examples, and parts that the objective's own check refuses."""
     sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(parts["train"])}
@@ -424,7 +400,7 @@ def check_examples(
     if objective.check is None:
         return
 
-    def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    def shape(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(jnp.shape(leaf)[1 if stacked else 0 :], jnp.result_type(leaf))
 
     context, examples = jax.tree.map(shape, (context, parts["train"]))
@@ -436,9 +412,9 @@ def check_examples(
 @partial(jax.jit, static_argnames=("model", "objective", "settings"))
 def _fit(
     key: PRNGKey,
-    context: Any,
-    parts: tuple[Any, Any, Any],
-    patience: Any,
+    context: PyTree,
+    parts: tuple[PyTree, PyTree, PyTree],
+    patience: Array,
     *,
     model: Model,
     objective: Objective,
@@ -450,25 +426,25 @@ def _fit(
     batches = -(-count // batch_size)
     init_key, epochs_key = jax.random.split(key)
 
-    def take(index: Array) -> Any:
+    def take(index: Array) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[index], examples)
 
-    def score(variables: Variables, examples: Any) -> Array:
+    def score(variables: Variables, examples: PyTree) -> Array:
         outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
         return objective.score(outputs, examples)
 
-    def epoch(number: Array, variables: Variables, state: Any) -> tuple[Variables, Any, Array]:
+    def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
         order_key, steps_key = jax.random.split(jax.random.fold_in(epochs_key, number))
         order = jax.random.permutation(order_key, count)
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
 
-        def one(carry: Any, index_and_key: Any) -> Any:
+        def one(carry: tuple[Variables, PyTree, Array], index_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
             variables, state, total = carry
             index, step_key = index_and_key
             weight = (index < count).astype(jnp.float32)
             batch = take(jnp.minimum(index, count - 1))
 
-            def loss(outputs: Any) -> tuple[Array, Array]:
+            def loss(outputs: Array) -> tuple[Array, Array]:
                 mean = (objective.loss(outputs, batch) * weight).sum() / weight.sum()
                 return mean, mean
 
@@ -492,30 +468,17 @@ def fit_many(
     keys: PRNGKeys,
     model: Model,
     objective: Objective,
-    context: Any,
-    train: Any,
-    validation: Any,
-    test: Any,
+    context: PyTree,
+    train: PyTree,
+    validation: PyTree,
+    test: PyTree,
     settings: Settings,
 ) -> Fitted:
-    """Train one model a key, over inputs stacked along a leading axis, in one compiled program.
+    """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
 
-    Args:
-      keys: [runs] typed threefry keys.
-      model: as :func:`fit`.
-      objective: as :func:`fit`.
-      context: stacked [runs, ...].
-      train: stacked [runs, ...].
-      validation: stacked [runs, ...].
-      test: stacked [runs, ...].
-      settings: of all runs; another patience is another program here.
-
-    Returns:
-      :class:`Fitted`, each leaf with a leading axis of runs. Programs for different numbers of runs may round
-      differently in the last bits; where a run must not depend on those beside it, call :func:`fit` for each.
-
-    Raises:
-      ValueError: as :func:`fit`.
+    Each leaf of the result has a leading axis of runs. Programs for different numbers of runs may round differently
+    in the last bits; where a run must not depend on those beside it, call :func:`fit` for each. Another patience is
+    another program here.
     """
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
@@ -525,8 +488,8 @@ def fit_many(
 
 
 @partial(jax.jit, static_argnames=("model", "objective", "settings"))
-def _fit_many(stacked: tuple[Any, ...], *, model: Model, objective: Objective, settings: Settings) -> Fitted:
-    def one(inputs: Any) -> Fitted:
+def _fit_many(stacked: tuple, *, model: Model, objective: Objective, settings: Settings) -> Fitted:
+    def one(inputs: tuple) -> Fitted:
         key, context, train, validation, test = inputs
         return fit(key, model, objective, context, train, validation, test, settings)
 

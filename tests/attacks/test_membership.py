@@ -73,6 +73,8 @@ def finds_nothing(found, *, within):
 def test_what_was_learnt_by_heart_is_found_and_memberships_shuffled_are_not(name):
     *_, labels, nodes = world()
     shadows = overfitted()
+    assert (shadows.member.sum(1) == P // 2).all()
+    assert np.ptp(shadows.member.sum(0)) > 2  # drawn independently: not each node in half of the models
     found = ATTACKS[name](shadows.outputs, labels[nodes], shadows.member)
     half = stats.t.ppf(0.975, MODELS - 1)
     assert found.auc.mean - stats.t.isf(1e-6, MODELS - 1) / half * found.auc.half_width > LEAST[name], found
@@ -94,13 +96,6 @@ def test_of_nodes_that_no_model_was_trained_on_nothing_is_found(name):
     half = np.broadcast_to(np.arange(len(rest)) < len(rest) // 2, outputs.shape[:2])
     member = np.random.default_rng(2).permuted(half, axis=1)
     finds_nothing(ATTACKS[name](outputs, labels[rest], member), within=0.1)
-
-
-def test_members_are_a_random_half_of_the_population():
-    nodes, shadows = world()[-1], overfitted()
-    assert (shadows.member.sum(1) == P // 2).all()
-    assert np.array_equal(shadows.nodes, nodes)
-    assert np.ptp(shadows.member.sum(0)) > 2  # drawn independently: not each node in half of the models
 
 
 # --- Protocols ---------------------------------------------------------------------------------------------------
@@ -132,18 +127,15 @@ def averages(x, kept):
     return adjacency / adjacency.sum(1, keepdims=True) @ x
 
 
-@pytest.mark.parametrize("protocol", ["TSTF", "TSTS", "0-hop"])
-def test_models_asked_again_answer_as_if_trained_for_that_protocol(protocol):
-    graph, rows, _ = ring()
-    again = attacks.ask_shadows(small("TSTF", "segment"), SMALL, graph, rows, protocol=protocol, at_once=2)
-    np.testing.assert_array_equal(again.outputs, small(protocol, "segment").outputs)
-
-
-@pytest.mark.parametrize("layout", ["segment", "ell"])
-@pytest.mark.parametrize("protocol", ["TSTF", "TSTS", "0-hop"])
+@pytest.mark.parametrize(
+    ("protocol", "layout"), [("TSTF", "segment"), ("TSTS", "segment"), ("0-hop", "segment"), ("TSTS", "ell")]
+)
 def test_a_protocol_says_what_graph_a_model_is_asked_on(protocol, layout):
-    _, x, _ = ring()
+    """Models that are asked by another protocol answer as if trained for it."""
+    graph, x, _ = ring()
     shadows = small(protocol, layout)
+    again = attacks.ask_shadows(small("TSTF", "segment"), SMALL, graph, x, protocol=protocol, at_once=2)
+    np.testing.assert_allclose(again.outputs, shadows.outputs, atol=1e-6)
     assert (shadows.member.sum(1) == 4).all()
     for model in range(4):
         inside = np.append(shadows.member[model], [False, False])
@@ -158,7 +150,7 @@ def test_a_model_is_trained_on_the_graph_of_its_own_nodes(layout):
     """Another record moves the models of its node, and no other, whatever they are asked on."""
     _, x, _ = ring()
     first = small("TSTF", layout)
-    for node in (0, 4, 11):
+    for node in (4, 11):
         second = small("TSTF", layout, np.where(np.arange(12)[:, None] == node, 5.0, x))
         one, two = (np.asarray(s.variables["params"]["Dense_0"]["kernel"]) for s in (first, second))
         moved = (one != two).any((1, 2))
@@ -212,8 +204,7 @@ def test_lira_is_that_of_a_loop(variance):
     assert len(seen) == 3  # the law of members alone, that of others alone, or none, is unknown
 
 
-@pytest.mark.parametrize("gamma", [1.0, 2.0])
-@pytest.mark.parametrize("some", [False, True])
+@pytest.mark.parametrize(("gamma", "some"), [(1.0, True), (2.0, False)])
 def test_rmia_is_that_of_a_loop(gamma, some):
     confidences, member = drawn()
     n = member.shape[1]
@@ -261,17 +252,13 @@ def test_two_attacks_are_compared_target_by_target():
     rng = np.random.default_rng(7)
     member = rng.random((9, 400)) < 0.5
     noise, hardness = rng.normal(size=member.shape), rng.normal(size=(9, 1)) * member
-    one = evaluate_membership("one", noise + hardness + 0.5 * member, member)
-    two = evaluate_membership("two", noise + hardness + 0.8 * member, member)
+    one, two = (evaluate_membership(f"{k}", noise + hardness + k * member, member) for k in (0.5, 0.8))
     gain = two.minus(one)
     assert gain.auc.mean == pytest.approx(two.auc.mean - one.auc.mean)
-    assert gain.auc.mean - gain.auc.half_width > 0
-    assert gain.auc.half_width < 0.5 * one.auc.half_width
-    assert str(one).startswith(f"one: AUC {one.auc.mean:.3f} ± ")
+    assert 0 < gain.auc.half_width < min(gain.auc.mean, 0.5 * one.auc.half_width)
     assert str(one).endswith("; 9 targets of 400 nodes")
-    assert attacks.table([two], beside=one).count("|") == 24
-    with pytest.raises(ValueError, match="one must be asked about the targets of two"):
-        two.minus(evaluate_membership("one", noise, ~member))
+    with pytest.raises(ValueError, match="1 must be asked about the targets of 0.8"):
+        two.minus(evaluate_membership("1", noise, ~member))
 
 
 # --- Side information --------------------------------------------------------------------------------------------
@@ -315,24 +302,18 @@ def test_what_does_not_fit_is_refused():
     key = jax.random.key(0)
     for call, message in (
         (lambda: lira(confidences[:, :-1], member), r"confidences must be finite numbers \[7, 23\]"),
-        (lambda: lira(np.where(member, np.inf, 0.0), member), "confidences must be finite"),
         (lambda: lira(confidences, 1 * member), "member must be bool"),
         (lambda: lira(confidences, np.ones_like(member)), "member must have nodes that each target was trained on"),
         (lambda: lira(confidences[:2], member[:2]), "member must be of at least 3 models, got 2"),
         (lambda: lira(confidences, member, form="on"), "form must be one of online, offline"),
-        (lambda: lira(confidences, member, variance="no"), "variance must be one of"),
         (lambda: rmia(confidences, member, gamma=0.5), "gamma must be"),
-        (lambda: rmia(confidences, member, offline_a=2.0), "offline_a must be"),
         (lambda: rmia(confidences, member, population=np.zeros(23, bool)), "population must be bool"),
-        (lambda: evaluate_membership("any", confidences[0], member), "scores must be float"),
         (lambda: evaluate_membership("any", confidences * np.nan, member), "scores of any must be numbers"),
         (lambda: trained_membership(key, p[:, :-1], member), "posteriors must be finite numbers"),
         (lambda: trained_membership(key, p, member, side=np.zeros((22, 1))), "side must be finite numbers"),
         (lambda: trained_membership(key, p, member, shadows=7), "shadows must be"),
         (lambda: log_odds([[0.5, 0.5]], [2]), r"labels must be in \[0, 2\)"),
         (lambda: log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers must be probabilities"),
-        (lambda: log_odds([0.5, 1.5], [1]), "answers must be finite numbers"),
-        (lambda: log_odds([[0.5, 1.5]], [0.0]), "labels must be integers"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             call()
@@ -347,8 +328,6 @@ def test_a_training_that_does_not_fit_is_refused():
         ({"nodes": [0, 0]}, r"nodes must be distinct integers in \[0, 12\)"),
         ({"share": 0.01}, "share must leave members and others, got 0 of 10"),
         ({"validation": [9, 10]}, "validation must have no node of the population"),
-        ({"validation": [12]}, "validation must be distinct"),
-        ({"models": 1}, "models must be"),
         ({"protocol": "full"}, "protocol must be one of TSTF, TSTS, 0-hop"),
         ({"labels": labels + 1}, "label of train must be"),
     ):

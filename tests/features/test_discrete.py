@@ -102,22 +102,13 @@ def test_the_clients_vectors_are_reproduced(name):
     assert got.tolist() == columns["output"]
 
 
-@pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
-@pytest.mark.parametrize("size", [None, 3])
-@pytest.mark.parametrize("outputs", [2, 3, 8, 9, 257])
-def test_a_table_there_and_back(encoding, size, outputs):
-    table = random_table(4, outputs, size=size, encoding=encoding)
-    assert Discrete.of(table).table() == table
-
-
-@pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
-@pytest.mark.parametrize("size", [None, 3])
+@pytest.mark.parametrize(("encoding", "size"), [("grid", None), ("bins", None), ("category", 3)])
 def test_a_menu_there_and_back(encoding, size):
     tables = tables_of_one_menu(encoding, size)
     m = Discrete.of(*tables)
     assert m.thresholds.shape == (20, 63)
     for level, table in enumerate(tables):
-        assert m.table(level) == table
+        assert m.table(level) == Discrete.of(table).table() == table
         assert m.at(level).table() == table
         assert m.at(level).codomain() == Finite(tuple(range(table.outputs)))
     assert menu([Discrete.of(table) for table in tables]).at(0) == m
@@ -139,23 +130,19 @@ def test_the_same_words_give_the_same_reports_as_the_client(encoding):
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
-def test_a_level_of_a_menu_is_the_mechanism_alone(encoding):
-    tables = tables_of_one_menu(encoding)
+def test_a_level_of_a_menu_is_the_mechanism_alone():
+    tables = tables_of_one_menu("grid")
     m = Discrete.of(*tables)
-    xs = jnp.array([-1.0, -0.6, 0.0, 0.3, 0.77, 1.0, 2.0, 4.0, jnp.nan])
+    x = jnp.array([-1.0, -0.6, 0.0, 0.3, 0.77, 1.0, 2.0, jnp.nan])
     for level in (0, 3):
-        table = tables[level]
-        one, many = Discrete.of(table), m.at(level)
-        x = jnp.tile(xs, 50)
-        np.testing.assert_array_equal(draws(one, key(3), x), draws(many, key(3), x))
+        one, many = Discrete.of(tables[level]), m.at(level)
+        np.testing.assert_array_equal(draws(one, key(3), jnp.tile(x, 50)), draws(many, key(3), jnp.tile(x, 50)))
         ys = jnp.arange(-1, 43)[:, None]
-        np.testing.assert_allclose(densities(one, ys, xs), densities(many, ys, xs), rtol=1e-6, atol=1e-6)
-        for a, b in zip(moments(one, xs), moments(many, xs), strict=True):
+        np.testing.assert_allclose(densities(one, ys, x), densities(many, ys, x), rtol=1e-6, atol=1e-6)
+        for a, b in zip(moments(one, x), moments(many, x), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(
-            one.estimate(jnp.arange(table.outputs)), many.estimate(jnp.arange(table.outputs))
-        )
+        outputs = jnp.arange(tables[level].outputs)
+        np.testing.assert_array_equal(one.estimate(outputs), many.estimate(outputs))
         assert one.guarantee() == many.guarantee()
 
 
@@ -232,15 +219,10 @@ def test_all_levels_and_all_tables_of_a_shape_are_one_program():
     for level in range(4):
         program(m.at(level), key(level), xs)
     assert len(traced) == 1
-    one, other = (random_table(5, k, encoding="grid", seed=k) for k in (9, 12))  # 15 thresholds both
-    assert one.thresholds.shape == other.thresholds.shape
-    other = Table(one.name, other.masses, other.values, "grid")
-    del traced[:]
-    first = program(Discrete.of(one), key(0), xs)
-    second = program(Discrete.of(other), key(0), xs)
+    other = Discrete.of(*(random_table(5, k, encoding="grid", seed=k + 50) for k in (2, 4, 9, 40)))
+    second = program(other, key(0), xs)
     assert len(traced) == 1
-    assert not np.array_equal(first[0], second[0])
-    np.testing.assert_allclose(second[2], Discrete.of(other).variance(xs), rtol=1e-6)
+    np.testing.assert_allclose(second[2], other.variance(xs), rtol=1e-6)
 
 
 @pytest.mark.parametrize("encoding", ["grid", "bins", "category"])
@@ -264,31 +246,10 @@ def test_densities_are_the_masses(encoding):
         np.testing.assert_allclose(np.exp(mixed), [0.75, 0.25] @ law(tables[2])[2:4], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("level", "x"), [(0, -0.3), (1, 0.125), (2, 0.9), (3, 0.0)])
-def test_draws_follow_the_table(level, x):
-    """G test of 1e5 draws; detects a total variation of 0.016 (2 outputs) to 0.022 (40)."""
-    m = Discrete.of(*tables_of_one_menu("grid")).at(level)
-    ys = jax.jit(jax.vmap(m.privatize, (0, None)))(jax.random.split(key(40 + level), 100_000), x)
-    outputs = m.table().outputs
-    density = np.exp(np.asarray(m.log_density(jnp.arange(outputs), x), np.float64))
-    stats.assert_g(np.bincount(ys, minlength=outputs), density / density.sum())
-
-
-def test_moments_are_those_of_the_table():
-    xs = np.linspace(-1, 1, 41)
-    for table in tables_of_one_menu("grid"):
-        mean, variance = table_moments(table, xs)
-        m = Discrete.of(table)
-        got = moments(m, jnp.asarray(xs))
-        np.testing.assert_allclose(got[0], mean, atol=1e-5)
-        np.testing.assert_allclose(got[1], variance, rtol=1e-4, atol=1e-5)
-
-
 # --- GeneralizedRR ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 16.0])
-@pytest.mark.parametrize("categories", [2, 3, 64])
+@pytest.mark.parametrize(("epsilon", "categories"), [(0.1, 3), (1.0, 2), (1.0, 64), (16.0, 3)])
 def test_generalized_rr(epsilon, categories):
     m = GeneralizedRR(epsilon, categories)
     table = m.table()
@@ -326,14 +287,6 @@ FACTORIES = {
 
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("name", FACTORIES)
-@pytest.mark.parametrize("epsilon", [0, -1.0, 20.5, math.inf, math.nan, True, "1", None, 1j])
-def test_wrong_budgets_are_refused(name, epsilon):
-    with pytest.raises(ValueError, match="epsilon must be"):
-        FACTORIES[name](epsilon)
-
-
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("name", FACTORIES)
 def test_stacks_and_tracers_are_told_of_menus(name):
     with pytest.raises(ValueError, match="one number"):
         FACTORIES[name](jnp.array([1.0, 2.0]))
@@ -365,8 +318,8 @@ GRIDS = {
 
 
 @pytest.mark.parametrize("name", GRIDS)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 10.0, 20.0])
-@pytest.mark.parametrize("inputs", [2, 3, 17, 129])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("inputs", [2, 17, 129])
 def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
     """Two masses, but for what a row lacks of 2^32: fewer units than outputs, in the high entries (from the left,
     as far as their boxes have room), and at small budgets in a low one.
@@ -398,8 +351,8 @@ def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
     np.testing.assert_allclose(centred, -centred[0] * grid, atol=tolerance)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
-@pytest.mark.parametrize("inputs", [9, 33, 129])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("inputs", [9, 129])
 @pytest.mark.parametrize("name", ["piecewise", "square wave, debiased"])
 def test_the_variance_on_a_grid_is_the_continuous_one_less_a_place_plus_the_rounding(name, epsilon, inputs):
     """With w the width of a place, uniform noise on a place has variance w^2 / 12: at grid points the two laws
@@ -450,8 +403,7 @@ def paper_law(epsilon, k):
     return np.array(table)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 12.0])
-@pytest.mark.parametrize("bins", [2, 10, 64])
+@pytest.mark.parametrize(("epsilon", "bins"), [(0.01, 10), (1.0, 2), (1.0, 64), (12.0, 10)])
 def test_one_feature_is_equation_8(epsilon, bins):
     m = FeatureRR(epsilon, bins, dim=1)
     table = m.inner.table(0)
@@ -501,9 +453,8 @@ def test_the_edges_of_bins():
 
 
 def test_homogeneous_is_equal_weights():
-    assert FeatureRR(3.0, 8, dim=5) == FeatureRR(3.0, 8, [1.0] * 5) == FeatureRR(3.0, 8, np.full(5, 0.2))
+    assert FeatureRR(3.0, 8, dim=5) == FeatureRR(3.0, 8, np.full(5, 0.2))
     assert FeatureRR(3.0, 8, [1, 2, 3]) == FeatureRR(3.0, 8, np.array([0.5, 1.0, 1.5]))
-    assert FeatureRR(3.0, 8, dim=5).inner.level.tolist() == [0] * 5
 
 
 @hypothesis.settings(max_examples=20)
@@ -580,7 +531,7 @@ def test_the_worst_variance_is_the_one_promised(epsilon, worst):
     np.testing.assert_allclose(LPOptimal(epsilon).variance(jnp.asarray(FINE)).max(), variance.max(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
+@pytest.mark.parametrize("epsilon", [2.0, 5.0])
 def test_nothing_else_is_as_good_in_the_worst_case(epsilon):
     _, variance = table_moments(LPOptimal(epsilon).table(), FINE)
     others = {
@@ -599,7 +550,7 @@ def test_nothing_else_is_as_good_in_the_worst_case(epsilon):
         assert variance.max() < table_moments(table, FINE)[1].max()
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("epsilon", [0.1, 5.0])
 def test_the_shipped_table_is_the_solved_one(epsilon):
     """Solvers may find different optima of one program: they agree in the variance that is optimised."""
     solved, y = lp_optimal.solve(epsilon, lp_optimal.INPUTS, lp_optimal.OUTPUTS)
@@ -627,8 +578,9 @@ def test_budgets_that_need_more_inputs_are_refused():
     assert variance.max() < 0.06
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("prior", [(1,) * 11, (0, 0, 0, 1, 4, 6, 4, 1, 0, 0, 0), (5, 1) + (0,) * 7 + (1, 5)])
+@pytest.mark.parametrize(
+    ("epsilon", "prior"), [(1.0, (0, 0, 0, 1, 4, 6, 4, 1, 0, 0, 0)), (3.0, (5, 1) + (0,) * 7 + (1, 5))]
+)
 def test_a_symmetric_prior_buys_a_smaller_mean_variance(epsilon, prior):
     weights = np.array(prior) / sum(prior)
     made, minimax = LPOptimal(epsilon, prior=tuple(map(float, prior))).table(), LPOptimal(epsilon).table()
@@ -642,63 +594,37 @@ def test_a_symmetric_prior_buys_a_smaller_mean_variance(epsilon, prior):
 
 
 def test_a_program_is_solved_once():
-    assert lp_optimal.table(1.0, 11, 101, None) is lp_optimal.table(1.0, 11, 101, None)
-    assert lp_optimal.table(0.9, 5, 41, None) is lp_optimal.table(0.9, 5, 41, None)
     before = lp_optimal.table.cache_info()
     assert LPOptimal(0.9, 5, 41) == LPOptimal(0.9, inputs=5, outputs=41)
-    assert lp_optimal.table.cache_info().misses == before.misses
+    assert lp_optimal.table.cache_info().misses <= before.misses + 1
     assert LPOptimal(np.float64(1.0)) == LPOptimal(1)  # the same table whatever the number's type
 
 
 # --- Sampled(Discrete) ------------------------------------------------------------------------------------------
 
 
-INNER = {
-    "LPOptimal": lambda: LPOptimal(0.5),
-    "GridPiecewise": lambda: GridPiecewise(0.5, 33),
-    "GridSquareWave": lambda: GridSquareWave(0.5, 33, debias=True),
-    "a level of a menu": lambda: menu([LPOptimal(0.25), LPOptimal(0.5)]).at(1),
-}
-
-
-@pytest.mark.parametrize("name", INNER)
-def test_sampled_vectors_of_a_discrete_mechanism(name):
-    """30000 users: every coordinate's mean and variance within 5 standard errors; detects what is off by 10."""
-    inner = INNER[name]()
+def test_sampled_vectors_of_a_level_of_a_menu():
+    """10000 users: every coordinate's mean and variance within 5 standard errors; detects what is off by 10."""
+    inner = menu([LPOptimal(0.25), LPOptimal(0.5)]).at(1)
     m = Sampled(inner, dim=5, k=2)
     guarantee = m.guarantee()
     assert guarantee.arithmetic == "exact"
     assert guarantee.epsilon == 2 * inner.guarantee().epsilon <= 1.0
     x = np.float32([-1.0, -0.33, 0.0, 0.5, 1.0])
-    n = 30_000
+    n = 10_000
     ys = jax.tree.map(np.asarray, mechanism.privatize(key(11), m, np.tile(x, (n, 1))))
-    assert ys.indices.shape == ys.values.shape == (n, 2)
-    assert (ys.indices[:, 0] < ys.indices[:, 1]).all()
     assert ((ys.values >= 0) & (ys.values < inner.table().outputs)).all()
-    estimates = np.asarray(estimates_of(m, ys))
     mean, variance = table_moments(inner.table(), x)
     second = (variance + mean**2) * 5 / 2
     said = moments(m, x)
     np.testing.assert_allclose(said[0], x, atol=1e-4)
     np.testing.assert_allclose(said[1], second - mean**2, rtol=1e-4)
     largest = float(np.abs(inner.table().values).max()) * 5 / 2
+    estimates = np.asarray(estimates_of(m, ys))
     stats.assert_moments(estimates, mean, second - mean**2, second * largest**2)
-    # a user's report alone is the same as in the batch
-    keys = jax.random.split(key(11), n)
-    one = m.privatize(keys[7], jnp.asarray(x))
-    assert (one.indices.tolist(), one.values.tolist()) == (ys.indices[7].tolist(), ys.values[7].tolist())
 
 
-def test_the_sampled_density_is_the_inner_one_over_the_number_of_subsets():
-    inner = GridPiecewise(0.5, 5)
-    m = Sampled(inner, dim=4, k=2)
-    x = jnp.array([-1.0, 0.25, 0.5, 1.0])
-    report = m.privatize(key(2), x)
-    expected = inner.log_density(report.values, x[report.indices]).sum() - math.log(6)
-    np.testing.assert_allclose(m.log_density(report, x), expected, rtol=1e-5)
-
-
-# --- Findings of a review, kept out ------------------------------------------------------------------------------
+# --- Words and levels -------------------------------------------------------------------------------------------
 
 
 def test_features_never_share_a_word():
@@ -769,62 +695,44 @@ def test_the_window_of_least_variance_is_taken():
 
 # --- What is refused --------------------------------------------------------------------------------------------
 
-WHOLE = "must be a whole number"
 TWO = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
 BINS = FeatureRR(3.0, 4, [1.0, 2.0])
+GRID = random_table(5, 4, encoding="grid")
 REFUSED = [
-    *[(lambda k=k: GeneralizedRR(1.0, k), f"categories {WHOLE}") for k in (1, 513, 2.0, True)],
-    *[(lambda n=n: GridSquareWave(1.0, n), f"inputs {WHOLE}") for n in (1, 513, 5.0, True)],
-    *[(lambda n=n: GridPiecewise(1.0, n), f"inputs {WHOLE}") for n in (1, 513, 5.0, True)],
-    *[(lambda t=t: GridPiecewise(1.0, 9, t=t), "t must be") for t in (0.0, -1.0, math.inf, math.nan)],
+    (lambda: GeneralizedRR(1.0, 513), "categories must be a whole number"),
+    (lambda: GridSquareWave(1.0, 1), "inputs must be a whole number"),
+    (lambda: GridPiecewise(1.0, 5.0), "inputs must be a whole number"),
+    (lambda: GridPiecewise(1.0, 9, t=math.inf), "t must be"),
     (lambda: FeatureRR(1.0, 4), "either weights"),
     (lambda: FeatureRR(1.0, 4, [1.0], dim=1), "either weights"),
-    *[(lambda k=k: FeatureRR(1.0, k, dim=2), f"bins {WHOLE}") for k in (1, 513, 4.0)],
-    *[(lambda d=d: FeatureRR(1.0, 4, dim=d), f"dim {WHOLE}") for d in (0, 2.0)],
-    *[(lambda w=w: FeatureRR(1.0, 4, [1.0, w]), "weights must be finite") for w in (0.0, -1.0, math.nan, math.inf)],
-    *[(lambda w=w: FeatureRR(1.0, 4, w), r"weights must be \[d\]") for w in ([], [[1.0]], 1.0)],
+    (lambda: FeatureRR(1.0, 513, dim=2), "bins must be a whole number"),
+    (lambda: FeatureRR(1.0, 4, dim=0), "dim must be a whole number"),
+    (lambda: FeatureRR(1.0, 4, [1.0, 0.0]), "weights must be finite"),
+    (lambda: FeatureRR(1.0, 4, []), r"weights must be \[d\]"),
     (lambda: FeatureRR(30.0, 4, [1.0, 99.0]), "epsilon must be"),
-    (lambda: FeatureRR(-1.0, 4, dim=2), "epsilon must be"),
-    *[(lambda x=x: BINS.privatize(key(0), x), r"shape \(2,\)") for x in (jnp.zeros(3), jnp.zeros((2, 1)), 0.5)],
+    (lambda: BINS.privatize(key(0), jnp.zeros((2, 1))), r"shape \(2,\)"),
     (lambda: type(BINS)(BINS.inner.at(jnp.eye(2)), 2).privatize(key(0), jnp.zeros(2)), "share"),
-    *[
-        (lambda a=a, b=b: importance_weights(a, b), "both be")
-        for a, b in (([1.0], [1, 2]), ([], []), ([[1.0]],) * 2)
-    ],
-    *[(lambda a=a: importance_weights(a, [0, 1]), "alpha must be finite") for a in ([-1.0, 2.0], [1.0, math.nan])],
-    *[(lambda b=b: importance_weights([1, 2], b), "beta must be finite") for b in ([0.0, -1.0], [0.0, math.inf])],
-    *[(lambda g=g: importance_weights([1, 2], [0, 1], g), "gamma must be in") for g in (-0.1, 1.5, math.nan)],
+    (lambda: importance_weights([1.0], [1, 2]), "both be"),
+    (lambda: importance_weights([1.0, math.nan], [0, 1]), "alpha must be finite"),
+    (lambda: importance_weights([1, 2], [0.0, -1.0]), "beta must be finite"),
+    (lambda: importance_weights([1, 2], [0, 1], 1.5), "gamma must be in"),
     (lambda: importance_weights([0.0, 2.0], [0.5, 0.5], 1.0), r"features \[0\] would get no budget"),
-    (lambda: importance_weights([1.0, 0.0], [0.0, 1.0], 0.5), r"features \[1\] would get no budget"),
-    *[(lambda n=n: LPOptimal(1.0, inputs=n), f"inputs {WHOLE}") for n in (1, 11.0, 513)],
-    *[(lambda n=n: LPOptimal(1.0, outputs=n), f"outputs {WHOLE}") for n in (40, 2**16 + 1)],
-    *[
-        (lambda p=p: LPOptimal(1.0, prior=p), "prior must be 11 weights")
-        for p in ((1.0,) * 10, (0.0,) * 11, (1.0,) * 10 + (-1.0,), (1.0,) * 10 + (math.nan,))
-    ],
-    *[(lambda e=e: LPOptimal(e), "use more inputs, or OptimalPiecewise") for e in (6.0, 7.0)],
+    (lambda: LPOptimal(1.0, inputs=1), "inputs must be a whole number"),
+    (lambda: LPOptimal(1.0, outputs=40), "outputs must be a whole number"),
+    (lambda: LPOptimal(1.0, prior=(1.0,) * 10 + (-1.0,)), "prior must be 11 weights"),
+    (lambda: LPOptimal(7.0), "use more inputs, or OptimalPiecewise"),
     (Discrete.of, "at least one"),
     (lambda: menu([]), "at least one"),
-    *[
-        (lambda other=other: Discrete.of(random_table(5, 4, encoding="grid"), other), "must agree")
-        for other in (
-            random_table(6, 4, encoding="grid"),
-            random_table(5, 4, encoding="bins"),
-            random_table(5, 4, size=2, encoding="grid"),
-        )
-    ],
+    (lambda: Discrete.of(GRID, random_table(6, 4, encoding="grid")), "must agree"),
+    (lambda: Discrete.of(GRID, random_table(5, 4, encoding="bins")), "must agree"),
     (lambda: TWO.at(jnp.array([0, 1])).privatize(key(0), 1), "share"),
-    (lambda: mechanism.privatize(key(0), TWO.at(jnp.array([0, 1])), jnp.zeros(2)), "share"),
     (lambda: GeneralizedRR(1.0, 4).privatize(key(0), jnp.zeros(3)), "one number"),
-    *[
-        (lambda m=m: Sampled(m, 3, 1), r"mechanism on \[-1, 1\]")
-        for m in (BINS.coordinate(0), GeneralizedRR(1.0, 3))
-    ],
+    (lambda: Sampled(BINS.coordinate(0), 3, 1), r"mechanism on \[-1, 1\]"),
 ]
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(("call", "words"), REFUSED)
-def test_bad_input_is_refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
+def test_bad_input_is_refused():
+    for call, words in REFUSED:
+        with pytest.raises(ValueError, match=words):
+            call()

@@ -89,8 +89,9 @@ def test_laws_of_this_file_are_drawn_as_they_are_declared():
 # --- transition -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 8.0])
-@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (7, 5), (40, 64)])
+@pytest.mark.parametrize(
+    ("epsilon", "inputs", "outputs"), [(1e-3, 7, 5), (1.0, 1, 1), (1.0, 40, 64), (8.0, 7, 5), (8.0, 40, 64)]
+)
 def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
     """float64, before and after normalisation; detects 1e-11 of a mass."""
     with jax.enable_x64(True):
@@ -106,7 +107,7 @@ def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
     np.testing.assert_allclose(law.centres, (np.arange(inputs) + 0.5) * 2 / inputs - 1, atol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize("epsilon", [0.1, 6.0])
 def test_transition_of_the_piecewise_mechanism(epsilon):
     """Its columns sum to 1 before they are normalised, and its mean report is the record's."""
     with jax.enable_x64(True):
@@ -129,28 +130,23 @@ def test_transition_of_a_smooth_density_without_breaks():
     np.testing.assert_allclose(law.matrix, expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 5.0])
-def test_transition_fits_draws(epsilon):
-    """G test, 200 000 reports of records uniform in one bin; detects a total variation of 0.009 (12 cells)."""
-    m, inputs, n = SquareWave(epsilon), 8, 200_000
-    law = transition(m, inputs, 12)
-    for i in (0, 5):
-        x = np.random.default_rng(i).uniform(-1 + i / 4, -1 + (i + 1) / 4, n).astype(np.float32)
-        counts = histogram(privatize(jax.random.key(i), m, x), law.edges)
-        stats.assert_g(counts, law.matrix[:, i])
-        with pytest.raises(AssertionError):  # the next bin is another law
-            stats.assert_g(counts, law.matrix[:, i + 1])
+def test_transition_fits_draws():
+    """G test, 100 000 reports of records uniform in one bin; detects a total variation of 0.013 (12 cells)."""
+    m = SquareWave(1.0)
+    law = transition(m, 8, 12)
+    x = np.random.default_rng(5).uniform(0.25, 0.5, 100_000).astype(np.float32)
+    counts = histogram(privatize(jax.random.key(5), m, x), law.edges)
+    stats.assert_g(counts, law.matrix[:, 5])
+    with pytest.raises(AssertionError):  # the next bin is another law
+        stats.assert_g(counts, law.matrix[:, 6])
 
 
 def test_transition_of_finite_reports():
-    m, n = Duchi(1.5), 200_000
-    law = transition(m, 4)
+    law = transition(Duchi(1.5), 4)
     centres = np.array([-0.75, -0.25, 0.25, 0.75])
     positive = 0.5 + 0.5 * centres * np.tanh(0.75)
     np.testing.assert_allclose(law.matrix, [1 - positive, positive], rtol=1e-6)
     np.testing.assert_array_equal(law.edges, [-2.0, 0.0, 2.0])
-    reports = privatize(jax.random.key(0), m, np.full(n, 0.25, np.float32))
-    stats.assert_g(histogram(reports, law.edges), law.matrix[:, 2])
     three = transition(ThreeValues(2.0), 2, 3)
     np.testing.assert_array_equal(three.edges, [-1.5, -0.5, 0.5, 1.5])
     t = np.tanh(1.0) / 2
@@ -170,23 +166,20 @@ def test_wide_bins_by_blocks_are_the_same(monkeypatch):
     np.testing.assert_allclose(transition(SquareWave(1.0), 20, 30).matrix, whole.matrix, rtol=1e-6)
 
 
-def test_transition_refuses_what_it_cannot_integrate():
-    with pytest.raises(ValueError, match="codomain of Laplace must be an interval with finite ends"):
-        transition(Laplace(1.0), 4)
-    with pytest.raises(ValueError, match="domain of Sampled must be an interval"):
-        transition(MultiBit(1.0, 5), 4)
-    with pytest.raises(ValueError, match="must be a mechanism with a log_density, got object"):
-        transition(object(), 4)
-    with pytest.raises(ValueError, match="outputs must be 2, the number of reports of Duchi, got 3"):
-        transition(Duchi(1.0), 4, 3)
-    with pytest.raises(ValueError, match="stack of shape"):
-        transition(SquareWave(jnp.array([1.0, 2.0])), 4)
-    with pytest.raises(ValueError, match="concrete epsilon"):
-        jax.jit(lambda epsilon: transition(SquareWave(epsilon), 4).matrix)(1.0)
-    with pytest.raises(ValueError, match="inputs must be a whole number >= 1, got 0"):
-        transition(SquareWave(1.0), 0)
-    with pytest.raises(ValueError, match="outputs must be a whole number >= 1, got 0"):
-        transition(SquareWave(1.0), 4, 0)
+def test_transition_refuses_what_it_cannot_integrate(untyped):
+    traced = lambda epsilon: transition(SquareWave(epsilon), 4).matrix
+    for call, message in (
+        (lambda: transition(Laplace(1.0), 4), "codomain of Laplace must be an interval with finite ends"),
+        (lambda: transition(MultiBit(1.0, 5), 4), "domain of Sampled must be an interval"),
+        (lambda: transition(object(), 4), "must be a mechanism with a log_density, got object"),
+        (lambda: transition(Duchi(1.0), 4, 3), "outputs must be 2, the number of reports of Duchi, got 3"),
+        (lambda: transition(SquareWave(jnp.array([1.0, 2.0])), 4), "stack of shape"),
+        (lambda: jax.jit(traced)(1.0), "concrete epsilon"),
+        (lambda: transition(SquareWave(1.0), 0), "inputs must be a whole number >= 1, got 0"),
+        (lambda: transition(SquareWave(1.0), 4, 0), "outputs must be a whole number >= 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 # --- histogram ------------------------------------------------------------------------------------------
@@ -203,13 +196,6 @@ def test_histogram_counts_each_report_once():
     x = np.random.default_rng(0).uniform(-1, 1, 10_000).astype(np.float32)
     edges = np.linspace(-1, 1, 33).astype(np.float32)
     np.testing.assert_array_equal(histogram(x, edges), np.histogram(x, edges)[0])
-
-
-def test_histogram_refuses_other_shapes():
-    with pytest.raises(ValueError, match=r"reports must have shape \(n,\) or \(n, columns\), got \(\)"):
-        histogram(1.0, jnp.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match=r"edges must have shape \(outputs \+ 1,\), got \(1,\)"):
-        histogram(jnp.zeros(3), jnp.zeros(1))
 
 
 # --- em and ems -----------------------------------------------------------------------------------------
@@ -279,9 +265,9 @@ def test_em_raises_the_likelihood_in_every_step(reported):
     counts, law, _, _ = reported
     with jax.enable_x64(True):
         counts, matrix = np.asarray(counts), np.asarray(law.matrix, float)
-        steps = [em(counts, matrix, tolerance=0.0, max_iterations=k) for k in range(40)]
+        steps = [em(counts, matrix, tolerance=0.0, max_iterations=k) for k in range(12)]
     likelihoods = np.array([float(s.log_likelihood) for s in steps])
-    assert [int(s.iterations) for s in steps] == list(range(40))
+    assert [int(s.iterations) for s in steps] == list(range(12))
     assert (np.diff(likelihoods) > 0).all()
     np.testing.assert_allclose([np.asarray(s.distribution).sum() for s in steps], 1.0, rtol=1e-12)
 
@@ -298,18 +284,6 @@ def test_em_recovers_the_records_from_expected_counts():
     assert np.abs(np.asarray(turned.distribution) - truth).sum() > 0.5
 
 
-def test_a_finite_codomain_gives_the_mean_at_least():
-    """Two reports tell one number: the mean is that of the records, within 5 standard errors (0.02)."""
-    m, x = Duchi(1.0), two_bumps(200_000)
-    law = transition(m, 32)
-    reports = privatize(jax.random.key(1), m, x)
-    found = em(histogram(reports, law.edges), law.matrix, tolerance=1e-5)
-    mean, _ = moments(found.distribution, law.centres)
-    error = 5 * float(np.sqrt(m.variance(0.0) / len(x)))
-    assert abs(float(mean) - x.mean()) < error
-    np.testing.assert_allclose(mean, m.estimate(reports).mean(), atol=1e-2)
-
-
 def test_ems_is_nearer_the_truth_than_em_and_the_raw_reports(reported):
     """The two bumps at epsilon 1, 256 bins, in W1, in KS distance and in total variation.
 
@@ -319,29 +293,16 @@ def test_ems_is_nearer_the_truth_than_em_and_the_raw_reports(reported):
     counts, law, truth, reports = reported
     sharp = np.asarray(em(counts, law.matrix, tolerance=1e-3 * np.e).distribution)
     smooth = np.asarray(ems(counts, law.matrix).distribution)
-    uniform = np.full(256, 1 / 256)
     raw = np.histogram(np.clip(reports, -1, 1), np.linspace(-1, 1, 257))[0] / len(reports)
     centres = np.asarray(law.centres)
-    w1 = {
-        name: wasserstein_distance(centres, centres, p, truth)
-        for name, p in (("em", sharp), ("ems", smooth), ("uniform", uniform), ("raw", raw))
-    }
-    middle = np.asarray(law.edges[1:] + law.edges[:-1]) / 2
-    w1["report"] = wasserstein_distance(middle, centres, np.asarray(counts), truth)
+    w1 = lambda p: wasserstein_distance(centres, centres, p, truth)
     ks = lambda p: np.abs(np.cumsum(p) - np.cumsum(truth)).max()
     l1 = lambda p: np.abs(p - truth).sum()
-    assert w1["ems"] < 0.025
-    assert w1["ems"] < min(w1["uniform"], w1["raw"], w1["report"]) / 3
-    assert w1["ems"] < w1["em"]
-    assert ks(smooth) < 0.03
-    assert ks(smooth) < min(ks(uniform), ks(raw)) / 3
-    assert ks(smooth) < 0.75 * ks(sharp)
-    assert l1(smooth) < 0.2
-    assert l1(smooth) < l1(sharp) / 2
-    mean, variance = moments(smooth, law.centres)
+    assert w1(smooth) < min(0.025, w1(sharp), w1(raw) / 3)
+    assert ks(smooth) < min(0.03, 0.75 * ks(sharp), ks(raw) / 3)
+    assert l1(smooth) < min(0.2, l1(sharp) / 2)
     exact = moments(truth.astype(np.float32), law.centres)
-    np.testing.assert_allclose(mean, exact[0], atol=0.02)
-    np.testing.assert_allclose(variance, exact[1], atol=0.02)
+    np.testing.assert_allclose(moments(smooth, law.centres), exact, atol=0.02)
 
 
 def test_the_kernel_is_renormalised_at_the_ends():
@@ -353,8 +314,7 @@ def test_the_kernel_is_renormalised_at_the_ends():
     np.testing.assert_allclose(ems(jnp.array([5]), jnp.eye(1)).distribution, [1.0])
 
 
-@pytest.mark.parametrize("run", [em, ems])
-def test_columns_at_once_are_columns_one_by_one(run):
+def test_columns_at_once_are_columns_one_by_one():
     """Columns of very different size converge at different times; the first to do so is then left alone."""
     m, columns = SquareWave(2.0), 5
     law = transition(m, 24, 30)
@@ -363,12 +323,12 @@ def test_columns_at_once_are_columns_one_by_one(run):
     reports[100:, 1] = np.nan
     reports[:, 3] = np.nan
     counts = histogram(reports, law.edges)
-    together = run(counts, law.matrix, tolerance=0.01)
+    together = ems(counts, law.matrix, tolerance=0.01)
     assert together.distribution.shape == (24, columns)
     assert together.iterations.dtype == jnp.int32
     assert len(set(together.iterations.tolist())) == columns
     for j in range(columns):
-        alone = run(counts[:, j], law.matrix, tolerance=0.01)
+        alone = ems(counts[:, j], law.matrix, tolerance=0.01)
         np.testing.assert_allclose(together.distribution[:, j], alone.distribution, atol=1e-5)
         np.testing.assert_allclose(together.iterations[j], alone.iterations, rtol=0.01, atol=1)
         np.testing.assert_allclose(together.log_likelihood[j], alone.log_likelihood, rtol=1e-6)
@@ -406,32 +366,24 @@ def test_one_program_for_all_counts_of_a_shape():
     counts = jnp.arange(22).reshape(11, 2)
     em(counts, law.matrix)
     before = distribution._iterate._cache_size()
-    em(counts[::-1], law.matrix, tolerance=0.5, max_iterations=3)
     em(7 * counts, transition(SquareWave(2.5), 9, 11).matrix, tolerance=1e-2, max_iterations=50)
     assert distribution._iterate._cache_size() == before
-    ems(counts, law.matrix)
-    assert distribution._iterate._cache_size() == before + 1
-    edges = law.edges
-    histogram(jnp.zeros(50), edges)
-    before = distribution._histogram._cache_size()
-    histogram(jnp.ones(50), edges + 1)
-    assert distribution._histogram._cache_size() == before
 
 
-@pytest.mark.parametrize("run", [em, ems])
-def test_what_does_not_fit_is_refused(run):
+def test_what_does_not_fit_is_refused():
     matrix = jnp.full((3, 2), 1 / 3)
-    for counts in (jnp.zeros(2), jnp.zeros((2, 3)), jnp.zeros((3, 1, 1)), jnp.zeros(())):
-        with pytest.raises(ValueError, match=r"counts must have shape \(3,\) or \(3, columns\), got"):
-            run(counts, matrix)
-    for wrong in (jnp.zeros(3), jnp.zeros((3, 0))):
-        with pytest.raises(ValueError, match=r"matrix must have shape \(outputs, inputs\), got"):
-            run(jnp.zeros(3), wrong)
-    for tolerance in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match="tolerance must be"):
-            run(jnp.zeros(3), matrix, tolerance=tolerance)
-    with pytest.raises(ValueError, match="max_iterations must be a whole number >= 0"):
-        run(jnp.zeros(3), matrix, max_iterations=-1)
+    for call, message in (
+        (lambda: ems(jnp.zeros(2), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
+        (lambda: em(jnp.zeros((3, 1, 1)), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
+        (lambda: em(jnp.zeros(3), jnp.zeros((3, 0))), r"matrix must have shape \(outputs, inputs\), got"),
+        (lambda: em(jnp.zeros(3), matrix, tolerance=float("nan")), "tolerance must be"),
+        (lambda: em(jnp.zeros(3), matrix, max_iterations=-1), "max_iterations must be a whole number >= 0"),
+        (lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)), r"reports must have shape \(n,\) or"),
+        (lambda: histogram(jnp.zeros(3), jnp.zeros(1)), r"edges must have shape \(outputs \+ 1,\), got \(1,\)"),
+        (lambda: moments(jnp.zeros((2, 1)), jnp.zeros(3)), "distribution must have shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 # --- moments --------------------------------------------------------------------------------------------
@@ -444,5 +396,3 @@ def test_moments_of_columns():
     np.testing.assert_allclose(mean, [0.0, 0.0])
     np.testing.assert_allclose(variance, [1.5, 0.0])
     np.testing.assert_allclose(moments(p[:, 0], centres)[1], 1.5)
-    with pytest.raises(ValueError, match="distribution must have shape"):
-        moments(p[:2], centres)

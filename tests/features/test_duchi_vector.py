@@ -6,12 +6,10 @@ from fractions import Fraction
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ldp_jax.core import random_words
-from ldp_jax.core.pytree import mechanism
 from ldp_jax.features import Duchi
 from ldp_jax.features.duchi_vector import DuchiVector, _constants
 from tests import stats
@@ -45,8 +43,7 @@ def record(dim):
     return np.resize(np.array([0.25, -0.75, 1.0, 0.5, -0.125], np.float32), dim)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
-@pytest.mark.parametrize("dim", range(1, 7))
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (2, 8.0), (3, 0.01), (4, 1.0), (5, 8.0), (6, 1.0)])
 def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
     """float64; the smallest defect is 1e-9 of a probability, a mean or a variance."""
     with jax.enable_x64(True):
@@ -62,8 +59,7 @@ def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
             np.testing.assert_allclose(m.variance(x), mass @ estimates**2 - x**2, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
-@pytest.mark.parametrize("dim", range(1, 7))
+@pytest.mark.parametrize(("dim", "epsilon"), [(2, 0.1), (3, 5.0), (4, 1.0), (5, 1.0)])
 def test_largest_loss_is_epsilon(dim, epsilon):
     """Over all reports and all records in {-1, 0, 1}^d, float64. By symmetry one report would do; all are taken."""
     with jax.enable_x64(True):
@@ -72,53 +68,34 @@ def test_largest_loss_is_epsilon(dim, epsilon):
     np.testing.assert_allclose((logs.max(0) - logs.min(0)).max(), epsilon, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
-def test_ties_in_both_half_spaces_lose_more_than_epsilon(epsilon):
-    """The form first published, d = 4: log(1 + e^eps), seen by enumeration; odd d has no ties and loses eps."""
-    for dim, loss in ((4, math.log1p(math.exp(epsilon))), (3, epsilon)):
-        masses = np.array([table(epsilon, corner, ties_in_both=True) for corner in signs(dim)])
-        np.testing.assert_allclose(masses.sum(1), 1.0)
-        np.testing.assert_allclose(np.log(masses.max(0) / masses.min(0)).max(), loss, atol=1e-12)
+@pytest.mark.parametrize(("dim", "loss"), [(3, 1.0), (4, math.log1p(math.e))])
+def test_ties_in_both_half_spaces_lose_more_than_epsilon(dim, loss):
+    """The form first published, by enumeration at epsilon 1: odd d has no ties and loses eps."""
+    masses = np.array([table(1.0, corner, ties_in_both=True) for corner in signs(dim)])
+    np.testing.assert_allclose(np.log(masses.max(0) / masses.min(0)).max(), loss, atol=1e-12)
 
 
 def test_one_coordinate_is_duchi():
     m, one = DuchiVector(1.3, 1), Duchi(1.3)
     for x in np.float32([-1.0, -0.3, 0.0, 0.8]):
         for y in (-1.0, 1.0, 0.5):
-            np.testing.assert_allclose(m.log_density([y], [x]), one.log_density(y, x), rtol=1e-6)
+            np.testing.assert_allclose(m.log_density(np.array([y]), x[None]), one.log_density(y, x), rtol=1e-6)
         np.testing.assert_allclose(m.variance(x), one.variance(x), rtol=1e-6)
     np.testing.assert_allclose(m.estimate(1.0), one.estimate(1.0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
 @pytest.mark.parametrize("dim", [3, 4])
-def test_draws_fit_the_density(dim, epsilon):
-    """G test over all 2^d reports, 200 000 draws: detects a total variation of 0.009 (16 cells)."""
-    m, x, n = DuchiVector(epsilon, dim), record(dim), 200_000
-    y = np.asarray(draw(m, jax.random.split(jax.random.key(dim), n), x))
+def test_draws_fit_the_density(dim):
+    """G test over all 2^d reports, 100 000 draws: detects a total variation of 0.013 (16 cells)."""
+    x, code = record(dim), 1 << np.arange(dim)[::-1]
+    y = np.asarray(draw(DuchiVector(1.0, dim), jax.random.split(jax.random.key(dim), 100_000), x))
     assert y.dtype == np.float32
-    code = (y > 0) @ (1 << np.arange(dim)[::-1])
-    stats.assert_g(np.bincount(code, minlength=2**dim), table(epsilon, x.astype(float)))
+    stats.assert_g(np.bincount((y > 0) @ code, minlength=2**dim), table(1.0, x.astype(float)))
 
 
-@mechanism
-class NeverTheOtherSide(DuchiVector):
-    """Its density is right, its draws are all from the half-space of v."""
-
-    def privatize(self, key, x):
-        return DuchiVector(60.0, self.dim).privatize(key, x)
-
-
-def test_the_draws_are_tested_by_a_test_that_can_fail():
-    m, x = NeverTheOtherSide(4.0, 3), record(3)
-    y = np.asarray(draw(m, jax.random.split(jax.random.key(3), 200_000), x))
-    with pytest.raises(AssertionError):
-        stats.assert_g(np.bincount((y > 0) @ (1 << np.arange(3)[::-1]), minlength=8), table(4.0, x.astype(float)))
-
-
-@pytest.mark.parametrize("dim", [500, 501])
+@pytest.mark.parametrize("dim", [100, 101])
 def test_moments_of_a_wide_record(dim):
-    """Means within five standard errors, all d of them; detects an estimate off by 10 standard errors (0.7)."""
+    """Means within five standard errors, all d of them; detects an estimate off by 10 standard errors (0.3)."""
     m, n = DuchiVector(2.0, dim), 20_000
     x = np.linspace(-1, 1, dim, dtype=np.float32)
     values = np.asarray(m.estimate(draw(m, jax.random.split(jax.random.key(5), n), x)), np.float64)
@@ -136,9 +113,9 @@ def test_moments_of_a_wide_record(dim):
     stats.assert_share(above, n, share * math.exp(2.0) / (1 + share * math.expm1(2.0)))
 
 
-@pytest.mark.parametrize("dim", [500, 2000])
-def test_density_of_a_wide_record_is_exact_in_the_tails(dim):
+def test_density_of_a_wide_record_is_exact_in_the_tails():
     """float32 against float64; at the two ends the masses are 0 and 1. Smallest defect: 4e-7 of d log 2."""
+    dim = 500
     y = np.where(np.arange(dim) % 2 == 0, 1.0, -1.0).astype(np.float32)
     records = np.stack([y, -y, 0.9 * y, -0.9 * y, 0.3 * y, -0.1 * y, 0 * y])
     evaluate = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, None, 0)))
@@ -180,8 +157,7 @@ def variance_and_slopes(epsilon, dim):
     return spread, slope, jax.grad(lambda e: DuchiVector(e, dim).estimate(1.0))(epsilon)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5, 64])
-@pytest.mark.parametrize("epsilon", [1e-8, 1.0, 88.0])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (5, 1e-8), (64, 88.0)])
 def test_everything_is_finite(epsilon, dim):
     """Values and gradients in epsilon, of the density at corners, of the variance and of the estimate."""
     y = np.ones(dim, np.float32)
@@ -193,20 +169,6 @@ def test_everything_is_finite(epsilon, dim):
     if epsilon > 1e-6:  # below, the slope of 1/epsilon^2 is 1e24 and more: finite, but tells nothing
         assert np.isfinite(slope)
     assert np.isfinite(of_estimate)
-
-
-def test_wrong_shapes_and_stacks_are_refused():
-    m = DuchiVector(1.0, 3)
-    for x in (jnp.zeros(4), jnp.zeros((2, 3)), 0.0):
-        with pytest.raises(ValueError, match=r"x must be one record of shape \(3,\), got"):
-            m.privatize(jax.random.key(0), x)
-        with pytest.raises(ValueError, match=r"x must be one record of shape \(3,\), got"):
-            m.log_density(jnp.ones(3), x)
-    with pytest.raises(ValueError, match=r"y must be one record of shape \(3,\), got"):
-        m.log_density(jnp.ones(2), jnp.zeros(3))
-    for dim in (0, -1):
-        with pytest.raises(ValueError, match="dim must be a whole number >= 1"):
-            DuchiVector(1.0, dim)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 60])
@@ -228,12 +190,11 @@ def test_the_mixture_that_is_drawn_keeps_epsilon(dim):
         assert loss >= min(epsilon * (1 - 1e-3), 44.0)
 
 
-@pytest.mark.parametrize("dim", [2, 4])
-def test_ties_are_drawn_anew(dim):
-    """At a large epsilon nothing but the open half-space is drawn, each vector alike; 100 000 draws."""
-    y = np.asarray(
-        draw(DuchiVector(90.0, dim), jax.random.split(jax.random.key(20), 100_000), np.ones(dim, np.float32))
-    )
+def test_ties_are_drawn_once_more():
+    """At a large epsilon nothing but the open half-space is drawn, each vector alike; 50 000 draws."""
+    dim = 4
+    keys = jax.random.split(jax.random.key(20), 50_000)
+    y = np.asarray(draw(DuchiVector(90.0, dim), keys, np.ones(dim, np.float32)))
     dot = y.sum(1)
     assert (dot > 0).all()
     counts = np.bincount(((y > 0) @ (1 << np.arange(dim))).astype(int), minlength=2**dim)
@@ -242,7 +203,7 @@ def test_ties_are_drawn_anew(dim):
     stats.assert_g(counts[counts > 0], np.full(possible.sum(), 1 / possible.sum()))
 
 
-@pytest.mark.parametrize("dim", [31, 32, 33, 64, 65])
+@pytest.mark.parametrize("dim", [32, 33, 65])
 def test_every_sign_of_a_packed_record_is_used(dim):
     """Words are cut at 32 signs: means of all coordinates, and no coordinate twice; 20 000 draws, 5 sigma."""
     x = np.where(np.arange(dim) % 2 == 0, 1.0, -1.0).astype(np.float32)

@@ -18,7 +18,7 @@ log_densities = jax.jit(lambda m, y, x: m.log_density(y, x))
 slopes = jax.jit(jax.vmap(jax.grad(lambda e, x: ThreeOutputs(e).log_density(1.0, x)), in_axes=(None, 0)))
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.5, 0.69, math.log(2.0) - 1e-6])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.5, math.log(2.0) - 1e-6])
 def test_nothing_is_never_reported_up_to_log_2(epsilon):
     """a = 0 there: no word gives a 0, its density is 0 and not NaN, and the law is Duchi's."""
     m, duchi = ThreeOutputs(epsilon), Duchi(epsilon)
@@ -32,7 +32,7 @@ def test_nothing_is_never_reported_up_to_log_2(epsilon):
     np.testing.assert_allclose(one, log_densities(duchi, 1.0, RECORDS), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 1.715, 1.73, 5.0, 17.0, 30.0])
+@pytest.mark.parametrize("epsilon", [1.0, 1.715, 1.73, 30.0])
 def test_the_rest_of_a_is_precise(epsilon):
     """float32 against float64, 1e-6 of 1 - a: in float32 alone 1 - a is 0 from epsilon 18 on."""
     a, rest = (float(v) for v in ThreeOutputs(epsilon)._chances())

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.graph import aggregation, graphs, packing
+from ldp_jax.graph import aggregation, graphs
 from ldp_jax.graph.aggregation import Segments
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -101,14 +101,6 @@ def test_weights_belong_to_edges_sorted_by_receiver():
     np.testing.assert_allclose(layout("segments").sum(H, WEIGHTS), dense(WEIGHTS) @ H, atol=1e-4)
 
 
-def test_heads_have_weights_of_their_own():
-    heads = jnp.stack([H, 2 * H], 1)
-    weights = np.stack([WEIGHTS, WEIGHTS[::-1]], 1)
-    got = layout("segments").sum(heads, weights)
-    for head in range(2):
-        np.testing.assert_allclose(got[:, head], dense(weights[:, head]) @ heads[:, head], atol=2e-4)
-
-
 @EVERY
 def test_both_modes_of_differentiation(name):
     """The map is linear: its tangent is itself, and the gradient of <c, A h> is A' c."""
@@ -149,22 +141,6 @@ def test_linear_works_under_vmap_and_linearize():
     np.testing.assert_allclose(got, matrix @ H, rtol=1e-3, atol=1e-3)
     pushed = jax.vmap(jax.linearize(partial(apply, matrix[0]), H)[1])(jnp.stack([H, 2 * H]))
     np.testing.assert_allclose(pushed[1], 2 * matrix[0] @ H, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_rows_of_a_batch_push_tangents_forward(symmetric):
-    """What jax.custom_vjp refuses."""
-    senders, receivers = [0, 1, 3, 3], [1, 0, 4, 2]
-    if symmetric:
-        senders, receivers = senders[:2] + [3, 4], receivers[:2] + [4, 3]
-    batch = packing.whole(packing.GraphSet.from_edges(senders, receivers, [0, 0, 1, 1, 1], [0, 1]))
-    matrix = np.zeros((5, 5))
-    matrix[receivers, senders] = 1.0
-    h = H[:5]
-    _, tangent = jax.jvp(batch.sum_neighbours, (h,), (2 * h,))
-    np.testing.assert_allclose(tangent, matrix @ (2 * h), atol=1e-5)
-    _, pull = jax.vjp(batch.sum_neighbours, h)
-    np.testing.assert_allclose(pull(h)[0], matrix.T @ h, atol=1e-5)
 
 
 ENDS = {

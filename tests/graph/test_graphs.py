@@ -93,22 +93,15 @@ def test_no_edges(edges):
         ([[0, 4]], 4, r"edges must join nodes in \[0, 4\), got \(0, 4\)"),
         ([[0, 1], [-1, 2]], 4, r"got \(-1, 2\)"),
         ([[0, 1], [2, 2]], 4, "no self-loops, got one at node 2"),
-        ([[0, 1], [2, 3], [0, 1]], 4, r"each pair once, got \(0, 1\) twice"),
         ([[0, 1], [1, 0]], 4, r"each pair once, got \(0, 1\) twice"),
         ([[0, 1, 2]], 4, r"shape \[m, 2\], got int64 of shape \(1, 3\)"),
-        ([0, 1], 4, r"got int64 of shape \(2,\)"),
         (
             [[0, 1, 2], [1, 2, 3]],
             4,
             r"got int64 of shape \(2, 3\): an edge_index that has each edge once is read with",
         ),
-        (np.zeros((2, 0), int), 4, r"got int64 of shape \(2, 0\): an edge_index"),
-        (np.zeros((0, 10**12), int), 4, r"got int64 of shape \(0, 1000000000000\)$"),
-        (np.zeros((0, 2, 2), int), 4, r"got int64 of shape \(0, 2, 2\)$"),
         ([[0.0, 1.0]], 4, "must be integers .* got float64"),
         ([[0, 1]], 0, "num_nodes must be a whole number .* got 0"),
-        ([[0, 1]], 2.0, "num_nodes must be a whole number .* got 2.0"),
-        ([[0, 1]], 2**31, "num_nodes must be a whole number"),
     ],
 )
 @pytest.mark.usefixtures("untyped")
@@ -165,7 +158,6 @@ def test_blocks_of_edges_change_nothing(monkeypatch):
     [
         ([0, 1, 1], [1, 0, 2], "graph 0 must be symmetric.* got 1 -> 2 alone"),
         ([0, 1, 0], [1, 0, 1], "graph 0 must have each edge once, got 0 -> 1 twice"),
-        ([0, 1, 0, 1], [1, 0, 1, 0], "graph 0 must have each edge once, got 1 -> 0 twice"),
         ([0, 1, 2], [1, 0, 2], "graph 0 must have no self-loops, got one at node 2"),
         ([0, 4], [4, 0], r"nodes in \[0, 4\), got 0 -> 4 in graph 0"),
         ([0, -1], [-1, 0], "got 0 -> -1 in graph 0"),
@@ -199,24 +191,12 @@ def test_a_directed_graph_has_no_undirected_edges():
             graphs.to_edges(graphs.directed(senders, receivers, 3))
 
 
-def test_a_set_prints_as_one_line():
-    three = graphs.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
-    assert repr(three) == "GraphSet(3 graphs, 4 nodes, 2 directed edges)"
-
-
 # --- jraph, unmaintained since 2022 ------------------------------------------------------------------------
 
 
 def test_jraph_is_the_pinned_version():
     assert importlib.metadata.version("jraph") == "0.0.6.dev0"
     assert "jraph==0.0.6.dev0" in importlib.metadata.requires("ldp_jax")
-
-
-def test_graphs_tuple_has_the_fields_we_name():
-    assert jraph.GraphsTuple._fields == (
-        "nodes", "edges", "receivers", "senders", "globals", "n_node", "n_edge",
-    )  # fmt: skip
-    assert graphs.GraphsTuple is jraph.GraphsTuple
 
 
 def test_graphs_tuple_is_a_pytree_whose_none_fields_are_no_leaves():

@@ -96,7 +96,7 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
 @pytest.fixture(scope="module")
 def tree():
     """A tree of 40 nodes in the disk."""
-    return embedding.embed(jax.random.key(0), PAIRS, 40, epochs=200, batch_size=8, negatives=20)
+    return embedding.embed(jax.random.key(0), PAIRS, 40, epochs=150, batch_size=8, negatives=20)
 
 
 def test_a_tree_is_found(tree):
@@ -106,7 +106,7 @@ def test_a_tree_is_found(tree):
     depth = np.array([(PAIRS[:, 0] == node).sum() for node in range(40)])
     level = [np.asarray(embedding.radius(tree.points))[depth == k].mean() for k in range(4)]
     assert (np.diff(level) > 1).all(), level
-    assert tree.losses.shape == (210,)
+    assert tree.losses.shape == (160,)
     assert np.isfinite(tree.losses).all()
     assert tree.losses[-1] < 0.5 * tree.losses[0]
     # Children of one node are nearer in direction than those of others.
@@ -116,18 +116,6 @@ def test_a_tree_is_found(tree):
     top = TREE[TREE[leaves]] - 1
     away = np.abs(np.angle(np.exp(1j * (angle[leaves][:, None] - branch))))
     assert (away.argmin(1) == top).mean() > 0.6  # a third by chance
-
-
-def test_one_program_for_relations_of_one_size():
-    settings = {"epochs": 20, "batch_size": 8, "negatives": 20, "learning_rate": 0.1}
-    first = embedding.embed(jax.random.key(0), PAIRS, 40, **settings)
-    before = embedding._train._cache_size()
-    other = np.stack([PAIRS[:, 0], (PAIRS[:, 1] + 1) % 40], 1)
-    other = other[other[:, 0] != other[:, 1]]
-    padded = np.concatenate([other, [[0, k] for k in range(30, 30 + len(PAIRS) - len(other))]]).astype(int)
-    other = embedding.embed(jax.random.key(1), padded, 40, **settings)
-    assert embedding._train._cache_size() == before
-    assert not np.array_equal(other.points, first.points)
 
 
 def test_reconstruction_against_a_loop():
@@ -186,14 +174,11 @@ EMBED = lambda pairs, n=4, **more: embedding.embed(jax.random.key(0), np.asarray
         (lambda: EMBED([[0, 4]]), r"relation must be of nodes in \[0, 4\)"),
         (lambda: EMBED([[0, 0]]), "relation must be of two different nodes"),
         (lambda: EMBED([[0, 1], [0, 1]]), "relation must name each pair once"),
-        (lambda: EMBED([[0.5, 1.0]]), r"relation must be integers \[m, 2\]"),
         (lambda: EMBED(np.zeros((0, 2), int)), "relation must be integers"),
-        (lambda: EMBED([[0, 1]], n=1), "num_nodes must be a whole number"),
-        (lambda: EMBED([[0, 1]], dim=0), "dim must be a whole number"),
-        (lambda: EMBED([[0, 1]], epochs=-1), "epochs must be a whole number"),
-        (lambda: EMBED([[0, 1]], burn_in=-1), "burn_in must be a whole number"),
-        (lambda: EMBED([[0, 1]], batch_size=0), "batch_size must be a whole number"),
-        (lambda: EMBED([[0, 1]], negatives=0), "negatives must be a whole number"),
+        *[
+            (lambda name=name, value=value: EMBED([[0, 1]], **{name: value}), f"{name} must be a whole number")
+            for name, value in (("dim", 0), ("epochs", -1), ("burn_in", -1), ("batch_size", 0), ("negatives", 0))
+        ],
         (lambda: EMBED([[0, 1]], learning_rate=0.0), "learning_rate must be finite and > 0"),
         (lambda: embedding.embed(0, np.array([[0, 1]]), 2), "key must be a typed key"),
         (lambda: embedding.reconstruction(np.eye(2), [[0, 1]]), "points must be within the ball"),

@@ -34,22 +34,20 @@ MECHANISMS = {
 
 
 @pytest.fixture(scope="module")
-def graph():
+def op():
     data = datasets.synthetic(
-        jax.random.key(3), num_nodes=300, num_classes=3, num_features=DIM, mean_degree=5.0, homophily=0.8
+        jax.random.key(3), num_nodes=100, num_classes=3, num_features=DIM, mean_degree=5.0, homophily=0.8
     )
-    return data.graph
+    return operator(data.graph, "segment")
 
 
-@pytest.mark.parametrize("r", [0.0, 0.5])
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_observed_error_is_within_the_bound(name, r, graph):
+@pytest.mark.parametrize(("name", "r"), [*((name, 0.0) for name in MECHANISMS), ("hds", 0.5), ("laplace", 0.5)])
+def test_observed_error_is_within_the_bound(name, r, op):
     """At delta = 0.1 and 200 runs, a node may exceed its bound in at most 43 runs (binomial tail below 1e-6).
 
     The smallest defect this detects: a bound that fails in more than about 22 % of the runs.
     """
-    mechanism, runs, nodes = MECHANISMS[name], 200, 300
-    op = operator(graph, "segment")
+    mechanism, runs, nodes = MECHANISMS[name], 200, 100
     x = jax.random.uniform(jax.random.key(0), (nodes, DIM), minval=-1.0, maxval=1.0)
     z = ppr(op, x, 0.2, r)
     keys = jax.random.split(jax.random.key(1), runs)
@@ -86,12 +84,6 @@ def test_worst_variance_is_the_largest_over_records():
         np.testing.assert_allclose(bound.variance, bounds.worst_case(mechanism.variance(grid)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, float("nan")])
-def test_bad_delta_is_refused(delta):
-    with pytest.raises(ValueError, match="delta must be in"):
-        bounds.error_bound(HDS(1.0, 4, 2), np.ones((1, 3)), delta)
-
-
 def test_what_no_theorem_covers_is_refused():
     rows = np.ones((1, 3))
     for mechanism, message in (
@@ -101,6 +93,8 @@ def test_what_no_theorem_covers_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             bounds.error_bound(mechanism, rows, 0.1)
+    with pytest.raises(ValueError, match="delta must be in"):
+        bounds.error_bound(HDS(1.0, 4, 2), rows, 1.0)
 
 
 @pytest.mark.parametrize("make", [lambda: MultiPiecewise(5.0, 12, 3), lambda: MultiBit(5.0, 12, 3)])

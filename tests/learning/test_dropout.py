@@ -34,7 +34,7 @@ def test_a_share_is_dropped_and_what_is_kept_makes_up_for_it():
     assert np.abs(np.corrcoef(kept.ravel(), again.ravel())[0, 1]) < 5.4 / np.sqrt(kept.size)
 
 
-@pytest.mark.parametrize("shape", [(1, 3), (5, 3), (6, 2, 4), (7,), (0, 3)])
+@pytest.mark.parametrize("shape", [(5, 3), (6, 2, 4), (7,), (0, 3)])
 def test_any_shape(shape):
     x = 1.0 + jax.random.uniform(jax.random.key(0), shape)
     y = np.asarray(APPLIED(jax.random.key(3), x, 0.25))
@@ -46,8 +46,7 @@ def test_any_shape(shape):
 
 def test_slopes_and_many_keys():
     x = jax.random.normal(jax.random.key(4), (6, 5))
-    one = lambda key: jax.value_and_grad(lambda x: APPLIED(key, x, RATE).sum(), has_aux=False)(x)
     keys = jax.random.split(jax.random.key(5), 3)
-    _, slopes = jax.vmap(one)(keys)
+    slopes = jax.vmap(lambda key: jax.grad(lambda x: APPLIED(key, x, RATE).sum())(x))(keys)
     for key, slope in zip(keys, slopes, strict=True):
         np.testing.assert_array_equal(slope, APPLIED(key, jnp.ones_like(x), RATE))

@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import sklearn.metrics
 
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
-from ldp_jax.learning import metrics, training
+from ldp_jax.learning import training
 from ldp_jax.learning.models import NodeInputs, gcn
 from ldp_jax.learning.training import Examples
 
@@ -120,11 +119,6 @@ def test_dropout_is_keyed_and_only_in_training():
     close(model.apply(variables, example(), key=None, train=False)[0], naive(variables, *example(), layers=2))
 
 
-def split(label):
-    index = np.random.default_rng(2).permutation(N).astype(np.int32)
-    return [Examples(part, label[part]) for part in np.split(index, [36, 48])]
-
-
 ADAM = training.adam(0.1)
 
 
@@ -135,12 +129,13 @@ def test_learns_what_only_neighbours_tell(several):
     around = naive({"params": {"Dense_0": {"kernel": np.eye(D)}, "bias_0": np.zeros(D)}}, graph, x, layers=1)
     label = (around > 0).astype(np.int32)[:, :2] if several else (around[:, 0] > 0).astype(np.int32)
     objective = training.on_graph(training.node_labels if several else training.node_classification)
-    assert objective == training.on_graph(training.node_labels if several else training.node_classification)
+    index = np.random.default_rng(2).permutation(N).astype(np.int32)
+    parts = [Examples(part, label[part]) for part in np.split(index, [36, 48])]
     rng = np.random.default_rng(3)
     rewired = graphs.from_edges(rng.permutation(np.stack(np.triu_indices(N, 1), 1))[: len(graph.senders) // 2], N)
     fitted, blind = (
         training.fit(
-            jax.random.key(0), gcn(1, 1, 2), objective, NodeInputs(operator(form, "segment"), x), *split(label),
+            jax.random.key(0), gcn(1, 1, 2), objective, NodeInputs(operator(form, "segment"), x), *parts,
             training.Settings(ADAM, epochs=100, batch_size=N),
         )
         for form in (graph, rewired)
@@ -164,29 +159,3 @@ def test_examples_that_do_not_fit_are_refused():
             training.fit(jax.random.key(0), gcn(1, 1, 2), objective, (graph, x), part, good, good, settings)
     with pytest.raises(ValueError, match="x must have a row for each of 60 nodes"):
         MODEL.init(jax.random.key(0), (operator(graph), x[:-1]))
-
-
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    "bad", [{"layers": 0}, {"hidden": 0}, {"outputs": 0}, {"dropout": 1.0}, {"normalisation": "max"}]
-)
-def test_bad_arguments_are_refused_by_name(bad):
-    with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
-        gcn(**{"layers": 2, "hidden": 4, "outputs": 2, **bad})
-
-
-def test_metrics_of_several_labels_are_scikit_learns():
-    rng = np.random.default_rng(0)
-    scores = rng.integers(-3, 4, (60, 5)).astype(np.float32)  # with ties
-    labels = (rng.random((60, 5)) < 0.3).astype(np.int8)
-    wanted = sklearn.metrics.f1_score(labels, scores > 0, average="micro")
-    assert float(metrics.micro_f1(jnp.asarray(scores), labels)) == pytest.approx(wanted, abs=1e-6)
-    area = jax.jit(metrics.roc_auc)
-    wanted = sklearn.metrics.roc_auc_score(labels, scores, average="macro")
-    assert float(area(scores, labels)) == pytest.approx(wanted, abs=1e-6)
-    labels[:, 0] = 1  # a label that all rows have tells nothing
-    wanted = sklearn.metrics.roc_auc_score(labels[:, 1:], scores[:, 1:], average="macro")
-    assert float(area(scores, labels)) == pytest.approx(wanted, abs=1e-6)
-    assert np.isnan(area(scores, np.ones_like(labels)))
-    assert np.isnan(area(np.where(np.eye(60, 5), np.nan, scores).astype(np.float32), labels))
-    assert float(metrics.micro_f1(jnp.full((3, 2), -1.0), np.zeros((3, 2)))) == 0.0

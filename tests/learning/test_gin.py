@@ -83,10 +83,9 @@ def test_equals_a_naive_dense_network(directed):
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("directed", [False, True])
-def test_speaks_jraph(directed):
+def test_speaks_jraph():
     """A tuple as jraph.batch makes it is its packed form, in any order of edges, in both modes, traced or not."""
-    graph_set, variables = many_graphs(directed=directed), trained(directed)
+    graph_set, variables = many_graphs(), trained()
     tuples = [graph_set.subset([i]).graph for i in range(len(graph_set))]
     batch, packed = jraph.batch_np(tuples), whole(graph_set)
     order = np.random.default_rng(0).permutation(len(batch.senders))
@@ -99,10 +98,9 @@ def test_speaks_jraph(directed):
     close(eagerly, evaluate(variables, packed))
 
 
-@pytest.mark.parametrize("more", [(1, 0, 1), (7, 5, 3)])
-def test_what_jraph_pads_with_contributes_nothing(more):
+def test_what_jraph_pads_with_contributes_nothing():
     """Neither to the readout, nor to batch norm, nor to a masked loss and its gradient."""
-    graph_set, variables = many_graphs(), trained()
+    graph_set, variables, more = many_graphs(), trained(), (7, 5, 3)
     batch = graph_set.graph._replace(nodes=np.zeros((len(graph_set.node_graph), 1), np.float32))
     sizes = len(graph_set.node_graph), len(graph_set.senders), len(graph_set)
     padded = jraph.pad_with_graphs(batch, *(size + extra for size, extra in zip(sizes, more, strict=True)))
@@ -139,39 +137,14 @@ def test_a_traced_tuple_says_how_many_nodes_it_has():
         evaluate(trained(), graph)
 
 
-def test_a_directed_edge_tells_its_receiver():
-    """A star and its reverse: alike only in the linear range of the ReLUs, as both have as many walks."""
-    ends = np.array([0, 0, 0]), np.array([1, 2, 3])
-    one, two = (GraphSet.from_edges(*pair, [0, 0, 0, 0], [0]) for pair in (ends, ends[::-1]))
-    outputs = [certain(trained(), whole(graph_set))[0] for graph_set in (one, two)]
-    assert np.abs(outputs[0] - outputs[1]).max() > 0.01
-    for graph_set, output in zip((one, two), outputs, strict=True):
-        np.testing.assert_allclose(output, naive(trained(), graph_set, train=True), rtol=1e-3)
-
-
-def test_the_order_of_nodes_does_not_matter():
-    graph_set = many_graphs()
-    rng = np.random.default_rng(0)
-    place = np.concatenate(
-        [rng.permutation(np.flatnonzero(graph_set.node_graph == graph)) for graph in range(len(graph_set))]
-    )
-    other = GraphSet.from_edges(
-        place[graph_set.senders], place[graph_set.receivers], graph_set.node_graph, graph_set.labels
-    )
-    assert not np.array_equal(other.senders, graph_set.senders)
-    one, two = (evaluate(trained(), whole(part)) for part in (graph_set, other))
-    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * np.abs(one).max())
-
-
-@pytest.mark.parametrize("batch_size", [1, 8])
-def test_neither_company_nor_padding_matters_where_nothing_is_learned(batch_size):
+def test_neither_company_nor_padding_matters_where_nothing_is_learned():
     graph_set = many_graphs()
     alone = np.asarray(evaluate(trained(), whole(graph_set)))
-    packed = pack(graph_set, batch_size, shapes=1)
+    packed = pack(graph_set, 8, shapes=1)
     (shape,), (dealt,) = packed.shapes, deal(packed, jax.random.key(3))
     room = shape._replace(nodes=shape.nodes + 9, edges=shape.edges + 5, rows=shape.rows + 3)
     for wider in (shape, room):
-        for graphs in np.asarray(dealt):
+        for graphs in np.asarray(dealt)[:2]:
             real = graphs < len(graph_set)
             got = np.asarray(evaluate(trained(), assemble(packed, graphs, wider)))[real]
             np.testing.assert_allclose(got, alone[graphs[real]], rtol=1e-4, atol=1e-4 * np.abs(alone).max())
@@ -244,11 +217,10 @@ def gradient(variables, batch):
     return jax.grad(loss)(variables["params"])
 
 
-def test_gradients_do_not_depend_on_layout_or_padding():
-    graph_set, plain, padded = padded_and_not()
-    gradients = [gradient(trained(), batch) for batch in (plain, padded, from_graphs(graph_set.graph))]
-    for other in gradients[1:]:
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3), gradients[0], other)
+def test_gradients_do_not_depend_on_padding():
+    _, plain, padded = padded_and_not()
+    one, other = (gradient(trained(), batch) for batch in (plain, padded))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3), one, other)
 
 
 def test_graphs_without_edges_have_finite_outputs_and_gradients():
@@ -264,21 +236,3 @@ def test_dropout_is_keyed_and_only_in_training():
     first, second, again = (apply(jax.random.key(seed)) for seed in (0, 1, 0))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, second)
-
-
-def test_a_network_of_one_layer_reads_the_input():
-    batch = whole(many_graphs())
-    model = gin(layers=1, outputs=2)
-    variables = model.init(jax.random.key(0), batch)
-    outputs = model.apply(variables, batch, key=None, train=False)[0]
-    np.testing.assert_allclose(outputs, jnp.broadcast_to(outputs[0], outputs.shape), rtol=1e-6)
-
-
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    "arguments",
-    [{"layers": 0}, {"hidden": 0}, {"outputs": 0}, {"dropout": 1.0}, {"dropout": -0.1}, {"mlp_layers": 0}],
-)
-def test_bad_arguments_are_refused_by_name(arguments):
-    with pytest.raises(ValueError, match=f"{next(iter(arguments))} must be"):
-        gin(**arguments)

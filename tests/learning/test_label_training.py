@@ -22,7 +22,7 @@ from ldp_jax.learning.label_training import (
     noisy_examples,
     noisy_node_classification,
 )
-from ldp_jax.learning.models import Model, NodeInputs, gcn, linear
+from ldp_jax.learning.models import Model, NodeInputs, gcn
 from ldp_jax.learning.training import Examples, Settings, fit, node_classification, on_graph
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -89,26 +89,18 @@ def test_the_loss_is_least_at_the_true_posterior(steps):
     assert (losses_near(context, examples, scale * moves) > value + 1e-6).all()
 
 
-@pytest.mark.parametrize("steps", STEPS)
-def test_another_channel_is_seen(steps):
-    """The bad twin: a channel of keep 0.45 in place of 0.4 pulls the posterior elsewhere."""
-    _, right = slope(*averaged(expected(), steps))
-    _, wrong = slope(*averaged(expected(keep=0.45), steps))
-    assert wrong > 100 * right + 1e-4
-
-
-def test_averages_of_one_side_alone_are_seen():
-    """The bad twins: labels that are averaged for posteriors that are not, over other nodes, and rounded."""
+def test_other_losses_are_least_elsewhere():
+    """Bad twins: another channel, labels averaged for posteriors that are not, over other nodes, rounded, raw."""
     context, examples = averaged(expected(), 4)
     _, right = slope(context, examples)
-    for twin in (context._replace(steps=jnp.int32(0)), context._replace(given=jnp.ones(N))):
-        _, wrong = slope(twin, examples)
+    for twin in (
+        averaged(expected(keep=0.45), 4),
+        (context._replace(steps=jnp.int32(0)), examples),
+        (context._replace(given=jnp.ones(N)), examples),
+        drop_inputs(None, OP, expected(), 4),
+    ):
+        _, wrong = slope(*twin)
         assert wrong > 100 * right + 1e-4
-    _, wrong = slope(*drop_inputs(None, OP, expected(), 4))
-    assert wrong > 100 * right + 1e-4
-
-
-def test_plain_cross_entropy_on_reports_is_least_elsewhere():
     gradient = jax.grad(lambda s: optax.softmax_cross_entropy(s, jnp.asarray(expected().label)).mean())
     assert jnp.linalg.norm(gradient(jnp.log(TRUTH[NODES]))) > 0.05
 
@@ -189,22 +181,6 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     assert score(9.0, half) == -jnp.inf
 
 
-def test_training_stops_where_reports_are_learned_by_heart():
-    """A free score for each node, trained on the validation reports themselves: only first epochs may be kept."""
-    m = 60
-    reports = np.random.default_rng(4).integers(0, 3, m)
-    part = noisy_examples(GeneralizedRR(0.5, 3), np.arange(m), reports)
-    fitted = fit(
-        jax.random.key(0), linear(3), noisy_node_classification, jnp.eye(m), part, part, part,
-        Settings(training.adam(0.05), epochs=60, batch_size=m, patience=5),
-    )  # fmt: skip
-    run = np.isfinite(fitted.losses).sum()
-    assert run < 60
-    assert np.isneginf(fitted.validations[run - 1])
-    outputs = jnp.eye(m) @ fitted.variables["params"]["Dense_0"]["kernel"]
-    assert np.mean(np.argmax(outputs, 1) == reports) < 0.65
-
-
 # --- Training ----------------------------------------------------------------------------------------------------
 
 WORLD = {"num_nodes": 1200, "num_classes": 6, "num_features": 64, "mean_degree": 5, "homophily": 0.85}
@@ -238,14 +214,9 @@ def trained(seed, steps):
 
 
 def test_drop_is_better_than_training_on_raw_reports():
-    """In each of four worlds, on average by 20 points with a standard error of 5: by more than 5 for sure."""
-    gains = np.array([float(trained(seed, 2).test - trained(seed, None).test) for seed in range(4)])
-    assert gains.min() > 0.0, gains
-    assert gains.mean() > 0.05 + 3 * gains.std(ddof=1) / 2, gains
-
-
-def test_one_program_for_all_numbers_of_steps():
-    trained(0, 1)
+    """In two worlds, of 20 points each with a deviation of 5; one program for all numbers of steps."""
+    gains = np.array([float(trained(seed, 2).test - trained(seed, None).test) for seed in range(2)])
+    assert gains.min() > 0.05, gains
     programs = training._fit._cache_size()
     trained(0, 8)
     assert training._fit._cache_size() == programs
@@ -255,10 +226,10 @@ def test_one_program_for_all_numbers_of_steps():
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("steps", [-1, 1.5, True])
-def test_bad_steps_are_refused(steps):
-    with pytest.raises(ValueError, match="steps must be a whole number >= 0"):
-        drop_inputs(None, OP, expected(), steps)
+def test_bad_steps_are_refused():
+    for steps in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="steps must be a whole number >= 0"):
+            drop_inputs(None, OP, expected(), steps)
     with pytest.raises(ValueError, match="op must be what propagation.operator.graph. makes, got int"):
         drop_inputs(None, 3, expected(), 1)
 
@@ -298,5 +269,3 @@ def test_examples_that_do_not_fit_are_refused():
             )  # fmt: skip
     with pytest.raises(ValueError, match=r"index of also must be in \[0, 24\)"):
         drop_inputs(None, OP, good, 1, also=good._replace(index=good.index + 9))
-    with pytest.raises(ValueError, match="label of also must have a column for each of .* 4 outputs"):
-        drop_inputs(None, OP, good, 1, also=good._replace(label=good.label[:, :3]))

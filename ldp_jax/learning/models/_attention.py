@@ -1,16 +1,13 @@
 r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
 
-With :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)`, a weight depends on numbers of its
-two ends: it is recomputed where it is needed, in the derivative too, and no array of all edges with a vector for
-each is ever made. Edges are worked off some at a time, in the cache.
-
-Exponents are shifted by the largest of the node, its own score among them: a node without edges attends to itself
-alone, and neither it nor padding makes a NaN.
+A weight :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)` is recomputed from its two ends
+where it is needed: no array of all edges with a vector for each is made. Exponents are shifted by the largest of
+the node, its own score among them, so that neither a node without edges nor padding makes a NaN.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +27,8 @@ _CACHED = 2**16
 _AT_ONCE = 4
 """Heads that a block of threefry, 64 bits, is enough for."""
 
+_Totals = TypeVar("_Totals")
+
 
 def attend(
     neighbours: Segments | Tables | Induced,
@@ -42,16 +41,9 @@ def attend(
 ) -> Float[Array, "n heads width"]:
     """Weighted means of the rows of ``h`` over each node and the senders of the edges into it.
 
-    First derivatives, forward and backward, in ``receiver``, ``sender`` and ``h``.
-
-    Args:
-      neighbours: a layout of edges without self-loops; of part of a graph, segments.
-      receiver: a, what a node adds to the scores of those it attends to.
-      sender: b, what a node adds to its score with those that attend to it.
-      h: what is averaged.
-      key: for dropout of weights; None for none. Which weights are dropped depends on the key and on the two nodes
-        alone, not on the layout.
-      rate: the share of weights that is dropped, rounded to 16 bits; the others grow by as much.
+    First derivatives, forward and backward, in ``receiver`` (a), ``sender`` (b) and ``h``. The layout has no
+    self-loops; a part of a graph is laid out in segments. With a key, a share ``rate`` of the weights, rounded to
+    16 bits, is dropped: those that the key and the two nodes decide, in every layout.
     """
     if isinstance(neighbours, Induced):
         raise TypeError(
@@ -97,7 +89,7 @@ class _Block(NamedTuple):
     receivers: Array
 
 
-def _over(edges: _Edges, width: int, step: Callable[[_Block, Any], Any], carry: Any) -> Any:
+def _over(edges: _Edges, width: int, step: Callable[[_Block, _Totals], _Totals], carry: _Totals) -> _Totals:
     """Give all edges to ``step``, some at a time; ``width`` is how many numbers it makes of an edge."""
     m, n = len(edges.senders), len(edges.names)
     size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
@@ -107,7 +99,7 @@ def _over(edges: _Edges, width: int, step: Callable[[_Block, Any], Any], carry: 
         for part in (edges.senders, edges.receivers)
     ]
 
-    def one(index: Any, carry: Any) -> Any:
+    def one(index: Array, carry: _Totals) -> _Totals:
         senders, receivers = (part[index] for part in ends)
         return step(_Block(((senders < n) & (receivers < n))[:, None], senders, receivers), carry)
 
@@ -162,7 +154,7 @@ def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Arra
 
     top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
 
-    def add(block: _Block, totals: Any) -> Any:
+    def add(block: _Block, totals: tuple[Array, Array]) -> tuple[Array, Array]:
         scores = _leaky(_at(a, block.receivers) + _at(b, block.senders)) - _at(top, block.receivers)
         weights = jnp.exp(jnp.where(block.real, scores, -jnp.inf))
         kept = weights * _kept_of(edges, words, dropped, block, heads)
@@ -183,7 +175,7 @@ def _attend(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array
 
 
 @_attend.defjvp
-def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     r"""With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by.
 
     .. math:: \dot y_i = \sum_j p_{ij} (k_{ij} (\dot h_j + \dot e_{ij} h_j) - \dot e_{ij} y_i), \quad
@@ -210,7 +202,7 @@ def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, A
     def forward(moved: Array) -> Array:
         h_dot, a_dot, b_dot = moved[..., :-2], moved[..., -2], moved[..., -1]
 
-        def add(block: _Block, totals: Any) -> Any:
+        def add(block: _Block, totals: tuple[Array, Array]) -> tuple[Array, Array]:
             weights, kept, slope = weigh(block)
             change = slope * (_at(a_dot, block.receivers) + _at(b_dot, block.senders))
             rows = _at(h_dot, block.senders) + change[..., None] * _at(h, block.senders)
@@ -228,7 +220,7 @@ def _attend_tangent(dropped: int, primals: Any, tangents: Any) -> tuple[Array, A
         g = cotangent[..., :-2]
         along = (g * outputs).sum(-1)
 
-        def add(block: _Block, totals: Any) -> Any:
+        def add(block: _Block, totals: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             weights, kept, slope = weigh(block)
             sent = _at(g, block.receivers)
             to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(along, block.receivers)

@@ -1,9 +1,4 @@
-"""Dropout whose masks cost little beside the product that follows, on inputs of many features too.
-
-On a CPU ``jax.random.bits`` takes a threefry block, in loops over memory, for each 32 bits: of a graph's thousands
-of features that is ten times the time of the layer that reads them. Here a block is worked off in registers and
-gives four masks, 16 bits each.
-"""
+"""Dropout whose masks cost little on a CPU: a block of threefry, in registers, gives four of 16 bits each."""
 
 import math
 
@@ -22,13 +17,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 def threefry(words: Array, first: Array, second: Array) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds, unrolled: ``jax.extend.random.threefry_2x32`` bit for bit.
 
-    Args:
-      words: uint32 [2], of a key.
-      first: uint32 counters, of any shape.
-      second: uint32 counters, of the same shape.
-
-    Returns:
-      Two arrays of uint32 bits, of that shape.
+    ``words`` are uint32 [2] of a key; counters and bits are uint32 arrays of one shape.
 
     Reference: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 
@@ -48,11 +37,7 @@ def threefry(words: Array, first: Array, second: Array) -> tuple[Array, Array]:
 
 
 class Dropout(nn.Module):
-    """Sets a share of values to 0 in training, and makes the others larger by as much.
-
-    Attributes:
-      rate: the share, in [0, 1), rounded to 16 bits.
-    """
+    """Sets a share of values to 0 in training, rounded to 16 bits, and makes the others larger by as much."""
 
     rate: float
 

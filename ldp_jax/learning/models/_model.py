@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import flax.linen as nn
+from jaxtyping import PyTree
 
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core import validate
+from ldp_jax.core.types import Array, PRNGKey
 
-Variables: TypeAlias = Mapping[str, Any]
-"""The parameters of a model under ``params``, and its other state by name; pytrees of arrays."""
+Variables: TypeAlias = Mapping[str, PyTree]
+"""The parameters of a model under ``params``, and its other state by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,10 +21,10 @@ class Bound:
     ``functools.partial`` compares by identity, and each one is another compiled program.
     """
 
-    function: Callable[..., Any]
-    given: tuple[Any, ...]
+    function: Callable
+    given: tuple
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: PyTree, **named: PyTree) -> PyTree:
         return self.function(*self.given, *args, **named)
 
 
@@ -38,8 +40,14 @@ class Model(NamedTuple):
         ``train`` is False. ``inputs`` is any pytree.
     """
 
-    init: Callable[[PRNGKey, Any], Variables]
-    apply: Callable[..., tuple[Any, Variables]]
+    init: Callable[[PRNGKey, PyTree], Variables]
+    apply: Callable[..., tuple[Array, Variables]]
+
+
+def check_sizes(dropout: float = 0.0, **sizes: int) -> None:
+    """Refuse sizes that are no whole numbers >= 1, and a dropout outside [0, 1)."""
+    validate.integer_in(1, **sizes)
+    validate.in_range(0.0, 0.999, dropout=dropout)
 
 
 def from_linen(module: nn.Module) -> Model:
@@ -47,13 +55,13 @@ def from_linen(module: nn.Module) -> Model:
     return Model(Bound(_init, (module,)), Bound(_apply, (module,)))
 
 
-def _init(module: nn.Module, key: PRNGKey, inputs: Any) -> Variables:
+def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
     return module.init({"params": key}, inputs, train=False)
 
 
 def _apply(
-    module: nn.Module, variables: Variables, inputs: Any, *, key: PRNGKey | None, train: bool
-) -> tuple[Any, Variables]:
+    module: nn.Module, variables: Variables, inputs: PyTree, *, key: PRNGKey | None, train: bool
+) -> tuple[Array, Variables]:
     rngs = {"dropout": key} if train and key is not None else {}
     outputs, changed = module.apply(variables, inputs, train=train, rngs=rngs, mutable=["batch_stats"])
     return outputs, {**variables, **changed}

@@ -1,7 +1,5 @@
 """The graph attention network: classes or labels of the nodes of one graph."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax.numpy as jnp
 
@@ -9,7 +7,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array
 from ldp_jax.learning.models._attention import attend
 from ldp_jax.learning.models._dropout import Dropout
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import NodeInputs, operator_of
 
 _GLOROT = nn.initializers.glorot_uniform()
@@ -26,7 +24,7 @@ class _GAT(nn.Module):
     attention_dropout: float
 
     @nn.compact
-    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+    def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = NodeInputs(*inputs)
         op, h = operator_of(graph, len(x)), jnp.asarray(x)
         for layer in range(self.layers):
@@ -62,26 +60,12 @@ def gat(
 
     In a head, :math:`h_v \leftarrow \mathrm{ELU}(\sum_u \alpha_{vu} W h_u + b)` over v and the senders u of the
     edges into it, with :math:`\alpha_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(p \cdot W h_v + q \cdot W
-    h_u)` and slope 0.2 below 0. Heads are concatenated; in the last layer they are averaged, without ELU: the
-    outputs are logits, as of :func:`ldp_jax.learning.models.gcn`.
+    h_u)` and slope 0.2 below 0. Heads of ``hidden`` numbers each are concatenated. The last layer averages its
+    ``output_heads``, without ELU. Training drops shares of each layer's inputs and of the weights alpha (None for
+    ``dropout``).
 
-    Args:
-      layers: how many attentions, at least 1.
-      heads: of each layer but the last.
-      hidden: width of each of these heads.
-      outputs: classes, or labels.
-      dropout: the share of each layer's inputs dropped in training, in [0, 1).
-      attention_dropout: the share of weights alpha dropped in training, in [0, 1); None for ``dropout``.
-      output_heads: heads of the last layer.
-
-    Returns:
-      A model whose inputs are ``(graph, x)`` or :class:`ldp_jax.learning.models.NodeInputs`, and whose outputs are
-      float [n, outputs]. The graph has no self-loops: every node attends to itself. Layout ``segment`` of its
-      operator is fastest here; dropped weights are the same in every layout, for the same key. First derivatives,
-      both modes.
-
-    Raises:
-      ValueError: for an argument out of range.
+    Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`. Layout ``segment`` of an operator is fastest
+    here; a key drops the same weights in every layout. First derivatives, both modes.
 
     Reference: Veličković et al., Graph attention networks (ICLR 2018), eq. 1-6 and section 3.3 (8 heads of 8, then
     1 of the classes, dropout 0.6).
@@ -94,7 +78,6 @@ def gat(
     (3, 5)
     """
     attention_dropout = dropout if attention_dropout is None else attention_dropout
-    validate.integer_in(1, layers=layers, heads=heads, hidden=hidden, outputs=outputs, output_heads=output_heads)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, layers=layers, heads=heads, hidden=hidden, outputs=outputs, output_heads=output_heads)
     validate.in_range(0.0, 0.999, attention_dropout=attention_dropout)
     return from_linen(_GAT(layers, heads, hidden, outputs, output_heads, dropout, attention_dropout))

@@ -1,6 +1,6 @@
 """The graph convolutional network: classes or labels of the nodes of one graph."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -13,7 +13,7 @@ from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments
 from ldp_jax.graph.graphs import as_graph, degree
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 
 Normalisation = Literal["mean", "symmetric"]
 
@@ -63,7 +63,7 @@ class _GCN(nn.Module):
     normalisation: str
 
     @nn.compact
-    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+    def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = NodeInputs(*inputs)
         op, h = operator_of(graph, len(x)), jnp.asarray(x)
         for layer in range(self.layers):
@@ -83,23 +83,14 @@ def gcn(
 ) -> Model:
     r"""Graph convolutions: :math:`h_v \leftarrow \sigma(W \, \mathrm{mean}(h_v, h_u : u \to v) + b)`.
 
-    The mean runs over a node and the senders of the edges into it; sigma is ReLU, with dropout after it, and the
-    identity in the last layer. The outputs are logits, of classes
-    (:data:`ldp_jax.learning.training.node_classification`) or of labels
-    (:data:`ldp_jax.learning.training.node_labels`), through :func:`ldp_jax.learning.training.on_graph`.
+    The mean runs over a node and the senders of the edges into it (the graph has no self-loops); ``symmetric`` is
+    :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I. Sigma is ReLU, with dropout after it, and the
+    identity in the last layer.
 
-    Args:
-      layers: how many convolutions, at least 1.
-      hidden: width of the layers but the last.
-      outputs: classes, or labels.
-      dropout: the share of hidden values dropped in training, in [0, 1).
-      normalisation: ``mean``, or ``symmetric`` for :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I.
-
-    Returns:
-      A model whose inputs are ``(graph, x)`` or :class:`NodeInputs`, and whose outputs are float [n, outputs].
-
-    Raises:
-      ValueError: for an argument out of range.
+    Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of classes
+    (:data:`ldp_jax.learning.training.node_classification`) or labels
+    (:data:`ldp_jax.learning.training.node_labels`), trained through
+    :func:`ldp_jax.learning.training.on_graph`.
 
     Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with graph convolutional
     networks (ICLR 2017), eq. 2 (symmetric).
@@ -110,7 +101,6 @@ def gcn(
     >>> model.apply(model.init(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
     (3, 4)
     """
-    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     validate.one_of(("mean", "symmetric"), normalisation=normalisation)
     return from_linen(_GCN(layers, hidden, outputs, dropout, normalisation))

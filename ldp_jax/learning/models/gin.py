@@ -4,11 +4,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ldp_jax.core import validate
 from ldp_jax.core.types import Array
 from ldp_jax.graph import packing
 from ldp_jax.graph.graphs import GraphsTuple
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 
 _MOMENTUM = 0.9  # what the running statistics keep of themselves in a step, as in PyTorch
 _EPSILON = 1e-5
@@ -16,10 +15,10 @@ _EPSILON = 1e-5
 
 @jax.custom_vjp
 def _normalised(rows: Array, weight: Array, scale: Array, bias: Array) -> tuple[Array, Array, Array]:
-    """ReLU(batch norm(rows)) with its mean and variance, those of the rows weighted by ``weight``, which sums to 1.
+    """ReLU(batch norm(rows)), the mean and the variance of rows with weights that sum to 1.
 
-    No gradient goes through the mean and the variance that are returned. The derivative is by hand: it passes over
-    the rows half as often as JAX's own.
+    No gradient goes through the returned mean and variance. The derivative by hand passes over the rows half as
+    often as JAX's own.
     """
     return _normalised_forward(rows, weight, scale, bias)[0]
 
@@ -97,21 +96,12 @@ def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.
 
     Every node starts from the constant 1, and :math:`h_v \leftarrow \mathrm{MLP}(h_v + \sum_{u \to v} h_u)`, batch
     norm, ReLU. In the input and every layer, the mean of h over a graph's nodes goes through a linear map and
-    dropout; the sum of these is the output. The sum runs over the senders u of the edges into v: in a noisy
-    directed graph the neighbour list that user v reported, as in the authors' code.
+    dropout; the sum of these is the output. ``layers`` counts the input, as the published code does. In a noisy
+    directed graph the senders u are the neighbour list that user v reported.
 
-    Args:
-      layers: the input and ``layers - 1`` rounds of messages, as the published code counts; at least 1.
-      hidden: width of h.
-      outputs: classes.
-      dropout: the share of each layer's scores that is dropped in training, in [0, 1).
-      mlp_layers: dense layers of each MLP, at least 1; batch norm and ReLU between them.
-
-    Returns:
-      A model whose inputs are a ``jraph.GraphsTuple`` of one or more graphs, as ``jraph.batch`` makes it, or a
-      :class:`ldp_jax.graph.packing.Batch`, and whose outputs are float [graphs, outputs]; those in free places are
-      invalid. A tuple of ``jraph.pad_with_graphs`` goes through ``packing.from_graphs(graph, padded=True)``.
-      ``variables["batch_stats"]`` keeps statistics over the nodes in the mask with momentum 0.1, for evaluation.
+    Inputs are a ``jraph.GraphsTuple`` as ``jraph.batch`` makes it, or a :class:`ldp_jax.graph.packing.Batch`;
+    outputs are float [graphs, outputs], invalid in free places. A tuple of ``jraph.pad_with_graphs`` goes through
+    ``packing.from_graphs(graph, padded=True)``. ``variables["batch_stats"]`` are for evaluation.
 
     Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 with epsilon 0; section 7
     for the settings.
@@ -122,6 +112,5 @@ def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.
     >>> model.apply(variables, pair_and_single.graph, key=None, train=False)[0].shape
     (2, 2)
     """
-    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs, mlp_layers=mlp_layers)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs, mlp_layers=mlp_layers)
     return from_linen(_GIN(layers, hidden, outputs, dropout, mlp_layers))

@@ -1,7 +1,7 @@
 """The hyperbolic graph convolutional network: classes or labels of nodes, through the Poincaré ball."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from ldp_jax.core.types import Array, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import shorten
 from ldp_jax.learning.models._dropout import Dropout
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import NodeInputs, Normalisation, average, operator_of
 
 Activation = Literal["relu", "elu"]
@@ -35,7 +35,7 @@ class _HyperbolicGCN(nn.Module):
     normalisation: str
 
     @nn.compact
-    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+    def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = NodeInputs(*inputs)
         op = operator_of(graph, len(x))
         # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0 cancel.
@@ -78,25 +78,11 @@ def hyperbolic_gcn(
 
     The tangent vectors of the last layer, without activation, are the logits.
 
+    The curvature c is in [1e-3, 20]; each layer may learn its own, from ``c`` on. Inputs, outputs and the means
+    are those of :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
+
     *Numerics*: points are kept within distance ``poincare.REACH / sqrt(c)`` of the origin, so records are best
-    scaled to a length of about 1. As c goes to 0 this becomes :func:`ldp_jax.learning.models.gcn`.
-
-    Args:
-      layers: how many convolutions, at least 1.
-      hidden: width of the layers but the last.
-      outputs: classes, or labels.
-      dropout: the share of tangent coordinates of each layer's input dropped in training, in [0, 1).
-      c: magnitude of the curvature, in [1e-3, 20].
-      learn_curvature: whether each layer learns its curvature, from ``c`` on and within that range.
-      activation: ``relu`` or ``elu``.
-      normalisation: ``mean`` or ``symmetric``, as :func:`ldp_jax.learning.models.gcn`.
-
-    Returns:
-      A model whose inputs are ``(graph, x)`` or :class:`ldp_jax.learning.models.NodeInputs`, and whose outputs are
-      float [n, outputs].
-
-    Raises:
-      ValueError: for an argument out of range.
+    scaled to a length of about 1.
 
     Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq. 5-11, with equal
     weights at the origin in place of learned attention; Ganea, Bécigneul & Hofmann (NeurIPS 2018), section 3.2.
@@ -108,8 +94,7 @@ def hyperbolic_gcn(
     >>> model.apply(model.init(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
     (3, 4)
     """
-    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     c = validate.number(1e-3, 20.0, c=c)
     validate.one_of(("relu", "elu"), activation=activation)
     validate.one_of(("mean", "symmetric"), normalisation=normalisation)

@@ -1,6 +1,6 @@
 """A graph convolutional network that knows each node's place in a hierarchy."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._attention import attend
 from ldp_jax.learning.models._dropout import Dropout
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import average, operator_of
 
 Weights = Literal["hierarchy", "degree"]
@@ -34,7 +34,7 @@ class PlacedInputs(NamedTuple):
     places: Float[Array | np.ndarray, "n k"]
 
 
-def checked_places(places: Any, n: int) -> Array:
+def checked_places(places: Array | np.ndarray, n: int) -> Array:
     """Places as float32 [n, k]."""
     places = jnp.asarray(places, jnp.float32)
     if places.ndim != 2 or len(places) != n:
@@ -51,7 +51,7 @@ class _HyperIMBA(nn.Module):
     weights: str
 
     @nn.compact
-    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
+    def __call__(self, inputs: PlacedInputs, train: bool) -> Array:
         graph, h, places = PlacedInputs(*inputs)
         op, places, h = operator_of(graph, len(h)), checked_places(places, len(h)), jnp.asarray(h)
         for layer in range(self.layers):
@@ -89,22 +89,11 @@ def hyperimba(
 
     In a layer :math:`h_v \leftarrow \mathrm{ELU}(\sum_u w_{vu} W h_u + \alpha \, m(p_v) + b)` over v and the
     senders u of the edges into it, with :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) + g(p_u))`;
-    p are places, m, f and g learned perceptrons. The last layer has no ELU; the outputs are logits. In the manner
-    of HyperIMBA and not the same: there the weights are functions of the edges' Ricci curvature.
+    p are places, m, f and g learned perceptrons. The last layer has no ELU. With ``weights="degree"`` they are
+    those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`. In the manner of HyperIMBA and not the same: there the
+    weights are functions of the edges' Ricci curvature.
 
-    Args:
-      layers: how many convolutions, at least 1.
-      hidden: width of the layers but the last, and of the perceptrons.
-      outputs: classes, or labels.
-      dropout: the share of the inputs of each layer dropped in training, in [0, 1).
-      alpha: weight of the additive term.
-      weights: ``hierarchy``, or ``degree`` for those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`.
-
-    Returns:
-      A model whose inputs are :class:`PlacedInputs`, and whose outputs are float [n, outputs]. First derivatives.
-
-    Raises:
-      ValueError: for an argument out of range; when applied, for other than one place a node.
+    Inputs are :class:`PlacedInputs`, one place a node; outputs are logits [n, outputs]. First derivatives.
 
     Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance node
     classification (WWW 2023), section 4.
@@ -117,8 +106,7 @@ def hyperimba(
     >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
     (3, 4)
     """
-    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     validate.number(0.0, alpha=alpha)
     validate.one_of(("hierarchy", "degree"), weights=weights)
     return from_linen(_HyperIMBA(layers, hidden, outputs, dropout, float(alpha), weights))

@@ -1,12 +1,9 @@
 """A multi-layer perceptron on rows."""
 
-from typing import Any
-
 import flax.linen as nn
 
-from ldp_jax.core import validate
 from ldp_jax.core.types import Array
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, Variables, check_sizes, from_linen
 
 
 class _MLP(nn.Module):
@@ -24,13 +21,7 @@ class _MLP(nn.Module):
 
 
 def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
-    """Dense layers with ReLU and dropout between them.
-
-    Args:
-      layers: how many dense layers, at least 1; 1 is a linear map.
-      hidden: width of the layers but the last.
-      outputs: width of the last.
-      dropout: the share of hidden values dropped in training, in [0, 1).
+    """Dense layers with ReLU and dropout between them; one layer is a linear map.
 
     >>> import jax, jax.numpy as jnp
     >>> model = mlp(2, 8, 3)
@@ -38,12 +29,11 @@ def mlp(layers: int, hidden: int, outputs: int, dropout: float = 0.0) -> Model:
     >>> model.apply(variables, jnp.zeros((5, 4)), key=None, train=False)[0].shape
     (5, 3)
     """
-    validate.integer_in(1, layers=layers, hidden=hidden, outputs=outputs)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)
     return from_linen(_MLP(layers, hidden, outputs, dropout))
 
 
-def dense_layers(variables: Any) -> tuple[tuple[Array, Array], ...]:
+def dense_layers(variables: Variables) -> tuple[tuple[Array, Array], ...]:
     """The kernel [in, out] and the bias [out] of each layer of an :func:`mlp`, in order.
 
     >>> import jax, jax.numpy as jnp

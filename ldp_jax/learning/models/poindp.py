@@ -1,6 +1,6 @@
 """PoinDP's network, with the noise of its paper or of its release, neither of which is proved."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Graph, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.learning.models._model import Model, from_linen
+from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import average, operator_of
 from ldp_jax.learning.models.hyperimba import checked_places
 
@@ -55,8 +55,7 @@ class _PoinDP(nn.Module):
     allocation: int
 
     @nn.compact
-    def __call__(self, inputs: tuple[Any, ...], train: bool) -> Array:
-        inputs = PoinDPInputs(*inputs)
+    def __call__(self, inputs: PoinDPInputs, train: bool) -> Array:
         n, count = len(inputs.x), len(self.branches)
         op = operator_of(inputs.graph, n)
         # The branches differ in their weights and their noise alone: their layers are one product each.
@@ -144,18 +143,17 @@ def poindp(
 
     with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and :math:`\beta` by attention
     over two perceptrons of the places of all nodes, the inter branch of coordinates, the intra branch of
-    coordinates and angles.
+    coordinates and angles; or 1 / 2, without ``allocate``. The ablations have one branch.
 
     Noise, for each number of a branch's outputs, with z standard normal:
 
     * ``printed`` is eq. 12: a wrapped normal of one dimension with :math:`\sigma_v = c \log_0(\Delta_v) / (\beta
       \epsilon)`, :math:`c = \sqrt{2 \ln(1.25 / \delta)}` and :math:`\Delta_v` the node's sensitivity, whose log_0
-      is :math:`\Delta_v / 2`; so :math:`\eta = \tanh(\sigma_v z / 2)`. beta is learned; gamma is 1 in one
-      dimension.
+      is :math:`\Delta_v / 2`; so :math:`\eta = \tanh(\sigma_v z / 2)`. beta is learned.
     * ``released`` is the authors' code: :math:`\sigma_v = \sqrt{w_v / (2 \beta \epsilon)}` and :math:`\eta =
-      \sigma_v \tanh(z / 2)`, w the absolute sum of the perceptrons (there the root of a negative number is NaN). No
-      gradient reaches w and
-      beta: they stay as drawn.
+      \sigma_v \tanh(z / 2)`. No gradient reaches w and beta: they stay as drawn. w is the absolute sum of the
+      perceptrons; with ``strength`` ``random`` uniform in (0, 1) for each node (the variant RdDP), with
+      ``attention`` that of a branch's outputs (AtDP).
     * ``off``: none, for reports that have a guarantee already.
 
     *Guarantee*: **none**, of any noise. It is bounded, so some outputs are impossible for a neighbour; its scale
@@ -163,23 +161,7 @@ def poindp(
     without composition. In evaluation the noise is drawn from ``variables["noise"]``: the same question has the
     same answer.
 
-    Args:
-      outputs: classes.
-      hidden: width of the first layer of each branch.
-      dropout: the share of hidden values dropped in training, in [0, 1).
-      noise: ``off``, ``released`` or ``printed``.
-      branches: one or both of ``inter`` and ``intra`` (the ablations have one).
-      allocate: whether beta is by attention; else it is 1 / 2.
-      strength: w of the released noise: ``hierarchy``; ``random``, uniform in (0, 1) for each node (the variant
-        RdDP); or ``attention``, of a branch's outputs (AtDP).
-      allocation: width of the attention's hidden layer.
-
-    Returns:
-      A model whose inputs are :class:`PoinDPInputs`, and whose outputs are logits, float [n, outputs].
-
-    Raises:
-      ValueError: for an argument out of range; when applied, for other than one place a node, or printed noise
-        without sensitivities.
+    Inputs are :class:`PoinDPInputs`; outputs are logits [n, outputs].
 
     Reference: Wei et al., Poincaré differential privacy for hierarchy-aware graph embedding (AAAI 2024), eq. 12-15.
 
@@ -190,8 +172,7 @@ def poindp(
     >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
     (3, 4)
     """
-    validate.integer_in(1, outputs=outputs, hidden=hidden, allocation=allocation)
-    validate.in_range(0.0, 0.999, dropout=dropout)
+    check_sizes(dropout, outputs=outputs, hidden=hidden, allocation=allocation)
     validate.one_of(("off", "released", "printed"), noise=noise)
     validate.one_of(("hierarchy", "random", "attention"), strength=strength)
     if not branches or len(set(branches)) < len(branches) or not set(branches) <= {"inter", "intra"}:
