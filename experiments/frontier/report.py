@@ -9,8 +9,21 @@ import pandas as pd
 from experiments._report import by_seed, counted, legend_below, panels, pyplot, save, signed, significant
 from experiments._report import table as as_table
 from experiments.frontier import beyond_report, friendships
-from experiments.frontier._points import interval_of, plot_gains, tidy, write_with_points
-from experiments.frontier.friendships import ACCURACY, NAME
+from experiments.frontier._points import (
+    ACCURACY,
+    differences,
+    interval_of,
+    intervals,
+    pick,
+    plot_gains,
+    plot_means,
+    plot_settings,
+    span,
+    tidy,
+    together,
+    write_with_points,
+)
+from experiments.frontier.friendships import NAME
 from experiments.frontier.methods import (
     CEILING,
     FEATURES,
@@ -24,16 +37,12 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
-    "gain over features",
-    "gain over plain counts",
-    "gain over best published",
+    f"gain over {other}" for other in ("features", "plain counts", "best published")
 )
 METRICS = (ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
-"""Of the tidy table of points, one row a draw."""
-
-_KEY = ["dataset", "labels", "unit", "mechanism", "epsilon"]
+SETTING = ["dataset", "labels"]
+_KEY = [*SETTING, "unit", "mechanism", "epsilon"]
 _LIST, _PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
-_DEGREES = "noisy degree"
 ALONE = (FEATURES, "features, perceptron")
 """What public features say, which the best published row is chosen among too."""
 
@@ -44,12 +53,9 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     Gains are paired by draw. *Best published* is the best by the mean over these draws, features alone among
     them: a choice that sees the test, so that the gain over it is understated. A row per relationship is held
     against lists of half its epsilon, whose two ends cost as much.
-
-    Args:
-      frame: rows of :func:`~experiments.frontier.friendships.results_in`.
     """
     rows = []
-    for (dataset, labels), part in frame[frame.metric == ACCURACY].groupby(["dataset", "labels"], sort=False):
+    for setting, part in frame[frame.metric == ACCURACY].groupby(SETTING, sort=False):
         values = by_seed(part, ["unit", "mechanism", "epsilon"])
         for (unit, mechanism, epsilon), mine in values.items():
             per_list = epsilon / 2 if unit == _PAIR else epsilon
@@ -58,10 +64,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
                 OVER_PLAIN: values.get((_LIST, PLAIN, per_list)),
                 OVER_PUBLISHED: _best_published(values, per_list, mine.index),
             }
-            found = {ACCURACY: mine}
-            if 0 < epsilon < np.inf:
-                found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
-            rows.append(((dataset, labels, unit, mechanism, epsilon), found))
+            gained = differences(mine, beside) if 0 < epsilon < np.inf else {}
+            rows.append(((*setting, unit, mechanism, epsilon), {ACCURACY: mine, **gained}))
     return tidy(_KEY, rows)
 
 
@@ -71,11 +75,10 @@ def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Inde
     None where none of these was run but noisy degrees, which are no match for anything.
     """
     names = [name for name in PUBLISHED_METHODS if (_LIST, name, epsilon) in values]
-    if not set(names) - {_DEGREES}:
+    if not set(names) - {"noisy degree"}:
         return None
-    published = [values[_LIST, name, epsilon] for name in names]
-    alone = [values.get((_LIST, name, 0.0)) for name in ALONE]
-    known = [*published, *(series for series in alone if series is not None)]
+    rows = [(name, epsilon) for name in names] + [(name, 0.0) for name in ALONE if (_LIST, name, 0.0) in values]
+    known = [values[_LIST, *row] for row in rows]
     for series in known:
         draws = draws.intersection(series.index)
     return max((series[draws] for series in known), key=lambda series: series.mean()) if len(draws) else None
@@ -88,9 +91,9 @@ def write(out: Path) -> list[Path]:
         return []
     found = points(frame)
     sections = ["# Private friendships: what the message is worth", _PREFACE]
-    for (dataset, labels), part in found.groupby(["dataset", "labels"], sort=False):
-        title = f"{dataset}, {_setting(str(labels))}"
-        sections += [f"## {title}", table(part)]
+    for (dataset, labels), part in found.groupby(SETTING, sort=False):
+        known = "half of the labels" if labels == "half" else f"{labels} labels a class"
+        sections += [f"## {dataset}, {known}", table(part)]
     lines = gains(found)
     sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found)]
     sections = [section for section in sections if section]
@@ -104,10 +107,6 @@ def write(out: Path) -> list[Path]:
             figures.append(out / name)
             sections.insert(1 + len(figures), f"![{title}]({name})")
     return [*write_with_points(out, NAME, found, sections), *figures]
-
-
-def _setting(labels: str) -> str:
-    return "half of the labels" if labels == "half" else f"{labels} labels a class"
 
 
 def _short_setting(labels: str) -> str:
@@ -155,35 +154,33 @@ def table(part: pd.DataFrame) -> str:
     return as_table(rows)
 
 
-def shortfalls(found: pd.DataFrame) -> dict[tuple[str, str, float], ConfidenceInterval]:
+def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """Per list, piloted counts less the better by the mean of features and plain counts; by setting and budget.
 
     The better one is chosen by what it is judged by, so that the shortfall is overstated where both are close.
     """
-    at = found[(found.unit == _LIST) & (found.metric == ACCURACY)]
-    each = {
-        key: one.set_index("seed").value for key, one in at.groupby(["dataset", "labels", "mechanism", "epsilon"])
-    }
+    rows = pick(found, unit=_LIST, metric=ACCURACY).groupby([*SETTING, "mechanism", "epsilon"])
+    each = {key: one.set_index("seed").value for key, one in rows}
     made = {}
-    for (dataset, labels, mechanism, epsilon), mine in each.items():
-        plain, alone = each.get((dataset, labels, PLAIN, epsilon)), each.get((dataset, labels, FEATURES, 0.0))
+    for (*setting, mechanism, epsilon), mine in each.items():
+        plain, alone = each.get((*setting, PLAIN, epsilon)), each.get((*setting, FEATURES, 0.0))
         if mechanism == PILOTED and plain is not None and alone is not None:
             seeds = mine.index.intersection(plain.index).intersection(alone.index)
             better = max((plain[seeds], alone[seeds]), key=lambda one: one.mean())
-            made[str(dataset), str(labels), float(epsilon)] = mean_interval((mine[seeds] - better).to_numpy())
+            made[*setting, epsilon] = mean_interval((mine[seeds] - better).to_numpy())
     return made
 
 
-def placebos(found: pd.DataFrame) -> dict[tuple[str, str, float], ConfidenceInterval]:
+def placebos(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """With the guard, placebos less features alone; by setting and budget."""
-    rows = found[(found.mechanism == PLACEBO) & (found.metric == OVER_FEATURES)]
-    return {
-        (str(dataset), str(labels), float(epsilon)): mean_interval(one.value.to_numpy())
-        for (dataset, labels, epsilon), one in rows.groupby(["dataset", "labels", "epsilon"], sort=False)
-    }
+    return intervals(found, [*SETTING, "epsilon"], mechanism=PLACEBO, metric=OVER_FEATURES)
 
 
-def _named(each: dict[tuple[str, str, float], ConfidenceInterval]) -> str:
+def _of_piloted(found: pd.DataFrame) -> tuple[int, int, int, int]:
+    return together(found, [*SETTING, "epsilon"], mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
+
+
+def _named(each: dict[Any, ConfidenceInterval]) -> str:
     """Settings and their budgets, in brackets; nothing where there are none."""
     by: dict[str, list[str]] = {}
     for dataset, labels, epsilon in each:
@@ -207,19 +204,8 @@ def _misses(found: pd.DataFrame) -> dict[str, Any]:
 
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
-    rows, up, down = gains_of(found)
-    at = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
-    strict = [
-        mean_interval(one.value.to_numpy(), confidence=1 - 0.05 / rows)
-        for _, one in at.groupby(["dataset", "labels", "epsilon"])
-    ]
-    return _COUNTED.format(
-        rows=rows,
-        up=up,
-        down=down,
-        up_all=sum(significant(one) and one.mean > 0 for one in strict),
-        **_misses(found),
-    )
+    rows, up, down, up_all = _of_piloted(found)
+    return _COUNTED.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found))
 
 
 _COUNTED = """\
@@ -231,7 +217,7 @@ Against the better by the mean of features and plain counts the mean is more tha
 the features in {fooled} of {placebos}{fooled_where}; {fooled_sure} of all have an interval beside 0."""
 
 
-def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tuple[str, str]) -> str:
+def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str:
     """Over budgets, the least of a setting."""
     here = [one for (dataset, labels, _), one in each.items() if (dataset, labels) == setting]
     return signed(min(here, key=lambda one: one.mean, default=None))
@@ -240,18 +226,16 @@ def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tupl
 def _summary(found: pd.DataFrame) -> str:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     short, fakes = shortfalls(found), placebos(found)
-    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST)]
-    parts = dict(list(at.groupby(["dataset", "labels"])))
-    rows = []
+    epsilon, rows = shown_at(found), []
     for line in gains(found):
         setting = line.dataset, line.labels
-        mine, bare = (parts[setting][parts[setting].mechanism == name] for name in (PILOTED, UNGUARDED_PLACEBO))
+        at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
         rows.append(
             {
                 "graph, labels": ", ".join(setting),
                 "draws": line.mine.n,
                 "features": line.features,
-                f"piloted, eps {shown_at(found):g}": interval_of(mine, ACCURACY),
+                f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
                 "less features": signed(line.mine),
                 "less plain counts": signed(line.added),
                 "less best published": signed(line.over),
@@ -259,7 +243,7 @@ def _summary(found: pd.DataFrame) -> str:
                 "without noise, less piloted": _with_draws(line),
                 "worst less better of features and plain counts": _worst(short, setting),
                 "worst placebo less features": _worst(fakes, setting),
-                "placebo without guard": signed(interval_of(bare, OVER_FEATURES)),
+                "placebo without guard": signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
             }
         )
     return as_table(rows)
@@ -303,29 +287,29 @@ class Line(NamedTuple):
 
 def shown_at(found: pd.DataFrame) -> float:
     """The budget of pictures and counts: 1, or the least one where a run of a user's has no rows of that."""
-    budgets = found[(found.unit == _LIST) & (found.mechanism == PILOTED)].epsilon
+    budgets = pick(found, unit=_LIST, mechanism=PILOTED).epsilon
     return 1.0 if (budgets == 1.0).any() else float(budgets.min())
 
 
 def gains(found: pd.DataFrame) -> list[Line]:
     """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
     lines, epsilon = [], shown_at(found)
-    for (dataset, labels), part in found[found.unit == _LIST].groupby(["dataset", "labels"]):
-        at = part[part.epsilon == epsilon]
-        mine, plain = (interval_of(at[at.mechanism == name], OVER_FEATURES) for name in (PILOTED, PLAIN))
+    for (dataset, labels), part in pick(found, unit=_LIST).groupby(SETTING):
+        at = pick(part, epsilon=epsilon)
+        mine, plain = (interval_of(at, OVER_FEATURES, mechanism=name) for name in (PILOTED, PLAIN))
         if mine is None:
             continue
-        own = at[at.mechanism == PILOTED]
+        own = pick(at, mechanism=PILOTED)
         over = interval_of(own, OVER_PUBLISHED)
         paired = own.pivot_table(index="seed", columns="metric", values="value")
         published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
-        draws = part[part.metric == ACCURACY].pivot_table(index="seed", columns="mechanism", values="value")
+        draws = pick(part, metric=ACCURACY).pivot_table(index="seed", columns="mechanism", values="value")
         exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
         cost = (exact - paired[OVER_FEATURES]).dropna().to_numpy()
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
         lines.append(
             Line(
-                str(dataset), str(labels), interval_of(part[part.mechanism == FEATURES], ACCURACY), mine, plain,
+                str(dataset), str(labels), interval_of(part, ACCURACY, mechanism=FEATURES), mine, plain,
                 interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
                 mean_interval(cost) if len(cost) else None,
             )
@@ -348,8 +332,7 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 
 def _figure(found: pd.DataFrame) -> Any:
     """Of all graphs and settings a panel, the largest gain first: gains against epsilon; a row has one scale."""
-    rows = found[found.unit == _LIST]
-    parts = dict(list(rows.groupby(["dataset", "labels"])))
+    parts = dict(list(pick(found, unit=_LIST).groupby(SETTING)))
     lines = sorted(gains(found), key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
     figure, axes = panels(len(lines), width=2.3, height=2.2, columns=across)
@@ -371,14 +354,14 @@ def _figure(found: pd.DataFrame) -> Any:
 
 def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
     """Gains over the features alone, in points, against epsilon of one graph and setting."""
-    part = part[part.metric == OVER_FEATURES]
+    part = pick(part, metric=OVER_FEATURES)
     for label, (begins, colour, marker) in _STYLES.items():
         names = [name for name in part.mechanism.unique() if name.startswith(begins)]
         names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
         means = part[part.mechanism.isin(names)].pivot_table(index="epsilon", columns="mechanism", values="value")
         best = dict(zip(means.index, means.idxmax(axis=1), strict=True))
         shown = {
-            epsilon: mean_interval(part[(part.mechanism == name) & (part.epsilon == epsilon)].value.to_numpy())
+            epsilon: mean_interval(pick(part, mechanism=name, epsilon=epsilon).value.to_numpy())
             for epsilon, name in best.items()
         }
         plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
@@ -413,17 +396,12 @@ def _gains_figure(found: pd.DataFrame) -> Any:
             values, np.arange(len(lines)), label=label, color=colour, marker=marker, markersize=size,
             linestyle="none", zorder=3 if label.startswith("piloted counts (") else 2,
         )  # fmt: skip
-    axis.errorbar(
-        [line.mine.mean for line in lines], np.arange(len(lines)),
-        xerr=[line.mine.half_width if line.mine.n > 1 else 0.0 for line in lines],
-        color=_MARKS["piloted counts (ours)"][0], capsize=2, linewidth=1.6, linestyle="none",
+    plot_means(
+        axis, dict(enumerate(line.mine for line in lines)), color=_MARKS["piloted counts (ours)"][0], capsize=2,
+        linewidth=1.6,
     )  # fmt: skip
-    axis.set_yticks(range(len(lines)), [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines])
-    axis.set_ylim(-0.8, len(lines) - 0.2)
-    axis.set_xlabel("accuracy less that of the features alone (points)")
-    axis.legend(loc="lower right", fontsize=8, frameon=True)
-    axis.set_title(_won(found), fontsize=10, loc="right")
-    made.tight_layout()
+    names = [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines]
+    plot_settings(axis, names, _won(found), "the features alone")
     return made
 
 
@@ -469,8 +447,8 @@ def readme_sections(out: Path) -> dict[str, str]:
     if frame.empty:
         return {}
     found = points(frame)
-    lines, (rows, up, down) = gains(found), gains_of(found)
-    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
+    lines, (rows, up, down, _) = gains(found), _of_piloted(found)
+    draws = pick(found, epsilon=shown_at(found), unit=_LIST, mechanism=PILOTED).groupby(SETTING).seed.nunique()
     noisy: dict[str, Any] = {"at": shown_at(found)}
     for name in ("gcn", "ppr"):
         each = gains_of_lists(found, name)
@@ -479,9 +457,9 @@ def readme_sections(out: Path) -> dict[str, str]:
     (up1, down1, same1), (best_up, best_down, best_same) = (counted(each) for each in names.values())
     text = _README.format(
         **noisy, gained=f"{NAME}_gains.png", up=up, down=down, rows=rows, settings=len(lines), up1=up1, down1=down1,
-        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), among=_among(lines), best=len(names["best_"]),
-        best_up=best_up, best_down=best_down, best_same=best_same, table=_sample(lines), draws=_draws(at),
-        beyond=beyond_report.readme_words(out), **_misses(found),
+        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), table=_sample(lines), draws=span(draws),
+        among=span([line.among for line in lines if line.among] or [0]), best=len(names["best_"]), best_up=best_up,
+        best_down=best_down, best_same=best_same, beyond=beyond_report.readme_words(out), **_misses(found),
     )  # fmt: skip
     return {"friendships": text}
 
@@ -539,27 +517,8 @@ def _ceiling(lines: list[Line]) -> str:
     )
 
 
-def _among(lines: list[Line]) -> str:
-    """Of how many rows the best published one is the best."""
-    each = [line.among for line in lines if line.among] or [0]
-    return f"{min(each)}" if min(each) == max(each) else f"{min(each)} to {max(each)}"
-
-
 def gains_of_lists(found: pd.DataFrame, ending: str) -> list[ConfidenceInterval]:
     """At the budget shown, gains over the features of rows of noisy lists whose names end so."""
-    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    at = pick(found, epsilon=shown_at(found), unit=_LIST, metric=OVER_FEATURES)
     rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
-    return [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
-
-
-def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:
-    """Over graphs, settings and budgets per list: how many piloted rows, with a gain over features, with a loss."""
-    rows = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
-    each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "epsilon"])]
-    up, down, _ = counted(each)
-    return len(each), up, down
-
-
-def _draws(part: pd.DataFrame) -> str:
-    counts = part.groupby(["dataset", "labels"]).seed.nunique()
-    return f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
+    return list(intervals(rows, [*SETTING, "mechanism"]).values())
