@@ -1,7 +1,4 @@
-"""``python -m experiments``: one sub-command an experiment, and a few about all of them.
-
-Root help and ``list`` import no experiment; a chosen command imports its own.
-"""
+"""``python -m experiments``: a chosen command imports its experiment, ``--help`` and ``list`` import none."""
 
 import contextlib
 import errno
@@ -51,10 +48,7 @@ JAX_COMPILATION_CACHE_DIR says; JAX_ENABLE_COMPILATION_CACHE=0 keeps none."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Parse the command line and run one command.
-
-    A mistake is one line and exit code 2; Ctrl-C says what is kept, and ends with exit code 130.
-    """
+    """Run one command; a mistake is one line and exit code 2, Ctrl-C says what is kept and exits with 130."""
     name, *rest = (sys.argv[1:] if words is None else list(words)) or [""]
     if name in ("-h", "--help"):
         print(_help())
@@ -112,11 +106,7 @@ def _parsed(kind: type, name: str, words: Sequence[str]) -> Any:
 
 
 def _prepare_device() -> None:
-    """Keep compiled programs on disk, and find out whether the device that the environment asks for is there.
-
-    Raises:
-      UsageError: where there is none.
-    """
+    """Keep compiled programs on disk, and find out whether the device that the environment asks for is there."""
     import jax
 
     from ldp_jax.core.compilation import compilation_cache

@@ -16,19 +16,16 @@ from experiments._runner import Results
 
 
 class Experiment(NamedTuple):
-    """What the commands about experiments need of one.
-
-    Attributes:
-      about: one sentence.
-      rows: its committed tidy rows: a module with ``results_in``, by the stem of its CSV.
-      tables: names of the committed Markdown files.
-      takes: how long it takes, where no committed row says so.
-    """
+    """What the commands about experiments need of one."""
 
     about: str
+    """one sentence"""
     rows: Mapping[str, str] = {}
+    """the module with ``results_in`` of its committed tidy rows, by the stem of their CSV"""
     tables: tuple[str, ...] = ()
+    """names of the committed Markdown files"""
     takes: str = ""
+    """how long it takes, where no committed row says so"""
 
     def results(self, out: Path) -> list[Results]:
         """Its tidy rows in a folder, a file each."""

@@ -26,11 +26,7 @@ class Show:
 
 
 def named(name: str) -> Experiment:
-    """An experiment by name.
-
-    Raises:
-      UsageError: with all names, where none is this one.
-    """
+    """An experiment by name."""
     if name not in EXPERIMENTS:
         raise UsageError(f"NAME {name}: there is no experiment of that name; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]

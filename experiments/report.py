@@ -28,11 +28,7 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Write the reports.
-
-    Raises:
-      UsageError: where the folder has no rows, or the file no such sections.
-    """
+    """Write the reports."""
     if config.readme is not None:
         _readme.check(config.readme)
     written = []

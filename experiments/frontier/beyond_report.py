@@ -20,15 +20,16 @@ Made by `python -m experiments report` from `frontier_beyond_accuracy.csv`. Ever
 per bit of it. Intervals are 95 % (Student, over draws), differences paired by draw, bold where their interval
 leaves 0 out.
 
-* **link**: AUC of links that were taken out of all lists (a tenth, at most 5 000) against as many pairs without a
-  link. *Counts* (`ldp_jax.pipeline.links.link_scores`): each end's noisy count of the other's broadcast class, over
-  the size of that class; *released degrees*: the product of both; *same class*: times how much likelier the two are
-  of one class by public features and labels. Broadcast classes have both in them, so that all rows of counts are
-  held against the better of the two rows of degrees, by the mean of these draws.
-  *Best public*: of the rows in which no list is, the best by the mean of these draws.
-* **graph**: accuracy on half of the graphs of a random forest on statistics of what users released. *Counts by
-  degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree; released
-  degrees have all of it. True counts are by other levels (4 and 24 neighbours), no limit of the noisy ones."""
+* **link**: AUC of links that were taken out of all lists (a tenth, at most 5 000) against as many pairs without
+  a link. *Counts* (`ldp_jax.pipeline.links.link_scores`): each end's noisy count of the other's broadcast
+  class, over the size of that class. *Released degrees*: the product of both. *Same class*: times how much
+  likelier the two are of one class by public features and labels. Broadcast classes contain both, so all rows
+  of counts are compared with the better of the two rows of degrees, by the mean of these draws. *Best public*:
+  the best, by the mean of these draws, of the rows without a list.
+* **graph**: accuracy of a random forest on half of the graphs, from statistics of the released numbers. *Counts
+  by degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree;
+  released degrees have all of it. True counts use other levels (4 and 24 neighbours), so they do not bound the
+  noisy ones."""
 
 
 def write(out: Path) -> list[Path]:
@@ -72,7 +73,7 @@ def verdict(frame: pd.DataFrame) -> str:
         rows = [
             (part, name, epsilon)
             for _, part in pick(frame, task=task).groupby(_PLACE, sort=False)
-            for name, epsilon in part.groupby(["mechanism", "epsilon"]).groups
+            for (name, epsilon), _ in part.groupby(["mechanism", "epsilon"])
             if name.startswith(COUNTS)
         ]
         found, public = ([ask(*row) for row in rows] for ask in (gain, public_gain))

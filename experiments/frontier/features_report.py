@@ -69,9 +69,8 @@ _CELL = [*PANEL, "epsilon"]
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw; tidy.
 
-    Gains are paired by draw. *Best structure-only* is the best by the mean over these draws, of rows with all of
-    them: a choice that sees the test, so that the gain over it is understated. *Chosen* is the one that the panel's
-    log-loss prefers in each draw: what a user has who collects nothing.
+    *Best structure-only* is the best by the mean, of rows with all draws: a choice that sees the test, so that the
+    gain over it is understated. *Chosen* is the row that the panel's log-loss prefers in each draw.
     """
     rows = []
     seen = pick(frame, mechanism=FIDELITY)
@@ -132,34 +131,35 @@ def write(out: Path) -> list[Path]:
 
 
 _PREFACE = """\
-Made by `python -m experiments report` from `frontier_features_accuracy.csv`; guarantees are in its manifest, and of
-a run of yours `frontier_features.csv` has every number in points, a row a draw. The graph is public, with the
-records and labels of a panel; everybody else's record is private, no label of theirs is collected, and their
-classes are asked for. Intervals are 95 % (Student, over draws of the panel, noise and training), differences
-paired by draw, bold where their interval leaves 0 out; rows of one graph and panel share their draws, and are not
-independent.
+Made by `python -m experiments report` from `frontier_features_accuracy.csv`. The guarantees are in its
+manifest; a run of yours also writes `frontier_features.csv`, every number in points, a row a draw. The graph is
+public, with the records and labels of a panel. Everybody else's record is private and no label of theirs is
+collected; the task is to predict their classes. Intervals are 95 % (Student, over draws of the panel, noise and
+training). Differences are paired by draw, and bold where their interval leaves 0 out. Rows of one graph and
+panel share their draws, so they are not independent.
 
-* **local prediction** is `ldp_jax.predict_from_reports`: each device reports the class that a broadcast classifier
-  finds, among a few that the graph makes likely for this user. *no guard*: reports are believed as they are. *plain
-  alphabet*: among all classes. *scores*, *record*, *sampled*: other messages than a class. **placebo**: every
-  private user reports on another one's record.
-* **structure**: what the graph and the panel (labels, and records where they are propagated) say alone, and graph
-  convolutional networks and PrivGE on the same panel, PrivGE with one public record for all. *Best* is the best by
-  the mean of these very draws, *chosen* what the panel's log-loss prefers in each draw.
+* **local prediction** is `ldp_jax.predict_from_reports`: each device classifies its record by a broadcast
+  classifier and reports the class, among a few that the graph makes likely for this user. *no guard*: the
+  server believes reports as they are. *plain alphabet*: among all classes. *scores*, *record*, *sampled*: other
+  messages than a class. **placebo**: every private user reports on another one's record.
+* **structure**: the graph and the panel alone (labels, and records where they are propagated), also through graph
+  convolutional networks and through PrivGE with one public record for all. *Best* is the best by the mean of these
+  very draws, *chosen* the row that the panel's log-loss prefers in each draw.
 * **privge**: HDS reports of the records themselves, propagated, and a perceptron, as published. *Fidelity*: the
   correlation of that embedding with the one of true records (columns centred; 1 less its square is the share that
-  the best scalar leaves), and in brackets of the same noise on one public record for all.
-* **non-private**: the same classes, or class scores, without noise; what devices find, without the graph; true
+  the best scalar leaves). In brackets: the same noise on one public record for all.
+* **non-private**: the same classes, or class scores, without noise; the devices' classes without the graph; true
   records through PageRank and a graph convolutional network.
-* *Placebo* in the figure is at the largest budget that it was run at.
-* Choices of every row (ridges, when to stop) are made on the panel, out of fold or on a fifth of it."""
+* The figure shows *placebo* at the largest budget that it was run at.
+* Every row makes its choices (ridges, when to stop) on the panel, out of fold or on a fifth of it."""
 
 
 _MESSAGES = """\
 Each device sends one message under the whole of epsilon; everything else is the same, the draw of the panel too.
-*Class*: the one that it predicts among a few likely ones (local prediction), or among all classes; *class scores*:
-their direction (PrivUnitG); *record*: on the panel's principal axes (ProjUnit); *sampled*: a few of its numbers
-(HDS). A class in points over the best structure-only row, the others in points over the class, paired by draw."""
+*Class*: the predicted class among a few likely ones (local prediction), or among all. *Class scores*: their
+direction (PrivUnitG). *Record*: its projection on the panel's principal axes (ProjUnit). *Sampled*: a few of its
+numbers (HDS). The table has the class in points over the best structure-only row, and the others in points over the
+class, paired by draw."""
 
 
 def _is_private(part: pd.DataFrame) -> pd.Series:
@@ -290,9 +290,9 @@ def _counted(found: pd.DataFrame) -> str:
     k, up, down, up_all = together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
     chosen_up, chosen_down, _ = counted(gains(found, LOCAL, OVER_CHOSEN).values())
     return (
-        f"Of {k} gains of local prediction over the best structure-only row (graph, panel, epsilon) {up} have an "
-        f"interval above 0, {down} below; where all are asked together (Bonferroni: level 1 - 0.05 / {k}) {up_all} "
-        f"are above. Over the row chosen on the panel {chosen_up} are above, {chosen_down} below."
+        f"There are {k} gains of local prediction over the best structure-only row (graph, panel, epsilon). {up} "
+        f"have an interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {k}) {up_all} are "
+        f"above. Over the row chosen on the panel {chosen_up} are above, {chosen_down} below."
     )
 
 
@@ -379,12 +379,10 @@ graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.predict_from
 above what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
 (placebo, run in {fakes} of {rows}) it is above the latter in {fake_up}, below in {fake_down}{bare}.{noisy}
 
-{table}
-
-Every third of the {settings} graphs and panels in alphabetical order; {draws} draws of panel, noise and training,
-intervals of 95 % paired by draw. *Best structure-only* is the best by the mean of these very draws, so that gains
-over it are understated. All rows: [frontier_features.md](experiments/results/frontier_features.md); `python -m
-experiments frontier --part features` computes them.
+There are {settings} graphs and panels, {draws} draws of panel, noise and training, and intervals of 95 %,
+paired by draw. *Best structure-only* is the best by the mean of these very draws, so that gains over it are
+understated. All rows: [frontier_features.md](experiments/results/frontier_features.md); `python -m experiments
+frontier --part features` computes them.
 """
 
 
@@ -409,20 +407,6 @@ def readme_sections(out: Path) -> dict[str, str]:
     text = _README.format(
         figure=f"{NAME}.png", rows=len(each), structure=span(known), up=up, down=down, same=len(each) - up - down,
         chosen_up=chosen_up, chosen_down=chosen_down, fakes=len(fakes), fake_up=fake_up, fake_down=fake_down,
-        bare=bare, noisy=noisy, table=_short(found), settings=len(known), draws=span(draws),
+        bare=bare, noisy=noisy, settings=len(known), draws=span(draws),
     )  # fmt: skip
     return {"private-features": text}
-
-
-def _short(found: pd.DataFrame) -> str:
-    """A table of every third graph and panel in alphabetical order: a rule that knows no result."""
-    budgets = _budgets(found)
-    return as_table(
-        {
-            "graph, panel": f"{dataset}, {panel_words(str(panel))}",
-            "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
-            **_gains_at(part, "gain at eps {:g}", budgets),
-            "best non-private (%)": _true(part, ACCURACY),
-        }
-        for (dataset, panel), part in list(found.groupby(PANEL))[::3]
-    )

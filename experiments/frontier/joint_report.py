@@ -78,26 +78,26 @@ def write(out: Path) -> list[Path]:
 
 
 _PREFACE = """\
-Made by `python -m experiments report` from `frontier_joint_accuracy.csv`; guarantees are in its manifest, and of a
-run of yours `frontier_joint.csv` has every number, a row a draw. Nothing of the graph is public. A panel shows its
-records and labels; everybody else may be asked for the class that her device predicts and for counts of her friends
-by a broadcast class, and the two together (the record with one bit of the list) cost the total. Intervals are 95 %
-(Student, over draws of the panel, noise and training), differences paired by draw, bold where their interval leaves
-0 out.
+Made by `python -m experiments report` from `frontier_joint_accuracy.csv`. The guarantees are in its manifest; a run
+of yours also writes `frontier_joint.csv`, every number, a row a draw. Nothing of the graph is public. A panel shows
+its records and labels. Everybody else may be asked for the class that their device predicts, and for counts of
+their friends by a broadcast class; the two together (the record with one bit of the list) cost the total. Intervals
+are 95 % (Student, over draws of the panel, noise and training). Differences are paired by draw, and bold where
+their interval leaves 0 out.
 
-* **joint** is `ldp_jax.predict_jointly`: the split of the total is the one by which the panel foretells that most
-  classes are found (*record's share*: which it took, in how many draws; *foreseen*: how many it foretold, before
-  private users reported). *labels too*: half of the total on a label of the panel, of which none is public; no
-  bit of anybody's list costs more than the other half.
+* **joint** is `ldp_jax.predict_jointly`: the panel foretells how many classes each split of the total would find,
+  and the best split is taken. *Record's share*: the split, and in how many draws it was taken; *foreseen*: the
+  accuracy that the panel foretold before private users reported. *labels too*: half of the total goes into a label
+  of the panel, none of which is public; no bit of anybody's list costs more than the other half.
 * **placebo**: private users report on records and on lists of others, dealt out among them apart from each other;
-  the panel's own are true. Where both are asked for, they are believed as far as they agree, or as the panel's
-  labels bear out its lists; records alone are taken at their word.
+  the panel's lists are true. Where both are asked for, the server believes them as far as they agree, or as the
+  panel's labels bear out its lists; it takes records alone at their word.
 * **record alone**, **list alone**, **half each**: the same with one split.
-* **nothing asked**: the commonest class of the panel, all that is known without reports.
+* **nothing asked**: the commonest class of the panel.
 * **public graph**: `ldp_jax.predict_from_reports` where friendships are public, with reports at the same epsilon a
-  record, and what the panel's log-loss prefers without any.
-* **non-private**: what devices find of true records; and class scores without noise on the true graph.
-* *Regained*: of the way from nothing asked to the latter."""
+  record, and the row that the panel's log-loss prefers without any.
+* **non-private**: the devices' classes of true records; and class scores without noise on the true graph.
+* *Regained*: the share of the way from nothing asked to the latter."""
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
@@ -277,16 +277,12 @@ _README = """\
 ![Accuracy of classes within one total over records, friendships and labels, between nothing asked and the truth]\
 (experiments/results/{figure})
 
-**Records, friendships and labels private at once.** Only a panel is public. One total over a user's record with a
-bit of her list (`ldp.predict_jointly`; the split is the one by which the panel foretells that most are found):
-
-{table}
+**Records, friendships and labels private at once.** Only a panel is public. One total covers a user's record with
+a bit of their list (`ldp.predict_jointly`); the panel foretells which split of it is the best.
 
 {verdict}
 
-*Record's share*: of the total, in how many draws. *Labels too*: of the panel no label is public either;
-half of the total goes into one. *Regained*: of the way from the panel's commonest class to true records on the true
-graph. All totals and rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments
+All totals and rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments
 frontier --part joint` computes them.
 """
 
@@ -296,24 +292,5 @@ def readme_sections(out: Path) -> dict[str, str]:
     frame = joint.results_in(out).read()
     if frame.empty:
         return {}
-    found = points(frame)
-    rows = []
-    for (dataset, setting), part in found.groupby(PANEL, sort=False):
-        for total in totals(part)[1::2] or totals(part):
-            rows.append(
-                {
-                    "graph, panel": f"{dataset}, {panel_words(str(setting))}",
-                    "total": f"{total:g}",
-                    "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
-                    "joint (%)": _interval(part, JOINT, total, ACCURACY),
-                    "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                    "less list alone": signed(_less(part, (JOINT, total), (LISTS, total))),
-                    "record's share (draws)": _shares(part, JOINT, total),
-                    "labels too (%)": _interval(part, LABELS_TOO, total, ACCURACY),
-                    "public graph (%)": _interval(part, PUBLIC, total, ACCURACY),
-                    "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
-                    "regained": _percent(regained(part, JOINT, total)),
-                }
-            )
-    text = _README.format(figure=f"{NAME}.png", table=table(rows), verdict=verdict(found))
+    text = _README.format(figure=f"{NAME}.png", verdict=verdict(points(frame)))
     return {"joint-privacy": text}

@@ -50,9 +50,9 @@ ALONE = (FEATURES, "features, perceptron")
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw; tidy.
 
-    Gains are paired by draw. *Best published* is the best by the mean over these draws, features alone among
-    them: a choice that sees the test, so that the gain over it is understated. A row per relationship is held
-    against lists of half its epsilon, whose two ends cost as much.
+    *Best published* is the best by the mean over these draws, features alone among them: a choice that sees the
+    test, so that the gain over it is understated. A row per relationship is compared with lists of half its
+    epsilon, whose two ends cost as much.
     """
     rows = []
     for setting, part in frame[frame.metric == ACCURACY].groupby(SETTING, sort=False):
@@ -114,25 +114,25 @@ def _short_setting(labels: str) -> str:
 
 
 _PREFACE = """\
-Made by `python -m experiments report` from `frontier_edges_accuracy.csv`; guarantees are in its manifest, and of a
-run of yours `frontier_edges.csv` has every number in points, a row a draw. Features and some labels are public,
-every user's neighbour list is private; the classes of the other users are asked for. Intervals are 95 % (Student,
-over draws of labels, noise and training), differences paired by draw, bold where their interval leaves 0 out; rows
-of one graph and setting share their draws, and are not independent.
+Made by `python -m experiments report` from `frontier_edges_accuracy.csv`. The guarantees are in its manifest; a
+run of yours also writes `frontier_edges.csv`, every number in points, a row a draw. Features and some labels
+are public, every user's neighbour list is private; the task is to predict the classes of the other users.
+Intervals are 95 % (Student, over draws of labels, noise and training). Differences are paired by draw, and bold
+where their interval leaves 0 out. Rows of one graph and setting share their draws, so they are not independent.
 
-* **piloted** is `ldp_jax.predict_from_counts`; *per relationship* each pair has one owner, and what it is held
-  against has half of the epsilon per list, since there both ends report. **placebo**: every user reports on
+* **piloted** is `ldp_jax.predict_from_counts`. *Per relationship*: each pair has one owner; the row is compared
+  with rows of half its epsilon per list, since there both ends report. **placebo**: every user reports on
   another's list.
-* **plain counts**: noisy counts by broadcast class beside the features, in a logistic regression. **best
-  published**: the best by the mean of these very draws of features alone, noisy degrees, LPGNet moved to the local
-  model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
-  through PageRank in place of a GCN, LPGNet's counts by public label.
-* **non-private, counts**: piloted counts of which none has noise, by the very same classifier; the black lines and
-  ticks of the figures: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
+* **plain counts**: a logistic regression on the features and on noisy counts by broadcast class. **best
+  published**: the best, by the mean of these very draws, of features alone, noisy degrees, LPGNet moved to the
+  local model, Blink, and the lists of DPRR and randomised response. Some of these forms are not published:
+  PageRank in place of a GCN, and LPGNet's counts by public label.
+* **non-private, counts**: piloted counts without noise, by the same classifier. The figures show its gain as black
+  lines and ticks: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
   *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
-* Of LPGNet, Blink, DPRR and randomised response the figure shows the variant that is best by the mean of these
-  draws at each budget; the tables have all.
-* Choices of every row (ridges, layers, when to stop) are made on labels that are held out."""
+* The figure shows one variant each of LPGNet, Blink, DPRR and randomised response: the best by the mean of these
+  draws at each budget. The tables have all variants.
+* Every row makes its choices (ridges, layers, when to stop) on labels that are held out."""
 
 
 def table(part: pd.DataFrame) -> str:
@@ -209,12 +209,12 @@ def _counted(found: pd.DataFrame) -> str:
 
 
 _COUNTED = """\
-Of {rows} gains of piloted counts over the features alone (graph, labels, epsilon per list) {up} have an interval
-above 0, {down} below; where all are asked together (Bonferroni: level 1 - 0.05 / {rows}) {up_all} are above.
-Against the better by the mean of features and plain counts the mean is more than one point below in {short} of
-{asked}{short_where};
-{short_sure} of these have an interval below 0. Placebos with the guard are in the mean more than one point beside
-the features in {fooled} of {placebos}{fooled_where}; {fooled_sure} of all have an interval beside 0."""
+There are {rows} gains of piloted counts over the features alone (graph, labels, epsilon per list). {up} have an
+interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {rows}) {up_all} are above. The
+better of features and plain counts, by the mean, is more than one point above piloted counts in {short} of
+{asked}{short_where}; {short_sure} of these differences have an interval that leaves 0 out. Placebos with the
+guard differ from the features by more than one point in {fooled} of {placebos}{fooled_where}; {fooled_sure} of
+all have an interval that leaves 0 out."""
 
 
 def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str:
@@ -253,31 +253,27 @@ def _summary(found: pd.DataFrame) -> str:
 
 
 class Line(NamedTuple):
-    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw.
-
-    Attributes:
-      dataset: the graph.
-      labels: whose are public.
-      features: the accuracy (%) of the features alone.
-      mine: piloted counts.
-      plain: plain counts; None where there are none.
-      added: piloted counts less plain counts.
-      published: the best published row, where lists were run.
-      over: piloted counts less that row.
-      among: how many rows that is the best of, features alone among them.
-      cost: the same classifier on counts without noise less piloted counts, over the draws of both.
-    """
+    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw."""
 
     dataset: str
     labels: str
+    """whose are public"""
     features: ConfidenceInterval | None
+    """the accuracy (%) of the features alone"""
     mine: ConfidenceInterval
+    """piloted counts"""
     plain: ConfidenceInterval | None
+    """plain counts"""
     added: ConfidenceInterval | None
+    """piloted counts less plain counts"""
     published: float | None
+    """the best published row, where lists were run"""
     over: ConfidenceInterval | None
+    """piloted counts less that row"""
     among: int
+    """how many rows that is the best of, features alone among them"""
     cost: ConfidenceInterval | None
+    """the same classifier on counts without noise less piloted counts, over the draws of both"""
 
     @property
     def ceiling(self) -> float | None:
@@ -425,19 +421,17 @@ below in {down1}, not told apart in {same1}; at all budgets above in {up} of {ro
 {worth}
 {ceiling}
 
-Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as published,
-and in {ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} published rows and features
-alone, by the mean of these draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not
-told apart in {best_same}. At all budgets they are more than one point below the better of features and plain counts
-in {short} of {asked}, with an interval below 0 in {short_sure}; with another's list (placebo) more than one point
-beside the features in {fooled} of {placebos}.
+Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as
+published, and in {ppr_up} of {ppr} through PageRank. Published rows and features alone are {among} rows;
+piloted counts are above the best of them, by the mean of these draws, in {best_up} of {best} settings where
+lists were run, below in {best_down}, not told apart in {best_same}. At all budgets piloted counts are more than
+one point below the better of features and plain counts in {short} of {asked}, with an interval below 0 in
+{short_sure}. With another's list (placebo) they differ from the features by more than one point in {fooled} of
+{placebos}.
 
-{table}
-
-Every third of the {settings} settings in alphabetical order; all columns but the first two are points over the
-features alone at epsilon {at:g}, or over what they say. {draws} draws of labels, noise and training, intervals of
-95 % paired by draw. All settings, and rows per relationship:
-[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.{beyond}
+There are {draws} draws of labels, noise and training; intervals are 95 %, paired by draw. All settings, and
+rows per relationship: [frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments
+frontier` computes them.{beyond}
 """
 
 
@@ -457,28 +451,11 @@ def readme_sections(out: Path) -> dict[str, str]:
     (up1, down1, same1), (best_up, best_down, best_same) = (counted(each) for each in names.values())
     text = _README.format(
         **noisy, gained=f"{NAME}_gains.png", up=up, down=down, rows=rows, settings=len(lines), up1=up1, down1=down1,
-        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), table=_sample(lines), draws=span(draws),
+        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), draws=span(draws),
         among=span([line.among for line in lines if line.among] or [0]), best=len(names["best_"]), best_up=best_up,
         best_down=best_down, best_same=best_same, beyond=beyond_report.readme_words(out), **_misses(found),
     )  # fmt: skip
     return {"friendships": text}
-
-
-def _sample(lines: list[Line]) -> str:
-    """A table of every third setting in alphabetical order: a rule that knows no result."""
-    rows = [
-        {
-            "graph, labels": f"{line.dataset}, {_short_setting(line.labels)}",
-            "features alone (%)": line.features,
-            "plain counts": signed(line.plain),
-            "piloted counts": signed(line.mine),
-            "less plain counts": signed(line.added),
-            "less best published": signed(line.over) + (f" (of {line.among})" if line.among else ""),
-            "more without noise": _with_draws(line),
-        }
-        for line in lines[::3]
-    ]
-    return as_table(rows)
 
 
 def _with_draws(line: Line) -> str:
@@ -500,9 +477,9 @@ def worth(lines: list[Line]) -> str:
 
 
 _WORTH = """\
-Counting at all: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points,
-and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: they are above plain counts
-in {up} settings, below in {down}."""
+Plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points, and more
+than half of it in {most} of the {sure} settings that gain. Pilot, law and guard add {added:+.1f}: they are
+above plain counts in {up} settings, below in {down}."""
 
 
 def _ceiling(lines: list[Line]) -> str:
