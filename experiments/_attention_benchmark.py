@@ -1,9 +1,5 @@
-"""An epoch of GAT on amazon_computers: ours, and the same network in PyTorch where it is installed.
+"""An epoch of GAT on amazon_computers, also in PyTorch where installed, and one of a hyperbolic GCN of ours."""
 
-And one of a hyperbolic GCN of ours, which has no other side.
-"""
-
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._runner import console
+from experiments._sides import Sides, installed
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
 from ldp_jax.learning import models, training
 
-Sides = dict[str, tuple[Callable[[int], Any], str]]
 HEADS, HIDDEN, DROPOUT, TRAIN = 8, 8, 0.6, 1375
 WIDTH = 64
 """Of the hyperbolic GCN."""
@@ -50,9 +45,7 @@ def gat_sides() -> tuple[str, Sides]:
     model = models.gat(2, HEADS, HIDDEN, data.num_classes, DROPOUT)
     run = _epoch(model, propagation.operator(data.graph, "segment"), x, labels, train)
     sides: Sides = {"ldp_jax": (run, "edges in blocks, a derivative by hand; dropout 0.6 of inputs and of weights")}
-    if importlib.util.find_spec("torch") is None:
-        console.print("attention: torch is not installed (pip install torch): no other side to compare with")
-    else:
+    if installed("attention", "torch"):
         theirs = _torch_epoch(senders, receivers, x, labels, train, data.num_classes)
         sides["torch"] = (theirs, "all edges at a time, index_add and autograd; dropout by PyTorch")
     return f"GAT epoch, amazon_computers, {len(x)} nodes, {len(senders)} directed edges", sides

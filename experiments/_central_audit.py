@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,8 +16,6 @@ from ldp_jax.edges import curator
 
 DRAWN = (4.0,)
 """Budgets at which releases are drawn, one after the other: below, a thousand show little; above, they cannot."""
-
-
 RELEASES = 1000
 """Draws of a release, of each of two graphs: the fewest that a bound takes, since each is made by itself."""
 
@@ -41,14 +39,18 @@ def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[st
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
 
 
-def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a mechanism and budget, one column a figure, in the order of the subjects."""
+def by_budget(frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequence[str]) -> pd.DataFrame:
+    """One row a mechanism and budget, one column a metric, in the order of the subjects."""
     frame = frame[frame.mechanism.isin(list(subjects))]
     wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
-    wide = wide.reset_index()
-    wide = wide.reindex(columns=["mechanism", "epsilon", "claimed", "supremum", "fit", "lower_bound"])
+    wide = wide.reset_index().reindex(columns=["mechanism", "epsilon", *metrics])
     order = {label: place for place, label in enumerate(subjects)}
     return wide.sort_values(["mechanism", "epsilon"], key=lambda c: c.map(order) if c.name == "mechanism" else c)
+
+
+def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
+    """One row a curator and budget, one column a figure."""
+    return by_budget(frame, subjects, ("claimed", "supremum", "fit", "lower_bound"))
 
 
 def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> list[str]:
@@ -57,17 +59,15 @@ def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> l
     for row in wide.to_dict("records"):
         label, epsilon, sound = str(row["mechanism"]), float(row["epsilon"]), subjects[str(row["mechanism"])].sound
         limit = row["claimed"] if sound else epsilon
-        broken = []
-        if sound and limit > epsilon * (1 + slack):
-            broken.append(f"claims {limit:.6g}")
-        if row["supremum"] > limit * (1 + slack):
-            broken.append(f"loses {row['supremum']:.6g} for an edge")
-        if row["lower_bound"] > limit:
-            broken.append(f"is seen to lose {row['lower_bound']:.6g} by draws")
-        if row["fit"] > 1:
-            broken.append("does not draw what its law says")
+        found = {
+            f"claims {limit:.6g}": limit > epsilon * (1 + slack),
+            f"loses {row['supremum']:.6g} for an edge": row["supremum"] > limit * (1 + slack),
+            f"is seen to lose {row['lower_bound']:.6g} by draws": row["lower_bound"] > limit,
+            "does not draw what its law says": row["fit"] > 1,
+        }
+        broken = "; ".join(words for words, holds in found.items() if holds)
         if sound and broken:
-            failures.append(f"{label} at epsilon {epsilon:g}: {'; '.join(broken)}")
+            failures.append(f"{label} at epsilon {epsilon:g}: {broken}")
         if not sound and not broken:
             failures.append(f"{label} at epsilon {epsilon:g}: its defect was not seen")
     return failures
@@ -96,13 +96,20 @@ def lines(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float
     return made
 
 
+def loss(row: Any, sound: bool, slack: float = 0.0) -> str:
+    """The exact loss to four digits; bold where a form that is not sound loses more than its budget."""
+    text = f"{row['supremum']:.4g}"
+    return f"**{text}**" if not sound and row["supremum"] > row["epsilon"] * (1 + slack) else text
+
+
+def seen(row: Any) -> str:
+    """What draws alone show, in brackets; bold where that is more than the budget."""
+    bound = math.floor(row["lower_bound"] * 1000) / 1000
+    return f"(> {bound:.4g})" if bound < row["epsilon"] else f"(**> {bound:.4g}**)"
+
+
 def _loss(row: Any, sound: bool) -> str:
-    loss, budget = row["supremum"], row["epsilon"]
-    text = f"**{loss:.4g}**" if not sound and loss > budget else f"{loss:.4g}"
-    if np.isnan(row["lower_bound"]):
-        return text
-    seen = math.floor(row["lower_bound"] * 1000) / 1000
-    return f"{text} (> {seen:.4g})" if seen < budget else f"{text} (**> {seen:.4g}**)"
+    return loss(row, sound) if np.isnan(row["lower_bound"]) else f"{loss(row, sound)} {seen(row)}"
 
 
 def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> str:

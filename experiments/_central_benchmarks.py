@@ -1,6 +1,5 @@
 """Benchmarks of a curator's chain and of LinkTeller: sides that take turns, and what they are compared with."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from experiments._sides import Sides
 from ldp_jax import attacks, datasets
 from ldp_jax.edges import curator
 from ldp_jax.edges.curator import hrg
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
-Sides = dict[str, tuple[Callable[[int], Any], str]]
 SWEEPS = 2000
 SHARE = 20
 """The single moves are a twentieth as many: their seconds are given for as many moves as ours."""

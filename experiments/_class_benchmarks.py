@@ -1,12 +1,8 @@
 """Classes from private lists, or private records: the whole in a fresh process, its dearest step elsewhere."""
 
-import importlib.util
-import json
-import subprocess
-import sys
 from typing import Any, NamedTuple
 
-from experiments._runner import console
+from experiments._sides import in_a_process, installed, row
 
 _LOADED = """
 import json, sys, time
@@ -69,19 +65,15 @@ print(json.dumps({
 
 
 class _Task(NamedTuple):
-    """What is timed, and on what.
-
-    Attributes:
-      name: of the benchmark.
-      loaded: code that loads data and labels; it is not timed.
-      ours: code.
-      elsewhere: what scikit-learn is asked, in words.
-    """
+    """What is timed, and on what."""
 
     name: str
     loaded: str
+    """code that loads data and labels; it is not timed"""
     ours: str
+    """code"""
     elsewhere: str
+    """what scikit-learn is asked, in words"""
 
 
 _TASKS = {
@@ -104,29 +96,19 @@ def class_rows(task: str, repeats: int) -> list[dict[str, Any]]:
     """One task of the two; imports of JAX and compilation are counted, loading is not."""
     asked = _TASKS[task]
     sides = {"ldp_jax": (asked.ours, "the whole; the import of JAX and compilation are counted")}
-    if importlib.util.find_spec("sklearn") is None:
-        console.print(f"{task}: scikit-learn is not installed: no other side to compare with")
-    else:
+    if installed(task, "sklearn", "scikit-learn"):
         sides["scikit-learn"] = (_SKLEARN, asked.elsewhere)
-    rows, found = [], {name: [] for name in sides}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     for repeat in range(repeats):
         for name, (code, _) in sides.items():
-            done = subprocess.run(
-                [sys.executable, "-c", asked.loaded + code + _END, str(repeat)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                raise SystemExit(f"{name} was not finished: {done.stderr.strip().splitlines()[-1]}")
-            found[name].append(json.loads(done.stdout.strip().splitlines()[-1]))
+            whole = asked.loaded + code + _END
+            found[name].append(in_a_process(whole, str(repeat), what=f"{name} was not finished"))
+    rows = []
     for name, (_, note) in sides.items():
         accuracy = 100 * sum(one["accuracy"] for one in found[name]) / repeats
+        words = f"{note}; accuracy {accuracy:.1f} %"
         rows += [
-            {
-                "benchmark": asked.name, "subject": name, "repeat": repeat, "wall_s": round(one["wall"], 2),
-                "cpu_s": round(one["cpu"], 2), "note": f"{note}; accuracy {accuracy:.1f} %",
-            }
+            row(asked.name, name, repeat, round(one["wall"], 2), round(one["cpu"], 2), words)
             for repeat, one in enumerate(found[name])
-        ]  # fmt: skip
+        ]
     return rows

@@ -1,14 +1,12 @@
 """What a message costs a device: its own class by a broadcast classifier, and sampled coordinates of its record."""
 
 import hashlib
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from experiments._sides import Sides
 from ldp_jax import deployment, features
 
-Sides = dict[str, tuple[Callable[[int], Any], str]]
 DEVICES, FEATURES, CLASSES, EPSILON, COORDINATES = 1_000, 1_433, 7, 2.0, 10
 
 

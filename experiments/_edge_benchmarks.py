@@ -1,11 +1,6 @@
 """Benchmarks of neighbour lists: DPRR against a dense version, and one graph of 10^8 edges."""
 
-import itertools
-import json
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +9,9 @@ import networkx as nx
 import numpy as np
 
 from experiments._runner import console
+from experiments._sides import Sides, in_a_process, key_of, row
 from ldp_jax import edges
 from ldp_jax.graph import graphs
-
-Sides = dict[str, tuple[Callable[[], Any], str]]
 
 
 def barabasi_albert(n: int) -> Any:
@@ -34,7 +28,7 @@ def dprr_sides(n: int) -> Sides:
     rng = np.random.default_rng(0)
     flip = 1 / (1 + np.exp(0.9))
 
-    def dense() -> Any:
+    def dense(repeat: int) -> Any:
         degree = np.clip(matrix.sum(1) + rng.laplace(0, 10.0, n), 0, n - 1)
         q = np.minimum(1.0, degree / (degree * (1 - 2 * flip) + (n - 1) * flip))
         kept = (rng.random((n, n)) < flip) != matrix
@@ -43,10 +37,9 @@ def dprr_sides(n: int) -> Sides:
         return np.nonzero(kept)
 
     reported = len(edges.privatize_graph(jax.random.key(0), graph, m).graph.senders)
-    seeds = itertools.count(1)  # a key for each repeat: one key would hide what another has to compile
     return {
         "ldp_jax": (
-            lambda: edges.privatize_graph(jax.random.key(next(seeds)), graph, m).graph.senders,
+            lambda repeat: edges.privatize_graph(key_of(repeat), graph, m).graph.senders,
             f"mean degree {reported / n:.2f} for a true {len(senders) / n:.2f}",
         ),
         "dense numpy": (dense, "every entry of the matrix, as the law is written"),
@@ -57,7 +50,8 @@ _CHILD = """
 import json, resource, sys, time
 start = time.perf_counter()
 import jax, numpy as np
-from ldp_jax import edges, graphs
+from ldp_jax import edges
+from ldp_jax.graph import graphs
 def gigabytes():  # ru_maxrss of a child begins at what its parent had
     try:
         with open("/proc/self/status") as status:
@@ -112,12 +106,7 @@ _BIG = {"dprr": "DPRR", "counts": "NeighbourCounts, 10 groups,"}
 def big_graph(
     names: tuple[str, ...] = tuple(_BIG), sizes: tuple[tuple[int, int], ...] = ((3_000_000, 100_000_000),)
 ) -> list[dict[str, Any]]:
-    """DPRR and neighbour counts at epsilon 1 on generated graphs, from their files, each in its own process.
-
-    Args:
-      names: which of the two.
-      sizes: nodes and edges of each graph.
-    """
+    """DPRR and neighbour counts at epsilon 1 on generated graphs (nodes and edges), each in a fresh process."""
     rows = []
     for n, m in sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -136,20 +125,12 @@ def big_counts() -> list[dict[str, Any]]:
 def _one_big(name: str, path: Path, n: int, m: int) -> dict[str, Any]:
     words = _BIG[name]
     console.print(f"loading and privatising: {words.rstrip(',')}")
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(path), str(n), name], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"the big graph was not finished: {done.stderr.strip().splitlines()[-1]}")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    found = in_a_process(_CHILD, str(path), str(n), name, what="the big graph was not finished")
     sent = f"{found['out']:,} {'directed edges' if name == 'dprr' else 'counts'} out"
     note = (
         f"{found['in']:,} directed edges in ({8 * found['in'] / 1e9:.2g} GB), {sent}; loading "
         f"{found['load']:.1f} s, reports {found['privatize']:.1f} s, {found['gigabytes']:.1f} GB at most, "
         f"{found['bare']:.1f} GB of them before the file was read"
     )
-    return {
-        "benchmark": f"{words} on one graph of {n:,} nodes and {m:,} edges", "subject": "ldp_jax",
-        "repeat": 0, "wall_s": round(found["load"] + found["privatize"], 1),
-        "cpu_s": round(found["cpu"], 1), "note": note,
-    }  # fmt: skip
+    title = f"{words} on one graph of {n:,} nodes and {m:,} edges"
+    return row(title, "ldp_jax", 0, round(found["load"] + found["privatize"], 1), round(found["cpu"], 1), note)

@@ -1,9 +1,5 @@
-"""An epoch of GIN on reddit_binary: ours, and the same network with other parts, taking turns.
+"""An epoch of GIN on reddit_binary: ours, with flax's masked batch norm, and in PyTorch where it is installed."""
 
-Those are flax's own masked batch norm in the place of ours, and all of it in PyTorch where that is installed.
-"""
-
-import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._runner import console
+from experiments._sides import installed, row
 from ldp_jax import datasets
 from ldp_jax.graph import packing
 from ldp_jax.learning import graph_training, models, training
@@ -30,22 +26,15 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     others: dict[str, tuple[Callable[[], Any], str]] = {
         "flax BatchNorm": (_flax_epoch(train, one), "nn.BatchNorm with a mask, and JAX's own derivative of it")
     }
-    if importlib.util.find_spec("torch") is None:
-        console.print("gin: torch is not installed (pip install torch): no side of it to compare with")
-    else:
+    if installed("gin", "torch"):
         others["torch"] = _torch_epoch(train), "CSR block-diagonal adjacency, batches made beforehand"
     rows: list[dict[str, Any]] = []
     wall, cpu = time.perf_counter(), time.process_time()
 
     def keep(subject: str, repeat: int, wall: float, cpu: float, note: str) -> None:
         if repeat >= 0:
-            rows.append(
-                {
-                    "benchmark": "GIN epoch, reddit_binary, 1500 graphs", "subject": subject, "repeat": repeat,
-                    "wall_s": round(time.perf_counter() - wall, 4), "cpu_s": round(time.process_time() - cpu, 4),
-                    "note": note,
-                }
-            )  # fmt: skip
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            rows.append(row("GIN epoch, reddit_binary, 1500 graphs", subject, repeat, wall, cpu, note))
 
     def turn(epoch: int, loss: float, validation: float) -> None:
         nonlocal wall, cpu

@@ -1,16 +1,13 @@
 """A Poincaré embedding of a tree: ours, and gensim's PoincareModel where it is installed, taking turns."""
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
-from experiments._runner import console
+from experiments._sides import Sides, installed, key_of
 from ldp_jax import hyperbolic
 
-Sides = dict[str, tuple[Callable[[int], Any], str]]
 NODES, BRANCHES, DIM = 10_000, 3, 10
 BURN_IN, EPOCHS = 3, 7
 """Our passes at a tenth of the learning rate and at all of it; gensim's ten do better without the former."""
@@ -22,8 +19,7 @@ def embedding_sides() -> tuple[str, Sides, Callable[[str], float]]:
     last: dict[str, np.ndarray] = {}
 
     def ours(repeat: int) -> Any:
-        key = jax.random.fold_in(jax.random.key(0), repeat)
-        found = hyperbolic.embed(key, pairs, NODES, DIM, epochs=EPOCHS, burn_in=BURN_IN)
+        found = hyperbolic.embed(key_of(repeat), pairs, NODES, DIM, epochs=EPOCHS, burn_in=BURN_IN)
         last["ldp_jax"] = np.asarray(found.points)
         return found
 
@@ -39,9 +35,7 @@ def embedding_sides() -> tuple[str, Sides, Callable[[str], float]]:
         return rows
 
     sides: Sides = {"ldp_jax": (ours, "batches of pairs that share their random nodes; float32")}
-    if importlib.util.find_spec("gensim") is None:
-        console.print("hyperbolic: gensim is not installed (pip install gensim): no other side to compare with")
-    else:
+    if installed("hyperbolic", "gensim"):
         sides["gensim"] = (theirs, "PoincareModel without burn-in, relations as text; float64")
 
     def mean_rank(side: str) -> float:

@@ -53,13 +53,7 @@ The {rows} rows of Cora's node task, a training each, took {minutes:.0f} minutes
 
 
 def results(summaries: Sequence[Summary], verdict: str, striking: str) -> str:
-    """The section on private features.
-
-    Args:
-      summaries: of the committed protocol.
-      verdict: the table of gains, rendered.
-      striking: sentences on the paper's claim of private rows above non-private ones.
-    """
+    """The section on private features."""
     counted = [line for summary in summaries for line in summary.counted()]
     up, down, over = tally(counted)
     tables = [summary.mean_gain for summary in summaries if summary.mean_gain is not None]
@@ -104,12 +98,7 @@ def _baselines(summaries: Sequence[Summary]) -> str:
 
 
 def benchmarks(table: Path, rows: pd.DataFrame) -> str:
-    """The section on speed.
-
-    Args:
-      table: the file that the benchmarks wrote.
-      rows: tidy results of the committed protocol.
-    """
+    """The section on speed."""
     text = table.read_text() if table.exists() else ""
     cora = rows[(rows.dataset == "cora") & (rows.task == "node")]
     return _BENCHMARKS.format(
@@ -123,11 +112,7 @@ def beside_the_rows(text: str) -> str:
 
 
 def check(path: Path) -> str:
-    """The text of a file that sections are to be written to.
-
-    Raises:
-      UsageError: where it cannot be read.
-    """
+    """The text of a file that sections are to be written to."""
     try:
         return path.read_text()
     except OSError as error:
@@ -135,11 +120,7 @@ def check(path: Path) -> str:
 
 
 def write_sections(path: Path, sections: Mapping[str, str]) -> None:
-    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` in a Markdown file.
-
-    Raises:
-      UsageError: where the file has no such section.
-    """
+    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` in a Markdown file."""
     text = check(path)
     for name, body in sections.items():
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"

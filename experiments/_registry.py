@@ -1,4 +1,4 @@
-"""Which experiments there are: all commands know them from here alone.
+"""Which experiments there are, by name: nothing of one is imported before a command asks for it.
 
 A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with ``out``) and
 ``main(config)``, and a line in :data:`EXPERIMENTS`. It may also have ``COMMITTED`` (the configurations whose rows
@@ -6,107 +6,105 @@ are committed, by default the one without words) and ``write_report(out)`` (tabl
 """
 
 import dataclasses
-from collections.abc import Callable
+import importlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-import pandas as pd
-
-from experiments import audit, benchmarks, demo, dprr, frontier, heterorr, poindp, privge, repeat, variance, weigh
-from experiments._runner import REFERENCE, Results
-from experiments.dprr import accuracy as dprr_accuracy
-from experiments.dprr import degrees as dprr_degrees
-from experiments.dprr import scaling as dprr_scaling
-from experiments.frontier import beyond as frontier_beyond
-from experiments.frontier import features as frontier_features
-from experiments.frontier import friendships as frontier_friendships
-from experiments.frontier import joint as frontier_joint
-from experiments.heterorr import accuracy as heterorr_accuracy
-from experiments.heterorr import attacks as heterorr_attacks
-from experiments.heterorr import counts as heterorr_counts
-from experiments.heterorr import inversion as heterorr_inversion
-from experiments.heterorr import mixing as heterorr_mixing
-from experiments.heterorr import shares as heterorr_shares
-from experiments.poindp import accuracy as poindp_accuracy
-from experiments.poindp import gaps as poindp_gaps
-from experiments.poindp import membership as poindp_membership
-from experiments.poindp import noise as poindp_noise
-from experiments.privge import accuracy as privge_accuracy
+from experiments._runner import Results
 
 
 class Experiment(NamedTuple):
-    """What the commands about experiments need of one.
+    """What the commands about experiments need of one."""
 
-    Attributes:
-      module: has ``Config`` and ``main``.
-      results: its tidy rows in a folder, a function a file; none where rows are no cells.
-      tables: names of the committed Markdown files.
-      takes: how long it takes, where no committed row says so.
-    """
-
-    module: Any
-    results: tuple[Callable[[Path], Results], ...] = ()
+    about: str
+    """one sentence"""
+    rows: Mapping[str, str] = {}
+    """the module with ``results_in`` of its committed tidy rows, by the stem of their CSV"""
     tables: tuple[str, ...] = ()
+    """names of the committed Markdown files"""
     takes: str = ""
+    """how long it takes, where no committed row says so"""
 
-    @property
-    def about(self) -> str:
-        """Its first sentence."""
-        return " ".join(self.module.Config.__doc__.split("\n\n")[0].split())
+    def results(self, out: Path) -> list[Results]:
+        """Its tidy rows in a folder, a file each."""
+        return [module(name).results_in(out) for name in self.rows.values()]
 
-    def committed(self, out: Path) -> list[Any]:
-        """The configurations whose rows are committed, to be run into a folder."""
-        configs = getattr(self.module, "COMMITTED", (self.module.Config(),))
-        return [dataclasses.replace(config, out=out) for config in configs]
 
-    def rows(self) -> list[pd.DataFrame]:
-        """The committed rows, a frame a file."""
-        return [results(REFERENCE).read() for results in self.results]
+def module(name: str) -> ModuleType:
+    """A module of this package."""
+    return importlib.import_module(f"experiments.{name}")
 
-    def hours(self) -> float:
-        """What the committed rows took one after the other, as they say."""
-        cells = [frame.drop(columns=["metric", "value"]).drop_duplicates() for frame in self.rows()]
-        return sum(float(frame.seconds.sum()) for frame in cells) / 3600
+
+def committed(name: str, out: Path) -> list[Any]:
+    """The configurations whose rows are committed, to be run into a folder."""
+    found = module(name)
+    return [dataclasses.replace(config, out=out) for config in getattr(found, "COMMITTED", (found.Config(),))]
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "demo": Experiment(demo, (demo.results_in,), ("demo.md",)),
-    "privge": Experiment(privge, (privge_accuracy.results_in,), ("REPORT.md",)),
+    "demo": Experiment("The main jobs on the embedded graph of Debian packages.", {"demo": "demo"}, ("demo.md",)),
+    "privge": Experiment(
+        "Private features: node classification and link prediction (PrivGE, LDP-GE).",
+        {"privge": "privge.accuracy"},
+        ("REPORT.md",),
+    ),
     "dprr": Experiment(
-        dprr,
-        (dprr_accuracy.results_in, dprr_degrees.results_in, dprr_scaling.results_in),
+        "Private neighbour lists: classification of graphs (DPRR).",
+        {"dprr": "dprr.accuracy", "dprr_degrees": "dprr.degrees", "dprr_scaling": "dprr.scaling"},
         ("dprr.md", "dprr_degrees.md", "dprr_scaling.md"),
     ),
     "heterorr": Experiment(
-        heterorr,
-        (
-            heterorr_accuracy.results_in,
-            heterorr_shares.results_in,
-            heterorr_attacks.results_in,
-            heterorr_counts.results_in,
-            heterorr_mixing.results_in,
-            heterorr_inversion.results_in,
-        ),
+        "Private features and private edges of a GCN, and attacks on them (HeteroRR).",
+        {
+            "heterorr": "heterorr.accuracy",
+            "heterorr_shares": "heterorr.shares",
+            "heterorr_attacks": "heterorr.attacks",
+            "heterorr_counts": "heterorr.counts",
+            "heterorr_mixing": "heterorr.mixing",
+            "heterorr_inversion": "heterorr.inversion",
+        },
         ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
     "poindp": Experiment(
-        poindp,
-        (poindp_accuracy.results_in, poindp_noise.results_in, poindp_membership.results_in, poindp_gaps.results_in),
+        "Hyperbolic noise, as published and sound, and membership attacks (PoinDP).",
+        {
+            "poindp": "poindp.accuracy",
+            "poindp_noise": "poindp.noise",
+            "poindp_membership": "poindp.membership",
+            "poindp_gaps": "poindp.gaps",
+        },
         ("poindp.md", "poindp_membership.md"),
     ),
     "frontier": Experiment(
-        frontier,
-        (
-            frontier_friendships.results_in,
-            frontier_features.results_in,
-            frontier_joint.results_in,
-            frontier_beyond.results_in,
-        ),
+        "Private data that helps: counts of friends, and classes that devices predict.",
+        {
+            "frontier_edges_accuracy": "frontier.friendships",
+            "frontier_features_accuracy": "frontier.features",
+            "frontier_joint_accuracy": "frontier.joint",
+            "frontier_beyond_accuracy": "frontier.beyond",
+        },
         ("frontier_features.md", "frontier_edges.md", "frontier_joint.md", "frontier_beyond.md"),
     ),
-    "audit": Experiment(audit, (audit.results_in,), ("audit.md",)),
-    "variance": Experiment(variance, (), ("variance.md",), "seconds"),
-    "repeat": Experiment(repeat, (), ("repeat.md",), "minutes"),
-    "benchmarks": Experiment(benchmarks, (), ("benchmarks.md",), "minutes"),
-    "weigh": Experiment(weigh, (), ("weight.md",), "seconds"),
+    "audit": Experiment(
+        "Every mechanism, asked whether its epsilon holds, and published forms that do not keep theirs.",
+        {"audit": "audit"},
+        ("audit.md",),
+    ),
+    "variance": Experiment(
+        "Worst-case variance of every unbiased mechanism on one number.", {}, ("variance.md",), "seconds"
+    ),
+    "repeat": Experiment(
+        "How far a trained row repeats on other cores and instructions.", {}, ("repeat.md",), "minutes"
+    ),
+    "benchmarks": Experiment(
+        "Speed and memory, against what others do, in the same run.", {}, ("benchmarks.md",), "minutes"
+    ),
+    "weigh": Experiment(
+        "Lines, names, compiled programs and seconds of the project, beside their aims.",
+        {},
+        ("weight.md",),
+        "seconds",
+    ),
 }

@@ -1,9 +1,7 @@
 """What every experiment shares: cells, rows that survive a kill, manifests, progress.
 
-An experiment is a list of cells and a function that computes one. A cell is a frozen dataclass whose fields
-identify its rows; :func:`run` computes the cells whose rows are missing and appends each as soon as it is there. No
-row is written twice: what a kill left of one is cut off before the next is appended, under a lock, so that several
-runs may write to one folder.
+An experiment is a list of cells and a function that computes one. :func:`run` computes the cells whose rows are
+missing and appends each row once, under a lock, so that several runs may write to one folder.
 """
 
 import abc
@@ -68,21 +66,7 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(abc.ABC):
-    """One computation; its fields and the name of a metric identify a row.
-
-    An experiment derives its own, with further fields where these do not tell two of its computations apart.
-
-    Attributes:
-      dataset: the data set in words.
-      task: what is asked of it.
-      mechanism: what is released, or which baseline stands in its place.
-      epsilon: the budget that a row is named by; 0 where nothing private is used, infinity where nothing is hidden.
-      seed: of the split, the noise and the training.
-      epsilon_proved: what is true of the release; a cell whose claim has changed is computed again (but where an
-        experiment finds it out).
-      unit: whose protection epsilon is about.
-      config: :func:`config_hash` of the settings that its rows were made with, which the manifest spells out.
-    """
+    """One computation; its fields and the name of a metric identify a row. Experiments add fields of their own."""
 
     FOUND: ClassVar[tuple[str, ...]] = ()
     """Fields that the computation finds out, in :attr:`Found.also`; they identify no row."""
@@ -90,11 +74,16 @@ class Cell(abc.ABC):
     dataset: str
     task: str
     mechanism: str
+    """what is released, or which baseline stands in its place"""
     epsilon: float
+    """the budget that a row is named by; 0 where nothing private is used, infinity where nothing is hidden"""
     seed: int
+    """of the split, the noise and the training"""
     epsilon_proved: float
+    """what is true of the release; unless in ``FOUND``, it identifies rows: a changed claim is computed"""
     unit: str
     config: str
+    """:func:`config_hash` of the settings, which the manifest spells out"""
 
     @property
     @abc.abstractmethod
@@ -106,15 +95,12 @@ class Cell(abc.ABC):
 
 
 class Found(NamedTuple):
-    """What a cell's computation found.
-
-    Attributes:
-      values: by metric, the cell's last metric last; none where there is nothing to say.
-      also: columns that describe all of these rows and identify none.
-    """
+    """What a cell's computation found."""
 
     values: Mapping[str, float]
+    """by metric, the cell's last metric last; empty where there is nothing to say"""
     also: Mapping[str, Any] = {}
+    """columns that describe all of these rows and identify none"""
 
 
 def config_hash(config: Any) -> str:
@@ -132,11 +118,7 @@ def _canonical(config: Any) -> str:
 
 
 def check_out(out: Path) -> Path:
-    """Make sure that files can be written to a folder before anything is computed for it.
-
-    Raises:
-      UsageError: where ``out`` is a file, is below one, or cannot be written to.
-    """
+    """Make sure that files can be written to a folder before anything is computed for it."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):  # permission bits do not tell: root, read-only mounts, quotas
@@ -144,17 +126,6 @@ def check_out(out: Path) -> Path:
     except OSError as error:
         raise UsageError(f"--out {out}: no folder that can be written to ({error.strerror})") from error
     return out
-
-
-def check_cells(cells: Iterable[Any], check: Callable[[Any], object]) -> None:
-    """Ask the constructors of all mechanisms of a plan, before anything is computed.
-
-    Raises:
-      UsageError: what the first of them refuses, with the cell.
-    """
-    for cell in cells:
-        with asked(str(cell)):
-            check(cell)
 
 
 @contextlib.contextmanager
@@ -169,11 +140,7 @@ def asked(what: str) -> Iterator[None]:
 
 
 def check_positive(option: str, *values: float) -> None:
-    """Refuse numbers that are not finite and above 0, in words of the command line.
-
-    Raises:
-      UsageError: for the first of them.
-    """
+    """Refuse numbers that are not finite and above 0, in words of the command line."""
     for value in values:
         if not 0 < value < math.inf:
             raise UsageError(f"{option} must be above 0 and finite, got {value:g}")
@@ -183,14 +150,7 @@ class Results:
     """One experiment's rows and their manifest in a folder, which need not exist for them to be read."""
 
     def __init__(self, out: Path, name: str, cell: type[Cell] = Cell, also: Sequence[str] = ()) -> None:
-        """Name the files ``out/name.csv`` and ``out/name.manifest.json``.
-
-        Args:
-          out: the folder.
-          name: of the experiment.
-          cell: the class of its cells, whose fields beyond those of :class:`Cell` are columns.
-          also: columns that describe rows and do not identify them.
-        """
+        """Name ``out/name.csv`` and ``out/name.manifest.json``; ``also`` are columns that identify no row."""
         self.csv = out / f"{name}.csv"
         self.manifest = out / f"{name}.manifest.json"
         fields = {field.name: field.type for field in dataclasses.fields(cell)}
@@ -233,11 +193,7 @@ class Results:
         return self.row_key({**dataclasses.asdict(cell), "metric": cell.last_metric}) in self._known
 
     def look(self) -> None:
-        """Learn which rows there are, those of other runs too; only what is new is read.
-
-        Raises:
-          UsageError: for rows or a manifest that are damaged, or of other columns.
-        """
+        """Learn which rows there are, those of other runs too; only what is new is read."""
         self.describe()
         with self._locked():
             self._catch_up()
@@ -370,41 +326,38 @@ def run(
     check: Callable[[Any], object] = lambda cell: None,
     called: str = "cells",
 ) -> int:
-    """Compute the cells whose rows are missing, in their order, with a progress bar.
+    """Compute the cells whose rows are missing, in their order, with a progress bar; return how many these were.
 
     Args:
       cells: the plan.
-      compute: what a cell finds; it is also given a function that shows a few words beside the bar.
+      compute: what a cell finds; its second argument shows a few words beside the bar.
       results: where rows are looked for and appended.
-      settings: of a cell: what its column ``config`` is the hash of.
-      notes: of a cell: what else the manifest says, by heading.
-      check: of a cell: raises a ValueError where it cannot be computed, such as one of its mechanism's
-        constructor; asked of all cells, before the first is computed.
+      settings: what a cell's column ``config`` is the hash of.
+      notes: what else the manifest says of a cell, by heading.
+      check: raises a ValueError where a cell cannot be computed; asked of all cells before the first is computed.
       called: what cells are called where they are counted.
-
-    Returns:
-      How many cells were computed.
 
     Raises:
       Interrupted: on Ctrl-C, which loses the cell in flight alone.
-      UsageError: before anything is computed, for a plan without a cell, a cell that ``check`` refuses, and files
-        that are damaged.
+      UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or damaged files.
     """
     planned = list(dict.fromkeys(cells))
     if not planned:
         raise UsageError(f"these words name no {called}: 0 of 0 to compute")
     results.look()
-    check_cells(planned, check)
+    for cell in planned:
+        with asked(str(cell)):
+            check(cell)
     work = [cell for cell in planned if cell not in results]
     console.print(f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True)
     if len(work) < len(planned) and (others := results.made_with() - {_version()}):
         console.print(
             f"kept rows may be of ldp_jax {', '.join(sorted(others))}, this is {_version()}: "
-            "another --out computes all of them anew",
+            "another --out computes all of them",
             soft_wrap=True,
         )
-    place, begun = 0, time.monotonic()
-    said = begun
+    place = 0
+    last_line = begun = time.monotonic()
     with progress() as bar:
         line = bar.add_task(results.csv.stem, total=len(work))
         try:
@@ -414,17 +367,14 @@ def run(
                 found = compute(
                     cell, lambda words, label=str(cell): bar.update(line, description=f"{label}, {words}")
                 )
-                shared = {
-                    **dataclasses.asdict(cell),
-                    "seconds": round(time.perf_counter() - start, 4),
-                    **found.also,
-                }
+                seconds = round(time.perf_counter() - start, 4)
+                shared = {**dataclasses.asdict(cell), "seconds": seconds, **found.also}
                 rows = [{**shared, "metric": metric, "value": value} for metric, value in found.values.items()]
                 if rows:
                     results.append(rows, [settings(cell)], notes(cell))
                 bar.advance(line)
-                if bar.disable and (now := time.monotonic()) - said > SECONDS_A_LINE:
-                    said = now
+                if bar.disable and (now := time.monotonic()) - last_line > SECONDS_A_LINE:
+                    last_line = now
                     console.print(f"{place + 1} of {len(work)} {called}, {now - begun:.0f} s", soft_wrap=True)
         except KeyboardInterrupt as stopped:
             kept = len(planned) - len(work) + place
@@ -446,6 +396,17 @@ def write_atomically(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)  # gone already, where all went well
+
+
+def write_tables(out: Path, name: str, frame: pd.DataFrame, text: str) -> None:
+    """Rows that are no cells, their report in Markdown, and the environment."""
+    environment = json.dumps(describe_environment(), indent=1, sort_keys=True)
+    for kind, content in (
+        ("csv", frame.to_csv(index=False)),
+        ("md", text + "\n"),
+        ("manifest.json", environment + "\n"),
+    ):
+        write_atomically(out / f"{name}.{kind}", content)
 
 
 def _version() -> str:

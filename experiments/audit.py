@@ -6,6 +6,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,12 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.table import Table
 
 from experiments import _central_audit, _runner
 from experiments._published import DuchiVectorWithTies, PrintedHyperbolicGaussian, ReleasedSquareWave
-from experiments._report import legend_below, markdown, panels, save
+from experiments._report import legend_below, markdown, panels, save, terminal
 from experiments._runner import DEFAULT_OUT, Found, Results, UsageError, config_hash, console, run, write_atomically
 from ldp_jax import edges, features, verification
 from ldp_jax.core.mechanism import HasInverse, HasMoments
@@ -39,17 +38,14 @@ SLACK = 1e-9  # float64 suprema of claims that are attained
 
 
 class Subject(NamedTuple):
-    """A mechanism of the table.
-
-    Attributes:
-      public: the exported name that makes it.
-      make: from the budget of a record.
-      sound: False: a form that was published, whose claim is known not to hold.
-    """
+    """A mechanism of the table."""
 
     public: str
+    """the exported name that makes it"""
     make: Callable[[float], Any]
+    """from the budget of a record"""
     sound: bool = True
+    """False: a form that was published, whose claim is known not to hold"""
 
 
 SUBJECTS = {
@@ -161,7 +157,7 @@ def main(config: Config) -> None:
 
 
 def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    """The rows of :data:`SUBJECTS`, what is missing computed."""
+    """The rows of :data:`SUBJECTS`; missing ones are computed."""
     count = len(SUBJECTS) * len(epsilons)
     # The confidence is shared by the cells: with other cells all are asked again.
     settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
@@ -177,7 +173,7 @@ def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> p
 
 
 def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    """The rows of :data:`CENTRAL`, what is missing computed: with settings and a confidence of their own."""
+    """The rows of :data:`CENTRAL`, with settings and a confidence of their own; missing ones are computed."""
     count = len(CENTRAL) * len(epsilons)
     settings = {"central": 2, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
     significance = verification.statistics.SIGNIFICANCE / count
@@ -241,9 +237,6 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
     """What ``module:Name`` makes of each budget that it accepts, or what ``module:Name(1.0, n=6)`` is, alone.
 
     Nothing is evaluated but the name and literal arguments.
-
-    Raises:
-      UsageError: for anything else, a module or a name that there is not, and arguments that are refused.
     """
     module, _, rest = text.partition(":")
     try:
@@ -291,17 +284,23 @@ def examine(
     fit_key, game_key, rung_key, many_key = jax.random.split(key, 4)
     guarantee = made.guarantee()
     trials = config.trials(epsilon)
-    fit = verification.matches_density(made, fit_key, trials=min(trials, 400_000))
-    bound = verification.epsilon_lower_bound(made, game_key, trials, confidence, delta=guarantee.delta)
+    with ThreadPoolExecutor(2) as pool:  # most of the time is the compiler's, which holds no lock of Python
+        fitting = pool.submit(verification.matches_density, made, fit_key, trials=min(trials, 400_000))
+        losing = pool.submit(_law_loses, made)
+        bounding = pool.submit(
+            verification.epsilon_lower_bound, made, game_key, trials, confidence, delta=guarantee.delta
+        )
+        varying = pool.submit(_worst_variance, made)
+    fit, bound = fitting.result(), bounding.result()
     measured = {
         "claimed": guarantee.epsilon,
         "exact": float(guarantee.arithmetic == "exact"),
-        # Of the law on paper: where another one is drawn it says nothing.
-        "supremum": _law_loses(made) if fit.fits else math.nan,
+        # The law on paper says nothing where another one is drawn.
+        "supremum": losing.result() if fit.fits else math.nan,
         "lower_bound": bound.epsilon,
         "lower_limit": bound.limit,
         "fit": _ratio(fit),
-        "variance": _worst_variance(made),
+        "variance": varying.result(),
     }
     if whole:
         measured |= _everywhere(made, many_key, min(trials, 400_000), 1 - confidence)
@@ -385,70 +384,52 @@ def _worst_variance(made: Any) -> float:
     """The largest variance of one coordinate of the estimate, over 41 records; NaN without a closed form."""
     if not isinstance(made, HasMoments):
         return math.nan
-    return float(jnp.max(jax.vmap(made.variance)(made.domain().grid(41))))
+    return float(_largest_variance(made, made.domain().grid(41)))
 
 
-_OPTIONAL = {
-    "arithmetic",
-    "claimed",
-    "distinct",
-    "drawn_loss",
-    "fit",
-    "impossible",
-    "lower_bound",
-    "records",
-    "records asked",
-    "refused",
-    "region",
-    "relationship",
-    "supremum",
-    "windows",
-    *(f"relationship {reporting}" for reporting in REPORTINGS),
+@jax.jit
+def _largest_variance(made: HasMoments, records: jax.Array) -> jax.Array:
+    return jnp.max(jax.vmap(made.variance)(records))
+
+
+_RUNGS = {
+    "fit": "does not draw what its density says",
+    "records": "does not draw what its density says of some record",
+    "distinct": "sends one report too often",
+    "drawn_loss": "draws reports that lose more",
+    "windows": "does not treat all records alike",
 }
-"""Figures that some mechanisms or budgets do not have."""
+"""What a statistic above its threshold means."""
+
+_METRICS = (
+    "claimed", "exact", "supremum", "lower_bound", *_RUNGS, "variance", "records asked", "region", "impossible",
+    "arithmetic", "refused", "relationship", *(f"relationship {reporting}" for reporting in REPORTINGS),
+)  # fmt: skip
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a mechanism and budget, one column a figure, in the order of :data:`SUBJECTS`."""
-    wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
-    order = {label: place for place, label in enumerate(SUBJECTS)}
-    wide = wide.reset_index()
-    wide = wide.reindex(columns=[*wide.columns, *(_OPTIONAL - set(wide.columns))])
-    wide = wide[wide.mechanism.isin(list(order))]
-    return wide.sort_values(["mechanism", "epsilon"], key=lambda c: c.map(order) if c.name == "mechanism" else c)
+    return _central_audit.by_budget(frame, SUBJECTS, _METRICS)
 
 
 def verdicts(wide: pd.DataFrame) -> list[str]:
     """What failed, in words; empty where all is as it should be."""
     failures = []
     for row in wide.to_dict("records"):
-        label, epsilon = str(row["mechanism"]), float(row["epsilon"])
-        where = f"{label} at epsilon {epsilon:g}"
-        broken = []
-        if row["claimed"] > epsilon * (1 + SLACK):
-            broken.append(f"claims {row['claimed']:.6g}")
-        if row["supremum"] > row["claimed"] * (1 + SLACK):
-            broken.append(f"loses {row['supremum']:.6g}")
-        if row["lower_bound"] > row["claimed"]:
-            broken.append(f"is seen to lose {row['lower_bound']:.6g} by draws")
-        if row["fit"] > 1:
-            broken.append("does not draw what its density says")
-        if row["records"] > 1:
-            broken.append("does not draw what its density says of some record")
-        if row["distinct"] > 1:
-            broken.append("sends one report too often")
-        if row["drawn_loss"] > 1:
-            broken.append("draws reports that lose more")
-        if row["windows"] > 1:
-            broken.append("does not treat all records alike")
-        if row["relationship"] > 1 + SLACK:
-            broken.append("claims too little for an edge")
-        if row["arithmetic"] > row["claimed"] + ROUNDING:
-            broken.append(f"loses {row['arithmetic']:.6g} in the words that it draws")
+        label, epsilon, claimed = str(row["mechanism"]), float(row["epsilon"]), row["claimed"]
+        found = {
+            f"claims {claimed:.6g}": claimed > epsilon * (1 + SLACK),
+            f"loses {row['supremum']:.6g}": row["supremum"] > claimed * (1 + SLACK),
+            f"is seen to lose {row['lower_bound']:.6g} by draws": row["lower_bound"] > claimed,
+            **{words: row[metric] > 1 for metric, words in _RUNGS.items()},
+            "claims too little for an edge": row["relationship"] > 1 + SLACK,
+            f"loses {row['arithmetic']:.6g} in the words that it draws": row["arithmetic"] > claimed + ROUNDING,
+        }
+        broken = "; ".join(words for words, holds in found.items() if holds)
         if SUBJECTS[label].sound and broken:
-            failures.append(f"{where}: {'; '.join(broken)}")
+            failures.append(f"{label} at epsilon {epsilon:g}: {broken}")
         if not SUBJECTS[label].sound and epsilon not in ABOVE and not broken:
-            failures.append(f"{where}: its defect was not seen")
+            failures.append(f"{label} at epsilon {epsilon:g}: its defect was not seen")
     return failures
 
 
@@ -510,11 +491,8 @@ def _words(row: Any) -> str:
 
 
 def _loss(row: Any, sound: bool) -> str:
-    loss = row["supremum"]
-    bold = not sound and loss > row["epsilon"] * (1 + SLACK)
-    text = "none" if np.isnan(loss) else f"**{loss:.4g}**" if bold else f"{loss:.4g}"
-    seen = math.floor(row["lower_bound"] * 1000) / 1000
-    return f"{text} (> {seen:.4g})" if seen < row["epsilon"] else f"{text} (**> {seen:.4g}**)"
+    text = "none" if np.isnan(row["supremum"]) else _central_audit.loss(row, sound, SLACK)
+    return f"{text} {_central_audit.seen(row)}"
 
 
 def as_markdown(wide: pd.DataFrame) -> str:
@@ -539,13 +517,10 @@ def as_markdown(wide: pd.DataFrame) -> str:
 
 
 def _print(header: list[str], lines: list[list[str]], title: str) -> None:
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
-    kept = [place for place in range(len(header)) if any(line[place] for line in lines)]
-    for place in kept:
-        view.add_column(header[place], justify="left" if place < 2 else "right")
-    for line in lines:
-        view.add_row(*(line[place].replace("*", "") for place in kept))
-    console.print(view)
+    """Without empty columns."""
+    shown = [place for place in range(len(header)) if any(line[place] for line in lines)]
+    rows = [[line[place] for place in shown] for line in lines]
+    console.print(terminal([header[place] for place in shown], rows, title, left=2))
 
 
 def plot(wide: pd.DataFrame) -> Any:

@@ -1,13 +1,6 @@
-"""How fast, next to what others do: sides in one run, interleaved; ratios of medians.
-
-A side is a function of the repetition's number, from which it makes its key: a sampler that is fast only for a key
-that it has seen, because its shapes depend on the draws, is not fast.
-"""
+"""How fast, next to what others do: sides in one run, interleaved; ratios of medians."""
 
 import dataclasses
-import gc
-import importlib.util
-import json
 import os
 import time
 from collections.abc import Callable
@@ -31,14 +24,8 @@ from experiments import (
     privge,
 )
 from experiments._report import markdown
-from experiments._runner import (
-    DEFAULT_OUT,
-    check_positive,
-    console,
-    describe_environment,
-    progress,
-    write_atomically,
-)
+from experiments._runner import DEFAULT_OUT, check_positive, console, progress, write_tables
+from experiments._sides import Sides, installed, interleaved, key_of, row
 from experiments.privge import accuracy, cells
 from experiments.privge.settings import COMMITTED
 from ldp_jax import datasets, features, pipeline
@@ -47,8 +34,6 @@ from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
 
 NAME = "benchmarks"
-Sides = dict[str, tuple[Callable[[int], Any], str]]
-"""What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
     "records", "figure2", "big_graph", "big_counts",
@@ -87,7 +72,7 @@ def main(config: Config) -> None:
         "gin": _gin_benchmark.gin_epochs,
         "attention": attention,
         "hyperbolic": hyperbolic,
-        "device": lambda repeats: _interleaved(*_device_benchmark.message_sides(), repeats),
+        "device": lambda repeats: interleaved(*_device_benchmark.message_sides(), repeats),
         "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
         "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
         "figure2": figure2,
@@ -99,11 +84,8 @@ def main(config: Config) -> None:
     if path.exists():
         old = pd.read_csv(path)
         new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
-    write_atomically(path, new.to_csv(index=False))
     table = summary(new)
-    write_atomically(config.out / f"{NAME}.md", table + "\n")
-    environment = json.dumps(describe_environment(), indent=1, sort_keys=True)
-    write_atomically(config.out / f"{NAME}.manifest.json", environment + "\n")
+    write_tables(config.out, NAME, new, table)
     console.print(table, soft_wrap=True, highlight=False)
 
 
@@ -132,33 +114,9 @@ def summary(rows: pd.DataFrame) -> str:
 
 def attention(repeats: int) -> list[dict[str, Any]]:
     """Epochs of graph attention and of a hyperbolic GCN on amazon_computers."""
-    return _interleaved(*_attention_benchmark.gat_sides(), repeats) + _interleaved(
+    return interleaved(*_attention_benchmark.gat_sides(), repeats) + interleaved(
         *_attention_benchmark.hyperbolic_sides(), repeats
     )
-
-
-def _interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, Any]]:
-    """Time every side in turn; each repetition has a number of its own, the untimed first one too."""
-    rows = []
-    with progress() as bar:
-        line = bar.add_task(benchmark, total=(repeats + 1) * len(sides))
-        for repeat in range(-1, repeats):  # the first of each side compiles and is not kept
-            for subject, (function, note) in sides.items():
-                gc.collect()
-                wall, cpu = time.perf_counter(), time.process_time()
-                result = function(repeat + 1)
-                jax.block_until_ready(result)
-                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-                del result
-                bar.advance(line)
-                if repeat >= 0:
-                    rows.append(
-                        {
-                            "benchmark": benchmark, "subject": subject, "repeat": repeat,
-                            "wall_s": round(wall, 5), "cpu_s": round(cpu, 5), "note": note,
-                        }
-                    )  # fmt: skip
-    return rows
 
 
 def perturb(repeats: int) -> list[dict[str, Any]]:
@@ -167,27 +125,20 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
     x = np.random.default_rng(0).random((n, d), dtype=np.float32) * 2 - 1
     made = features.HDS(epsilon, d, k)
     on_device = jnp.asarray(x)
-    memory: Any = mechanisms.compiled_privatize(_key(0), made, on_device).memory_analysis()
+    memory: Any = mechanisms.compiled_privatize(key_of(0), made, on_device).memory_analysis()
     used = (memory.temp_size_in_bytes + memory.output_size_in_bytes) / x.nbytes
     sides: Sides = {
         "ldp_jax": (
-            lambda repeat: mechanisms.privatize(_key(repeat), made, on_device),
+            lambda repeat: mechanisms.privatize(key_of(repeat), made, on_device),
             f"sparse reports; temporaries and output are {used:.3f} of the input",
         )
     }
-    if importlib.util.find_spec("torch") is None:
-        console.print("perturb: torch is not installed (pip install torch): no dense side to compare with")
-    else:
+    if installed("perturb", "torch"):
         sides["dense torch"] = (
             _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b)),
             "our own dense version of the algorithm: every entry, then a mask",
         )
-    return _interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
-
-
-def _key(repeat: int) -> Any:
-    """A key of its own for each repetition."""
-    return jax.random.fold_in(jax.random.key(0), repeat)
+    return interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
 
 
 def _dense_torch(x: np.ndarray, epsilon: float, k: int, b: float) -> Callable[[int], Any]:
@@ -266,7 +217,7 @@ def ppr(repeats: int) -> list[dict[str, Any]]:
             f"blocks of 64 columns: {count} products to the same error; one thread",
         ),
     }
-    return _interleaved("ppr, 256 columns, alpha 0.1, r 0.1, tol 1e-5", sides, repeats)
+    return interleaved("ppr, 256 columns, alpha 0.1, r 0.1, tol 1e-5", sides, repeats)
 
 
 def power_series(step: Any, source: np.ndarray, count: int) -> np.ndarray:
@@ -318,25 +269,25 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     draw = jax.jit(lambda m, key, x: m.draw(key, x))
     sides: Sides = {
         "ldp_jax": (
-            lambda repeat: draw(table, _key(repeat), categories),
+            lambda repeat: draw(table, key_of(repeat), categories),
             "a 256 x 256 table, one word a draw, one key",
         ),
-        "raw words": (lambda repeat: words(_key(repeat)), "jax.random.bits alone"),
+        "raw words": (lambda repeat: words(key_of(repeat)), "jax.random.bits alone"),
         "grid": (
-            lambda repeat: draw(grid, _key(repeat), records),
+            lambda repeat: draw(grid, key_of(repeat), records),
             "a 129 x 195 table, two words: records are rounded to a grid",
         ),
-        "float32": (lambda repeat: draw(wave, _key(repeat), records), "the square wave in float32, one uniform"),
+        "float32": (lambda repeat: draw(wave, key_of(repeat), records), "the square wave in float32, one uniform"),
         "users": (
-            lambda repeat: mechanisms.privatize(_key(repeat), table, categories),
+            lambda repeat: mechanisms.privatize(key_of(repeat), table, categories),
             "the table again, a key of its own a user",
         ),
     }
-    rows = _interleaved("2^24 draws from a table", sides, repeats)
-    walls = {name: np.median([row["wall_s"] for row in rows if row["subject"] == name]) for name in sides}
-    for row in rows:
-        rate, share = n / walls[row["subject"]] / 1e6, walls["raw words"] / walls[row["subject"]]
-        row["note"] += f"; {rate:.0f} M draws/s, {share:.2f} of raw words"
+    rows = interleaved("2^24 draws from a table", sides, repeats)
+    walls = {name: np.median([line["wall_s"] for line in rows if line["subject"] == name]) for name in sides}
+    for line in rows:
+        rate, share = n / walls[line["subject"]] / 1e6, walls["raw words"] / walls[line["subject"]]
+        line["note"] += f"; {rate:.0f} M draws/s, {share:.2f} of raw words"
     return rows
 
 
@@ -344,27 +295,24 @@ def dprr(repeats: int) -> list[dict[str, Any]]:
     """DPRR on Barabasi-Albert graphs: sparse against dense, at three sizes."""
     rows = []
     for n in (1000, 2000, 4000):
-        sides: Sides = {
-            subject: (lambda _, run=run: run(), note)  # these draw a new key at each call by themselves
-            for subject, (run, note) in _edge_benchmarks.dprr_sides(n).items()
-        }
-        rows += _interleaved(f"DPRR on Barabasi-Albert, m = 3, n = {n}", sides, repeats)
+        title = f"DPRR on Barabasi-Albert, m = 3, n = {n}"
+        rows += interleaved(title, _edge_benchmarks.dprr_sides(n), repeats)
     return rows
 
 
 def central(repeats: int) -> list[dict[str, Any]]:
     """Moves of the chain over dendrograms, and LinkTeller: one run of each is minutes."""
     title, sides, moves = _central_benchmarks.chain_sides()
-    rows = _interleaved(title, sides, repeats)
-    for row in rows:
-        if row["subject"] != "ldp_jax":
-            row["wall_s"], row["cpu_s"] = (row[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s"))
+    rows = interleaved(title, sides, repeats)
+    for line in rows:
+        if line["subject"] != "ldp_jax":
+            line["wall_s"], line["cpu_s"] = (line[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s"))
     for subject, count in moves.items():
-        mine = [row for row in rows if row["subject"] == subject]
-        rate = count / np.median([row["cpu_s"] for row in mine])
-        for row in mine:
-            row["note"] += f"; {rate:,.0f} moves a CPU second of {_cores()}"
-    return rows + _interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))
+        mine = [line for line in rows if line["subject"] == subject]
+        rate = count / np.median([line["cpu_s"] for line in mine])
+        for line in mine:
+            line["note"] += f"; {rate:,.0f} moves a CPU second of {_cores()}"
+    return rows + interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))
 
 
 def _cores() -> str:
@@ -376,9 +324,9 @@ def _cores() -> str:
 def hyperbolic(repeats: int) -> list[dict[str, Any]]:
     """A Poincaré embedding of a tree, by CPU seconds and by what it is worth."""
     title, sides, mean_rank = _hyperbolic_benchmarks.embedding_sides()
-    rows = _interleaved(title, sides, min(repeats, 3))
-    for row in rows:
-        row["note"] += f"; mean rank {mean_rank(row['subject']):.0f}"
+    rows = interleaved(title, sides, min(repeats, 3))
+    for line in rows:
+        line["note"] += f"; mean rank {mean_rank(line['subject']):.0f}"
     return rows
 
 
@@ -402,8 +350,4 @@ def figure2(_: int) -> list[dict[str, Any]]:
         f"{len(work)} rows in {wall / 60:.1f} min, compilation included; {programs[0]} training "
         f"program, {programs[1]} embedding programs (one a mechanism and k)"
     )
-    row = {
-        "benchmark": "Figure 2 on Cora", "subject": "ldp_jax", "repeat": 0, "wall_s": round(wall, 2),
-        "cpu_s": round(cpu, 2), "note": note,
-    }  # fmt: skip
-    return [row]
+    return [row("Figure 2 on Cora", "ldp_jax", 0, wall, cpu, note)]

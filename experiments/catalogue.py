@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Annotated
 
+import pandas as pd
 import tyro
 from rich import box
 from rich.table import Table
@@ -25,11 +26,7 @@ class Show:
 
 
 def named(name: str) -> Experiment:
-    """An experiment by name.
-
-    Raises:
-      UsageError: with all names, where there is none of this one.
-    """
+    """An experiment by name."""
     if name not in EXPERIMENTS:
         raise UsageError(f"NAME {name}: there is no experiment of that name; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
@@ -41,13 +38,15 @@ def list_all(config: List) -> None:
     for header in ("name", "what", "committed rows", "took"):
         view.add_column(header, justify="right" if header in ("committed rows", "took") else "left")
     for name, experiment in EXPERIMENTS.items():
-        rows = sum(map(len, experiment.rows()))
-        took = experiment.takes or _duration(experiment.hours())
+        frames = [pd.read_csv(REFERENCE / f"{stem}.csv") for stem in experiment.rows]
+        cells = [frame.drop(columns=["metric", "value"]).drop_duplicates() for frame in frames]
+        took = experiment.takes or _duration(sum(float(frame.seconds.sum()) for frame in cells) / 3600)
+        rows = sum(map(len, frames))
         view.add_row(name, experiment.about, str(rows) if rows else "tables", took)
     console.print(view)
     console.print(
-        "took: what the committed rows say, added up. show NAME prints the committed tables, reproduce NAME "
-        "computes them anew and compares, report writes tables and figures of your own rows."
+        "took: the sum of the seconds of the committed rows. show NAME prints the committed tables, reproduce NAME "
+        "computes them and compares, report writes tables and figures of your own rows."
     )
 
 
@@ -57,7 +56,6 @@ def _duration(hours: float) -> str:
 
 def show(config: Show) -> None:
     """Print the tables."""
-    experiment = named(config.name)
-    for name in experiment.tables:
+    for name in named(config.name).tables:
         console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
     console.print(f"committed files: {REFERENCE}", soft_wrap=True)

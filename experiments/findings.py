@@ -9,13 +9,14 @@ import numpy as np
 from experiments._report import counted, markdown
 from experiments.frontier import features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
+from experiments.frontier._points import PANEL, intervals
 from experiments.heterorr import report as heterorr_report
 from experiments.poindp import accuracy as poindp_accuracy
 from experiments.poindp import report as poindp_report
 from experiments.privge import accuracy as privge_accuracy
 from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
 
 class Finding(NamedTuple):
@@ -41,11 +42,7 @@ HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "a
 
 
 def table(out: Path) -> str:
-    """All findings as Markdown, those that found nothing first.
-
-    Args:
-      out: the folder of the rows; an experiment without rows has no line.
-    """
+    """All findings as Markdown, those that found nothing first."""
     found = [*_privge(out), *_poindp(out), *_heterorr(out), *_edges(out), *_features(out), *_joint(out)]
     return markdown(HEADERS, [finding.cells() for finding in found]) if found else ""
 
@@ -62,11 +59,7 @@ def _privge(out: Path) -> list[Finding]:
         return []
     lines = [line for one in summarise(frame, privge_report.published_ks(frame)) for line in one.counted()]
     above, below, _ = tally(lines)
-    return [
-        Finding(
-            "records sent with noise (PrivGE)", "its structure-only twin", len(lines), above, below, "REPORT.md"
-        )
-    ]
+    return [Finding("records sent with noise (PrivGE)", TWIN, len(lines), above, below, "REPORT.md")]
 
 
 def _poindp(out: Path) -> list[Finding]:
@@ -79,12 +72,10 @@ def _poindp(out: Path) -> list[Finding]:
 
 def _heterorr(out: Path) -> list[Finding]:
     found = heterorr_report.gains(out)
-    records = _counted(
-        "records by feature budgets (HeteroRR)", "its structure-only twin", found.records, "heterorr.md"
-    )
-    return records + _counted(
-        "edges behind a curator (HeteroRR)", "the public edges alone", found.edges, "heterorr.md"
-    )
+    return [
+        *_counted("records by feature budgets (HeteroRR)", TWIN, found.records, "heterorr.md"),
+        *_counted("edges behind a curator (HeteroRR)", "the public edges alone", found.edges, "heterorr.md"),
+    ]
 
 
 def _edges(out: Path) -> list[Finding]:
@@ -106,22 +97,19 @@ def _features(out: Path) -> list[Finding]:
     if frame.empty:
         return []
     found, page = features_report.points(frame), "frontier_features.md"
+    best, chosen = (
+        (BEST, features_report.OVER_BEST),
+        ("the row that the panel chooses", features_report.OVER_CHOSEN),
+    )
     asked = (
-        ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, features_report.OVER_BEST),
-        ("classes that devices find, a panel", features_report.LOCAL, features_report.OVER_BEST),
-        ("the same of other users' records (placebo)", features_report.PLACEBO, features_report.OVER_CHOSEN),
+        ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, best),
+        ("classes that devices find, a panel", features_report.LOCAL, best),
+        ("the same of other users' records (placebo)", features_report.PLACEBO, chosen),
     )
     return [
         line
-        for private, method, over in asked
-        for line in _counted(
-            private,
-            "the best structure-only row"
-            if over == features_report.OVER_BEST
-            else "the row that the panel chooses",
-            features_report.gains(found, method, over).values(),
-            page,
-        )
+        for private, method, (beside, over) in asked
+        for line in _counted(private, beside, features_report.gains(found, method, over).values(), page)
     ]
 
 
@@ -130,16 +118,16 @@ def _joint(out: Path) -> list[Finding]:
     if frame.empty:
         return []
     found = joint_report.points(frame)
-    at = found[(found.mechanism == joint_report.JOINT) & np.isfinite(found.epsilon)]
-    each = {
-        over: [
-            mean_interval(rows.value.to_numpy())
-            for _, rows in at[at.metric == over].groupby([*joint_report.SETTING, "epsilon"])
-        ]
-        for over in (joint_report.OVER_NOTHING, joint_report.OVER_RECORDS)
-    }
+    at = found[np.isfinite(found.epsilon)]
     private, page = "record and list within one total, a panel", "frontier_joint.md"
+    over = {"nothing asked": joint_report.OVER_NOTHING, "the whole total on the record": joint_report.OVER_RECORDS}
     return [
-        *_counted(private, "nothing asked", each[joint_report.OVER_NOTHING], page),
-        *_counted(private, "the whole total on the record", each[joint_report.OVER_RECORDS], page),
+        line
+        for beside, metric in over.items()
+        for line in _counted(
+            private,
+            beside,
+            intervals(at, [*PANEL, "epsilon"], mechanism=joint_report.JOINT, metric=metric).values(),
+            page,
+        )
     ]

@@ -9,33 +9,26 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from experiments._registry import EXPERIMENTS
 from experiments._report import markdown
 from experiments._runner import REFERENCE, write_atomically
 
 
 class Item(NamedTuple):
-    """A table or figure, or several that hold no result.
-
-    Attributes:
-      paper: short name.
-      name: as the paper numbers it.
-      what: its subject.
-      data: the paper's data sets, by their names here; empty where it has none.
-      rows: stem of the committed CSV, and a query that its rows answer; "" where there are none.
-      command: words after ``python -m experiments`` that compute it.
-      files: committed tables and pictures.
-      other: what differs from the paper, or why it is missing.
-    """
+    """A table or figure, or several that hold no result."""
 
     paper: str
     name: str
+    """as the paper numbers it"""
     what: str
     data: tuple[str, ...] = ()
+    """the paper's data sets, by their names here; empty where it has none"""
     rows: tuple[str, str] = ("", "")
+    """stem of the committed CSV, and a query that its rows answer; "" where there are none"""
     command: str = ""
+    """words after ``python -m experiments`` that compute it"""
     files: tuple[str, ...] = ()
     other: str = ""
+    """what differs from the paper, or why it is missing"""
 
     def computed(self) -> tuple[str, ...]:
         """Data sets of the committed rows that answer the query."""
@@ -60,8 +53,7 @@ class Item(NamedTuple):
 
 @functools.cache
 def _rows(stem: str) -> pd.DataFrame:
-    made = (results(REFERENCE) for experiment in EXPERIMENTS.values() for results in experiment.results)
-    return next(results for results in made if results.csv.stem == stem).read()
+    return pd.read_csv(REFERENCE / f"{stem}.csv")
 
 
 _LASTFM = "LastFM's features are not among the committed data"

@@ -4,26 +4,15 @@ import dataclasses
 import json
 import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich import box
-from rich.table import Table
 
 from experiments import privge
-from experiments._report import markdown
-from experiments._runner import (
-    DEFAULT_OUT,
-    UsageError,
-    check_positive,
-    console,
-    describe_environment,
-    progress,
-    write_atomically,
-)
+from experiments._report import markdown, terminal
+from experiments._runner import DEFAULT_OUT, check_positive, console, progress, write_tables
+from experiments._sides import in_a_process
 from experiments.privge import accuracy, cells
 from experiments.privge.config import plan
 from experiments.privge.summary import name_of_row
@@ -83,22 +72,14 @@ def main(config: Config) -> None:
                 rows += [{"condition": condition, **row} for row in found]
                 bar.advance(task)
     frame = pd.DataFrame(rows)
-    write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
     head, lines = spread(frame)
-    manifest = json.dumps(describe_environment(), indent=1, sort_keys=True)
-    write_atomically(config.out / f"{NAME}.manifest.json", manifest + "\n")
-    text = f"{_WHAT.format(dataset=config.dataset, seeds=config.seeds)}\n\n{markdown(head, lines)}\n"
-    write_atomically(config.out / f"{NAME}.md", text)
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=f"{config.dataset}: how far rows repeat, in points")
-    for column in head:
-        view.add_column(column)
-    for line in lines:
-        view.add_row(*line)
-    console.print(view)
+    text = f"{_ABOUT.format(dataset=config.dataset, seeds=config.seeds)}\n\n{markdown(head, lines)}"
+    write_tables(config.out, NAME, frame, text)
+    console.print(terminal(head, lines, f"{config.dataset}: how far rows repeat, in points", len(head)))
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 
-_WHAT = """\
+_ABOUT = """\
 {dataset}, node task, {seeds} seeds: differences to the rows of one process that computes all seeds, in points of
 accuracy. *A seed*: the largest difference of one seed's row. *Mean*: the difference of the mean over seeds."""
 
@@ -109,18 +90,8 @@ def _in_a_process(
     code = f"from experiments import {NAME}; {NAME}.child({config.dataset!r}, {seeds}, {config.epochs})"
     if one_core:
         code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parent.parent,
-        env={**os.environ, **environment},
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UsageError(f"--dataset {config.dataset}: rows could not be computed: {last}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    what = f"--dataset {config.dataset}: rows could not be computed"
+    return in_a_process(code, what=what, environment=environment)
 
 
 def child(dataset: str, seeds: list[int], epochs: int | None) -> None:

@@ -4,15 +4,14 @@ import dataclasses
 from pathlib import Path
 
 from experiments import _readme, findings, papers
-from experiments._registry import EXPERIMENTS
+from experiments._registry import EXPERIMENTS, module
 from experiments._runner import DEFAULT_OUT, UsageError, console
-from experiments.frontier import features_report, joint_report
-from experiments.frontier import report as frontier_report
-from experiments.heterorr import report as heterorr_report
-from experiments.poindp import report as poindp_report
-from experiments.privge import report as privge_report
 
 _PAGES = "findings.md"  # the passages of all experiments, between their marks
+_WITH_PASSAGES = (
+    "privge.report", "heterorr.report", "poindp.report", "frontier.report", "frontier.features_report",
+    "frontier.joint_report",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,35 +24,31 @@ class Config:
     out: Path = DEFAULT_OUT
     """where the CSVs are and the report goes"""
     readme: Path | None = None
-    """a Markdown file whose table between <!-- findings --> and <!-- /findings --> is written anew"""
+    """a Markdown file whose table between <!-- findings --> and <!-- /findings --> is replaced"""
 
 
 def main(config: Config) -> None:
-    """Write the reports.
-
-    Raises:
-      UsageError: where the folder has no rows, or the file no such sections.
-    """
+    """Write the reports."""
     if config.readme is not None:
         _readme.check(config.readme)
     written = []
-    for experiment in EXPERIMENTS.values():
-        if hasattr(experiment.module, "write_report"):
-            written += experiment.module.write_report(config.out)
+    for name in EXPERIMENTS:
+        if write := getattr(module(name), "write_report", None):
+            written += write(config.out)
     written += papers.write_report(config.out)
     if not written:
         raise UsageError(
             f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
             "the committed tables"
         )
-    for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
     if (pages := config.out / _PAGES).exists():
-        frontier = (frontier_report, features_report, joint_report)
-        of_papers = (privge_report, heterorr_report, poindp_report, *frontier)
-        sections = {name: text for paper in of_papers for name, text in paper.readme_sections(config.out).items()}
+        sections: dict[str, str] = {}
+        for name in _WITH_PASSAGES:
+            sections |= module(name).readme_sections(config.out)
         _readme.write_sections(pages, {name: _readme.beside_the_rows(text) for name, text in sections.items()})
-        console.print(f"written: {pages}", soft_wrap=True)
+        written.append(pages)
     if config.readme is not None:
         _readme.write_sections(config.readme, {"findings": findings.table(config.out)})
-        console.print(f"written: {config.readme}", soft_wrap=True)
+        written.append(config.readme)
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The committed rows, computed anew and compared."""
+"""The committed rows, computed here and compared."""
 
 import dataclasses
 import math
@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
+from experiments import _registry
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, REFERENCE, Results, UsageError, console
 from experiments.catalogue import named
@@ -36,12 +37,14 @@ def main(config: Config) -> None:
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
     if not config.compare_only:
-        for one in experiment.committed(config.out):
-            experiment.module.main(one)
-    if not experiment.results:
+        for one in _registry.committed(config.name, config.out):
+            _registry.module(config.name).main(one)
+    if not experiment.rows:
         console.print(f"{config.name} has no rows by seed: compare {config.out} with {REFERENCE}", soft_wrap=True)
         return
-    found = [compare(results(config.out), results(REFERENCE)) for results in experiment.results]
+    found = [
+        compare(*both) for both in zip(experiment.results(config.out), experiment.results(REFERENCE), strict=True)
+    ]
     lines = [comparison.line for comparison in found]
     console.print(
         markdown(["file", "committed rows", "of them here", "equal", "largest difference", "means apart"], lines),

@@ -1,7 +1,6 @@
 """Which mechanism is best on one number? Worst-case variances of all of them, against epsilon."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.table import Table
 
-from experiments._report import legend_below, markdown, panels, save
-from experiments._runner import DEFAULT_OUT, check_positive, console, describe_environment, write_atomically
+from experiments._report import legend_below, markdown, panels, save, terminal
+from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from ldp_jax import features
 
 NAME = "variance"
@@ -28,28 +25,17 @@ FORMULAS = {
     "Hybrid": features.Hybrid,
     "Square wave, debiased": lambda e: features.SquareWave(e, debias=True),
 }
-TABLES = {
-    "Grid piecewise": features.GridPiecewise,
-    "LP-optimal": features.LPOptimal,
-}
+TABLES = {"Grid piecewise": features.GridPiecewise, "LP-optimal": features.LPOptimal}
 COLOURS = dict(
     zip(
         [*FORMULAS, *TABLES],
-        [
-            "#7a7a7a",
-            "#edae49",
-            "#d1495b",
-            "#c77cff",
-            "#7b2d8b",
-            "#66a182",
-            "#2e4057",
-            "#00798c",
-            "#f08cae",
+        (
+            "#7a7a7a", "#edae49", "#d1495b", "#c77cff", "#7b2d8b", "#66a182", "#2e4057", "#00798c", "#f08cae",
             "#000000",
-        ],
+        ),
         strict=True,
     )
-)
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,18 +76,9 @@ def main(config: Config) -> None:
         for e, v in zip(grid, values, strict=True)
     ]
     frame = pd.DataFrame(rows)
-    write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
-    manifest = json.dumps(describe_environment(), indent=1, sort_keys=True)
-    write_atomically(config.out / f"{NAME}.manifest.json", manifest + "\n")
-    lines = _lines(frame)
-    header = ["worst-case variance", *(f"{e:g}" for e in TABLE)]
-    write_atomically(config.out / f"{NAME}.md", markdown(header, lines) + "\n")
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="worst-case variance on [-1, 1]; * the least")
-    for column in header:
-        view.add_column(column, justify="left" if column == header[0] else "right")
-    for line in lines:
-        view.add_row(*(cell.replace("**", "*") for cell in line))
-    console.print(view)
+    header, lines = ["worst-case variance", *(f"{e:g}" for e in TABLE)], _lines(frame)
+    write_tables(config.out, NAME, frame, markdown(header, lines))
+    console.print(terminal(header, lines, "worst-case variance on [-1, 1]"))
     figure = plot(grid, found)
     path = config.out / f"{NAME}.png"
     save(figure, path)
@@ -113,9 +90,8 @@ def _lines(frame: pd.DataFrame) -> list[list[str]]:
     best = frame.groupby("epsilon").worst_variance.min()
     for name, part in frame.groupby("mechanism", sort=False):
         values = part.set_index("epsilon").worst_variance
-        cells = [f"{values[e]:.4g}" for e in TABLE]
         lines.append(
-            [str(name), *(f"**{c}**" if values[e] == best[e] else c for c, e in zip(cells, TABLE, strict=True))]
+            [str(name), *(f"**{values[e]:.4g}**" if values[e] == best[e] else f"{values[e]:.4g}" for e in TABLE)]
         )
     return lines
 

@@ -18,12 +18,10 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
-from rich import box
-from rich.table import Column, Table
 
 import ldp_jax as ldp
-from experiments._report import markdown
-from experiments._runner import DEFAULT_OUT, console, describe_environment, write_atomically
+from experiments._report import markdown, terminal
+from experiments._runner import DEFAULT_OUT, console, write_tables
 
 NAME = "weight"
 ROOT = Path(__file__).parents[1]
@@ -83,15 +81,8 @@ def main(config: Config) -> None:
     frame = pd.DataFrame(rows, columns=["quantity", "value", "unit", "aim"])
     header = [*frame.columns, "reached"]
     lines = [[name, f"{v:,.6g}", unit, f"{aim:,g}", "yes" if v <= aim else "no"] for name, v, unit, aim in rows]
-    columns = [Column(name, justify="right" if name in ("value", "aim") else "left") for name in header]
-    view = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title="what the project weighs")
-    for line in lines:
-        view.add_row(*line)
-    console.print(view)
-    manifest = json.dumps(describe_environment(), indent=1, sort_keys=True) + "\n"
-    table = markdown(header, lines) + "\n"
-    for kind, text in (("csv", frame.to_csv(index=False)), ("md", table), ("manifest.json", manifest)):
-        write_atomically(config.out / f"{NAME}.{kind}", text)
+    console.print(terminal(header, lines, "what the project weighs"))
+    write_tables(config.out, NAME, frame, markdown(header, lines))
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 

@@ -1,14 +1,21 @@
-"""What both reports of this folder do with points, a row a draw: intervals, and the files that hold them."""
+"""Points, a row a draw and metric, of all reports of this folder: intervals, gains, and their files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from experiments._report import errorbars, interval
+from experiments._report import counted, errorbars, interval
 from experiments._runner import REFERENCE, write_atomically
-from ldp_jax.learning.metrics import ConfidenceInterval
+from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+
+ACCURACY = "accuracy"
+PANEL = ["dataset", "panel"]
+
+
+# --- Points ----------------------------------------------------------------------------------------------------
 
 
 def tidy(key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd.Series]]]) -> pd.DataFrame:
@@ -22,23 +29,73 @@ def tidy(key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd
     return pd.DataFrame(made, columns=[*key, "seed", "metric", "value"])
 
 
-def interval_of(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
-    """Of one metric over draws; None without any."""
-    return interval(part[part.metric == metric].value)
+def differences(mine: pd.Series, beside: Mapping[str, pd.Series | None]) -> dict[str, pd.Series]:
+    """A row less each of some others that are there, paired by draw."""
+    return {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
 
 
-def plot_gains(
-    axis: Any, shown: Mapping[float, ConfidenceInterval], label: str, colour: str, marker: str, width: float
-) -> None:
-    """A line of gains against epsilon with their intervals, on a logarithmic axis; nothing where there are none."""
-    if not shown:
-        return
-    style = {"marker": marker, "markersize": 4, "linewidth": width, "zorder": 1 + width}
-    errorbars(axis, shown, label=label, color=colour, **style)
-    budgets = sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown)
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
-    axis.set_xticks([], minor=True)
+def by_panel(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, int], dict[Any, pd.DataFrame]]]:
+    """Each graph and panel, with its members; and accuracies by method and epsilon, frames by seed."""
+    frame = frame[frame.metric == ACCURACY]
+    frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
+    for (dataset, panel), part in frame.groupby(PANEL, sort=False):
+        rows = part.groupby(["mechanism", "epsilon"], sort=False)
+        yield (
+            (str(dataset), str(panel), int(part.members.iloc[0])),
+            {key: one.set_index("seed") for key, one in rows},
+        )
+
+
+def pick(found: pd.DataFrame, **where: Any) -> pd.DataFrame:
+    """The points whose columns have these values."""
+    for column, value in where.items():
+        found = found[found[column] == value]
+    return found
+
+
+def interval_of(found: pd.DataFrame, metric: str, **where: Any) -> ConfidenceInterval | None:
+    """The mean of one metric over draws; None without any."""
+    return interval(pick(found, metric=metric, **where).value)
+
+
+def intervals(
+    found: pd.DataFrame, by: Sequence[str], confidence: float = 0.95, **where: Any
+) -> dict[Any, ConfidenceInterval]:
+    """The mean over draws for each group, in the order of its first point."""
+    return {
+        key: mean_interval(one.value.to_numpy(), confidence=confidence)
+        for key, one in pick(found, **where).groupby(list(by), sort=False)
+    }
+
+
+def together(found: pd.DataFrame, by: Sequence[str], **where: Any) -> tuple[int, int, int, int]:
+    """How many gains there are, with an interval above 0, below, and above where all are asked (Bonferroni)."""
+    each = intervals(found, by, **where)
+    up, down, _ = counted(each.values())
+    strict = intervals(found, by, 1 - 0.05 / max(len(each), 1), **where)
+    return len(each), up, down, counted(strict.values())[0]
+
+
+# --- Words and files ---------------------------------------------------------------------------------------------
+
+
+def span(counts: Iterable[int]) -> str:
+    """One number, or the least and the largest.
+
+    >>> span([3, 3]), span([3, 5])
+    ('3', '3 to 5')
+    """
+    least, most = min(counts := list(counts)), max(counts)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def panel_words(panel: str) -> str:
+    """A panel in words.
+
+    >>> panel_words("0.1"), panel_words("20")
+    ('10 % of each class', '20 of each class')
+    """
+    return f"{100 * float(panel):.3g} % of each class" if "." in panel else f"{panel} of each class"
 
 
 def write_with_points(out: Path, name: str, found: pd.DataFrame, sections: Sequence[str]) -> list[Path]:
@@ -49,3 +106,41 @@ def write_with_points(out: Path, name: str, found: pd.DataFrame, sections: Seque
         written.append(out / f"{name}.csv")
         write_atomically(written[-1], found.to_csv(index=False, lineterminator="\n"))
     return written
+
+
+# --- Figures -----------------------------------------------------------------------------------------------------
+
+
+def ticks(axis: Any, values: Sequence[float], base: float = 2) -> None:
+    """A logarithmic axis of x with these ticks alone."""
+    axis.set_xscale("log", base=base)
+    axis.set_xticks(values, [f"{value:g}" for value in values])
+    axis.set_xticks([], minor=True)
+
+
+def plot_gains(
+    axis: Any, shown: Mapping[float, ConfidenceInterval], label: str, colour: str, marker: str, width: float
+) -> None:
+    """A line of gains against epsilon with their intervals; nothing where there are none."""
+    if not shown:
+        return
+    style = {"marker": marker, "markersize": 4, "linewidth": width, "zorder": 1 + width}
+    errorbars(axis, shown, label=label, color=colour, **style)
+    ticks(axis, sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown))
+
+
+def plot_settings(axis: Any, names: Sequence[str], title: str, beside: str) -> None:
+    """A line a setting, from below; ``beside`` is what points are over."""
+    axis.set_yticks(np.arange(len(names)), names)
+    axis.set_ylim(-0.8, len(names) - 0.2)
+    axis.set_xlabel(f"accuracy less that of {beside} (points)")
+    axis.legend(loc="lower right", fontsize=8, frameon=True)
+    axis.set_title(title, fontsize=10, loc="right")
+    axis.figure.tight_layout()
+
+
+def plot_means(axis: Any, known: Mapping[float, ConfidenceInterval | None], **style: Any) -> None:
+    """Means and intervals along x, by their place on y."""
+    there = {place: one for place, one in known.items() if one is not None}
+    half = [one.half_width if one.n > 1 else 0.0 for one in there.values()]
+    axis.errorbar([one.mean for one in there.values()], list(there), xerr=half, linestyle="none", **style)

@@ -15,25 +15,22 @@ _PLACE = ["dataset", "panel", "epsilon"]
 
 
 class Outcome(NamedTuple):
-    """A graph, panel and epsilon.
-
-    Attributes:
-      name: of the graph and its panel.
-      epsilon: of a report.
-      advised: in how many draws it was advised to collect.
-      t: of the expected log-loss gain, its mean.
-      foretold: points that own reports alone were expected to add, in the mean.
-      needed: the least epsilon that would have been advised, of draws in which there is one; their median.
-      gain: measured, in points over what the panel's log-loss prefers of structure.
-    """
+    """A graph, panel and epsilon."""
 
     name: str
+    """of the graph and its panel"""
     epsilon: float
+    """of a report"""
     advised: int
+    """in how many draws it was advised to collect"""
     t: float
+    """of the expected log-loss gain, its mean"""
     foretold: float
+    """points that own reports alone were expected to add, in the mean"""
     needed: float | None
+    """the least epsilon that would have been advised, its median over draws in which there is one"""
     gain: ConfidenceInterval
+    """measured, in points over what the panel's log-loss prefers of structure"""
 
     @property
     def mostly(self) -> bool:
@@ -50,18 +47,13 @@ class Outcome(NamedTuple):
 
 
 def outcomes(frame: pd.DataFrame, measured: pd.DataFrame) -> list[Outcome]:
-    """Of each graph, panel and epsilon that was asked for advice and has reports, over the draws that have both.
-
-    Args:
-      frame: rows of :func:`~experiments.frontier.features.results_in`.
-      measured: dataset, panel, epsilon, seed and the gain in points.
-    """
-    told = frame[frame.mechanism == ADVICE]
-    told = told.assign(panel=[f"{float(setting):g}" for setting in told.panel])
-    told = told.pivot_table(index=[*_PLACE, "members", "seed"], columns="metric", values="value", sort=False)
-    if told.empty:
+    """Each graph, panel and epsilon with advice and with ``measured`` gains in points, over the draws of both."""
+    advice = frame[frame.mechanism == ADVICE]
+    advice = advice.assign(panel=[f"{float(setting):g}" for setting in advice.panel])
+    advice = advice.pivot_table(index=[*_PLACE, "members", "seed"], columns="metric", values="value", sort=False)
+    if advice.empty:
         return []
-    both = told.reset_index().merge(measured[[*_PLACE, "seed", "value"]], on=[*_PLACE, "seed"])
+    both = advice.reset_index().merge(measured[[*_PLACE, "seed", "value"]], on=[*_PLACE, "seed"])
     found = []
     for (dataset, panel, epsilon), one in both.groupby(_PLACE, sort=False):
         needed = one.get(NEEDED, pd.Series(dtype=float)).dropna()

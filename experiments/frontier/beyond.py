@@ -1,15 +1,10 @@
 """What counts of neighbours say beyond the classes of nodes: links that nobody has reported, and classes of graphs.
 
-Links: a tenth of them, at most 5 000, is taken out of all lists. What is left of the lists is private, features and
-some labels are public. Which of two pairs is linked? A user counts her neighbours by the class that is broadcast of
-them (her label, else the likeliest by her features); a pair is as likely as both ends' counts of the other's class
-are large for the size of that class.
+Links: a tenth of them is taken out of all lists. The rest of the lists is private, features and some labels are
+public. Two users are likely linked where both count many of the other's broadcast class, for the size of it.
 
-Classes of graphs: nothing but the number of nodes is public. With half of the budget users report degrees, which
-the server broadcasts as classes of few levels; with the other half they count neighbours by them. A random forest
-takes statistics of all that.
-
-Both are held against released degrees, which have the whole budget.
+Classes of graphs: only the number of nodes is public. Half of the budget reports degrees, which the server
+broadcasts as classes of few levels; the other half counts neighbours by class. A random forest takes statistics.
 """
 
 import dataclasses
@@ -24,7 +19,7 @@ import numpy as np
 import scipy.sparse
 
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._runner import Found, Results, UsageError
 from experiments.dprr import classifiers
 from experiments.frontier import friendships
 from experiments.frontier.baselines._features import groups as broadcast
@@ -58,14 +53,15 @@ class Cell(friendships.Cell):
         """Of links the area under the ROC curve, of graphs the accuracy."""
         return AUC if self.task == LINK else ACCURACY
 
+    @property
+    def promise(self) -> str:
+        """Its guarantee's name in the manifest."""
+        return f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings(friendships.Settings):
-    """What rows were made with, beyond what identifies them.
-
-    Attributes:
-      levels: see :data:`LEVELS`.
-    """
+    """What rows were made with, beyond what identifies them."""
 
     levels: tuple[float, ...] = LEVELS
 
@@ -76,12 +72,7 @@ def results_in(out: Path) -> Results:
 
 
 class Scored(NamedTuple):
-    """What a method says, and what it spent.
-
-    Attributes:
-      value: of the task's metric.
-      guarantee: of the lists.
-    """
+    """The value of the task's metric, and what was spent of the lists."""
 
     value: float
     guarantee: PipelineGuarantee
@@ -91,23 +82,20 @@ class Scored(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """One draw of links to be found.
-
-    Attributes:
-      graph: what is left of the lists, private.
-      linked: [m, 2], the pairs that were taken out.
-      others: [m, 2], pairs without a link.
-      log_q: [n, C], of features, out of fold where there is a label.
-      labels: int [n], -1 for none.
-      rows: public features.
-    """
+    """One draw of links to be found."""
 
     graph: Any
+    """what is left of the lists, private"""
     linked: np.ndarray
+    """[m, 2], the pairs that were taken out"""
     others: np.ndarray
+    """[m, 2], pairs without a link"""
     log_q: np.ndarray
+    """[n, C], of features, out of fold where there is a label"""
     labels: np.ndarray
+    """int [n], -1 for none"""
     rows: Any
+    """public features"""
 
     @property
     def group(self) -> np.ndarray:
@@ -117,11 +105,7 @@ class Pairs(NamedTuple):
 
 @lru_cache(maxsize=1)
 def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
-    """A tenth of the links, at most 5 000, as many other pairs, and what is public.
-
-    Raises:
-      UsageError: for a graph without features.
-    """
+    """A tenth of the links, at most 5 000, as many other pairs, and what is public."""
     asked, _ = friendships.draw(
         friendships.Settings(settings.dataset, settings.data, settings.logs, settings.base_seed), labels, seed
     )
@@ -329,22 +313,14 @@ def plan(config: Config) -> dict[Cell, Settings]:
     """The cells, draw after draw."""
     planned = {}
     for dataset in config.datasets:
-        try:
-            data = datasets.load(dataset)
-        except (ValueError, OSError, datasets.DataUnavailableError) as error:
-            raise UsageError(f"--datasets {dataset}: {error}") from error
+        data = friendships.load_any(dataset)
         task = LINK if data.node_graph is None else GRAPH
-        chosen = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS)
-        for labels in config.labels if task == LINK else ():
-            friendships.check_count("--labels", labels, data)
+        settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS)
+        rows = [(*row, NEIGHBOUR_LIST) for row in variants(task, config)]
         for labels in config.labels if task == LINK else ("half",):
-            for seed in range(config.draws):
-                for mechanism, epsilon in variants(task, config):
-                    cell = Cell(
-                        dataset=data.name, task=task, mechanism=mechanism, epsilon=epsilon, seed=seed,
-                        epsilon_proved=epsilon, unit=str(NEIGHBOUR_LIST), config=config_hash(chosen), labels=labels,
-                    )  # fmt: skip
-                    planned[cell] = chosen
+            if task == LINK:
+                friendships.check_count("--labels", labels, data)
+            planned |= friendships.cells(Cell, data, settings, config.draws, rows, task, labels=labels)
     return planned
 
 
@@ -361,11 +337,7 @@ def answer(cell: Cell, settings: Settings) -> Scored:
 
 
 def check(cell: Cell) -> None:
-    """Ask the constructors of the reports of a row.
-
-    Raises:
-      ValueError: what one of them refuses.
-    """
+    """Ask the constructors of the reports of a row."""
     if not cell.mechanism.startswith((DEGREES, COUNTS)):
         return
     both = cell.task == GRAPH and cell.mechanism.startswith(COUNTS)  # each has half of the budget
@@ -378,26 +350,9 @@ def check(cell: Cell) -> None:
 
 def main(config: Config) -> None:
     """Compute what is missing; a killed run goes on here."""
-    planned = plan(config)
-    promises: dict[Cell, str] = {}
 
-    def one(cell: Cell, say: Callable[[str], None]) -> Found:
-        found = answer(cell, planned[cell])
-        promised = found.guarantee[NEIGHBOUR_LIST].epsilon
-        if promised > cell.epsilon_proved * (1 + 1e-9):
-            raise AssertionError(f"{cell}: its guarantee is {promised}")  # a defect of ours, not of the user's
-        promises[cell] = str(found.guarantee)
-        return Found({cell.last_metric: round(found.value, 6)})
+    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
+        value, guarantee = answer(cell, settings)
+        return Found({cell.last_metric: round(value, 6)}), guarantee, guarantee[NEIGHBOUR_LIST].epsilon
 
-    def notes(cell: Cell) -> dict[str, dict[str, Any]]:
-        data = datasets.load(planned[cell].dataset)
-        said: dict[str, dict[str, Any]] = {
-            "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
-        }
-        if cell in promises:
-            said["guarantees"] = {f"{cell.task}: {cell.mechanism}, epsilon {cell.epsilon:g}": promises[cell]}
-        return said
-
-    run(
-        planned, one, results_in(config.out), settings=planned.__getitem__, notes=notes, check=check, called="rows"
-    )  # fmt: skip
+    friendships.compute(plan(config), results_in(config.out), one, check)

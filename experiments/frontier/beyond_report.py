@@ -9,6 +9,7 @@ from experiments._report import counted, interval, paired, signed
 from experiments._report import table as as_table
 from experiments._runner import write_atomically
 from experiments.frontier import beyond
+from experiments.frontier._points import pick
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME
 from ldp_jax.learning.metrics import ConfidenceInterval
 
@@ -19,15 +20,16 @@ Made by `python -m experiments report` from `frontier_beyond_accuracy.csv`. Ever
 per bit of it. Intervals are 95 % (Student, over draws), differences paired by draw, bold where their interval
 leaves 0 out.
 
-* **link**: AUC of links that were taken out of all lists (a tenth, at most 5 000) against as many pairs without a
-  link. *Counts* (`ldp_jax.pipeline.links.link_scores`): each end's noisy count of the other's broadcast class, over
-  the size of that class; *released degrees*: the product of both; *same class*: times how much likelier the two are
-  of one class by public features and labels. Broadcast classes have both in them, so that all rows of counts are
-  held against the better of the two rows of degrees, by the mean of these draws.
-  *Best public*: of the rows in which no list is, the best by the mean of these draws.
-* **graph**: accuracy on half of the graphs of a random forest on statistics of what users released. *Counts by
-  degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree; released
-  degrees have all of it. True counts are by other levels (4 and 24 neighbours), no limit of the noisy ones."""
+* **link**: AUC of links that were taken out of all lists (a tenth, at most 5 000) against as many pairs without
+  a link. *Counts* (`ldp_jax.pipeline.links.link_scores`): each end's noisy count of the other's broadcast
+  class, over the size of that class. *Released degrees*: the product of both. *Same class*: times how much
+  likelier the two are of one class by public features and labels. Broadcast classes contain both, so all rows
+  of counts are compared with the better of the two rows of degrees, by the mean of these draws. *Best public*:
+  the best, by the mean of these draws, of the rows without a list.
+* **graph**: accuracy of a random forest on half of the graphs, from statistics of the released numbers. *Counts
+  by degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree;
+  released degrees have all of it. True counts use other levels (4 and 24 neighbours), so they do not bound the
+  noisy ones."""
 
 
 def write(out: Path) -> list[Path]:
@@ -44,37 +46,37 @@ def write(out: Path) -> list[Path]:
     return [path]
 
 
-def _series(part: pd.DataFrame, name: str, epsilon: float) -> pd.Series:
-    return 100 * part[(part.mechanism == name) & (part.epsilon == epsilon)].set_index("seed").value
+def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
+    """A row less the best by the mean of some others, in points, paired by draw."""
+    if others.empty:
+        return None
+    best = pick(others, mechanism=others.groupby("mechanism").value.mean().idxmax())
+    mine = pick(part, mechanism=name, epsilon=epsilon)
+    return paired(*(100 * row.set_index("seed").value for row in (mine, best)))
 
 
 def public_gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
-    """Over the best by the mean of the rows that no private list is in, in points, paired by draw."""
-    means = part[part.epsilon == 0.0].groupby("mechanism").value.mean()
-    if means.empty:
-        return None
-    return paired(_series(part, name, epsilon), _series(part, str(means.idxmax()), 0.0))
+    """Over the best of the rows that no private list is in."""
+    return _less_best(part, pick(part, epsilon=0.0), name, epsilon)
 
 
 def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
-    """Over released degrees, in points, paired by draw: the better row of theirs by the mean of these draws."""
-    at = part[(part.epsilon == epsilon) & part.mechanism.str.startswith(DEGREES)]
-    if at.empty:
-        return None
-    best = str(at.groupby("mechanism").value.mean().idxmax())
-    return paired(_series(part, name, epsilon), _series(part, best, epsilon))
+    """Over the better row of released degrees."""
+    at = pick(part, epsilon=epsilon)
+    return _less_best(part, at[at.mechanism.str.startswith(DEGREES)], name, epsilon)
 
 
 def verdict(frame: pd.DataFrame) -> str:
     """In how many settings counts say more than released degrees, and than what is public, task by task."""
     words = []
     for task in (LINK, GRAPH):
-        found, public = [], []
-        for _, part in frame[frame.task == task].groupby(_PLACE, sort=False):
-            names = [name for name in part.mechanism.unique() if name.startswith(COUNTS)]
-            budgets = sorted(eps for eps in part.epsilon.unique() if 0 < eps < np.inf)
-            found += [gain(part, name, epsilon) for name in names for epsilon in budgets]
-            public += [public_gain(part, name, epsilon) for name in names for epsilon in budgets]
+        rows = [
+            (part, name, epsilon)
+            for _, part in pick(frame, task=task).groupby(_PLACE, sort=False)
+            for (name, epsilon), _ in part.groupby(["mechanism", "epsilon"])
+            if name.startswith(COUNTS)
+        ]
+        found, public = ([ask(*row) for row in rows] for ask in (gain, public_gain))
         (up, down, _), (more, less, _) = counted(found), counted(public)
         if found:
             words.append(
@@ -99,14 +101,14 @@ def table(part: pd.DataFrame) -> str:
     """A line a row."""
     rows = []
     for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        private, row = 0 < epsilon < np.inf, (part, str(name), float(epsilon))
+        private, row = 0 < epsilon < np.inf, (part, name, epsilon)
         rows.append(
             {
                 "row": name,
                 "eps": f"{epsilon:g}" if private else "",
                 "draws": one.seed.nunique(),
                 "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": interval(100 * one.value),
-                "less released degrees": signed(gain(*row)) if private and str(name).startswith(COUNTS) else "",
+                "less released degrees": signed(gain(*row)) if private and name.startswith(COUNTS) else "",
                 "less best public": signed(public_gain(*row)) if private else "",
             }
         )

@@ -79,11 +79,7 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Refuse what cannot be run.
-
-        Raises:
-          UsageError: which option, and why.
-        """
+        """Refuse what cannot be run."""
         check_positive("--epsilons", *self.epsilons)
         check_positive("--draws", self.draws)
         if self.part in ("features", "joint") and max(self.epsilons, default=0.0) > MOST_EPSILON:

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import _runner
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError, config_hash, console, run
+from experiments._runner import Found, Results, UsageError, console
 from experiments.frontier import friendships
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
@@ -44,23 +44,19 @@ BASE_SEED = 20261
 
 
 class Part(NamedTuple):
-    """Which rows a part of the frontier has, that starts from these draws.
-
-    Attributes:
-      methods: by name.
-      without_epsilon: names of those that use no private data at all, or all of it.
-      always: the one that is computed whatever is asked for.
-      found: columns that identify no row.
-      unit: that epsilon is about.
-      spent: of a guarantee, the epsilon that must not exceed a row's own.
-    """
+    """Which rows a part of the frontier has, that starts from these draws."""
 
     methods: Mapping[str, Method]
     without_epsilon: tuple[str, ...]
+    """names of those that use no private data at all, or all of it"""
     always: str
+    """the one that is computed whatever is asked for"""
     found: tuple[str, ...]
+    """columns that identify no row"""
     unit: str
+    """that epsilon is about"""
     spent: Callable[[PipelineGuarantee], float]
+    """the epsilon of a guarantee that must not exceed a row's own"""
 
 
 FEATURES = Part(METHODS, WITHOUT_EPSILON, CHOSEN, FOUND, str(RECORD), lambda promised: promised[RECORD].epsilon)
@@ -69,18 +65,20 @@ FEATURES = Part(METHODS, WITHOUT_EPSILON, CHOSEN, FOUND, str(RECORD), lambda pro
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One method on one draw of a panel and noise.
-
-    Attributes:
-      panel: whose records and labels are public: a share of each class, or so many of each.
-    """
+    """One method on one draw of a panel and noise."""
 
     panel: str
+    """whose records and labels are public: a share of each class, or so many of each"""
 
     @property
     def last_metric(self) -> str:
         """Of the private users; of rows that say no classes, their own."""
         return LAST.get(self.mechanism, ACCURACY)
+
+    @property
+    def promise(self) -> str:
+        """Its guarantee's name in the manifest."""
+        return f"{self.mechanism}, epsilon {self.epsilon:g}"
 
     def __str__(self) -> str:
         return f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw {self.seed}"
@@ -105,11 +103,7 @@ def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def draw(settings: Settings, setting: str, seed: int) -> Asked:
-    """A panel, and what is known before anybody reports.
-
-    Raises:
-      UsageError: where records are missing, or the panel cannot teach.
-    """
+    """A panel, and what is known before anybody reports."""
     data = friendships.load(settings.dataset)
     rows = friendships.rows_of(settings.dataset, settings.logs)
     if rows is None:
@@ -162,7 +156,7 @@ def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
     planned = {}
     for dataset in config.datasets:
         data = friendships.load(dataset)
-        chosen = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
+        settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
         rows = list(variants(config, part))
         if data.num_nodes * data.num_features > MOST_NUMBERS:
             left = sorted({mechanism for mechanism, _ in rows if mechanism in DENSE})
@@ -171,13 +165,8 @@ def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
                 console.print(f"{dataset}: no rows of {mechanism}, which is for {MOST_NUMBERS:.0e} numbers at most")
         for setting in config.panel:
             friendships.check_count("--panel", setting, data)
-            for seed in range(config.draws):
-                for mechanism, epsilon in rows:
-                    cell = Cell(
-                        dataset=data.name, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed,
-                        epsilon_proved=epsilon, unit=part.unit, config=config_hash(chosen), panel=setting,
-                    )  # fmt: skip
-                    planned[cell] = chosen
+            named = [(*row, part.unit) for row in rows]
+            planned |= friendships.cells(Cell, data, settings, config.draws, named, panel=setting)
     return planned
 
 
@@ -200,30 +189,15 @@ def main(config: Config) -> None:
 
 def compute(planned: dict[Cell, Settings], results: Results, part: Part = FEATURES) -> None:
     """Compute what is missing; a killed run goes on here."""
-    promises: dict[Cell, str] = {}
 
-    def one(cell: Cell, say: Callable[[str], None]) -> Found:
-        settings = planned[cell]
+    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
         asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
-        promised = part.spent(found.guarantee)
-        if promised > cell.epsilon_proved * (1 + 1e-9):
-            raise AssertionError(f"{cell}: its guarantee is {promised}")  # a defect of ours, not of the user's
-        promises[cell] = str(found.guarantee)
-        told = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
-        return Found(scored(found, asked), told)
-
-    def notes(cell: Cell) -> dict[str, dict[str, Any]]:
-        data = friendships.load(planned[cell].dataset)
-        said: dict[str, dict[str, Any]] = {
-            "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
-        }
-        if (promise := promises.get(cell)) is not None:
-            said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g}": promise}
-        return said
+        also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
+        return Found(scored(found, asked), also), found.guarantee, part.spent(found.guarantee)
 
     def checked(cell: Cell) -> None:
         if cell.mechanism not in part.without_epsilon:
             classes = friendships.load(planned[cell].dataset).num_classes
             PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))
 
-    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=checked, called="rows")
+    friendships.compute(planned, results, one, checked)

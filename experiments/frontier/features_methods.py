@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._features import parts, standardised
 from experiments.frontier.baselines._links import sparse
 from experiments.frontier.baselines._network import Inputs, over, trained
+from experiments.frontier.methods import Answer
 from experiments.privge import cells
 from experiments.privge import config as privge_config
 from experiments.privge.settings import Plan
@@ -32,21 +33,17 @@ from ldp_jax.pipeline.structure import best_field, spectral_coordinates
 
 
 class Asked(NamedTuple):
-    """One draw of a data set: who is of the panel, and what is known before anybody reports.
-
-    Attributes:
-      dataset: as it was asked for.
-      data: the graph, which is public, and everybody's records and labels.
-      rows: everybody's records, as devices classify them.
-      labels: int [n], of the panel; -1 for private users, whose classes are asked for.
-      facts: of no budget, so found once.
-    """
+    """One draw of a data set: who is of the panel, and what is known before anybody reports."""
 
     dataset: str
     data: datasets.Dataset
+    """the graph, which is public, and everybody's records and labels"""
     rows: Rows
+    """everybody's records, as devices classify them"""
     labels: np.ndarray
+    """int [n], of the panel; -1 for private users, whose classes are asked for"""
     facts: PanelFacts
+    """the same for every budget"""
 
     @property
     def classes(self) -> int:
@@ -64,30 +61,11 @@ class Asked(NamedTuple):
         return np.flatnonzero(self.labels < 0)
 
 
-class Answer(NamedTuple):
-    """What a method makes of a draw, what was spent, and what else a row says.
-
-    Attributes:
-      scores: float [n, C], log posteriors or other log-scores of classes; or the accuracy itself; or values by
-        metric, of rows that say no classes.
-      guarantee: of the records of private users.
-      also: by column.
-    """
-
-    scores: Any
-    guarantee: PipelineGuarantee
-    also: Mapping[str, Any] = {}
-
-
 class Method(NamedTuple):
-    """A row.
-
-    Attributes:
-      noise: rows of one number have the same noise, so that what differs is the method.
-      run: of a key, a draw and epsilon.
-    """
+    """A row: a function of a key, a draw and epsilon, whose scores may also be an accuracy, or values by metric."""
 
     noise: int
+    """rows of one number have the same noise, so that what differs is the method"""
     run: Callable[[Any, Asked, float], Answer]
 
 
@@ -149,7 +127,7 @@ def _believed(found: LocalPrediction) -> dict[str, Any]:
 
 
 def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
-    """The records of private users dealt out among them; everybody else keeps her own."""
+    """The records of private users dealt out among them; the panel keeps theirs."""
     holder = np.arange(rows.shape[0], dtype=np.int32)
     holder[private] = np.asarray(jax.random.permutation(key, private))
     row = holder[np.asarray(rows.row)]
@@ -161,8 +139,8 @@ def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
 def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
     """Local prediction whose devices report what they find as it is: the best class, or all scores."""
 
-    def collect(key: Any, told: Broadcast) -> ClassReports:
-        scores = told.classifier.scores(asked.rows).at[told.panel].set(told.classifier.panel_scores)
+    def collect(key: Any, public: Broadcast) -> ClassReports:
+        scores = public.classifier.scores(asked.rows).at[public.panel].set(public.classifier.panel_scores)
         sent = jax.nn.log_softmax(scores) if soft else label_evidence(scores.argmax(1), asked.classes)
         return ClassReports(sent, np.ones(scores.shape, bool))
 
@@ -204,7 +182,7 @@ def _links(asked: Asked) -> Any:
 
 
 def _gcn_of_names(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """A graph convolutional network in which each node has a name of her own."""
+    """A graph convolutional network in which each node has its own name."""
     return Answer(over(key, _links(asked), None, asked.labels, asked.classes), UNREAD)
 
 
@@ -238,11 +216,7 @@ PUBLIC_EPSILON = 1.0
 
 
 def _privge(key: Any, asked: Asked, epsilon: float, *, structure_only: bool = False) -> Answer:
-    """PrivGE as published: HDS reports of records, propagated, and its MLP, which has the panel's labels.
-
-    A fifth of the panel says when to stop, and whether columns are standardised. Hyper-parameters are the published
-    ones of the data set.
-    """
+    """PrivGE as published; a fifth of the panel's labels says when to stop and how columns are scaled."""
     bench, made = _bench(key, asked, PUBLIC_EPSILON if structure_only else epsilon)
     z = cells.embed(bench, made, structure_only=structure_only)
     best = max((cells.train(bench, z, how) for how in cells.EMBEDDINGS), key=lambda score: score.validation)

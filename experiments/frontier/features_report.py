@@ -1,6 +1,5 @@
 """Tables and figures of private features beside a public panel; nothing is computed but statistics."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,24 @@ from experiments._report import (
 )
 from experiments._report import table as as_table
 from experiments.frontier import advice_report, features
-from experiments.frontier._points import interval_of, tidy, write_with_points
-from experiments.frontier.features import ACCURACY, NAME
+from experiments.frontier._points import (
+    ACCURACY,
+    PANEL,
+    by_panel,
+    differences,
+    interval_of,
+    intervals,
+    panel_words,
+    pick,
+    plot_means,
+    plot_settings,
+    span,
+    ticks,
+    tidy,
+    together,
+    write_with_points,
+)
+from experiments.frontier.features import NAME
 from experiments.frontier.features_methods import (
     CHOSEN,
     CORRELATION,
@@ -39,50 +54,42 @@ from experiments.frontier.features_methods import (
     TRUE,
     UNGUARDED_PLACEBO,
 )
-from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+from ldp_jax.learning.metrics import ConfidenceInterval
 
-OVER_BEST, OVER_CHOSEN, STRENGTH = (
-    "gain over best structure-only",
-    "gain over chosen structure-only",
-    "strength of the guard",
-)
+OVER_BEST, OVER_CHOSEN = "gain over best structure-only", "gain over chosen structure-only"
+STRENGTH = "strength of the guard"
 SHOWN, SHOWN_ALONE = "correlation with the true embedding", "that of structure alone"
 METRICS = (ACCURACY, OVER_BEST, OVER_CHOSEN, STRENGTH, SHOWN, SHOWN_ALONE)
 """Of the tidy table, one row a draw: points, but for the guard's strength and correlations."""
 
-SETTING = ["dataset", "panel"]
-_KEY = [*SETTING, "members", "mechanism", "epsilon"]
+_KEY = [*PANEL, "members", "mechanism", "epsilon"]
+_CELL = [*PANEL, "epsilon"]
 
 
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw; tidy.
 
-    Gains are paired by draw. *Best structure-only* is the best by the mean over these draws, of rows with all of
-    them: a choice that sees the test, so that the gain over it is understated. *Chosen* is the one that the panel's
-    log-loss prefers in each draw: what a user has who collects nothing.
-
-    Args:
-      frame: rows of :func:`~experiments.frontier.features.results_in`.
+    *Best structure-only* is the best by the mean, of rows with all draws: a choice that sees the test, so that the
+    gain over it is understated. *Chosen* is the row that the panel's log-loss prefers in each draw.
     """
     rows = []
-    frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
-    seen = frame[frame.mechanism == FIDELITY]
-    frame = frame[frame.metric == ACCURACY]
-    for (dataset, setting), part in frame.groupby(SETTING, sort=False):
-        parts = {key: one.set_index("seed") for key, one in part.groupby(["mechanism", "epsilon"], sort=False)}
+    seen = pick(frame, mechanism=FIDELITY)
+    seen = seen.assign(panel=[f"{float(setting):g}" for setting in seen.panel])
+    for (dataset, panel, members), parts in by_panel(frame):
         values = {key: 100 * one.value for key, one in parts.items()}
-        best = best_structure(values)
-        beside = {OVER_BEST: None if best is None else values[best, 0.0], OVER_CHOSEN: values.get((CHOSEN, 0.0))}
+        beside = {
+            OVER_BEST: values.get((best_structure(values), 0.0)), OVER_CHOSEN: values.get((CHOSEN, 0.0))
+        }  # fmt: skip
         for (mechanism, epsilon), mine in values.items():
             found = {ACCURACY: mine}
             if epsilon > 0:
-                found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
+                found |= differences(mine, beside)
                 found[STRENGTH] = pd.to_numeric(parts[mechanism, epsilon].strength).dropna()
             if mechanism == PRIVGE:
-                of_this = (seen.dataset == dataset) & (seen.panel == setting) & (seen.epsilon == epsilon)
+                of_this = pick(seen, dataset=dataset, panel=panel, epsilon=epsilon)
                 for name, metric in ((SHOWN, CORRELATION), (SHOWN_ALONE, STRUCTURE_CORRELATION)):
-                    found[name] = seen[of_this & (seen.metric == metric)].set_index("seed").value
-            rows.append(((dataset, setting, int(part.members.iloc[0]), mechanism, epsilon), found))
+                    found[name] = pick(of_this, metric=metric).set_index("seed").value
+            rows.append(((dataset, panel, members, mechanism, epsilon), found))
     return tidy(_KEY, rows)
 
 
@@ -107,7 +114,7 @@ def write(out: Path) -> list[Path]:
     for title, (path, figure) in figures.items():
         save(figure, path)
         sections.append(f"![{title}]({path.name})")
-    measured = found[(found.mechanism == LOCAL) & (found.metric == OVER_CHOSEN)]
+    measured = pick(found, mechanism=LOCAL, metric=OVER_CHOSEN)
     foretold, advice = advice_report.outcomes(frame, measured), out / f"{NAME}_advice.png"
     if foretold:
         save(advice_report.figure(foretold), advice)
@@ -117,47 +124,42 @@ def write(out: Path) -> list[Path]:
     if foretold:
         sections += ["## Advice before anybody reports, against outcome", advice_report.words(foretold)]
         sections += [f"![Advice against outcome]({NAME}_advice.png)", advice_report.table(foretold)]
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        sections += [f"## {dataset}, {setting_words(str(setting))}", table(part), _public_table(part)]
+    for (dataset, setting), part in found.groupby(PANEL, sort=False):
+        sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", table(part), _public_table(part)]
     pictures = [path for path, _ in figures.values()] + ([advice] if foretold else [])
     return [*write_with_points(out, NAME, found, sections), *pictures]
 
 
-def setting_words(panel: str) -> str:
-    """A panel in words of a heading."""
-    share = f"{100 * float(panel):.3g} %" if "." in panel else panel
-    return f"a panel of {share} of each class"
-
-
 _PREFACE = """\
-Made by `python -m experiments report` from `frontier_features_accuracy.csv`; guarantees are in its manifest, and of
-a run of yours `frontier_features.csv` has every number in points, a row a draw. The graph is public, with the
-records and labels of a panel; everybody else's record is private, no label of theirs is collected, and their
-classes are asked for. Intervals are 95 % (Student, over draws of the panel, noise and training), differences
-paired by draw, bold where their interval leaves 0 out; rows of one graph and panel share their draws, and are not
-independent.
+Made by `python -m experiments report` from `frontier_features_accuracy.csv`. The guarantees are in its
+manifest; a run of yours also writes `frontier_features.csv`, every number in points, a row a draw. The graph is
+public, with the records and labels of a panel. Everybody else's record is private and no label of theirs is
+collected; the task is to predict their classes. Intervals are 95 % (Student, over draws of the panel, noise and
+training). Differences are paired by draw, and bold where their interval leaves 0 out. Rows of one graph and
+panel share their draws, so they are not independent.
 
-* **local prediction** is `ldp_jax.predict_from_reports`: each device reports the class that a broadcast classifier
-  finds, among a few that the graph makes likely for this user. *no guard*: reports are believed as they are. *plain
-  alphabet*: among all classes. *scores*, *record*, *sampled*: other messages than a class. **placebo**: every
-  private user reports on another one's record.
-* **structure**: what the graph and the panel (labels, and records where they are propagated) say alone, and graph
-  convolutional networks and PrivGE on the same panel, PrivGE with one public record for all. *Best* is the best by
-  the mean of these very draws, *chosen* what the panel's log-loss prefers in each draw.
+* **local prediction** is `ldp_jax.predict_from_reports`: each device classifies its record by a broadcast
+  classifier and reports the class, among a few that the graph makes likely for this user. *no guard*: the
+  server believes reports as they are. *plain alphabet*: among all classes. *scores*, *record*, *sampled*: other
+  messages than a class. **placebo**: every private user reports on another one's record.
+* **structure**: the graph and the panel alone (labels, and records where they are propagated), also through graph
+  convolutional networks and through PrivGE with one public record for all. *Best* is the best by the mean of these
+  very draws, *chosen* the row that the panel's log-loss prefers in each draw.
 * **privge**: HDS reports of the records themselves, propagated, and a perceptron, as published. *Fidelity*: the
   correlation of that embedding with the one of true records (columns centred; 1 less its square is the share that
-  the best scalar leaves), and in brackets of the same noise on one public record for all.
-* **non-private**: the same classes, or class scores, without noise; what devices find, without the graph; true
+  the best scalar leaves). In brackets: the same noise on one public record for all.
+* **non-private**: the same classes, or class scores, without noise; the devices' classes without the graph; true
   records through PageRank and a graph convolutional network.
-* *Placebo* in the figure is at the largest budget that it was run at.
-* Choices of every row (ridges, when to stop) are made on the panel, out of fold or on a fifth of it."""
+* The figure shows *placebo* at the largest budget that it was run at.
+* Every row makes its choices (ridges, when to stop) on the panel, out of fold or on a fifth of it."""
 
 
 _MESSAGES = """\
 Each device sends one message under the whole of epsilon; everything else is the same, the draw of the panel too.
-*Class*: the one that it predicts among a few likely ones (local prediction), or among all classes; *class scores*:
-their direction (PrivUnitG); *record*: on the panel's principal axes (ProjUnit); *sampled*: a few of its numbers
-(HDS). A class in points over the best structure-only row, the others in points over the class, paired by draw."""
+*Class*: the predicted class among a few likely ones (local prediction), or among all. *Class scores*: their
+direction (PrivUnitG). *Record*: its projection on the panel's principal axes (ProjUnit). *Sampled*: a few of its
+numbers (HDS). The table has the class in points over the best structure-only row, and the others in points over the
+class, paired by draw."""
 
 
 def _is_private(part: pd.DataFrame) -> pd.Series:
@@ -196,23 +198,19 @@ def _public_table(part: pd.DataFrame) -> str:
 
 def best_name(part: pd.DataFrame) -> str | None:
     """Of one graph and panel, the best structure-only row by the mean of its draws."""
-    at = part[(part.metric == ACCURACY) & (part.epsilon == 0)]
+    at = pick(part, metric=ACCURACY, epsilon=0.0)
     return best_structure({(name, 0.0): one.value for name, one in at.groupby("mechanism", sort=False)})
 
 
-def _gain(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
-    return interval_of(part[(part.mechanism == mechanism) & (part.epsilon == epsilon)], metric)
-
-
 def _budgets(part: pd.DataFrame) -> list[float]:
-    return sorted(part[(part.mechanism == LOCAL)].epsilon.unique())
+    return sorted(pick(part, mechanism=LOCAL).epsilon.unique())
 
 
 def _helps_from(part: pd.DataFrame, metric: str) -> str:
     """The least budget from which all gains have an interval above 0, or that there is none."""
     found = "none"
     for epsilon in reversed(_budgets(part)):
-        interval = _gain(part, LOCAL, epsilon, metric)
+        interval = interval_of(part, metric, mechanism=LOCAL, epsilon=epsilon)
         if interval is None or not significant(interval) or interval.mean < 0:
             break
         found = f"{epsilon:g}"
@@ -221,31 +219,33 @@ def _helps_from(part: pd.DataFrame, metric: str) -> str:
 
 def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
     """The best non-private row."""
-    rows = part[part.mechanism.str.startswith(TRUE)]
-    each = [found for _, one in rows.groupby("mechanism") if (found := interval_of(one, metric))]
-    return max(each, key=lambda found: found.mean, default=None)
+    rows = intervals(part[part.mechanism.str.startswith(TRUE)], ["mechanism"], metric=metric)
+    return max(rows.values(), key=lambda one: one.mean, default=None)
 
 
 def _worst(part: pd.DataFrame, mechanism: str) -> str:
     """Over budgets, the least gain over what the panel chose: what a user may lose."""
-    rows = part[part.mechanism == mechanism]
-    each = [interval for _, one in rows.groupby("epsilon") if (interval := interval_of(one, OVER_CHOSEN))]
-    return signed(min(each, key=lambda interval: interval.mean, default=None))
+    rows = intervals(part, ["epsilon"], mechanism=mechanism, metric=OVER_CHOSEN)
+    return signed(min(rows.values(), key=lambda one: one.mean, default=None))
 
 
-def summary(found: pd.DataFrame, epsilons: Iterable[float] = ()) -> str:
+def _gains_at(part: pd.DataFrame, words: str, budgets: list[float]) -> dict[str, str]:
+    """Cells of gains over the best structure-only row, under headers with the budget."""
+    each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
+    return {words.format(epsilon): signed(each.get((epsilon,))) for epsilon in budgets}
+
+
+def summary(found: pd.DataFrame) -> str:
     """A line a graph and panel: from which budget reports help, and what may be lost."""
-    budgets = list(epsilons) or _budgets(found)
-    rows = []
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        best = best_name(part)
+    budgets, rows = _budgets(found), []
+    for (dataset, panel), part in found.groupby(PANEL, sort=False):
         rows.append(
             {
-                "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
+                "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
                 "draws": part.seed.nunique(),
-                "best structure-only (%)": interval_of(part[part.mechanism == best], ACCURACY),
-                "chosen (%)": interval_of(part[part.mechanism == CHOSEN], ACCURACY),
-                **{f"eps {eps:g}, less best": signed(_gain(part, LOCAL, eps, OVER_BEST)) for eps in budgets},
+                "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
+                "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
+                **_gains_at(part, "eps {:g}, less best", budgets),
                 "best non-private (%)": _true(part, ACCURACY),
                 "above best from eps": _helps_from(part, OVER_BEST),
                 "above chosen from eps": _helps_from(part, OVER_CHOSEN),
@@ -263,14 +263,16 @@ _OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECO
 def messages(found: pd.DataFrame) -> str:
     """What other messages are worth beside a class of a personal alphabet; empty where there are none."""
     rows = []
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+    for (dataset, setting), part in found.groupby(PANEL, sort=False):
         if not part.mechanism.isin((SCORES, RECORD_ITSELF, SAMPLED)).any():
             continue
-        at = part[part.metric == ACCURACY].set_index("seed")
+        at = pick(part, metric=ACCURACY).set_index("seed")
         for epsilon in _budgets(part):
             here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
             row = {"graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}"}
-            row["class, less best structure-only"] = signed(_gain(part, LOCAL, epsilon, OVER_BEST))
+            row["class, less best structure-only"] = signed(
+                interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
+            )
             row |= {
                 f"{words}, less class": signed(paired(here.get(n), here[LOCAL])) for words, n in _OTHERS.items()
             }
@@ -280,28 +282,17 @@ def messages(found: pd.DataFrame) -> str:
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
     """By graph, panel and budget."""
-    rows = found[(found.mechanism == mechanism) & (found.metric == metric)]
-    return {
-        key: mean_interval(one.value.to_numpy()) for key, one in rows.groupby([*SETTING, "epsilon"], sort=False)
-    }
+    return intervals(found, _CELL, mechanism=mechanism, metric=metric)
 
 
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
-    rows = found[(found.mechanism == LOCAL) & (found.metric == OVER_BEST)]
-    each = gains(found, LOCAL, OVER_BEST)
-    up, down, _ = counted(each.values())
-    strict = {
-        key: mean_interval(one.value.to_numpy(), confidence=1 - 0.05 / len(each))
-        for key, one in rows.groupby([*SETTING, "epsilon"], sort=False)
-    }
-    up_all, *_ = counted(strict.values())
+    k, up, down, up_all = together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
     chosen_up, chosen_down, _ = counted(gains(found, LOCAL, OVER_CHOSEN).values())
-    k = len(each)
     return (
-        f"Of {k} gains of local prediction over the best structure-only row (graph, panel, epsilon) {up} have an "
-        f"interval above 0, {down} below; where all are asked together (Bonferroni: level 1 - 0.05 / {k}) {up_all} "
-        f"are above. Over the row chosen on the panel {chosen_up} are above, {chosen_down} below."
+        f"There are {k} gains of local prediction over the best structure-only row (graph, panel, epsilon). {up} "
+        f"have an interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {k}) {up_all} are "
+        f"above. Over the row chosen on the panel {chosen_up} are above, {chosen_down} below."
     )
 
 
@@ -317,41 +308,35 @@ _BESIDE = (
 def _figure(found: pd.DataFrame) -> Any:
     """A line a graph and panel, all of them, the largest gain on top; a mark a budget."""
     budgets, rows = _budgets(found), []
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        each = [_gain(part, LOCAL, epsilon, OVER_BEST) for epsilon in budgets]
-        if any(each):
-            words = setting_words(str(setting)).removeprefix("a panel of ").replace("of each class", "a class")
-            fakes = [_gain(part, PLACEBO, epsilon, OVER_BEST) for epsilon in budgets]
-            rows.append(
-                (f"{dataset}, {words}", each, _true(part, OVER_BEST), next(filter(None, fakes[::-1]), None))
-            )
-    rows.sort(key=lambda row: max(one.mean for one in row[1][-1:] + row[1] if one is not None))
+    for (dataset, panel), part in found.groupby(PANEL, sort=False):
+        mine, fakes = (
+            [interval_of(part, OVER_BEST, mechanism=name, epsilon=epsilon) for epsilon in budgets]
+            for name in (LOCAL, PLACEBO)
+        )
+        if any(mine):
+            words = panel_words(str(panel)).replace("of each class", "a class")
+            fake = next(filter(None, fakes[::-1]), None)
+            rows.append((f"{dataset}, {words}", mine, _true(part, OVER_BEST), fake))
+    rows.sort(key=lambda row: max(one.mean for one in row[1] if one is not None))
     made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
     axis.axvline(
         0.0, color="#3b6fa0", linestyle="--", linewidth=1.2, label="the graph and the panel alone, best row"
     )
-    places = np.arange(len(rows))
     for label, colour, marker, size, column in _BESIDE:
         values = [np.nan if row[column] is None else row[column].mean for row in rows]
-        axis.plot(values, places, label=label, color=colour, marker=marker, markersize=size, linestyle="", zorder=4)
+        style = {"marker": marker, "markersize": size, "linestyle": "", "zorder": 4}
+        axis.plot(values, np.arange(len(rows)), label=label, color=colour, **style)
     for number, (epsilon, colour) in enumerate(zip(budgets, _shades(len(budgets)), strict=True)):
-        at = [(place, row[1][number]) for place, row in zip(places, rows, strict=True)]
-        known = [(place, one) for place, one in at if one is not None]
-        axis.errorbar(
-            [one.mean for _, one in known], [place for place, _ in known],
-            xerr=[one.half_width if one.n > 1 else 0.0 for _, one in known], linestyle="", marker="o", markersize=5,
-            color=colour, capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
+        plot_means(
+            axis, dict(enumerate(row[1][number] for row in rows)), marker="o", markersize=5, color=colour,
+            capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
         )  # fmt: skip
-    axis.set_yticks(places, [row[0] for row in rows])
-    axis.set_ylim(-0.8, len(rows) - 0.2)
-    axis.set_xlabel("accuracy less that of the best row from the graph and the panel alone (points)")
-    axis.legend(loc="lower right", fontsize=8, frameon=True)
     up, down, _ = counted(each := gains(found, LOCAL, OVER_BEST).values())
     title = (
         f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
     )
-    axis.set_title(title, fontsize=10, loc="right")
-    made.tight_layout()
+    names = [name for name, *_ in rows]
+    plot_settings(axis, names, title, "the best row from the graph and the panel alone")
     return made
 
 
@@ -369,18 +354,11 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
     """Gain over the best structure-only row against the panel's size, a line a budget."""
     figure, axes = panels(len(groups), width=4.0, height=3.2)
     for axis, (name, part) in zip(axes, groups, strict=True):
-        for epsilon, of_budget in part[part.mechanism == LOCAL].groupby("epsilon"):
-            shown = {
-                size: interval
-                for size, one in of_budget.groupby("members")
-                if (interval := interval_of(one, OVER_BEST))
-            }
+        for epsilon, of_budget in pick(part, mechanism=LOCAL, metric=OVER_BEST).groupby("epsilon"):
+            shown = {size: one for (size,), one in sorted(intervals(of_budget, ["members"]).items())}
             errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
-        axis.set_xscale("log")
-        sizes = sorted(part.members.unique())
-        axis.set_xticks(sizes, [f"{size}" for size in sizes])
-        axis.set_xticks([], minor=True)
+        ticks(axis, sorted(part.members.unique()), base=10)
         axis.set_xlabel("members of the panel")
         axis.set_ylabel("gain over best structure-only (points)")
         axis.set_title(name, fontsize=9)
@@ -401,12 +379,10 @@ graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.predict_from
 above what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
 (placebo, run in {fakes} of {rows}) it is above the latter in {fake_up}, below in {fake_down}{bare}.{noisy}
 
-{table}
-
-Every third of the {settings} graphs and panels in alphabetical order; {draws} draws of panel, noise and training,
-intervals of 95 % paired by draw. *Best structure-only* is the best by the mean of these very draws, so that gains
-over it are understated. All rows: [frontier_features.md](experiments/results/frontier_features.md); `python -m
-experiments frontier --part features` computes them.
+There are {settings} graphs and panels, {draws} draws of panel, noise and training, and intervals of 95 %,
+paired by draw. *Best structure-only* is the best by the mean of these very draws, so that gains over it are
+understated. All rows: [frontier_features.md](experiments/results/frontier_features.md); `python -m experiments
+frontier --part features` computes them.
 """
 
 
@@ -426,30 +402,11 @@ def readme_sections(out: Path) -> dict[str, str]:
     if records:
         better, worse, _ = counted(records)
         noisy = f"\nRecords sent with noise (PrivGE) are above it in {better} of {len(records)}, below in {worse}."
-    known = found[found.mechanism.str.startswith(STRUCTURE)].groupby(SETTING).mechanism.nunique()
-    structure = f"{known.min()}" if known.nunique() == 1 else f"{known.min()} to {known.max()}"
-    counts = found[found.mechanism == LOCAL].groupby(SETTING).seed.nunique()
-    draws = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
+    known = found[found.mechanism.str.startswith(STRUCTURE)].groupby(PANEL).mechanism.nunique()
+    draws = pick(found, mechanism=LOCAL).groupby(PANEL).seed.nunique()
     text = _README.format(
-        figure=f"{NAME}.png", rows=len(each), structure=structure, up=up, down=down, same=len(each) - up - down,
+        figure=f"{NAME}.png", rows=len(each), structure=span(known), up=up, down=down, same=len(each) - up - down,
         chosen_up=chosen_up, chosen_down=chosen_down, fakes=len(fakes), fake_up=fake_up, fake_down=fake_down,
-        bare=bare, noisy=noisy, table=_short(found), settings=len(known), draws=draws,
+        bare=bare, noisy=noisy, settings=len(known), draws=span(draws),
     )  # fmt: skip
     return {"private-features": text}
-
-
-def _short(found: pd.DataFrame) -> str:
-    """A table of every third graph and panel in alphabetical order: a rule that knows no result."""
-    budgets = _budgets(found)
-    rows = []
-    for (dataset, setting), part in list(found.groupby(SETTING))[::3]:
-        best = best_name(part)
-        rows.append(
-            {
-                "graph, panel": f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
-                "best structure-only (%)": interval_of(part[part.mechanism == best], ACCURACY),
-                **{f"gain at eps {eps:g}": signed(_gain(part, LOCAL, eps, OVER_BEST)) for eps in budgets},
-                "best non-private (%)": _true(part, ACCURACY),
-            }
-        )
-    return as_table(rows)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
 from ldp_jax import datasets
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.pipeline.rows import Rows, feature_rows
 from ldp_jax.pipeline.self_training import features_posterior
 from ldp_jax.pipeline.self_training import folds as find_folds
@@ -34,18 +34,20 @@ COUNTS = ("blogcatalog",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One method on one draw of labels and noise.
-
-    Attributes:
-      labels: whose are public: ``half``, or so many of each class.
-    """
+    """One method on one draw of labels and noise."""
 
     labels: str
+    """whose are public: ``half``, or so many of each class"""
 
     @property
     def last_metric(self) -> str:
         """Of the users without a public label."""
         return ACCURACY
+
+    @property
+    def promise(self) -> str:
+        """Its guarantee's name in the manifest."""
+        return f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}"
 
     def __str__(self) -> str:
         return (
@@ -55,18 +57,14 @@ class Cell(_runner.Cell):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What rows were made with, beyond what identifies them; its hash is the column ``config``.
-
-    Attributes:
-      dataset: name, or path of a user's file.
-      data: short sha256 of the arrays that were loaded.
-      logs: whether log(1 + x) of the features is taken.
-      base_seed: of all keys.
-    """
+    """What rows were made with, beyond what identifies them; its hash is the column ``config``."""
 
     dataset: str
+    """name, or path of a user's file"""
     data: str
+    """short sha256 of the arrays that were loaded"""
     logs: bool
+    """whether log(1 + x) of the features is taken"""
     base_seed: int = 20260
 
 
@@ -76,16 +74,17 @@ def results_in(out: Path) -> Results:
 
 
 @lru_cache(maxsize=2)
-def load(name: str) -> datasets.Dataset:
-    """A graph with classes, or why there is none, in words of the command line.
-
-    Raises:
-      UsageError: for what cannot be loaded, a set of graphs, or classes that are none.
-    """
+def load_any(name: str) -> datasets.Dataset:
+    """A graph or a set of graphs."""
     try:
-        data = datasets.load(name)
+        return datasets.load(name)
     except (ValueError, OSError, datasets.DataUnavailableError) as error:
         raise UsageError(f"--datasets {name}: {error}") from error
+
+
+def load(name: str) -> datasets.Dataset:
+    """A graph whose nodes have one class each."""
+    data = load_any(name)
     if data.node_graph is not None or data.y.ndim != 1:
         raise UsageError(f"--datasets {name}: one graph whose nodes have one class each is needed")
     return data
@@ -140,16 +139,12 @@ def answer(cell: Cell, settings: Settings) -> Answer:
     asked, _ = draw(settings, cell.labels, cell.seed)
     number = list(METHODS).index(cell.mechanism)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
-    unit = next(word for word, unit in UNITS.items() if str(unit) == cell.unit)
+    unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
     return METHODS[cell.mechanism](key, asked, cell.epsilon, unit)
 
 
 def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
-    """Refuse to ask for more public users of each class than the largest class has, less one.
-
-    Raises:
-      UsageError: with the number that it has.
-    """
+    """Refuse to ask for more public users of each class than the largest class has, less one."""
     most = int(np.bincount(data.y).max())
     if setting.isdecimal() and int(setting) >= most:
         raise UsageError(
@@ -163,17 +158,30 @@ def plan(config: Config) -> dict[Cell, Settings]:
     planned = {}
     for dataset in config.datasets:
         data = load(dataset)
-        chosen = Settings(dataset, fingerprint(data), dataset in COUNTS)
+        settings = Settings(dataset, fingerprint(data), dataset in COUNTS)
         for labels in config.labels:
             check_count("--labels", labels, data)
-            for seed in range(config.draws):
-                for mechanism, epsilon, unit in variants(config):
-                    cell = Cell(
-                        dataset=data.name, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed,
-                        epsilon_proved=epsilon, unit=str(unit), config=config_hash(chosen), labels=labels,
-                    )  # fmt: skip
-                    planned[cell] = chosen
+            planned |= cells(Cell, data, settings, config.draws, list(variants(config)), labels=labels)
     return planned
+
+
+def cells(
+    kind: type,
+    data: datasets.Dataset,
+    settings: Any,
+    draws: int,
+    rows: Iterable[tuple[str, float, Any]],
+    task: str = "node",
+    **fields: str,
+) -> dict[Any, Any]:
+    """The cells of a data set, draw after draw, of rows that are a method, an epsilon and its unit."""
+    named = {"dataset": data.name, "task": task, "config": config_hash(settings), **fields}
+    made = [
+        kind(mechanism=mechanism, epsilon=epsilon, epsilon_proved=epsilon, seed=seed, unit=str(unit), **named)
+        for seed in range(draws)
+        for mechanism, epsilon, unit in rows
+    ]
+    return dict.fromkeys(made, settings)
 
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
@@ -192,42 +200,44 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
 
 def main(config: Config) -> None:
     """Run what is asked for."""
-    compute(plan(config), results_in(config.out))
 
-
-def compute(planned: dict[Cell, Settings], results: Results) -> None:
-    """Compute what is missing; a killed run goes on here."""
-    promises: dict[Cell, str] = {}
-
-    def one(cell: Cell, say: Callable[[str], None]) -> Found:
-        settings = planned[cell]
+    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
         found = answer(cell, settings)
-        _, y = draw(settings, cell.labels, cell.seed)
-        promised = found.guarantee[UNITS_OF[cell.unit]].epsilon
-        if promised > cell.epsilon_proved * (1 + 1e-9):
-            raise AssertionError(f"{cell}: its guarantee is {promised}")  # a defect of ours, not of the user's
-        promises[cell] = str(found.guarantee)
+        spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
         if found.scores is None:  # a method that refuses the graph, such as lists that no memory holds
-            return Found({})
-        hidden = y >= 0
-        right = np.asarray(found.scores).argmax(1)[hidden] == y[hidden]
-        told = {name: found.also.get(name, "") for name in FOUND}
-        return Found({ACCURACY: round(float(right.mean()), 6)}, told)
-
-    def notes(cell: Cell) -> dict[str, dict[str, Any]]:
-        data = load(planned[cell].dataset)
-        said: dict[str, dict[str, Any]] = {
-            "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
-        }
-        if (promise := promises.get(cell)) is not None:
-            said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g} per {cell.unit}": promise}
-        return said
+            return Found({}), found.guarantee, spent
+        _, y = draw(settings, cell.labels, cell.seed)
+        right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
+        also = {name: found.also.get(name, "") for name in FOUND}
+        return Found({ACCURACY: round(float(right.mean()), 6)}, also), found.guarantee, spent
 
     def checked(cell: Cell) -> None:
         data = load(planned[cell].dataset)
         check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
 
-    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=checked, called="rows")
+    planned = plan(config)
+    compute(planned, results_in(config.out), one, checked)
 
 
-UNITS_OF = {str(unit): unit for unit in UNITS.values()}
+def compute(
+    planned: Mapping[Any, Any],
+    results: Results,
+    answer: Callable[[Any, Any], tuple[Found, PipelineGuarantee, float]],
+    check: Callable[[Any], object],
+) -> None:
+    """Compute what is missing: ``answer`` finds values, a guarantee, and the epsilon that was spent."""
+    promises: dict[Any, str] = {}
+
+    def one(cell: Any, say: Callable[[str], None]) -> Found:
+        found, guarantee, spent = answer(cell, planned[cell])
+        if spent > cell.epsilon_proved * (1 + 1e-9):
+            raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
+        promises[cell] = str(guarantee)
+        return found
+
+    def notes(cell: Any) -> dict[str, dict[str, Any]]:
+        data = load_any(planned[cell].dataset)
+        source = {"source": data.source, "licence": data.licence, "notes": data.notes}
+        return {"data": {data.name: source}, "guarantees": {cell.promise: promises[cell]}}
+
+    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=check, called="rows")

@@ -6,11 +6,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import errorbars, interval, legend_below, paired, panels, save, signed, significant, table
+from experiments._report import errorbars, legend_below, paired, panels, save, signed, significant, table
 from experiments.frontier import joint
-from experiments.frontier._points import tidy, write_with_points
-from experiments.frontier.features import ACCURACY
-from experiments.frontier.features_report import SETTING, setting_words
+from experiments.frontier._points import (
+    ACCURACY,
+    PANEL,
+    by_panel,
+    differences,
+    interval_of,
+    panel_words,
+    pick,
+    ticks,
+    tidy,
+    write_with_points,
+)
 from experiments.frontier.joint import NAME
 from experiments.frontier.joint_methods import (
     JOINT,
@@ -33,29 +42,21 @@ METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, SHARE, FORESEEN)
 LITTLE = 0.1
 """Of the way from nothing asked to true records and graph: what regains less has cost everything."""
 
-_KEY = [*SETTING, "members", "mechanism", "epsilon"]
+_KEY = [*PANEL, "members", "mechanism", "epsilon"]
 
 
 def points(frame: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy and gains in points, one row a draw, gains paired by draw; tidy.
-
-    Args:
-      frame: rows of :func:`~experiments.frontier.joint.results_in`.
-    """
+    """Accuracy and gains in points, one row a draw, gains paired by draw; tidy."""
     rows = []
-    frame = frame[frame.metric == ACCURACY]
-    frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
-    for (dataset, setting), part in frame.groupby(SETTING, sort=False):
-        parts = {key: one.set_index("seed") for key, one in part.groupby(["mechanism", "epsilon"], sort=False)}
+    for names, parts in by_panel(frame):
         values = {key: 100 * one.value for key, one in parts.items()}
         for (mechanism, epsilon), mine in values.items():
             beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
-            found = {ACCURACY: mine}
-            found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
+            found = {ACCURACY: mine, **differences(mine, beside)}
             if 0 < epsilon < np.inf:
                 found[SHARE] = pd.to_numeric(parts[mechanism, epsilon].record).dropna() / epsilon
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
-            rows.append(((dataset, setting, int(part.members.iloc[0]), mechanism, epsilon), found))
+            rows.append(((*names, mechanism, epsilon), found))
     return tidy(_KEY, rows)
 
 
@@ -71,47 +72,47 @@ def write(out: Path) -> list[Path]:
         "# Records, friendships and labels private at once: what one total buys", _PREFACE, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
     ]  # fmt: skip
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        sections += [f"## {dataset}, {setting_words(str(setting))}", _table(part)]
+    for (dataset, setting), part in found.groupby(PANEL, sort=False):
+        sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", _table(part)]
     return [*write_with_points(out, NAME, found, sections), picture]
 
 
 _PREFACE = """\
-Made by `python -m experiments report` from `frontier_joint_accuracy.csv`; guarantees are in its manifest, and of a
-run of yours `frontier_joint.csv` has every number, a row a draw. Nothing of the graph is public. A panel shows its
-records and labels; everybody else may be asked for the class that her device predicts and for counts of her friends
-by a broadcast class, and the two together (the record with one bit of the list) cost the total. Intervals are 95 %
-(Student, over draws of the panel, noise and training), differences paired by draw, bold where their interval leaves
-0 out.
+Made by `python -m experiments report` from `frontier_joint_accuracy.csv`. The guarantees are in its manifest; a run
+of yours also writes `frontier_joint.csv`, every number, a row a draw. Nothing of the graph is public. A panel shows
+its records and labels. Everybody else may be asked for the class that their device predicts, and for counts of
+their friends by a broadcast class; the two together (the record with one bit of the list) cost the total. Intervals
+are 95 % (Student, over draws of the panel, noise and training). Differences are paired by draw, and bold where
+their interval leaves 0 out.
 
-* **joint** is `ldp_jax.predict_jointly`: the split of the total is the one by which the panel foretells that most
-  classes are found (*record's share*: which it took, in how many draws; *foreseen*: how many it foretold, before
-  private users reported). *labels too*: half of the total on a label of the panel, of which none is public; no
-  bit of anybody's list costs more than the other half.
+* **joint** is `ldp_jax.predict_jointly`: the panel foretells how many classes each split of the total would find,
+  and the best split is taken. *Record's share*: the split, and in how many draws it was taken; *foreseen*: the
+  accuracy that the panel foretold before private users reported. *labels too*: half of the total goes into a label
+  of the panel, none of which is public; no bit of anybody's list costs more than the other half.
 * **placebo**: private users report on records and on lists of others, dealt out among them apart from each other;
-  the panel's own are true. Where both are asked for, they are believed as far as they agree, or as the panel's
-  labels bear out its lists; records alone are taken at their word.
+  the panel's lists are true. Where both are asked for, the server believes them as far as they agree, or as the
+  panel's labels bear out its lists; it takes records alone at their word.
 * **record alone**, **list alone**, **half each**: the same with one split.
-* **nothing asked**: the commonest class of the panel, all that is known without reports.
+* **nothing asked**: the commonest class of the panel.
 * **public graph**: `ldp_jax.predict_from_reports` where friendships are public, with reports at the same epsilon a
-  record, and what the panel's log-loss prefers without any.
-* **non-private**: what devices find of true records; and class scores without noise on the true graph.
-* *Regained*: of the way from nothing asked to the latter."""
+  record, and the row that the panel's log-loss prefers without any.
+* **non-private**: the devices' classes of true records; and class scores without noise on the true graph.
+* *Regained*: the share of the way from nothing asked to the latter."""
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
-    return interval(part[(part.mechanism == mechanism) & (part.epsilon == epsilon) & (part.metric == metric)].value)
+    return interval_of(part, metric, mechanism=mechanism, epsilon=epsilon)
 
 
 def _less(part: pd.DataFrame, *rows: tuple[str, float]) -> ConfidenceInterval | None:
     """The difference of two rows in points, paired by draw."""
-    at = part[part.metric == ACCURACY].set_index("seed")
-    return paired(*(at[(at.mechanism == name) & (at.epsilon == epsilon)].value for name, epsilon in rows))
+    at = pick(part, metric=ACCURACY).set_index("seed")
+    return paired(*(pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows))
 
 
 def totals(part: pd.DataFrame) -> list[float]:
     """The budgets that there are."""
-    return sorted(part[part.mechanism == JOINT].epsilon.unique())
+    return sorted(pick(part, mechanism=JOINT).epsilon.unique())
 
 
 def regained(part: pd.DataFrame, mechanism: str, total: float) -> float | None:
@@ -129,39 +130,40 @@ def _percent(share: float | None) -> str:
 
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
-    everything, unseen, up, down, listed, count = [], [], [], [], [], 0
-    placebos: list[ConfidenceInterval] = []
-    for (dataset, _), part in found.groupby(SETTING, sort=False):
-        for total in totals(part):
-            words = f"{dataset} at {total:g}"
-            gain, share = _interval(part, JOINT, total, OVER_NOTHING), regained(part, JOINT, total)
-            if share is not None and share < LITTLE:
-                everything.append(words)
-            if gain is None or not significant(gain) or gain.mean < 0:
-                unseen.append(words)
-            lists = _interval(part, JOINT, total, OVER_RECORDS)
-            count += 1
-            if lists is not None and significant(lists):
-                (up if lists.mean > 0 else down).append(words)
-            if (fake := _interval(part, PLACEBO, total, OVER_NOTHING)) is not None:
-                placebos.append(fake)
-            records = _less(part, (JOINT, total), (LISTS, total))
-            if records is not None and significant(records) and records.mean < 0:
-                listed.append(words)
+    everything, unseen, up, down, listed, fakes = [], [], [], [], [], []
+    cells = [(*names, part, total) for names, part in found.groupby(PANEL, sort=False) for total in totals(part)]
+    for dataset, _, part, total in cells:
+        words, mine = f"{dataset} at {total:g}", (JOINT, total)
+        share = regained(part, *mine)
+        if share is not None and share < LITTLE:
+            everything.append(words)
+        if _sign(_interval(part, *mine, OVER_NOTHING)) <= 0:
+            unseen.append(words)
+        if sign := _sign(_interval(part, *mine, OVER_RECORDS)):
+            (up if sign > 0 else down).append(words)
+        if _sign(_less(part, mine, (LISTS, total))) < 0:
+            listed.append(words)
+        if (fake := _interval(part, PLACEBO, total, OVER_NOTHING)) is not None:
+            fakes.append(fake)
     return (
         f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
-        f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of {count} "
-        f"settings the chosen split is above the whole total on the record in {len(up)} ({_listed(up)}), below "
-        f"it in {len(down)} ({_listed(down)}); below the whole total on the list in {len(listed)} "
-        f"({_listed(listed)}).{_of_placebos(placebos)}"
+        f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of "
+        f"{len(cells)} settings the chosen split is above the whole total on the record in {len(up)} "
+        f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
+        f"{len(listed)} ({_listed(listed)}).{_of_placebos(fakes)}"
     )
+
+
+def _sign(gain: ConfidenceInterval | None) -> float:
+    """Of a gain whose interval leaves 0 out; else 0."""
+    return np.sign(gain.mean) if gain is not None and significant(gain) else 0.0
 
 
 def _of_placebos(found: list[ConfidenceInterval]) -> str:
     """How often records and lists of others do harm, and how much."""
     if not found:
         return ""
-    below = [one for one in found if significant(one) and one.mean < 0]
+    below = [one for one in found if _sign(one) < 0]
     most = f", by up to {-min(one.mean for one in below):.1f} points" if below else ""
     return (
         f" With records and lists of other private users (placebo) it is below nothing asked in {len(below)} of "
@@ -177,7 +179,7 @@ def _listed(words: list[str]) -> str:
 def summary(found: pd.DataFrame) -> str:
     """A line a graph and total."""
     rows = []
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
+    for (dataset, setting), part in found.groupby(PANEL, sort=False):
         for total in totals(part):
             foreseen, joint_row = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
             rows.append(
@@ -204,8 +206,7 @@ def summary(found: pd.DataFrame) -> str:
 
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
     """Which share of the total records got, and in how many draws."""
-    at = part[(part.mechanism == mechanism) & (part.epsilon == total) & (part.metric == SHARE)]
-    counts = at.value.round(2).value_counts()
+    counts = pick(part, mechanism=mechanism, epsilon=total, metric=SHARE).value.round(2).value_counts()
     return ", ".join(f"{share:.0%} ({count})" for share, count in counts.items())
 
 
@@ -240,11 +241,11 @@ _STYLES: dict[str, tuple[str, str, str, float, str]] = {
 
 def _figure(found: pd.DataFrame) -> Any:
     """A panel a graph: accuracy against the total, between nothing asked and the truth."""
-    groups = list(found.groupby(SETTING, sort=False))
+    groups = list(found.groupby(PANEL, sort=False))
     figure, axes = panels(len(groups), width=4.0 if len(groups) > 1 else 6.5, height=3.2)
     for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
         _draw(axis, part)
-        axis.set_title(f"{dataset}, {setting_words(str(setting))}", fontsize=9)
+        axis.set_title(f"{dataset}, a panel of {panel_words(str(setting))}", fontsize=9)
     legend_below(figure, axes[0], 4 if len(groups) > 1 else 3)
     return figure
 
@@ -267,8 +268,7 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
         axis.axhline(nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked")
     if true is not None:
         axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(budgets, [f"{total:g}" for total in budgets])
+    ticks(axis, budgets)
     axis.set_xlabel("total epsilon of a user")
     axis.set_ylabel("test accuracy (%)")
 
@@ -277,16 +277,12 @@ _README = """\
 ![Accuracy of classes within one total over records, friendships and labels, between nothing asked and the truth]\
 (experiments/results/{figure})
 
-**Records, friendships and labels private at once.** Only a panel is public. One total over a user's record with a
-bit of her list (`ldp.predict_jointly`; the split is the one by which the panel foretells that most are found):
-
-{table}
+**Records, friendships and labels private at once.** Only a panel is public. One total covers a user's record with
+a bit of their list (`ldp.predict_jointly`); the panel foretells which split of it is the best.
 
 {verdict}
 
-*Record's share*: of the total, in how many draws. *Labels too*: of the panel no label is public either;
-half of the total goes into one. *Regained*: of the way from the panel's commonest class to true records on the true
-graph. All totals and rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments
+All totals and rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments
 frontier --part joint` computes them.
 """
 
@@ -296,24 +292,5 @@ def readme_sections(out: Path) -> dict[str, str]:
     frame = joint.results_in(out).read()
     if frame.empty:
         return {}
-    found = points(frame)
-    rows = []
-    for (dataset, setting), part in found.groupby(SETTING, sort=False):
-        for total in totals(part)[1::2] or totals(part):
-            rows.append(
-                {
-                    "graph, panel": f"{dataset}, {setting_words(str(setting)).removeprefix('a panel of ')}",
-                    "total": f"{total:g}",
-                    "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
-                    "joint (%)": _interval(part, JOINT, total, ACCURACY),
-                    "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                    "less list alone": signed(_less(part, (JOINT, total), (LISTS, total))),
-                    "record's share (draws)": _shares(part, JOINT, total),
-                    "labels too (%)": _interval(part, LABELS_TOO, total, ACCURACY),
-                    "public graph (%)": _interval(part, PUBLIC, total, ACCURACY),
-                    "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
-                    "regained": _percent(regained(part, JOINT, total)),
-                }
-            )
-    text = _README.format(figure=f"{NAME}.png", table=table(rows), verdict=verdict(found))
+    text = _README.format(figure=f"{NAME}.png", verdict=verdict(points(frame)))
     return {"joint-privacy": text}

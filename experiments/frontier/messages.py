@@ -1,8 +1,4 @@
-"""Messages that devices may send in place of the best class of a personal alphabet. None does better in any row.
-
-Each device sends one message, under the whole epsilon. A vector says of a class what the mechanism's density says
-of it under the records of the panel: no model is fitted, and a member's record takes no part in reading its report.
-"""
+"""Messages that devices may send in place of the best class of a personal alphabet. None does better in any row."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -65,11 +61,7 @@ def class_scores(epsilon: float, facts: PanelFacts, rows: Rows) -> Message:
 
 
 def projected_record(epsilon: float, facts: PanelFacts, rows: Rows) -> Message:
-    """The record on the principal axes of the panel's records, through ProjUnit.
-
-    Raises:
-      ValueError: where the panel's records vary in fewer than two directions.
-    """
+    """The record on the principal axes of the panel's records, through ProjUnit."""
     axes = principal_axes(rows.take(np.flatnonzero(facts.labels >= 0)), AXES)
     through = ProjUnit(epsilon, axes)
     return Message(_vector_reports(through.inner, lambda _: rows.times(axes.T), facts.labels), through.guarantee())
@@ -130,11 +122,7 @@ def score_directions(scores: Array | np.ndarray) -> Array:
 def principal_axes(rows: Rows, most: int) -> Array:
     """Directions [k, d] in which public records vary most, all orthogonal to their mean; k is at most ``most``.
 
-    Scaled so that half of the records are of length 1 or more once projected: short ones would be told from their
-    opposites less often.
-
-    Raises:
-      ValueError: for records that vary in fewer than two directions.
+    Scaled so that half of the records are of length 1 or more once projected.
 
     >>> from ldp_jax.pipeline.rows import feature_rows
     >>> rows = feature_rows(np.array([[2.0, 2.0, 0.0], [2.0, -2.0, 0.0], [2.0, 0.0, 1.0], [2.0, 0.0, -1.0]]))
@@ -179,7 +167,7 @@ def density_evidence(
     Args:
       law: a mechanism with a density, a pytree.
       reports: stacked along an axis of n.
-      records: [panel, d], what devices of the panel's members would report through ``law``.
+      records: [panel, d], before the noise of ``law``.
       labels: int [panel] in [0, C).
       own: int [n], the place of each user in the panel; -1 outside it.
       posterior: [n, C], public.

@@ -1,6 +1,7 @@
 """What is compared where friendships are private: by name, each a function of one draw and a budget."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -18,33 +19,24 @@ from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 
 class Asked(NamedTuple):
-    """One draw of a data set: who has a public label, and what is known of everybody.
-
-    Attributes:
-      graph: private.
-      rows: public features, None where there are none.
-      labels: int [n], -1 for users whose class is asked for.
-      classes: C.
-      q: what the features alone say, from which piloted counts start at every budget; None where there are none.
-    """
+    """One draw of a data set: who has a public label, and what is known of everybody."""
 
     graph: Any
+    """private"""
     rows: Rows | None
+    """public features, None where there are none"""
     labels: np.ndarray
+    """int [n], -1 for users whose class is asked for"""
     classes: int
     q: FeaturesPosterior | None
+    """what the features alone say, from which piloted counts start at every budget; None where there are none"""
 
 
 class Answer(NamedTuple):
-    """Scores of classes, what was spent, and what else a row says.
-
-    Attributes:
-      scores: [n, C]; None where the method refuses the graph.
-      guarantee: what was spent.
-      also: by column.
-    """
+    """What a method makes of a draw, what was spent, and what else a row says, by column."""
 
     scores: Any
+    """[n, C], log posteriors or other scores of classes; None where the method refuses the graph"""
     guarantee: PipelineGuarantee
     also: Mapping[str, Any] = {}
 
@@ -55,7 +47,7 @@ Method = Callable[[Any, Asked, float, Unit], Answer]
 """Of a key, a draw, epsilon and the unit that it is about."""
 
 
-def _told(found: PilotedCounts) -> dict[str, Any]:
+def _columns(found: PilotedCounts) -> dict[str, Any]:
     """The columns of piloted counts: what was forecast after the pilot, and how far the guard believed reports."""
     plan = found.design
     return {
@@ -65,20 +57,16 @@ def _told(found: PilotedCounts) -> dict[str, Any]:
     }
 
 
-def _piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool) -> Answer:
+def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
+    """Piloted counts."""
     found = predict_from_counts(
         key, asked.graph, asked.rows, asked.labels, epsilon, unit=unit, num_classes=asked.classes, log_q=asked.q,
         guarded=guarded,
     )  # fmt: skip
-    return Answer(found.log_posterior, found.guarantee, _told(found.found))
+    return Answer(found.log_posterior, found.guarantee, _columns(found.found))
 
 
-def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    """Piloted counts."""
-    return _piloted(key, asked, epsilon, unit, True)
-
-
-def _placebo(key: Any, asked: Asked, epsilon: float, guarded: bool) -> Answer:
+def _placebo(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
     """Piloted counts where every user reports on the list of another one at random: nothing to be learned."""
     key, shuffle_key = jax.random.split(key)
     users = edges.Population.of(asked.graph)
@@ -93,22 +81,7 @@ def _placebo(key: Any, asked: Asked, epsilon: float, guarded: bool) -> Answer:
     public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
     found = piloted_counts(key, noisy_counts, public, epsilon, guarded=guarded)
     spent = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=("features", "labels"))
-    return Answer(found.log_posterior, spent, _told(found))
-
-
-def placebo(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    """Shuffled lists, with the guard."""
-    return _placebo(key, asked, epsilon, True)
-
-
-def unguarded_placebo(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    """Shuffled lists, without the guard."""
-    return _placebo(key, asked, epsilon, False)
-
-
-def unguarded(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    """Piloted counts without the guard."""
-    return _piloted(key, asked, epsilon, unit, False)
+    return Answer(found.log_posterior, spent, _columns(found))
 
 
 def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
@@ -120,7 +93,7 @@ def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
 
     public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
     found = piloted_counts(key, counts, public, _NO_NOISE)
-    return Answer(found.log_posterior, nothing_kept(), _told(found))
+    return Answer(found.log_posterior, nothing_kept(), _columns(found))
 
 
 _NO_NOISE = 20.0
@@ -128,11 +101,7 @@ _NO_NOISE = 20.0
 
 
 def check(name: str, epsilon: float, users: int, classes: int) -> None:
-    """Ask the constructors of what a method reports by, before anything is computed.
-
-    Raises:
-      ValueError: what one of them refuses.
-    """
+    """Ask the constructors of what a method reports by, which raise a ValueError, before anything is computed."""
     if name in WITHOUT_EPSILON:
         return
     if name.startswith("dprr"):
@@ -148,12 +117,9 @@ def check(name: str, epsilon: float, users: int, classes: int) -> None:
         edges.NeighbourCounts(epsilon / (2 if name.endswith("2 rounds") else 1), classes)
 
 
-def _baseline(name: str) -> Method:
-    def run(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-        found = BASELINES[name](key, asked.graph, asked.rows, asked.labels, epsilon, asked.classes)
-        return Answer(found.scores, found.guarantee)
-
-    return run
+def _baseline(name: str, key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+    found = BASELINES[name](key, asked.graph, asked.rows, asked.labels, epsilon, asked.classes)
+    return Answer(found.scores, found.guarantee)
 
 
 PILOTED = "piloted"
@@ -162,10 +128,10 @@ FEATURES, PLAIN, CEILING = "features", "plain counts", "non-private, counts"
 
 METHODS: dict[str, Method] = {
     PILOTED: piloted,
-    "piloted, no guard": unguarded,
-    PLACEBO: placebo,
-    UNGUARDED_PLACEBO: unguarded_placebo,
-    **{name: _baseline(name) for name in BASELINES},
+    "piloted, no guard": partial(piloted, guarded=False),
+    PLACEBO: _placebo,
+    UNGUARDED_PLACEBO: partial(_placebo, guarded=False),
+    **{name: partial(_baseline, name) for name in BASELINES},
     CEILING: true_counts,
 }
 """In the order in which they were added: a name's place is a part of its rows' keys."""

@@ -9,8 +9,21 @@ import pandas as pd
 from experiments._report import by_seed, counted, legend_below, panels, pyplot, save, signed, significant
 from experiments._report import table as as_table
 from experiments.frontier import beyond_report, friendships
-from experiments.frontier._points import interval_of, plot_gains, tidy, write_with_points
-from experiments.frontier.friendships import ACCURACY, NAME
+from experiments.frontier._points import (
+    ACCURACY,
+    differences,
+    interval_of,
+    intervals,
+    pick,
+    plot_gains,
+    plot_means,
+    plot_settings,
+    span,
+    tidy,
+    together,
+    write_with_points,
+)
+from experiments.frontier.friendships import NAME
 from experiments.frontier.methods import (
     CEILING,
     FEATURES,
@@ -24,16 +37,12 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
-    "gain over features",
-    "gain over plain counts",
-    "gain over best published",
+    f"gain over {other}" for other in ("features", "plain counts", "best published")
 )
 METRICS = (ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
-"""Of the tidy table of points, one row a draw."""
-
-_KEY = ["dataset", "labels", "unit", "mechanism", "epsilon"]
+SETTING = ["dataset", "labels"]
+_KEY = [*SETTING, "unit", "mechanism", "epsilon"]
 _LIST, _PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
-_DEGREES = "noisy degree"
 ALONE = (FEATURES, "features, perceptron")
 """What public features say, which the best published row is chosen among too."""
 
@@ -41,15 +50,12 @@ ALONE = (FEATURES, "features, perceptron")
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw; tidy.
 
-    Gains are paired by draw. *Best published* is the best by the mean over these draws, features alone among
-    them: a choice that sees the test, so that the gain over it is understated. A row per relationship is held
-    against lists of half its epsilon, whose two ends cost as much.
-
-    Args:
-      frame: rows of :func:`~experiments.frontier.friendships.results_in`.
+    *Best published* is the best by the mean over these draws, features alone among them: a choice that sees the
+    test, so that the gain over it is understated. A row per relationship is compared with lists of half its
+    epsilon, whose two ends cost as much.
     """
     rows = []
-    for (dataset, labels), part in frame[frame.metric == ACCURACY].groupby(["dataset", "labels"], sort=False):
+    for setting, part in frame[frame.metric == ACCURACY].groupby(SETTING, sort=False):
         values = by_seed(part, ["unit", "mechanism", "epsilon"])
         for (unit, mechanism, epsilon), mine in values.items():
             per_list = epsilon / 2 if unit == _PAIR else epsilon
@@ -58,10 +64,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
                 OVER_PLAIN: values.get((_LIST, PLAIN, per_list)),
                 OVER_PUBLISHED: _best_published(values, per_list, mine.index),
             }
-            found = {ACCURACY: mine}
-            if 0 < epsilon < np.inf:
-                found |= {name: (mine - other).dropna() for name, other in beside.items() if other is not None}
-            rows.append(((dataset, labels, unit, mechanism, epsilon), found))
+            gained = differences(mine, beside) if 0 < epsilon < np.inf else {}
+            rows.append(((*setting, unit, mechanism, epsilon), {ACCURACY: mine, **gained}))
     return tidy(_KEY, rows)
 
 
@@ -71,11 +75,10 @@ def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Inde
     None where none of these was run but noisy degrees, which are no match for anything.
     """
     names = [name for name in PUBLISHED_METHODS if (_LIST, name, epsilon) in values]
-    if not set(names) - {_DEGREES}:
+    if not set(names) - {"noisy degree"}:
         return None
-    published = [values[_LIST, name, epsilon] for name in names]
-    alone = [values.get((_LIST, name, 0.0)) for name in ALONE]
-    known = [*published, *(series for series in alone if series is not None)]
+    rows = [(name, epsilon) for name in names] + [(name, 0.0) for name in ALONE if (_LIST, name, 0.0) in values]
+    known = [values[_LIST, *row] for row in rows]
     for series in known:
         draws = draws.intersection(series.index)
     return max((series[draws] for series in known), key=lambda series: series.mean()) if len(draws) else None
@@ -88,9 +91,9 @@ def write(out: Path) -> list[Path]:
         return []
     found = points(frame)
     sections = ["# Private friendships: what the message is worth", _PREFACE]
-    for (dataset, labels), part in found.groupby(["dataset", "labels"], sort=False):
-        title = f"{dataset}, {_setting(str(labels))}"
-        sections += [f"## {title}", table(part)]
+    for (dataset, labels), part in found.groupby(SETTING, sort=False):
+        known = "half of the labels" if labels == "half" else f"{labels} labels a class"
+        sections += [f"## {dataset}, {known}", table(part)]
     lines = gains(found)
     sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found)]
     sections = [section for section in sections if section]
@@ -106,34 +109,30 @@ def write(out: Path) -> list[Path]:
     return [*write_with_points(out, NAME, found, sections), *figures]
 
 
-def _setting(labels: str) -> str:
-    return "half of the labels" if labels == "half" else f"{labels} labels a class"
-
-
 def _short_setting(labels: str) -> str:
     return labels if labels == "half" else f"{labels} a class"
 
 
 _PREFACE = """\
-Made by `python -m experiments report` from `frontier_edges_accuracy.csv`; guarantees are in its manifest, and of a
-run of yours `frontier_edges.csv` has every number in points, a row a draw. Features and some labels are public,
-every user's neighbour list is private; the classes of the other users are asked for. Intervals are 95 % (Student,
-over draws of labels, noise and training), differences paired by draw, bold where their interval leaves 0 out; rows
-of one graph and setting share their draws, and are not independent.
+Made by `python -m experiments report` from `frontier_edges_accuracy.csv`. The guarantees are in its manifest; a
+run of yours also writes `frontier_edges.csv`, every number in points, a row a draw. Features and some labels
+are public, every user's neighbour list is private; the task is to predict the classes of the other users.
+Intervals are 95 % (Student, over draws of labels, noise and training). Differences are paired by draw, and bold
+where their interval leaves 0 out. Rows of one graph and setting share their draws, so they are not independent.
 
-* **piloted** is `ldp_jax.predict_from_counts`; *per relationship* each pair has one owner, and what it is held
-  against has half of the epsilon per list, since there both ends report. **placebo**: every user reports on
+* **piloted** is `ldp_jax.predict_from_counts`. *Per relationship*: each pair has one owner; the row is compared
+  with rows of half its epsilon per list, since there both ends report. **placebo**: every user reports on
   another's list.
-* **plain counts**: noisy counts by broadcast class beside the features, in a logistic regression. **best
-  published**: the best by the mean of these very draws of features alone, noisy degrees, LPGNet moved to the local
-  model, Blink, and the lists of DPRR and randomised response, these also in forms that nobody has published:
-  through PageRank in place of a GCN, LPGNet's counts by public label.
-* **non-private, counts**: piloted counts of which none has noise, by the very same classifier; the black lines and
-  ticks of the figures: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
+* **plain counts**: a logistic regression on the features and on noisy counts by broadcast class. **best
+  published**: the best, by the mean of these very draws, of features alone, noisy degrees, LPGNet moved to the
+  local model, Blink, and the lists of DPRR and randomised response. Some of these forms are not published:
+  PageRank in place of a GCN, and LPGNet's counts by public label.
+* **non-private, counts**: piloted counts without noise, by the same classifier. The figures show its gain as black
+  lines and ticks: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
   *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
-* Of LPGNet, Blink, DPRR and randomised response the figure shows the variant that is best by the mean of these
-  draws at each budget; the tables have all.
-* Choices of every row (ridges, layers, when to stop) are made on labels that are held out."""
+* The figure shows one variant each of LPGNet, Blink, DPRR and randomised response: the best by the mean of these
+  draws at each budget. The tables have all variants.
+* Every row makes its choices (ridges, layers, when to stop) on labels that are held out."""
 
 
 def table(part: pd.DataFrame) -> str:
@@ -155,35 +154,33 @@ def table(part: pd.DataFrame) -> str:
     return as_table(rows)
 
 
-def shortfalls(found: pd.DataFrame) -> dict[tuple[str, str, float], ConfidenceInterval]:
+def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """Per list, piloted counts less the better by the mean of features and plain counts; by setting and budget.
 
     The better one is chosen by what it is judged by, so that the shortfall is overstated where both are close.
     """
-    at = found[(found.unit == _LIST) & (found.metric == ACCURACY)]
-    each = {
-        key: one.set_index("seed").value for key, one in at.groupby(["dataset", "labels", "mechanism", "epsilon"])
-    }
+    rows = pick(found, unit=_LIST, metric=ACCURACY).groupby([*SETTING, "mechanism", "epsilon"])
+    each = {key: one.set_index("seed").value for key, one in rows}
     made = {}
-    for (dataset, labels, mechanism, epsilon), mine in each.items():
-        plain, alone = each.get((dataset, labels, PLAIN, epsilon)), each.get((dataset, labels, FEATURES, 0.0))
+    for (*setting, mechanism, epsilon), mine in each.items():
+        plain, alone = each.get((*setting, PLAIN, epsilon)), each.get((*setting, FEATURES, 0.0))
         if mechanism == PILOTED and plain is not None and alone is not None:
             seeds = mine.index.intersection(plain.index).intersection(alone.index)
             better = max((plain[seeds], alone[seeds]), key=lambda one: one.mean())
-            made[str(dataset), str(labels), float(epsilon)] = mean_interval((mine[seeds] - better).to_numpy())
+            made[*setting, epsilon] = mean_interval((mine[seeds] - better).to_numpy())
     return made
 
 
-def placebos(found: pd.DataFrame) -> dict[tuple[str, str, float], ConfidenceInterval]:
+def placebos(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """With the guard, placebos less features alone; by setting and budget."""
-    rows = found[(found.mechanism == PLACEBO) & (found.metric == OVER_FEATURES)]
-    return {
-        (str(dataset), str(labels), float(epsilon)): mean_interval(one.value.to_numpy())
-        for (dataset, labels, epsilon), one in rows.groupby(["dataset", "labels", "epsilon"], sort=False)
-    }
+    return intervals(found, [*SETTING, "epsilon"], mechanism=PLACEBO, metric=OVER_FEATURES)
 
 
-def _named(each: dict[tuple[str, str, float], ConfidenceInterval]) -> str:
+def _of_piloted(found: pd.DataFrame) -> tuple[int, int, int, int]:
+    return together(found, [*SETTING, "epsilon"], mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
+
+
+def _named(each: dict[Any, ConfidenceInterval]) -> str:
     """Settings and their budgets, in brackets; nothing where there are none."""
     by: dict[str, list[str]] = {}
     for dataset, labels, epsilon in each:
@@ -207,31 +204,20 @@ def _misses(found: pd.DataFrame) -> dict[str, Any]:
 
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
-    rows, up, down = gains_of(found)
-    at = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
-    strict = [
-        mean_interval(one.value.to_numpy(), confidence=1 - 0.05 / rows)
-        for _, one in at.groupby(["dataset", "labels", "epsilon"])
-    ]
-    return _COUNTED.format(
-        rows=rows,
-        up=up,
-        down=down,
-        up_all=sum(significant(one) and one.mean > 0 for one in strict),
-        **_misses(found),
-    )
+    rows, up, down, up_all = _of_piloted(found)
+    return _COUNTED.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found))
 
 
 _COUNTED = """\
-Of {rows} gains of piloted counts over the features alone (graph, labels, epsilon per list) {up} have an interval
-above 0, {down} below; where all are asked together (Bonferroni: level 1 - 0.05 / {rows}) {up_all} are above.
-Against the better by the mean of features and plain counts the mean is more than one point below in {short} of
-{asked}{short_where};
-{short_sure} of these have an interval below 0. Placebos with the guard are in the mean more than one point beside
-the features in {fooled} of {placebos}{fooled_where}; {fooled_sure} of all have an interval beside 0."""
+There are {rows} gains of piloted counts over the features alone (graph, labels, epsilon per list). {up} have an
+interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {rows}) {up_all} are above. The
+better of features and plain counts, by the mean, is more than one point above piloted counts in {short} of
+{asked}{short_where}; {short_sure} of these differences have an interval that leaves 0 out. Placebos with the
+guard differ from the features by more than one point in {fooled} of {placebos}{fooled_where}; {fooled_sure} of
+all have an interval that leaves 0 out."""
 
 
-def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tuple[str, str]) -> str:
+def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str:
     """Over budgets, the least of a setting."""
     here = [one for (dataset, labels, _), one in each.items() if (dataset, labels) == setting]
     return signed(min(here, key=lambda one: one.mean, default=None))
@@ -240,18 +226,16 @@ def _worst(each: dict[tuple[str, str, float], ConfidenceInterval], setting: tupl
 def _summary(found: pd.DataFrame) -> str:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     short, fakes = shortfalls(found), placebos(found)
-    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST)]
-    parts = dict(list(at.groupby(["dataset", "labels"])))
-    rows = []
+    epsilon, rows = shown_at(found), []
     for line in gains(found):
         setting = line.dataset, line.labels
-        mine, bare = (parts[setting][parts[setting].mechanism == name] for name in (PILOTED, UNGUARDED_PLACEBO))
+        at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
         rows.append(
             {
                 "graph, labels": ", ".join(setting),
                 "draws": line.mine.n,
                 "features": line.features,
-                f"piloted, eps {shown_at(found):g}": interval_of(mine, ACCURACY),
+                f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
                 "less features": signed(line.mine),
                 "less plain counts": signed(line.added),
                 "less best published": signed(line.over),
@@ -259,7 +243,7 @@ def _summary(found: pd.DataFrame) -> str:
                 "without noise, less piloted": _with_draws(line),
                 "worst less better of features and plain counts": _worst(short, setting),
                 "worst placebo less features": _worst(fakes, setting),
-                "placebo without guard": signed(interval_of(bare, OVER_FEATURES)),
+                "placebo without guard": signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
             }
         )
     return as_table(rows)
@@ -269,31 +253,27 @@ def _summary(found: pd.DataFrame) -> str:
 
 
 class Line(NamedTuple):
-    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw.
-
-    Attributes:
-      dataset: the graph.
-      labels: whose are public.
-      features: the accuracy (%) of the features alone.
-      mine: piloted counts.
-      plain: plain counts; None where there are none.
-      added: piloted counts less plain counts.
-      published: the best published row, where lists were run.
-      over: piloted counts less that row.
-      among: how many rows that is the best of, features alone among them.
-      cost: the same classifier on counts without noise less piloted counts, over the draws of both.
-    """
+    """A graph and setting at one epsilon per bit of a list, in points over the features alone, paired by draw."""
 
     dataset: str
     labels: str
+    """whose are public"""
     features: ConfidenceInterval | None
+    """the accuracy (%) of the features alone"""
     mine: ConfidenceInterval
+    """piloted counts"""
     plain: ConfidenceInterval | None
+    """plain counts"""
     added: ConfidenceInterval | None
+    """piloted counts less plain counts"""
     published: float | None
+    """the best published row, where lists were run"""
     over: ConfidenceInterval | None
+    """piloted counts less that row"""
     among: int
+    """how many rows that is the best of, features alone among them"""
     cost: ConfidenceInterval | None
+    """the same classifier on counts without noise less piloted counts, over the draws of both"""
 
     @property
     def ceiling(self) -> float | None:
@@ -303,29 +283,29 @@ class Line(NamedTuple):
 
 def shown_at(found: pd.DataFrame) -> float:
     """The budget of pictures and counts: 1, or the least one where a run of a user's has no rows of that."""
-    budgets = found[(found.unit == _LIST) & (found.mechanism == PILOTED)].epsilon
+    budgets = pick(found, unit=_LIST, mechanism=PILOTED).epsilon
     return 1.0 if (budgets == 1.0).any() else float(budgets.min())
 
 
 def gains(found: pd.DataFrame) -> list[Line]:
     """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
     lines, epsilon = [], shown_at(found)
-    for (dataset, labels), part in found[found.unit == _LIST].groupby(["dataset", "labels"]):
-        at = part[part.epsilon == epsilon]
-        mine, plain = (interval_of(at[at.mechanism == name], OVER_FEATURES) for name in (PILOTED, PLAIN))
+    for (dataset, labels), part in pick(found, unit=_LIST).groupby(SETTING):
+        at = pick(part, epsilon=epsilon)
+        mine, plain = (interval_of(at, OVER_FEATURES, mechanism=name) for name in (PILOTED, PLAIN))
         if mine is None:
             continue
-        own = at[at.mechanism == PILOTED]
+        own = pick(at, mechanism=PILOTED)
         over = interval_of(own, OVER_PUBLISHED)
         paired = own.pivot_table(index="seed", columns="metric", values="value")
         published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
-        draws = part[part.metric == ACCURACY].pivot_table(index="seed", columns="mechanism", values="value")
+        draws = pick(part, metric=ACCURACY).pivot_table(index="seed", columns="mechanism", values="value")
         exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
         cost = (exact - paired[OVER_FEATURES]).dropna().to_numpy()
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
         lines.append(
             Line(
-                str(dataset), str(labels), interval_of(part[part.mechanism == FEATURES], ACCURACY), mine, plain,
+                str(dataset), str(labels), interval_of(part, ACCURACY, mechanism=FEATURES), mine, plain,
                 interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
                 mean_interval(cost) if len(cost) else None,
             )
@@ -348,8 +328,7 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 
 def _figure(found: pd.DataFrame) -> Any:
     """Of all graphs and settings a panel, the largest gain first: gains against epsilon; a row has one scale."""
-    rows = found[found.unit == _LIST]
-    parts = dict(list(rows.groupby(["dataset", "labels"])))
+    parts = dict(list(pick(found, unit=_LIST).groupby(SETTING)))
     lines = sorted(gains(found), key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
     figure, axes = panels(len(lines), width=2.3, height=2.2, columns=across)
@@ -371,14 +350,14 @@ def _figure(found: pd.DataFrame) -> Any:
 
 def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
     """Gains over the features alone, in points, against epsilon of one graph and setting."""
-    part = part[part.metric == OVER_FEATURES]
+    part = pick(part, metric=OVER_FEATURES)
     for label, (begins, colour, marker) in _STYLES.items():
         names = [name for name in part.mechanism.unique() if name.startswith(begins)]
         names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
         means = part[part.mechanism.isin(names)].pivot_table(index="epsilon", columns="mechanism", values="value")
         best = dict(zip(means.index, means.idxmax(axis=1), strict=True))
         shown = {
-            epsilon: mean_interval(part[(part.mechanism == name) & (part.epsilon == epsilon)].value.to_numpy())
+            epsilon: mean_interval(pick(part, mechanism=name, epsilon=epsilon).value.to_numpy())
             for epsilon, name in best.items()
         }
         plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
@@ -413,17 +392,12 @@ def _gains_figure(found: pd.DataFrame) -> Any:
             values, np.arange(len(lines)), label=label, color=colour, marker=marker, markersize=size,
             linestyle="none", zorder=3 if label.startswith("piloted counts (") else 2,
         )  # fmt: skip
-    axis.errorbar(
-        [line.mine.mean for line in lines], np.arange(len(lines)),
-        xerr=[line.mine.half_width if line.mine.n > 1 else 0.0 for line in lines],
-        color=_MARKS["piloted counts (ours)"][0], capsize=2, linewidth=1.6, linestyle="none",
+    plot_means(
+        axis, dict(enumerate(line.mine for line in lines)), color=_MARKS["piloted counts (ours)"][0], capsize=2,
+        linewidth=1.6,
     )  # fmt: skip
-    axis.set_yticks(range(len(lines)), [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines])
-    axis.set_ylim(-0.8, len(lines) - 0.2)
-    axis.set_xlabel("accuracy less that of the features alone (points)")
-    axis.legend(loc="lower right", fontsize=8, frameon=True)
-    axis.set_title(_won(found), fontsize=10, loc="right")
-    made.tight_layout()
+    names = [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines]
+    plot_settings(axis, names, _won(found), "the features alone")
     return made
 
 
@@ -447,19 +421,17 @@ below in {down1}, not told apart in {same1}; at all budgets above in {up} of {ro
 {worth}
 {ceiling}
 
-Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as published,
-and in {ppr_up} of {ppr} through PageRank. Piloted counts are above the best of {among} published rows and features
-alone, by the mean of these draws, in {best_up} of {best} settings where lists were run, below in {best_down}, not
-told apart in {best_same}. At all budgets they are more than one point below the better of features and plain counts
-in {short} of {asked}, with an interval below 0 in {short_sure}; with another's list (placebo) more than one point
-beside the features in {fooled} of {placebos}.
+Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as
+published, and in {ppr_up} of {ppr} through PageRank. Published rows and features alone are {among} rows;
+piloted counts are above the best of them, by the mean of these draws, in {best_up} of {best} settings where
+lists were run, below in {best_down}, not told apart in {best_same}. At all budgets piloted counts are more than
+one point below the better of features and plain counts in {short} of {asked}, with an interval below 0 in
+{short_sure}. With another's list (placebo) they differ from the features by more than one point in {fooled} of
+{placebos}.
 
-{table}
-
-Every third of the {settings} settings in alphabetical order; all columns but the first two are points over the
-features alone at epsilon {at:g}, or over what they say. {draws} draws of labels, noise and training, intervals of
-95 % paired by draw. All settings, and rows per relationship:
-[frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments frontier` computes them.{beyond}
+There are {draws} draws of labels, noise and training; intervals are 95 %, paired by draw. All settings, and
+rows per relationship: [frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments
+frontier` computes them.{beyond}
 """
 
 
@@ -469,8 +441,8 @@ def readme_sections(out: Path) -> dict[str, str]:
     if frame.empty:
         return {}
     found = points(frame)
-    lines, (rows, up, down) = gains(found), gains_of(found)
-    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.mechanism == PILOTED)]
+    lines, (rows, up, down, _) = gains(found), _of_piloted(found)
+    draws = pick(found, epsilon=shown_at(found), unit=_LIST, mechanism=PILOTED).groupby(SETTING).seed.nunique()
     noisy: dict[str, Any] = {"at": shown_at(found)}
     for name in ("gcn", "ppr"):
         each = gains_of_lists(found, name)
@@ -479,28 +451,11 @@ def readme_sections(out: Path) -> dict[str, str]:
     (up1, down1, same1), (best_up, best_down, best_same) = (counted(each) for each in names.values())
     text = _README.format(
         **noisy, gained=f"{NAME}_gains.png", up=up, down=down, rows=rows, settings=len(lines), up1=up1, down1=down1,
-        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), among=_among(lines), best=len(names["best_"]),
-        best_up=best_up, best_down=best_down, best_same=best_same, table=_sample(lines), draws=_draws(at),
-        beyond=beyond_report.readme_words(out), **_misses(found),
+        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), draws=span(draws),
+        among=span([line.among for line in lines if line.among] or [0]), best=len(names["best_"]), best_up=best_up,
+        best_down=best_down, best_same=best_same, beyond=beyond_report.readme_words(out), **_misses(found),
     )  # fmt: skip
     return {"friendships": text}
-
-
-def _sample(lines: list[Line]) -> str:
-    """A table of every third setting in alphabetical order: a rule that knows no result."""
-    rows = [
-        {
-            "graph, labels": f"{line.dataset}, {_short_setting(line.labels)}",
-            "features alone (%)": line.features,
-            "plain counts": signed(line.plain),
-            "piloted counts": signed(line.mine),
-            "less plain counts": signed(line.added),
-            "less best published": signed(line.over) + (f" (of {line.among})" if line.among else ""),
-            "more without noise": _with_draws(line),
-        }
-        for line in lines[::3]
-    ]
-    return as_table(rows)
 
 
 def _with_draws(line: Line) -> str:
@@ -522,9 +477,9 @@ def worth(lines: list[Line]) -> str:
 
 
 _WORTH = """\
-Counting at all: plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points,
-and more than half of it in {most} of the {sure}. Pilot, law and guard add {added:+.1f}: they are above plain counts
-in {up} settings, below in {down}."""
+Plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points, and more
+than half of it in {most} of the {sure} settings that gain. Pilot, law and guard add {added:+.1f}: they are
+above plain counts in {up} settings, below in {down}."""
 
 
 def _ceiling(lines: list[Line]) -> str:
@@ -539,27 +494,8 @@ def _ceiling(lines: list[Line]) -> str:
     )
 
 
-def _among(lines: list[Line]) -> str:
-    """Of how many rows the best published one is the best."""
-    each = [line.among for line in lines if line.among] or [0]
-    return f"{min(each)}" if min(each) == max(each) else f"{min(each)} to {max(each)}"
-
-
 def gains_of_lists(found: pd.DataFrame, ending: str) -> list[ConfidenceInterval]:
     """At the budget shown, gains over the features of rows of noisy lists whose names end so."""
-    at = found[(found.epsilon == shown_at(found)) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
+    at = pick(found, epsilon=shown_at(found), unit=_LIST, metric=OVER_FEATURES)
     rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
-    return [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "mechanism"])]
-
-
-def gains_of(found: pd.DataFrame) -> tuple[int, int, int]:
-    """Over graphs, settings and budgets per list: how many piloted rows, with a gain over features, with a loss."""
-    rows = found[(found.mechanism == PILOTED) & (found.unit == _LIST) & (found.metric == OVER_FEATURES)]
-    each = [mean_interval(one.value.to_numpy()) for _, one in rows.groupby(["dataset", "labels", "epsilon"])]
-    up, down, _ = counted(each)
-    return len(each), up, down
-
-
-def _draws(part: pd.DataFrame) -> str:
-    counts = part.groupby(["dataset", "labels"]).seed.nunique()
-    return f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
+    return list(intervals(rows, [*SETTING, "mechanism"]).values())

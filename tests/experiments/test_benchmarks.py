@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _gin_benchmark, benchmarks, repeat
+from experiments import _gin_benchmark, _sides, benchmarks, repeat
 from ldp_jax.graph import graphs, packing, propagation
 from ldp_jax.learning import models
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 def test_benchmarks_give_every_repetition_a_number_of_its_own():
     seen = {"ours": [], "theirs": []}
     sides = {name: (seen[name].append, "a note") for name in seen}
-    rows = benchmarks._interleaved("mine", sides, 3)
+    rows = _sides.interleaved("mine", sides, 3)
     assert seen == {"ours": [0, 1, 2, 3], "theirs": [0, 1, 2, 3]}
     assert [row["repeat"] for row in rows] == [0, 0, 1, 1, 2, 2]
-    keys = {tuple(jax.random.key_data(benchmarks._key(repeat)).tolist()) for repeat in range(4)}
+    keys = {tuple(jax.random.key_data(_sides.key_of(repeat)).tolist()) for repeat in range(4)}
     assert len(keys) == 4
 
 
@@ -45,7 +45,6 @@ def test_the_scipy_sides_solve_what_ppr_solves():
     np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_the_side_with_flax_batch_norm_is_the_same_network():
     """Outputs in training, padding masked, and the statistics that are kept, of the same parameters and key."""
     whole = packing.GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1, 2], [0, 1, 0])

@@ -3,7 +3,6 @@
 import dataclasses
 import errno
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ import pandas as pd
 import pytest
 
 from experiments import __main__ as command_line
-from experiments import _registry, _runner, reproduce
+from experiments import _registry, _runner, catalogue, demo, reproduce
 from experiments._registry import EXPERIMENTS, Experiment
 from experiments._runner import Cell, Found, Results, UsageError
 from experiments.dprr import cells as dprr_cells
@@ -55,8 +54,8 @@ MISTAKES = {
     "labels of everybody": ("frontier --labels 100000", "--labels 100000 of debian: must be below 1222"),
     "no row": ("poindp --parts table1 --mechanisms nothing --datasets FILE", "these words name no rows: 0 of 0"),
     "unknown mechanism": ("privge --mechanisms gauss", "invalid choice 'gauss' for argument '--mechanisms'"),
-    "unknown command": ("prvge", "Unrecognized options: prvge; commands are list, show"),
-    "no command": ("", "Expected one of {list, show"),
+    "unknown command": ("prvge", "prvge: commands are list, show"),
+    "no command": ("", "no command: commands are list, show"),
     "unknown option": ("privge --nope 3", "Unrecognized options: --nope"),
     "no number": ("frontier --epsilons x", "Error parsing --epsilons", "['x']", "frontier --help"),
     "empty out": ("frontier --out=", "--out must name a folder"),
@@ -138,10 +137,7 @@ def test_a_readme_that_is_not_there_names_the_option(capsys):
 
 @pytest.mark.parametrize("command", [name for name in command_line.COMMANDS if name not in ("list", "show")])
 def test_an_out_that_cannot_be_written_to_is_found_out_first(tmp_path, monkeypatch, capsys, command):
-    stop = lambda _: pytest.fail("computed something first")
-    monkeypatch.setattr(
-        command_line, "COMMANDS", {name: (kind, stop) for name, (kind, _) in command_line.COMMANDS.items()}
-    )
+    monkeypatch.setattr(command_line, "_prepare_device", lambda: pytest.fail("went on"))
     (tmp_path / "file").write_text("mine")
     name = ["demo"] if command == "reproduce" else []
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -158,26 +154,34 @@ def on_another_process(*words, **environment):
 
 
 def test_a_device_that_is_not_there_is_one_line():
-    code, _, lines = on_another_process("variance", JAX_PLATFORMS="cuda")
+    code, _, lines = on_another_process("weigh", JAX_PLATFORMS="cuda")
     assert code == 2
     assert [line for line in lines if "Traceback" in line] == []
     assert lines[-1].startswith("error: JAX_PLATFORMS=cuda: no such device here")
 
 
-def test_help_names_every_command(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        command_line.main(["--help"])
-    assert stopped.value.code == 0
-    out = capsys.readouterr().out
-    for name in command_line.COMMANDS:
-        assert re.search(rf"\b{name}\b", out)
+def test_help_and_list_import_no_experiment():
+    code = """
+import contextlib, sys
+from experiments import __main__
+for word in ("--help", "list"):
+    with contextlib.suppress(SystemExit):
+        __main__.main([word])
+heavy = {"jax", "ldp_jax", "matplotlib", *(f"experiments.{name}" for name in __main__.EXPERIMENTS)}
+print(sorted(heavy & {*sys.modules}))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    *lines, imported = out.splitlines()
+    assert imported == "[]"
+    for name, command in command_line.COMMANDS.items():
+        assert any(line.split() == [name, *command.about.split()] for line in lines)
 
 
 def test_a_full_disk_is_one_line(capsys, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setitem(command_line.COMMANDS, "demo", (EXPERIMENTS["demo"].module.Config, full))
+    monkeypatch.setattr(demo, "main", full)
     assert "no space left on the disk of results: " in refused(capsys, "demo")
     assert refused(capsys, "demo", "--out", "") == "error: --out must name a folder, got an empty word"
 
@@ -190,26 +194,25 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
         plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
         _runner.run(plan, interrupted, Results(config.out, "toy", Plain), settings=lambda cell: {})
 
-    monkeypatch.setitem(command_line.COMMANDS, "demo", (EXPERIMENTS["demo"].module.Config, run))
+    monkeypatch.setattr(demo, "main", run)
     with pytest.raises(SystemExit) as stopped:
         command_line.main(["demo"])
     assert stopped.value.code == 130
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("interrupted: 0 of 3 cells are kept in results/toy.csv; the same command goes on")
-    monkeypatch.setitem(
-        command_line.COMMANDS, "demo", (EXPERIMENTS["demo"].module.Config, lambda _: interrupted(0, 0))
-    )
+    monkeypatch.setattr(demo, "main", lambda _: interrupted(0, 0))
     with pytest.raises(SystemExit) as stopped:
         command_line.main(["demo"])
     assert stopped.value.code == 130
-    assert "begins anew" in capsys.readouterr().err
+    assert "starts over" in capsys.readouterr().err
 
 
 # --- What there is -----------------------------------------------------------------------------------------------
 
 
 def test_results_go_to_the_working_directory_and_not_to_the_committed_ones():
-    for name, (kind, _) in command_line.COMMANDS.items():
+    for name, command in command_line.COMMANDS.items():
+        kind, _ = command.load()
         fields = {field.name: field.default for field in dataclasses.fields(kind)}
         if "out" in fields:
             assert fields["out"] == Path("results"), name
@@ -222,7 +225,7 @@ def test_list_says_what_is_committed_and_how_long_it_took(capsys):
     lines = capsys.readouterr().out.splitlines()
     for name, experiment in EXPERIMENTS.items():
         (line,) = [line for line in lines if line.split()[:1] == [name]]
-        rows = sum(map(len, experiment.rows()))
+        rows = sum(len(results.read()) for results in experiment.results(_runner.REFERENCE))
         assert f" {rows or 'tables'} " in line
         assert line.rstrip().endswith(("seconds", "minutes", "hours"))
         assert experiment.about.split()[0] in line
@@ -263,7 +266,7 @@ class Toy:
 
     @dataclasses.dataclass(frozen=True)
     class Config:
-        """A toy of one sentence."""
+        """A toy."""
 
         out: Path = Path("results")
 
@@ -281,9 +284,10 @@ class Toy:
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
     reference = tmp_path / "committed"
-    for module in (_registry, reproduce, _runner):
+    for module in (catalogue, reproduce):
         monkeypatch.setattr(module, "REFERENCE", reference)
-    monkeypatch.setitem(_registry.EXPERIMENTS, "toy", Experiment(Toy, (Toy.results_in,)))
+    monkeypatch.setitem(sys.modules, "experiments.toy", Toy)
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", {"toy": Experiment("A toy.", {"toy": "toy"})})
     Toy.main(Toy.Config(reference))
     return reference
 
@@ -317,7 +321,8 @@ def test_reproduce_does_not_write_over_what_it_compares_with(toy, capsys):
 def test_an_experiment_is_a_module_and_a_line(toy, capsys):
     """``list`` knows the toy from its line in the registry alone."""
     command_line.main(["list"])
-    assert "A toy of one sentence." in capsys.readouterr().out
-    assert Experiment(Toy, (Toy.results_in,)).committed(Path("x")) == [Toy.Config(Path("x"))]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "A toy." in line]
+    assert line.split()[:5] == ["toy", "A", "toy.", "6", "0"]
+    assert _registry.committed("toy", Path("x")) == [Toy.Config(Path("x"))]
     with pytest.raises(UsageError, match="NAME other"):
         reproduce.main(reproduce.Config("other"))

@@ -14,11 +14,8 @@ from experiments._readme import beside_the_rows
 from experiments._runner import REFERENCE
 from experiments.frontier import features_report, report
 
-RESULTS = {
-    results(REFERENCE).csv.stem: results(REFERENCE)
-    for experiment in _registry.EXPERIMENTS.values()
-    for results in experiment.results
-}
+EXPERIMENTS = _registry.EXPERIMENTS.values()
+RESULTS = {results.csv.stem: results for experiment in EXPERIMENTS for results in experiment.results(REFERENCE)}
 
 
 def as_first_written(row):
@@ -65,7 +62,8 @@ def test_committed_rows_are_whole_distinct_and_described(name):
 def test_every_committed_table_of_rows_belongs_to_an_experiment():
     files = {path.stem for path in REFERENCE.glob("*.csv")}
     assert files == {*RESULTS, "benchmarks", "repeat", "variance", "weight"}
-    for experiment in _registry.EXPERIMENTS.values():
+    assert [*RESULTS] == [stem for experiment in EXPERIMENTS for stem in experiment.rows]
+    for experiment in EXPERIMENTS:
         for table in experiment.tables:
             assert (REFERENCE / table).exists()
 
@@ -78,7 +76,7 @@ def holds(item):
     there = name in COMMANDS and all((REFERENCE / file).exists() for file in item.files)
     if there:
         try:
-            tyro.cli(COMMANDS[name][0], args=words, console_outputs=False)
+            tyro.cli(COMMANDS[name].load()[0], args=words, console_outputs=False)
         except SystemExit:
             return False
     return there and bool(item.computed() or not item.data)

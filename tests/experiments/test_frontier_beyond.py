@@ -4,17 +4,16 @@ import math
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 from experiments import frontier
-from experiments._runner import UsageError
 from experiments.frontier import beyond, beyond_report
 from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, METHODS
 from experiments.frontier.config import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import graphs
+from tests.experiments.rows import made
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -100,24 +99,15 @@ def test_who_befriends_hubs_tells_graphs_apart_that_have_the_same_degrees(monkey
     assert asked("sizes alone", 0.0).guarantee[NEIGHBOUR_LIST].epsilon == 0.0
 
 
-def made(rows):
-    return pd.DataFrame(
-        [
-            {"task": LINK, "dataset": "g", "labels": "half", "mechanism": name, "epsilon": epsilon, "seed": seed,
-             "value": value / 100}
-            for name, epsilon, values in rows
-            for seed, value in enumerate(values)
-        ]
-    )  # fmt: skip
-
-
 def test_counts_are_held_against_the_better_row_of_degrees_and_of_what_is_public():
     frame = made(
         [
             (DEGREES, 1.0, (60, 61, 62)), (f"{DEGREES}{ALIKE}", 1.0, (80, 81, 82)),
             (COUNTS, 1.0, (70, 71, 72)), (f"{COUNTS}{ALIKE}", 1.0, (78, 79, 80)),
             ("features, cosine", 0.0, (74, 75, 76)), (f"features{ALIKE}", 0.0, (60, 61, 70)),
-        ]
+        ],
+        task=LINK,
+        labels="half",
     )  # fmt: skip
     text = beyond_report.table(frame)
     assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **-10.0 ± 0.0** | **-4.0 ± 0.0** |" in text
@@ -126,10 +116,3 @@ def test_counts_are_held_against_the_better_row_of_degrees_and_of_what_is_public
         "Link: of 2 rows of counts 0 are above released degrees, 2 below; 1 are above the best of what is public, "
         "1 below."
     )
-
-
-def test_what_cannot_be_run_is_one_line():
-    with pytest.raises(UsageError, match="--methods: part beyond has all of its rows"):
-        Config(part="beyond", methods=(COUNTS,)).check()
-    with pytest.raises(UsageError, match="--datasets nowhere"):
-        beyond.plan(Config(part="beyond", datasets=("nowhere",)))

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from experiments import frontier
-from experiments._runner import UsageError
 from experiments.frontier import (
     advice_report,
     features,
@@ -50,6 +49,7 @@ from ldp_jax.pipeline import Advice, JointPrivacy, predict_jointly
 from ldp_jax.pipeline.advice import ExpectedGain
 from ldp_jax.pipeline.budget_split import Split, SplitForecast
 from ldp_jax.pipeline.rows import feature_rows
+from tests.experiments.rows import of_panel
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -142,24 +142,12 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert len(joint_report.write(tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
     (section,) = joint_report.readme_sections(tmp_path).values()
-    (row,) = [line for line in section.splitlines() if line.startswith("| mine, ")]
-    assert " | 4 | " in row
+    assert "Of 1 settings the chosen split is above" in section
     assert joint_report.readme_sections(tmp_path / "empty") == {}
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
     joint.main(config)  # computes nothing
     assert joint.results_in(tmp_path).csv.read_bytes() == before
-
-
-def made(rows, panel="20"):
-    return pd.DataFrame(
-        [
-            {"dataset": "g", "panel": panel, "members": 60, "mechanism": name, "epsilon": epsilon, "seed": seed,
-             "metric": "accuracy", "value": value / 100, "strength": np.nan}
-            for name, epsilon, values in rows
-            for seed, value in values.items()
-        ]
-    )  # fmt: skip
 
 
 ROWS = (
@@ -171,7 +159,7 @@ ROWS = (
 
 
 def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
-    found = features_report.points(made(ROWS))
+    found = features_report.points(of_panel(ROWS))
     at = found.set_index(["mechanism", "metric", "seed"]).value
     assert [at[LOCAL, "gain over best structure-only", seed] for seed in (1, 2)] == [8, 13]
     assert [at[LOCAL, "gain over chosen structure-only", seed] for seed in (1, 2)] == [10, 15]
@@ -183,19 +171,19 @@ def test_the_summary_says_from_which_budget_reports_help():
     """At 1 the gain's interval holds 0, from 2 on it does not: 2; where the largest budget does not help, none."""
     rough, sure = {0: 50, 1: 75, 2: 66}, {0: 60, 1: 71, 2: 80}
     base = ROWS[:2]
-    helps = made([*base, (LOCAL, 1.0, rough), (LOCAL, 2.0, sure), (LOCAL, 4.0, sure)])
+    helps = of_panel([*base, (LOCAL, 1.0, rough), (LOCAL, 2.0, sure), (LOCAL, 4.0, sure)])
     wanted = features_report.points(helps)
     assert features_report._helps_from(wanted, "gain over best structure-only") == "2"
-    never = features_report.points(made([*base, (LOCAL, 1.0, sure), (LOCAL, 2.0, rough)]))
+    never = features_report.points(of_panel([*base, (LOCAL, 1.0, sure), (LOCAL, 2.0, rough)]))
     assert features_report._helps_from(never, "gain over best structure-only") == "none"
     assert "none" in features_report.summary(never)
 
 
 def test_messages_are_compared_with_a_class_draw_by_draw():
-    found = features_report.points(made([*ROWS, (SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
+    found = features_report.points(of_panel([*ROWS, (SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
     (line,) = features_report.messages(found).splitlines()[2:]
     assert "| **-2.0 ± 0.0** |" in line  # of draws 1 and 2, which both have
-    assert features_report.messages(features_report.points(made(ROWS))) == ""
+    assert features_report.messages(features_report.points(of_panel(ROWS))) == ""
 
 
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
@@ -231,8 +219,8 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
 
 def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
     shown = [(CORRELATION, 0.25), (STRUCTURE_CORRELATION, 0.125)]
-    base = made([*ROWS, (PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
-    more = [base, *(made([(FIDELITY, 2.0, {0: 100 * value})]).assign(metric=name) for name, value in shown)]
+    base = of_panel([*ROWS, (PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
+    more = [base, *(of_panel([(FIDELITY, 2.0, {0: 100 * value})]).assign(metric=name) for name, value in shown)]
     found = features_report.points(pd.concat(more))
     (line,) = [line for line in features_report.table(found).splitlines() if line.startswith("| privge")]
     assert line.endswith("| 0.25 (0.12) |")
@@ -244,11 +232,11 @@ def test_advice_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_ov
     advised = {0.5: (0, 1), 1.0: (1, 1), 2.0: (1, 1), 4.0: (0, 0)}
     gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
     told = [
-        made([(ADVICE, epsilon, {seed: 100 * value for seed, value in enumerate(each)})]).assign(metric=metric)
+        of_panel([(ADVICE, epsilon, {seed: 100 * value for seed, value in enumerate(each)})]).assign(metric=metric)
         for epsilon, collect in advised.items()
         for metric, each in ((COLLECT, (*collect, 1)), (T, (2 * epsilon,) * 3), (FORETOLD, (epsilon,) * 3))
     ]
-    measured = [made([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
+    measured = [of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
     found = advice_report.outcomes(pd.concat(told), pd.concat(measured))
     assert [one.gain.n for one in found] == [2] * 4
     assert [one.advised for one in found] == [1, 2, 2, 0]
@@ -258,7 +246,7 @@ def test_advice_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_ov
     assert [text.get_text() for text in axis.texts] == ["g, 20 (60)"]
     (ringed,) = [line for line in axis.lines if line.get_label() == "the advice was wrong"]
     assert list(ringed.get_xdata()) == [1.0, 4.0]
-    assert advice_report.outcomes(made(ROWS), pd.concat(measured)) == []
+    assert advice_report.outcomes(of_panel(ROWS), pd.concat(measured)) == []
 
 
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
@@ -270,7 +258,7 @@ def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch
 
 
 def test_three_panels_of_a_graph_are_a_figure():
-    frames = [made(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")]
+    frames = [of_panel(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")]
     found = features_report.points(pd.concat(frames))
     groups = features_report._of_sizes(found)
     assert [name for name, _ in groups] == ["g"]
@@ -279,9 +267,6 @@ def test_three_panels_of_a_graph_are_a_figure():
     assert features_report._of_sizes(found[found.panel != "5"]) == []
     names = [tick.get_text() for tick in features_report._figure(found).axes[0].get_yticklabels()]
     assert sorted(names) == ["g, 20 a class", "g, 5 a class", "g, 50 a class"]  # all of them
-    assert [row.split(" of ")[0] for row in features_report._short(found).splitlines()[2:]] == [
-        "| g, 20"
-    ]  # every third
 
 
 def test_a_panel_is_of_every_class_and_leaves_somebody():
@@ -331,20 +316,3 @@ def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     assert messages.any_class(1.0, facts, feature_rows(np.eye(4))).collect.sizes.tolist() == [3, 3, 3, 3]
     assert {METHODS[name].noise for name in (LOCAL, UNGUARDED, PLAIN, *told)} == {METHODS[LOCAL].noise}
     assert METHODS[PLACEBO].noise == METHODS[UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
-
-
-@pytest.mark.parametrize(
-    ("changes", "option"),
-    [
-        ({"panel": ("half",)}, "--panel"),
-        ({"panel": ("1.5",)}, "--panel"),
-        ({"panel": ("0",)}, "--panel"),
-        ({"panel": ()}, "--panel"),
-        ({"epsilons": (1.0, 21.0)}, "--epsilons"),  # refused before anything is computed
-        ({"methods": ("piloted",)}, "--methods"),  # of the other part
-        ({"datasets": ("nowhere",)}, "--datasets"),
-    ],
-)
-def test_what_cannot_be_run_is_one_line(tmp_path, changes, option):
-    with pytest.raises(UsageError, match=option):
-        frontier.main(dataclasses.replace(Config(part="features", out=tmp_path), **changes))

@@ -25,6 +25,7 @@ from experiments.frontier.joint_methods import (
 )
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline.rows import feature_rows
+from tests.experiments.rows import of_panel
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -68,17 +69,6 @@ def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     assert len(seen) > 4
 
 
-def made(rows):
-    return pd.DataFrame(
-        [
-            {"dataset": "g", "panel": "0.1", "members": 60, "mechanism": name, "epsilon": epsilon, "seed": seed,
-             "metric": "accuracy", "value": value / 100, "record": record, "foreseen": 0.52}
-            for name, epsilon, record, values in rows
-            for seed, value in enumerate(values)
-        ]
-    )  # fmt: skip
-
-
 def test_the_report_says_where_joint_privacy_costs_everything():
     rows = [
         (NOTHING, 0.0, np.nan, (30, 30, 30)), (TRUE_ALL, math.inf, np.nan, (80, 80, 80)),
@@ -86,7 +76,10 @@ def test_the_report_says_where_joint_privacy_costs_everything():
         (JOINT, 2.0, 1.0, (32, 32, 31)), (RECORDS, 2.0, 2.0, (33, 32, 32)),
         (JOINT, 4.0, 2.0, (55, 56, 54)), (PLACEBO, 4.0, 2.0, (31, 31, 31)), (RECORDS, 4.0, 4.0, (40, 41, 40)),
     ]  # fmt: skip
-    found = joint_report.points(made(rows))
+    frames = [
+        of_panel([(name, total, values)], "0.1").assign(record=record) for name, total, record, values in rows
+    ]
+    found = joint_report.points(pd.concat(frames).assign(foreseen=0.52))
     said = joint_report.verdict(found)
     assert "is regained) on g at 1, g at 2; no gain over nothing asked is seen on g at 1." in said
     assert "above the whole total on the record in 1 (g at 4), below it in 0 (none)" in said

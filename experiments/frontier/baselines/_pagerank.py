@@ -24,10 +24,9 @@ def pagerank(
 ) -> Float[np.ndarray, "n classes"]:
     """Log posterior, float32 [n, C], of a regression on the features' posterior and on propagated classes.
 
-    A user starts at her label, at the features' posterior where there is none. What reaches a labelled user is
-    propagated without the labels of her fold, so that training sees what is asked later. The regression is a
-    conditional logit with one weight for each source, the same for all classes, or a logistic regression with all
-    weights free: which of them gives the labels more likelihood, out of fold (of the former less one for a weight).
+    A user starts at their label, else at the features' posterior. Propagation to labelled users leaves out the
+    labels of their fold. The regression has one weight for each source, or is a logistic regression with free
+    weights: whichever gives the labels more likelihood, out of fold (the former less one for a weight).
     """
     propagate_key, fit_key = jax.random.split(key)
     fold = np.asarray(folds(propagate_key, labels, FOLDS))

@@ -10,18 +10,13 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
 
 
 class Released(NamedTuple):
-    """What a baseline makes of the reports.
-
-    Attributes:
-      scores: float32 [n, C], log posteriors or other scores of each user's class, the largest the likeliest; None
-        where the baseline refuses the graph. Those of labelled users may have seen their labels.
-      guarantee: of all that was released about the lists.
-      note: what a reader of the row must know; why there are no scores, where there are none.
-    """
+    """What a baseline makes of the reports; scores of labelled users may have seen their labels."""
 
     scores: Float[np.ndarray, "n classes"] | None
+    """log posteriors or other scores, the largest the likeliest; None where the baseline refuses the graph"""
     guarantee: PipelineGuarantee
     note: str = ""
+    """why there are no scores, where there are none"""
 
 
 PUBLIC = ("features", "labels")
@@ -44,20 +39,12 @@ def of_lists(*mechanisms: Any) -> PipelineGuarantee:
 
 def nothing_read() -> PipelineGuarantee:
     """Of a baseline that reads no list."""
-    return PipelineGuarantee.of(
-        (
-            Guarantee(0.0, unit=unit, status="proved", reason="no list is read")
-            for unit in (NEIGHBOUR_LIST, RELATIONSHIP)
-        ),
-        protected=("edges",),
-        unprotected=PUBLIC,
-    )
+    units = (NEIGHBOUR_LIST, RELATIONSHIP)
+    nothing = [Guarantee(0.0, unit=unit, status="proved", reason="no list is read") for unit in units]
+    return PipelineGuarantee.of(nothing, protected=("edges",), unprotected=PUBLIC)
 
 
 def nothing_kept() -> PipelineGuarantee:
     """Of a row that takes the lists as they are."""
-    return PipelineGuarantee.of(
-        (Guarantee(math.inf, unit=unit) for unit in (NEIGHBOUR_LIST, RELATIONSHIP)),
-        protected=(),
-        unprotected=("edges", *PUBLIC),
-    )
+    everything = [Guarantee(math.inf, unit=unit) for unit in (NEIGHBOUR_LIST, RELATIONSHIP)]
+    return PipelineGuarantee.of(everything, protected=(), unprotected=("edges", *PUBLIC))

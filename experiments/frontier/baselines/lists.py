@@ -1,12 +1,14 @@
 """Noisy neighbour lists, by DPRR and by randomised response, as graphs for what is usually done with one."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.frontier.baselines._features import posterior
-from experiments.frontier.baselines._links import MEMORY, Dense, Sparse, dense, linked, sparse
+from experiments.frontier.baselines._links import MEMORY, Links, dense, linked, sparse
 from experiments.frontier.baselines._network import over
 from experiments.frontier.baselines._pagerank import pagerank
 from experiments.frontier.baselines._released import Released, of_lists, spent
@@ -14,11 +16,37 @@ from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core.types import Graph, PRNGKey
 
-Reported = tuple[Sparse | Dense | None, PipelineGuarantee, str]
+Reported = tuple[Links | None, PipelineGuarantee, str]
+"""Links, what was spent, and a note; no links where memory does not hold them."""
+
+
+def through_gcn(
+    report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, graph: Graph, features: Any,
+    labels: np.ndarray, epsilon: float, num_classes: int,
+) -> Released:  # fmt: skip
+    """A graph convolutional network over reported links."""
+    report_key, fit_key = jax.random.split(key)
+    links, guarantee, note = report(report_key, graph, epsilon, len(labels))
+    if links is None:
+        return Released(None, guarantee, note)
+    return Released(over(fit_key, links, features, labels, num_classes), guarantee, note)
+
+
+def through_ppr(
+    report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, graph: Graph, features: Any,
+    labels: np.ndarray, epsilon: float, num_classes: int,
+) -> Released:  # fmt: skip
+    """PageRank of classes over reported links, and a regression."""
+    report_key, fit_key = jax.random.split(key)
+    links, guarantee, note = report(report_key, graph, epsilon, len(labels))
+    if links is None:
+        return Released(None, guarantee, note)
+    log_q = posterior(features, labels, num_classes)
+    return Released(pagerank(fit_key, links, log_q, labels, num_classes), guarantee, note)
 
 
 def _dprr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
-    """The paper's split of the budget; two users are joined where either reports the other.
+    """The split of Hidano & Murakami (2022); two users are joined where either reports the other.
 
     (Where both must, next to nothing is left: each reports a neighbour with a small probability.)
     """
@@ -42,53 +70,5 @@ def _rr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
     return dense(matrix & matrix.T), spent(noisy.guarantee), ""
 
 
-_LISTS = {"dprr": _dprr, "rr": _rr}
-
-
-def _gcn(
-    which: str, key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
-    report_key, fit_key = jax.random.split(key)
-    links, guarantee, note = _LISTS[which](report_key, graph, epsilon, len(labels))
-    if links is None:
-        return Released(None, guarantee, note)
-    return Released(over(fit_key, links, features, labels, num_classes), guarantee, note)
-
-
-def _ppr(
-    which: str, key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
-    report_key, parts_key = jax.random.split(key)
-    links, guarantee, note = _LISTS[which](report_key, graph, epsilon, len(labels))
-    if links is None:
-        return Released(None, guarantee, note)
-    log_q = posterior(features, labels, num_classes)
-    return Released(pagerank(parts_key, links, log_q, labels, num_classes), guarantee, note)
-
-
-def dprr_gcn(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
-    """A graph convolutional network over DPRR's graph (Hidano & Murakami, 2022)."""
-    return _gcn("dprr", key, graph, features, labels, epsilon, num_classes)
-
-
-def dprr_ppr(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
-    """PageRank of classes over DPRR's graph, and a regression."""
-    return _ppr("dprr", key, graph, features, labels, epsilon, num_classes)
-
-
-def rr_gcn(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
-    """A graph convolutional network over the graph of randomised response."""
-    return _gcn("rr", key, graph, features, labels, epsilon, num_classes)
-
-
-def rr_ppr(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
-    """PageRank of classes over the graph of randomised response, and a regression."""
-    return _ppr("rr", key, graph, features, labels, epsilon, num_classes)
+dprr_gcn, rr_gcn = (partial(through_gcn, report) for report in (_dprr, _rr))
+dprr_ppr, rr_ppr = (partial(through_ppr, report) for report in (_dprr, _rr))

@@ -14,15 +14,9 @@ from ldp_jax.core.types import Graph, PRNGKey
 
 
 def _lpgnet(
-    rounds: int,
-    by_label: bool,
-    key: PRNGKey,
-    graph: Graph,
-    features: Any,
-    labels: np.ndarray,
-    epsilon: float,
+    rounds: int, by_label: bool, key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float,
     num_classes: int,
-) -> Released:
+) -> Released:  # fmt: skip
     if features is None:
         return Released(None, nothing_read(), "no features: nothing predicts the classes that are counted first")
     keys = iter(jax.random.split(key, 1 + 2 * rounds))
@@ -30,9 +24,9 @@ def _lpgnet(
     known, releases = [standardised(scores)], []
     # Two halves of a float are the float again: no rounding to account for.
     mechanism = edges.NeighbourCounts(epsilon / rounds, num_classes)
-    told = labels if by_label else np.full_like(labels, -1)
+    public = labels if by_label else np.full_like(labels, -1)
     for _ in range(rounds):
-        noisy = edges.privatize_counts(next(keys), graph, mechanism, groups(scores, told))
+        noisy = edges.privatize_counts(next(keys), graph, mechanism, groups(scores, public))
         releases.append(noisy.guarantee)
         known.append(standardised(noisy.counts))
         scores = trained(next(keys), Inputs(columns=np.concatenate(known, 1)), labels, num_classes)
@@ -43,7 +37,7 @@ def _lpgnet(
 one_round, two_rounds = (partial(_lpgnet, rounds, False) for rounds in (1, 2))
 """LPGNet with one round of counts, which has the whole budget, or with two of half of it, which compose.
 
-A perceptron on the features predicts everybody's class; each user counts her neighbours by predicted class and
+A perceptron on the features predicts everybody's class; each user counts neighbours by predicted class and
 reports C counts with noise; the next perceptron takes the log posteriors before it and all counts.
 
 Reference: Kolluri, Baluta, Hooi & Saxena, LPGNet: Link private graph networks for node classification (CCS 2022),

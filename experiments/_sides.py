@@ -1,0 +1,68 @@
+"""What benchmarks share: the sides of one, taking turns, rows, and code that runs in a fresh process."""
+
+import gc
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from experiments._runner import UsageError, console, progress
+
+Sides = dict[str, tuple[Callable[[int], Any], str]]
+"""What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
+
+
+def key_of(repeat: int) -> jax.Array:
+    """A key for each repetition: a sampler that is fast only for a key that it has seen is not fast."""
+    return jax.random.fold_in(jax.random.key(0), repeat)
+
+
+def row(benchmark: str, subject: str, repeat: int, wall: float, cpu: float, note: str) -> dict[str, Any]:
+    """One line of the CSV."""
+    times = {"wall_s": round(wall, 5), "cpu_s": round(cpu, 5)}
+    return {"benchmark": benchmark, "subject": subject, "repeat": repeat, **times, "note": note}
+
+
+def interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, Any]]:
+    """Time every side in turn; the first repetition of each compiles and is left out."""
+    rows = []
+    with progress() as bar:
+        line = bar.add_task(benchmark, total=(repeats + 1) * len(sides))
+        for repeat in range(-1, repeats):
+            for subject, (function, note) in sides.items():
+                gc.collect()
+                wall, cpu = time.perf_counter(), time.process_time()
+                result = function(repeat + 1)
+                jax.block_until_ready(result)
+                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                del result
+                bar.advance(line)
+                if repeat >= 0:
+                    rows.append(row(benchmark, subject, repeat, wall, cpu, note))
+    return rows
+
+
+def installed(benchmark: str, package: str, pip_name: str = "") -> bool:
+    """Whether another side's package is there; if not, a line says so."""
+    found = importlib.util.find_spec(package) is not None
+    if not found:
+        console.print(f"{benchmark}: {package} is not installed (pip install {pip_name or package}): no side of it")
+    return found
+
+
+def in_a_process(code: str, *words: str, what: str, environment: Mapping[str, str] | None = None) -> Any:
+    """The last line that some code prints in a fresh process, read as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False,
+        cwd=Path(__file__).parents[1], env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    if done.returncode:
+        raise UsageError(f"{what}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
