@@ -113,7 +113,9 @@ def read_records(
     for name, words in categories.items():
         blocks.append(_one_hot(table[name], words, refuse, _said(faults, name)))
         columns += [f"{name}={word}" for word in words]
-    y, found = (None, ()) if label not in table.columns else _labels(table[label], classes, _said(faults, label))
+    y, found = None, ()
+    if label is not None and label in table.columns:
+        y, found = _labels(table[label], classes, _said(faults, label))
     _refuse(faults)
     x = np.concatenate(blocks, axis=1, dtype=np.float32)
     return Records(x, tuple(columns), np.asarray(table.index), y, tuple(map(str, found)))
