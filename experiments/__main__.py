@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+import ldp_jax
 from experiments._registry import EXPERIMENTS, module
 from experiments._runner import UsageError, check_out
 
@@ -52,6 +53,9 @@ def main(words: Sequence[str] | None = None) -> None:
     name, *rest = (sys.argv[1:] if words is None else list(words)) or [""]
     if name in ("-h", "--help"):
         print(_help())
+        sys.exit(0)
+    if name == "--version":
+        print(f"ldp_jax {ldp_jax.__version__}")
         sys.exit(0)
     if name not in COMMANDS:
         _end(f"{name or 'no command'}: commands are {', '.join(COMMANDS)}; {PROG} --help says what there is")

@@ -352,6 +352,63 @@ class Worded(Analytic):
         """The report under words uint32 [2, ...]; it does not fall as their number rises."""
 
 
+_MEMBERS = {
+    "privatize": "privatize(key, x)", "guarantee": "guarantee()", "domain": "domain()", "codomain": "codomain()",
+    "estimate": "estimate(y)", "draw": "draw(key, x)",
+}  # fmt: skip
+SMALLEST = """\
+@mechanism
+class Flip:
+    epsilon: Scalar
+
+    def privatize(self, key, x):
+        return jnp.abs(self.domain().clip(x) - jax.random.bernoulli(key, jax.nn.sigmoid(-self.epsilon)))
+
+    def log_density(self, y, x):  # without it the exact loss is not shown
+        same = y == self.domain().clip(x)
+        return jnp.where(same, jax.nn.log_sigmoid(self.epsilon), jax.nn.log_sigmoid(-self.epsilon))
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), adjacency="any two bits", status="proved", reason="two masses")
+
+    def domain(self):
+        return Finite((0.0, 1.0))
+
+    def codomain(self):
+        return Finite((0.0, 1.0))
+
+    def estimate(self, y):
+        return y
+"""
+"""A mechanism in few lines, of names of this module, ``core.spaces`` and ``accounting.guarantee``."""
+
+
+def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
+    """Refuse what is no mechanism.
+
+    Args:
+      candidate: anything.
+      more: members that are needed beyond the protocol's.
+      name: of the argument.
+
+    Raises:
+      TypeError: naming the members that are missing, with the smallest class that has them; for a class.
+
+    >>> try:
+    ...     require_protocol(3)
+    ... except TypeError as error:
+    ...     print(str(error).splitlines()[0])
+    mechanism must have privatize(key, x), guarantee(), domain(), codomain(), estimate(y), which int lacks.
+    """
+    if isinstance(candidate, type):
+        raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the class")
+    wanted = ("privatize", "guarantee", "domain", "codomain", "estimate", *more)
+    missing = [_MEMBERS[member] for member in wanted if not callable(getattr(candidate, member, None))]
+    if missing:
+        lacks = f"{name} must have {', '.join(missing)}, which {type(candidate).__name__} lacks."
+        raise TypeError(f"{lacks} The smallest one (CONTRIBUTING.md has a complete one):\n\n{SMALLEST}")
+
+
 def report_shape(mechanism: Any, x: Any) -> tuple[int, ...]:
     """A report for each record and each of a stack of budgets, so that no two share a word."""
     return jnp.broadcast_shapes(jnp.shape(x), *map(jnp.shape, jax.tree.leaves(mechanism)))

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, one_record
+from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, one_record, require_protocol
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
 from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
@@ -59,6 +59,7 @@ class Sampled:
         if self.scale is None:
             object.__setattr__(self, "scale", self.dim / self.k)
         validate.positive(scale=self.scale)
+        require_protocol(self.inner, "draw", name="inner")
         if self.inner.domain() != Interval(-1.0, 1.0):
             raise ValueError(f"inner must be a mechanism on [-1, 1], got one on {self.inner.domain()}")
 

@@ -60,10 +60,8 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
         hint = ": of a set give one graph, by set.subset([i]).graph"
     elif hasattr(graph, "graph") and hasattr(graph, "y"):
         hint = ": give its attribute graph"
-    elif module == "scipy":
-        hint = ": of an adjacency matrix A, edges are np.stack(scipy.sparse.triu(A, 1).nonzero(), 1)"
-    elif module == "networkx":
-        hint = ": edges are list(networkx.convert_node_labels_to_integers(G).edges)"
+    elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
+        hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes"
     elif isinstance(graph, (np.ndarray, list, tuple)):
         hint = ": where these are edges, give them to it, each undirected edge once"
     else:

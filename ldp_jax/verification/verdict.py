@@ -10,7 +10,7 @@ import jax
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import HasCoordinates, check_budget, unstacked
+from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol, unstacked
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator import CentralMechanism, promised
@@ -126,6 +126,7 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
 
     Raises:
       ValueError: for trials, a significance or parameters out of range, or a key that is not threefry.
+      TypeError: for what lacks a member of the protocol, with the smallest class that has it.
 
     >>> from ldp_jax.features import Duchi
     >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)
@@ -135,6 +136,8 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     validate.integer_in(1000, trials=trials)
     validate.in_range(0.0, 0.5, open_lower=True, significance=significance)
     validate.threefry(key)
+    if not isinstance(mechanism, CentralMechanism):
+        require_protocol(mechanism)
     levels = unstacked(mechanism)
     if len(levels) == 1:
         return _check(levels[0], key, trials, significance)

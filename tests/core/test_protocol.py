@@ -1,0 +1,39 @@
+"""What is no mechanism is told what it lacks, and the class that it is shown is one."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from ldp_jax import features, verification
+from ldp_jax.accounting import guarantee
+from ldp_jax.core import mechanism, spaces, types
+
+
+class Unfinished:
+    def privatize(self, key, x):
+        return x
+
+
+@pytest.mark.parametrize("taker", [
+    lambda made: verification.check(made, jax.random.key(0)), lambda made: features.Sampled(made, dim=3, k=1),
+], ids=["check", "Sampled"])  # fmt: skip
+@pytest.mark.usefixtures("untyped")
+def test_what_is_missing_is_named(taker):
+    for candidate, words in (
+        (
+            Unfinished(),
+            r"must have guarantee\(\), domain\(\), codomain\(\), estimate\(y\).*, which Unfinished lacks",
+        ),
+        (Unfinished, r"must be an instance, as Unfinished\(\.\.\.\), got the class"),
+        (None, "which NoneType lacks"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            taker(candidate)
+
+
+def test_the_class_that_is_shown_is_a_mechanism():
+    names = {"jax": jax, "jnp": jnp}
+    for module in (mechanism, spaces, guarantee, types):
+        names |= vars(module)
+    exec(mechanism.SMALLEST, names)
+    assert verification.check(names["Flip"](1.0), jax.random.key(0), trials=10_000)
