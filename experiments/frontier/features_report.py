@@ -342,7 +342,7 @@ def _figure(found: pd.DataFrame) -> Any:
 
 def _shades(count: int) -> list[str]:
     """A colour for each budget, the largest budget's the darkest."""
-    return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[-count:]]
+    return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[max(len(_SHADES) - count, 0) :]]
 
 
 def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
