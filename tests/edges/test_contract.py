@@ -257,12 +257,12 @@ def test_the_published_split_is_not_what_it_says():
 
 
 def test_what_cannot_be_asked_is_refused():
-    x, key = listed([1], N), jax.random.key(0)
+    x, key = listed([1], N), lambda: jax.random.key(0)
     for ask, said in (
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
-        (lambda: verification.matches_density(DPRR(0.5, 0.5, n=12), key, trials=1000), "test a smaller n"),
-        (lambda: verification.matches_density(LocalLap(0.5, 0.5, n=20), key, trials=1000), "test a smaller n"),
-        (lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), key, x=x, x_other=x), "the same list"),
+        (lambda: verification.matches_density(DPRR(0.5, 0.5, n=12), key(), trials=1000), "test a smaller n"),
+        (lambda: verification.matches_density(LocalLap(0.5, 0.5, n=20), key(), trials=1000), "test a smaller n"),
+        (lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), key(), x=x, x_other=x), "the same list"),
         (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
     ):
         with pytest.raises(ValueError, match=said):
