@@ -67,7 +67,7 @@ _PAIR = 80.0
 
 
 def all_pairs(
-    nodes: ArrayLike, edges: ArrayLike, *, known: ArrayLike | tuple = (), memory: float = 16e9
+    nodes: ArrayLike | tuple, edges: ArrayLike | tuple, *, known: ArrayLike | tuple = (), memory: float = 16e9
 ) -> Targets:
     """Every pair of some nodes, once, at the true density of edges.
 
@@ -98,7 +98,9 @@ def all_pairs(
     return Targets(units[kept], np.isin(code[kept], codes(secret, size)))
 
 
-def balanced_pairs(key: PRNGKey, nodes: ArrayLike, edges: ArrayLike, *, known: ArrayLike | tuple = ()) -> Targets:
+def balanced_pairs(
+    key: PRNGKey, nodes: ArrayLike | tuple, edges: ArrayLike | tuple, *, known: ArrayLike | tuple = ()
+) -> Targets:
     """The edges among some nodes and as many pairs without an edge, as attacks are published.
 
     At the true density the same attack is far less precise: see :func:`all_pairs`, whose arguments these are.
@@ -122,7 +124,7 @@ def balanced_pairs(key: PRNGKey, nodes: ArrayLike, edges: ArrayLike, *, known: A
     return Targets(every.units[taken], every.truth[taken])
 
 
-def distinct(name: str, nodes: ArrayLike, size: int = 2**31) -> Int[np.ndarray, " p"]:
+def distinct(name: str, nodes: ArrayLike | tuple, size: int = 2**31) -> Int[np.ndarray, " p"]:
     """Nodes as int32, refused unless distinct, in [0, size) and at least one."""
     nodes = np.asarray(nodes)
     whole = nodes.ndim == 1 and len(nodes) and np.issubdtype(nodes.dtype, np.integer)
@@ -271,7 +273,12 @@ def _shown(metrics: dict[str, ConfidenceInterval], sign: str = "") -> str:
 
 
 def evaluate(
-    name: str, scores: ArrayLike, targets: Targets, *, density: float | None = None, confidence: float = 0.95
+    name: str,
+    scores: ArrayLike | tuple,
+    targets: Targets,
+    *,
+    density: float | None = None,
+    confidence: float = 0.95,
 ) -> Attack:
     r"""Judge the scores of an attack, one's own or one of this package.
 
@@ -339,7 +346,12 @@ def _checked(
 
 
 def evaluate_membership(
-    name: str, scores: ArrayLike, member: ArrayLike, *, density: float | None = None, confidence: float = 0.95
+    name: str,
+    scores: ArrayLike | tuple,
+    member: ArrayLike | tuple,
+    *,
+    density: float | None = None,
+    confidence: float = 0.95,
 ) -> Attack:
     """Judge the scores of an attack on memberships, one's own or one of this package.
 
@@ -381,7 +393,7 @@ def evaluate_membership(
     )  # fmt: skip
 
 
-def check_member(member: ArrayLike) -> Bool[np.ndarray, "N n"]:
+def check_member(member: ArrayLike | tuple) -> Bool[np.ndarray, "N n"]:
     """Memberships, refused unless each of N targets was trained on some nodes and not on others."""
     member = np.asarray(member)
     if member.ndim != 2 or member.dtype != bool or not member.size:

@@ -32,10 +32,10 @@ def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarr
 
 
 def attribute_inference(
-    edges: ArrayLike,
+    edges: ArrayLike | tuple,
     num_nodes: int,
-    known_nodes: ArrayLike,
-    known_values: ArrayLike,
+    known_nodes: ArrayLike | tuple,
+    known_values: ArrayLike | tuple,
     targets: Targets,
     *,
     alpha: float = 0.3,

@@ -32,11 +32,11 @@ _RECONSTRUCTION = Objective(
 
 def inversion(
     key: PRNGKey,
-    z: ArrayLike,
-    x: ArrayLike,
+    z: ArrayLike | tuple,
+    x: ArrayLike | tuple,
     *,
-    public_z: ArrayLike,
-    public_x: ArrayLike,
+    public_z: ArrayLike | tuple,
+    public_x: ArrayLike | tuple,
     shape: tuple[int, int] | None = None,
     window: int = 7,
     layers: int = 3,
@@ -95,7 +95,7 @@ def inversion(
 
 
 def public_mean(
-    x: ArrayLike, *, public_x: ArrayLike, shape: tuple[int, int] | None = None, window: int = 7
+    x: ArrayLike | tuple, *, public_x: ArrayLike | tuple, shape: tuple[int, int] | None = None, window: int = 7
 ) -> Reconstruction:
     """Take the mean public record for every record: the attacker without an embedding; see :func:`inversion`.
 
@@ -107,7 +107,7 @@ def public_mean(
     return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape, window)
 
 
-def _finite(values: ArrayLike, name: str) -> np.ndarray:
+def _finite(values: ArrayLike | tuple, name: str) -> np.ndarray:
     rows = np.asarray(values, np.float32)
     if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
         raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")

@@ -56,7 +56,7 @@ def _apart(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array
     return jax.lax.map(one, pairs, batch_size=max(1, _BLOCK // rows.shape[1]))
 
 
-def _rows(values: ArrayLike, name: str) -> Array:
+def _rows(values: ArrayLike | tuple, name: str) -> Array:
     rows = jnp.asarray(values, jnp.float32)
     if rows.ndim != 2 or not bool(jnp.isfinite(rows).all()):
         raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
@@ -64,7 +64,11 @@ def _rows(values: ArrayLike, name: str) -> Array:
 
 
 def link_stealing(
-    posteriors: ArrayLike, targets: Targets, *, distance: Distance = "correlation", density: float | None = None
+    posteriors: ArrayLike | tuple,
+    targets: Targets,
+    *,
+    distance: Distance = "correlation",
+    density: float | None = None,
 ) -> Attack:
     """Score pairs by how alike the model's answers are, which are all the attacker has.
 
@@ -85,7 +89,7 @@ def link_stealing(
 
 
 def by_distance(
-    name: str, rows: ArrayLike, targets: Targets, distance: str, density: float | None, what: str
+    name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, density: float | None, what: str
 ) -> Attack:
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
@@ -107,13 +111,13 @@ def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -
 
 def trained_link_stealing(
     key: PRNGKey,
-    posteriors: ArrayLike,
+    posteriors: ArrayLike | tuple,
     targets: Targets,
     *,
     known: Targets,
-    known_posteriors: ArrayLike | None = None,
-    x: ArrayLike | None = None,
-    known_x: ArrayLike | None = None,
+    known_posteriors: ArrayLike | tuple | None = None,
+    x: ArrayLike | tuple | None = None,
+    known_x: ArrayLike | tuple | None = None,
     hidden: int = 32,
     epochs: int = 50,
     density: float | None = None,
@@ -177,7 +181,7 @@ def trained_link_stealing(
     return evaluate(name, np.asarray(scores, np.float64), targets, density=density)
 
 
-def _records(x: ArrayLike | None, size: int, name: str) -> tuple[Array, ...]:
+def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[Array, ...]:
     if x is None:
         return ()
     rows = _rows(x, name)

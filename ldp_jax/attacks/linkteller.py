@@ -26,7 +26,7 @@ def linkteller(
     targets: Targets,
     *,
     step: float | None = None,
-    degrees: ArrayLike | None = None,
+    degrees: ArrayLike | tuple | None = None,
     outputs: Outputs = "logits",
     density: float | None = None,
     at_once: int = 1,

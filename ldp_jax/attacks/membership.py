@@ -31,7 +31,7 @@ _TINY = 1e-12
 
 
 def log_odds(
-    answers: ArrayLike, labels: ArrayLike, *, outputs: Literal["logits", "softmax"] = "logits"
+    answers: ArrayLike | tuple, labels: ArrayLike | tuple, *, outputs: Literal["logits", "softmax"] = "logits"
 ) -> np.ndarray:
     r"""The log odds of the label of each node, :math:`\log (p_y / (1 - p_y))`, near a normal law; float64 [..., n].
 
@@ -62,7 +62,9 @@ def log_odds(
     return right - wrong
 
 
-def _confidences(confidences: ArrayLike, member: ArrayLike, least: int) -> tuple[np.ndarray, np.ndarray]:
+def _confidences(
+    confidences: ArrayLike | tuple, member: ArrayLike | tuple, least: int
+) -> tuple[np.ndarray, np.ndarray]:
     member = check_member(member)
     confidences = np.asarray(confidences, np.float64)
     if confidences.shape != member.shape or not np.isfinite(confidences).all():
@@ -81,8 +83,8 @@ def _without(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 
 def lira(
-    confidences: ArrayLike,
-    member: ArrayLike,
+    confidences: ArrayLike | tuple,
+    member: ArrayLike | tuple,
     *,
     form: Form = "online",
     variance: Literal["shared", "node"] = "shared",
@@ -141,13 +143,13 @@ def _law(values: np.ndarray, counted: np.ndarray, variance: str) -> tuple[np.nda
 
 
 def rmia(
-    confidences: ArrayLike,
-    member: ArrayLike,
+    confidences: ArrayLike | tuple,
+    member: ArrayLike | tuple,
     *,
     form: Form = "online",
     gamma: float = 2.0,
     offline_a: float = 0.3,
-    population: ArrayLike | None = None,
+    population: ArrayLike | tuple | None = None,
     density: float | None = None,
     confidence: float = 0.95,
 ) -> Attack:
@@ -203,10 +205,10 @@ def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray
 
 def trained_membership(
     key: PRNGKey,
-    posteriors: ArrayLike,
-    member: ArrayLike,
+    posteriors: ArrayLike | tuple,
+    member: ArrayLike | tuple,
     *,
-    side: ArrayLike | None = None,
+    side: ArrayLike | tuple | None = None,
     shadows: int = 1,
     hidden: int = 64,
     layers: int = 3,
@@ -266,7 +268,7 @@ def trained_membership(
     return evaluate_membership(name, np.asarray(scores), member, density=density, confidence=confidence)
 
 
-def _features(name: str, values: ArrayLike, count: int, n: int) -> np.ndarray:
+def _features(name: str, values: ArrayLike | tuple, count: int, n: int) -> np.ndarray:
     values = np.asarray(values, np.float32)
     if values.ndim != 3 or values.shape[:2] != (count, n) or not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite numbers [{count}, {n}, k], got shape {values.shape}")

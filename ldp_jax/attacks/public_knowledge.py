@@ -12,7 +12,7 @@ _BLOCK = 2**16
 """Pairs whose neighbours are compared at a time."""
 
 
-def _adjacency(public_edges: ArrayLike, num_nodes: int) -> scipy.sparse.csr_array:
+def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
     validate.integer_in(1, num_nodes=num_nodes)
     edges = pairs_of("public_edges", public_edges)
     if len(edges) and (edges.min() < 0 or edges.max() >= num_nodes):
@@ -27,7 +27,7 @@ def _adjacency(public_edges: ArrayLike, num_nodes: int) -> scipy.sparse.csr_arra
 
 
 def common_neighbours(
-    public_edges: ArrayLike, num_nodes: int, targets: Targets, *, density: float | None = None
+    public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets, *, density: float | None = None
 ) -> Attack:
     """Score pairs of nodes by how many public neighbours they share.
 
@@ -50,7 +50,7 @@ def common_neighbours(
 
 
 def degree_product(
-    public_edges: ArrayLike, num_nodes: int, targets: Targets, *, density: float | None = None
+    public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets, *, density: float | None = None
 ) -> Attack:
     """Score pairs by the product of their public degrees; arguments as :func:`common_neighbours`.
 
@@ -65,7 +65,7 @@ def degree_product(
 
 
 def feature_similarity(
-    x: ArrayLike, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
+    x: ArrayLike | tuple, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
 ) -> Attack:
     """Score pairs of rows of x [n, d] by how alike they are, for attackers who have the records, as LinkTeller's.
 

@@ -48,15 +48,15 @@ def shadow_models(
     model: Model,
     objective: Objective,
     graph: Graph | Operator,
-    x: ArrayLike,
-    labels: ArrayLike,
+    x: ArrayLike | tuple,
+    labels: ArrayLike | tuple,
     settings: Settings,
     *,
     models: int,
     protocol: MembershipProtocol,
-    nodes: ArrayLike | None = None,
+    nodes: ArrayLike | tuple | None = None,
     share: float = 0.5,
-    validation: ArrayLike | None = None,
+    validation: ArrayLike | tuple | None = None,
 ) -> Shadows:
     """Train models on random parts of the nodes, and ask each about all of them; two compiled programs.
 
@@ -126,7 +126,7 @@ def ask_shadows(
     shadows: Shadows,
     model: Model,
     graph: Graph | Operator,
-    x: ArrayLike,
+    x: ArrayLike | tuple,
     *,
     protocol: MembershipProtocol,
     at_once: int | None = None,

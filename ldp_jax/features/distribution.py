@@ -183,7 +183,7 @@ def _histogram(reports: Array, edges: Array) -> Array:
     return jnp.zeros((outputs, reports.shape[1]), jnp.int32).at[bins, columns].add(1, mode="drop")
 
 
-def histogram(reports: ArrayLike, edges: ArrayLike) -> Array:
+def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> Array:
     """Counts of reports by output bin, for reports [n] or [n, columns]: int32 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
@@ -201,7 +201,9 @@ def histogram(reports: ArrayLike, edges: ArrayLike) -> Array:
     return _histogram(reports[:, None], edges)[:, 0]
 
 
-def em(counts: ArrayLike, matrix: ArrayLike, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000) -> Estimate:
+def em(
+    counts: ArrayLike | tuple, matrix: ArrayLike | tuple, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000
+) -> Estimate:
     r"""The distribution of records of maximum likelihood, by expectation maximisation.
 
     Law: from the uniform distribution, :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`,
@@ -227,7 +229,7 @@ def em(counts: ArrayLike, matrix: ArrayLike, *, tolerance: Scalar = 1e-3, max_it
 
 
 def ems(
-    counts: ArrayLike, matrix: ArrayLike, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000
+    counts: ArrayLike | tuple, matrix: ArrayLike | tuple, *, tolerance: Scalar = 1e-3, max_iterations: int = 10_000
 ) -> Estimate:
     """The distribution of records by expectation maximisation with smoothing; otherwise as :func:`em`.
 
@@ -246,7 +248,7 @@ def ems(
 
 
 def _checked(
-    counts: ArrayLike, matrix: ArrayLike, tolerance: Scalar, max_iterations: int, *, smooth: bool
+    counts: ArrayLike | tuple, matrix: ArrayLike | tuple, tolerance: Scalar, max_iterations: int, *, smooth: bool
 ) -> Estimate:
     counts, matrix = jnp.asarray(counts), jnp.asarray(matrix)
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -320,7 +322,7 @@ def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Sc
     return Estimate(theta, iterations, likelihood)
 
 
-def moments(distribution: ArrayLike, centres: ArrayLike) -> tuple[Array, Array]:
+def moments(distribution: ArrayLike | tuple, centres: ArrayLike | tuple) -> tuple[Array, Array]:
     """Mean and variance of estimated distributions, each bin's mass at its centre: [] or [columns].
 
     >>> [float(v) for v in moments(jnp.array([0.5, 0.5]), jnp.array([-1.0, 1.0]))]

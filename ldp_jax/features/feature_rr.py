@@ -112,7 +112,7 @@ class RandomizedFeatures:
 
 
 def FeatureRR(
-    epsilon: Scalar, bins: int, weights: ArrayLike | None = None, *, dim: int | None = None
+    epsilon: Scalar, bins: int, weights: ArrayLike | tuple | None = None, *, dim: int | None = None
 ) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
@@ -160,7 +160,7 @@ def _table(epsilon: float, bins: int) -> integer_tables.Table:
     return integer_tables.Table("FeatureRR", masses, values, "bins")
 
 
-def importance_weights(alpha: ArrayLike, beta: ArrayLike, gamma: float = 0.5) -> np.ndarray:
+def importance_weights(alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma: float = 0.5) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
     :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. The scores

@@ -18,7 +18,7 @@ _FEW = 16
 """Classes of which alphabets of every size have a table."""
 
 
-def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike) -> Discrete:
+def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
     """Report a class within one user's alphabet: the k classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
@@ -80,7 +80,7 @@ class PersonalAlphabets:
     prior: Array
 
     @classmethod
-    def of(cls, epsilon: Scalar, prior: ArrayLike) -> "PersonalAlphabets":
+    def of(cls, epsilon: Scalar, prior: ArrayLike | tuple) -> "PersonalAlphabets":
         """The alphabets of users with public posteriors ``prior`` [n, C]: :func:`~ldp_jax.features.alphabets`."""
         found = personal_alphabets.alphabets(prior, epsilon)
         classes = found.order.shape[1]

@@ -72,7 +72,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
 
 
 def from_edges(
-    edges: ArrayLike, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
+    edges: ArrayLike | tuple, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
 ) -> jraph.GraphsTuple:
     """Build an undirected graph of 2m directed edges, sorted by (receiver, sender), from m node pairs.
 
@@ -104,7 +104,7 @@ def from_edges(
     return directed(senders, receivers, num_nodes)
 
 
-def _pairs(edges: ArrayLike, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
+def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
     """The pairs as rows, of nodes that there are."""
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = np.asarray(edges)
@@ -171,7 +171,7 @@ def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
     return found if len(found) == len(pairs) and all(low < high for low, high in found) else None
 
 
-def directed(senders: ArrayLike, receivers: ArrayLike, num_nodes: int) -> jraph.GraphsTuple:
+def directed(senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int) -> jraph.GraphsTuple:
     """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already."""
     one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
     return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], np.int32))
@@ -222,7 +222,7 @@ def is_symmetric(graph: Graph) -> bool:
     return _symmetric(as_graph(graph).senders, graph.receivers)
 
 
-def _symmetric(senders: ArrayLike, receivers: ArrayLike) -> bool:
+def _symmetric(senders: ArrayLike | tuple, receivers: ArrayLike | tuple) -> bool:
     senders, receivers = (np.asarray(end).astype(np.int64) for end in (senders, receivers))
     n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
     return bool(np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)))
@@ -264,7 +264,7 @@ def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
 
 
 def validate_symmetric(
-    graph: jraph.GraphsTuple, node_graph: ArrayLike | None = None
+    graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Check an undirected graph, or a set of them, on the host.
 
@@ -346,7 +346,11 @@ class GraphSet:
 
     @classmethod
     def from_edges(
-        cls, senders: ArrayLike, receivers: ArrayLike, node_graph: ArrayLike, labels: ArrayLike
+        cls,
+        senders: ArrayLike | tuple,
+        receivers: ArrayLike | tuple,
+        node_graph: ArrayLike | tuple,
+        labels: ArrayLike | tuple,
     ) -> "GraphSet":
         """Check a set of graphs and sort its edges.
 
@@ -414,7 +418,7 @@ class GraphSet:
         nodes, edges = (each.astype(np.int32) for each in (self.nodes_per_graph, self.edges_per_graph))
         return _tuple(self.senders.copy(), self.receivers.copy(), nodes, edges)
 
-    def subset(self, indices: ArrayLike) -> "GraphSet":
+    def subset(self, indices: ArrayLike | tuple) -> "GraphSet":
         """The graphs with these distinct numbers, in this order.
 
         >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
@@ -444,7 +448,7 @@ class GraphSet:
         )
 
 
-def _whole(name: str, values: ArrayLike, of: str = "place") -> np.ndarray:
+def _whole(name: str, values: ArrayLike | tuple, of: str = "place") -> np.ndarray:
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int64)

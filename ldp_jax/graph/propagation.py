@@ -358,19 +358,19 @@ def _check(alpha: Scalar, r: Scalar) -> None:
     validate.in_range(0.0, 1.0, r=r)
 
 
-def _check_rows(num_nodes: int, x: ArrayLike) -> None:
+def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
     if np.shape(x)[:1] != (num_nodes,):
         raise ValueError(f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}")
 
 
-def _as_columns(x: ArrayLike) -> tuple[Array, bool]:
+def _as_columns(x: ArrayLike | tuple) -> tuple[Array, bool]:
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)
     return (x[:, None], True) if x.ndim == 1 else (x, False)
 
 
-def ppr(op_or_graph: Operator | Graph, x: ArrayLike, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
+def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
     r"""Personalized PageRank of the columns of x, by Chebyshev semi-iteration.
 
     One compiled program for every alpha, r and tol: all are traced, and so is the number of products.
@@ -412,7 +412,7 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike, alpha: Scalar, r: Scalar, t
 
 
 def ppr_dense(
-    graph: Graph, x: ArrayLike, alpha: float, r: float, *, memory: float = 4e9
+    graph: Graph, x: ArrayLike | tuple, alpha: float, r: float, *, memory: float = 4e9
 ) -> Float[np.ndarray, "..."]:
     """Personalized PageRank by a float64 solve on the host, also of directed graphs: for tests and small graphs.
 
@@ -441,7 +441,7 @@ def ppr_dense(
 
 
 def ppr_rows(
-    op_or_graph: Operator | Graph, nodes: ArrayLike, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
+    op_or_graph: Operator | Graph, nodes: ArrayLike | tuple, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
 ) -> Array:
     """Rows of the PageRank matrix Pi itself, [len(nodes), n]: what reaches each node, and from where.
 
@@ -492,7 +492,11 @@ def _kprop(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
 
 
 def kprop(
-    op_or_graph: Operator | Graph, x: ArrayLike, steps: Scalar, *, normalisation: Normalisation = "symmetric"
+    op_or_graph: Operator | Graph,
+    x: ArrayLike | tuple,
+    steps: Scalar,
+    *,
+    normalisation: Normalisation = "symmetric",
 ) -> Array:
     r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
 
@@ -523,7 +527,7 @@ def kprop(
 
 def kprop_many(
     op_or_graph: Operator | Graph,
-    x: ArrayLike,
+    x: ArrayLike | tuple,
     steps: Sequence[int] = (0, 2, 4, 8, 16),
     *,
     normalisation: Normalisation = "symmetric",
@@ -552,7 +556,7 @@ def _step(steps: Scalar) -> Scalar:
     return validate.whole(0, steps=steps.item() if isinstance(steps, jax.Array) and steps.ndim == 0 else steps)
 
 
-def _kprop_of(op_or_graph: Operator | Graph, x: ArrayLike, gaps: Array, normalisation: str) -> Array:
+def _kprop_of(op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, normalisation: str) -> Array:
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
     columns, _ = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])

@@ -53,7 +53,7 @@ class ReconstructionQuality(NamedTuple):
     mean_average_precision: float
 
 
-def _relation(relation: ArrayLike, num_nodes: int) -> np.ndarray:
+def _relation(relation: ArrayLike | tuple, num_nodes: int) -> np.ndarray:
     pairs = np.asarray(relation)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer) or not len(pairs):
         raise ValueError(f"relation must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
@@ -67,7 +67,7 @@ def _relation(relation: ArrayLike, num_nodes: int) -> np.ndarray:
     return pairs.astype(np.int32)
 
 
-def closure(parent: ArrayLike) -> np.ndarray:
+def closure(parent: ArrayLike | tuple) -> np.ndarray:
     """All pairs (node, ancestor) of a forest: int32 [m, 2], by node and then upwards.
 
     ``parent`` [n] is the node above each; a root is its own.
@@ -221,7 +221,7 @@ def _train(
 
 def embed(
     key: PRNGKey,
-    relation: ArrayLike,
+    relation: ArrayLike | tuple,
     num_nodes: int,
     dim: int = 2,
     *,
@@ -281,7 +281,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
 
 
 def reconstruction(
-    points: Record, relation: ArrayLike, c: Scalar = 1.0, *, chunk: int = 256
+    points: Record, relation: ArrayLike | tuple, c: Scalar = 1.0, *, chunk: int = 256
 ) -> ReconstructionQuality:
     """The quality of the reconstruction of ordered pairs [m, 2] by distances; ties count for the pair.
 

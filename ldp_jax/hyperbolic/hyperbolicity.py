@@ -60,7 +60,7 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
     return delta.mean(), delta.max()
 
 
-def gromov_delta(key: PRNGKey, distances: ArrayLike, *, samples: int = 50_000) -> Delta:
+def gromov_delta(key: PRNGKey, distances: ArrayLike | tuple, *, samples: int = 50_000) -> Delta:
     """Four-point deltas of random sets of four different points of a finite metric [k, k], k >= 4."""
     validate.threefry(key)
     samples = validate.whole(1, samples=samples)
@@ -75,7 +75,7 @@ def gromov_delta(key: PRNGKey, distances: ArrayLike, *, samples: int = 50_000) -
     return Delta(float(mean), float(most), samples)
 
 
-def _adjacency(edges: ArrayLike, num_nodes: int) -> scipy.sparse.csr_array:
+def _adjacency(edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"edges must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
@@ -94,7 +94,9 @@ def _paths(adjacency: scipy.sparse.csr_array, nodes: np.ndarray) -> np.ndarray:
     return found
 
 
-def graph_distances(edges: ArrayLike, num_nodes: int, nodes: ArrayLike | None = None) -> Float[np.ndarray, "k k"]:
+def graph_distances(
+    edges: ArrayLike | tuple, num_nodes: int, nodes: ArrayLike | tuple | None = None
+) -> Float[np.ndarray, "k k"]:
     """Lengths of shortest paths of an undirected graph with edges [m, 2]; infinite where there is none.
 
     ``nodes`` [k] are the ends, all by default. Time is k times the edges.
@@ -109,7 +111,7 @@ def graph_distances(edges: ArrayLike, num_nodes: int, nodes: ArrayLike | None = 
 
 
 def graph_delta(
-    key: PRNGKey, edges: ArrayLike, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000
+    key: PRNGKey, edges: ArrayLike | tuple, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000
 ) -> Delta:
     """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it."""
     validate.threefry(key)

@@ -94,7 +94,7 @@ def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
     return values, sources, tuple(name for name, value in given.items() if not isinstance(value, Public))
 
 
-def _records(name: str, values: ArrayLike) -> Array:
+def _records(name: str, values: ArrayLike | tuple) -> Array:
     rows = jnp.asarray(values, jnp.float32)
     if rows.ndim != 2 or not len(rows):
         raise ValueError(f"{name} must be records [n, d], got shape {rows.shape}")
@@ -142,8 +142,8 @@ def _total(
 def importance(
     key: PRNGKey,
     function: Callable[[Array], Array] | Public,
-    x: ArrayLike | Public,
-    background: ArrayLike | Public,
+    x: ArrayLike | tuple | Public,
+    background: ArrayLike | tuple | Public,
     *,
     draws: int = 128,
 ) -> FeatureScores:
@@ -181,7 +181,7 @@ def importance(
 
 
 def sensitivity(
-    embed: Callable[[Array], Array] | Public, x: ArrayLike | Public, masked: ArrayLike | Public
+    embed: Callable[[Array], Array] | Public, x: ArrayLike | tuple | Public, masked: ArrayLike | tuple | Public
 ) -> FeatureScores:
     r"""HeteroRR's sensitivity of an embedding's feature: its change where the sensitive inputs are masked.
 

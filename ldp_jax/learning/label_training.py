@@ -72,7 +72,7 @@ class NoisyExamples(NamedTuple):
     keep: Float[Array | np.ndarray, " b"]
 
 
-def noisy_examples(mechanism: Discrete, index: ArrayLike, reports: ArrayLike) -> NoisyExamples:
+def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple) -> NoisyExamples:
     """Reports of a randomised response as examples, one a row; reports may be traced.
 
     The mechanism is a table on categories that keeps each with one probability and takes all others alike, such as
