@@ -144,6 +144,11 @@ LISTS_ALONE = tuple(name for name in LARGE if not name.endswith("gcn"))
 """The same without networks on graphs."""
 DENSE_TOO = (*PUBLISHED, "rr, ppr")
 """Where a matrix of all pairs is small enough."""
+LISTS_OF_OTHERS = tuple(
+    name for name in LARGE if name not in (*COUNTS, "piloted, placebo, no guard", "non-private, ppr")
+)
+"""Published methods and a network on the true graph."""
+BLINK = ("blink hybrid, gcn", "blink hybrid, ppr")
 SPARSE = tuple(name for name in SMALL if not name.startswith(("blink", "rr")))
 """What graphs are asked at all budgets where a matrix of all pairs is not."""
 
@@ -162,6 +167,7 @@ FURTHER_LARGE = tuple(
 def _friendships() -> tuple[Config, ...]:
     replace = dataclasses.replace
     lists, pairs = Config(units=("list",)), Config(units=("relationship",), methods=("piloted",))
+    half = replace(lists, labels=("half",), epsilons=(1.0,))
     cora, debian = (replace(lists, datasets=(name,)) for name in ("cora", "debian"))
     small = ("twitch_ptbr", "twitch_ru", "twitch_fr", "citeseer")
     wide = ("facebook100_oklahoma97", "blogcatalog", "pubmed", "facebook_pages", "twitch_de")
@@ -219,6 +225,9 @@ def _friendships() -> tuple[Config, ...]:
             lists, datasets=("facebook100_caltech36", "cora", "debian", *small, *wide, "squirrel"), methods=CEILING
         ),
         replace(lists, datasets=("amazon_photo", "crocodile", "amazon_computers"), methods=CEILING),
+        replace(half, datasets=("debian", "squirrel"), methods=(*LISTS_OF_OTHERS, "rr, ppr", *BLINK)),
+        replace(half, datasets=("twitch_de", "crocodile"), methods=LISTS_OF_OTHERS),
+        replace(half, datasets=("facebook_pages",), methods=LISTS_OF_OTHERS, draws=5),
     )
 
 
@@ -227,7 +236,7 @@ def _features() -> tuple[Config, ...]:
     return (
         Config(part="features", datasets=("citeseer", "cora"), panel=("20",)),
         Config(part="features", datasets=("debian",), panel=("0.1",)),
-        Config(part="features", datasets=("blogcatalog",), panel=("0.05",), methods=WIDE),
+        Config(part="features", datasets=("blogcatalog",), panel=("0.05",), methods=(*WIDE, "structure, gcn")),
         Config(part="features", datasets=("cora",), panel=("5",)),
         Config(part="features", datasets=("debian",), panel=("0.05",)),
         Config(part="features", datasets=("facebook100_caltech36",), panel=("0.1",)),

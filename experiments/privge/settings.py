@@ -92,7 +92,7 @@ class Plan:
 
 COMMITTED: dict[tuple[str, str], Plan] = {
     ("node", "cora"): Plan(EPSILONS, 10, ks=KS, k_epsilons=(1.0, 2.0, 3.0)),
-    ("node", "citeseer"): Plan(EPSILONS, 10),
+    ("node", "citeseer"): Plan(EPSILONS, 10, ks=KS, k_epsilons=(1.0,)),
     ("node", "pubmed"): Plan((0.01, 1.0, 5.0), 3),
     ("node", "facebook_pages"): Plan((0.01, 1.0, 5.0), 3, epochs=30),
     ("node", "crocodile"): Plan((0.01, 1.0, 5.0), 3, epochs=15, tol=1e-3),
