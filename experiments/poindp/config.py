@@ -101,7 +101,8 @@ def settings(config: Config, dataset: str, data: str) -> Settings:
 
 
 _FIRST_ATTACKED = (
-    "=gcn", "=gat", "=structure-only:gat", "=gcn+H", "=structure-only:gcn+H", "=published:vanpd", "=published:lap", "=published:poindp", "hyperbolic",
+    "=gcn", "=gat", "=structure-only:gat", "=gcn+H", "=structure-only:gcn+H", "=published:vanpd",
+    "=published:lap", "=published:poindp", "hyperbolic",
 )  # fmt: skip
 
 COMMITTED = (
