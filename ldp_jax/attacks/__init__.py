@@ -24,6 +24,7 @@ from ldp_jax.attacks._result import (
 )
 from ldp_jax.attacks.attribute import attribute_inference, inferred_edges
 from ldp_jax.attacks.inversion import inversion, public_mean
+from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge
 from ldp_jax.attacks.link_stealing import Distance, link_stealing, trained_link_stealing
 from ldp_jax.attacks.linkteller import linkteller
 from ldp_jax.attacks.membership import lira, log_odds, rmia, trained_membership
@@ -48,10 +49,12 @@ __all__ = [
     "feature_similarity",
     "inferred_edges",
     "inversion",
+    "likelihood_ratio",
     "link_stealing",
     "linkteller",
     "lira",
     "log_odds",
+    "planted_edge",
     "public_mean",
     "rmia",
     "shadow_models",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_jax.graph import graphs, propagation
-from ldp_jax.graph.propagation import operator, ppr, ppr_dense, ppr_rows, traced_operator
+from ldp_jax.graph.propagation import operator, ppr, ppr_dense, ppr_push, ppr_rows, traced_operator
 
 ALPHAS = (0.05, 0.1, 0.5, 1.0)
 RS = (0.0, 0.3, 0.5, 1.0)
@@ -61,6 +61,23 @@ def test_dense_is_the_series(alpha, r):
         total += alpha * term
         term = (1 - alpha) * p @ term
     np.testing.assert_allclose(ppr_dense(GRAPH, X, alpha, r), total, atol=1e-12)
+
+
+@every_alpha
+@every_r
+@every_layout
+def test_push_honours_its_bound_entry_by_entry(alpha, r, layout):
+    exact = ppr_dense(GRAPH, X, alpha, r)
+    for r_max in (1e-1, 1e-3, 1e-5):
+        z = np.asarray(ppr_push(OPERATORS[layout], X, alpha, r, r_max), float)
+        rounding = 4e-7 / alpha * np.abs(X / DEGREE[:, None] ** r).max()
+        assert (np.abs(z - exact) <= (r_max + rounding) * DEGREE[:, None] ** r).all()
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan])
+def test_push_refuses_thresholds(bad):
+    with pytest.raises(ValueError, match="r_max"):
+        ppr_push(GRAPH, X, 0.1, 0.5, bad)
 
 
 @every_alpha
