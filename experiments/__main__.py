@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-import ldp_jax
 from experiments._registry import EXPERIMENTS, module
 from experiments._runner import UsageError, check_out
 
@@ -55,6 +54,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(_help())
         sys.exit(0)
     if name == "--version":
+        import ldp_jax
+
         print(f"ldp_jax {ldp_jax.__version__}")
         sys.exit(0)
     if name not in COMMANDS:

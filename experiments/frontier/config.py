@@ -227,7 +227,12 @@ def _friendships() -> tuple[Config, ...]:
         replace(lists, datasets=("amazon_photo", "crocodile", "amazon_computers"), methods=CEILING),
         replace(half, datasets=("debian", "squirrel"), methods=(*LISTS_OF_OTHERS, "rr, ppr", *BLINK)),
         replace(half, datasets=("twitch_de", "crocodile"), methods=LISTS_OF_OTHERS),
-        replace(half, datasets=("facebook_pages",), methods=LISTS_OF_OTHERS, draws=5),
+        replace(
+            half,
+            datasets=("facebook_pages", "blogcatalog", "pubmed", "amazon_photo", "facebook100_oklahoma97"),
+            methods=LISTS_OF_OTHERS,
+            draws=5,
+        ),
     )
 
 

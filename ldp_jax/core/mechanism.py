@@ -397,7 +397,7 @@ def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> 
     >>> try:
     ...     require_protocol(3)
     ... except TypeError as error:
-    ...     print(str(error).splitlines()[0])
+    ...     print(str(error).partition(" The")[0])
     mechanism must have privatize(key, x), guarantee(), domain(), codomain(), estimate(y), which int lacks.
     """
     if isinstance(candidate, type):

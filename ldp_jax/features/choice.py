@@ -132,5 +132,5 @@ def _worst(mechanism: HasMoments, scale: float, length: float, dim: int) -> floa
 
 
 @jax.jit
-def _variances(mechanism: HasMoments, x: np.ndarray) -> jax.Array:
+def _variances(mechanism: HasMoments, x: jax.Array | np.ndarray) -> jax.Array:
     return mechanism.variance(x)

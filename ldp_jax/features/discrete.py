@@ -20,6 +20,9 @@ _STEP = 2.0**-23
 
 
 @pytree
+Words = Array | np.ndarray | np.integer | int
+
+
 class Discrete(Univariate):
     r"""A finite mechanism given by whole numbers over 2^32; build one with :meth:`of`.
 
@@ -52,9 +55,9 @@ class Discrete(Univariate):
     ('exact', True)
     """
 
-    thresholds: Array
-    values: Array
-    counts: Array
+    thresholds: Array | np.ndarray
+    values: Array | np.ndarray
+    counts: Array | np.ndarray
     inputs: int = static()
     encoding: Encoding = static()
     names: tuple[str, ...] = static()
@@ -137,7 +140,7 @@ class Discrete(Univariate):
         """The shape of the level: tables are no stack."""
         return jnp.shape(self.level)
 
-    def from_words(self, word: Array | np.ndarray | int, rounding: Array | np.ndarray | int, x: Record) -> Array:
+    def from_words(self, word: Words, rounding: Words, x: Record) -> Array:
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)

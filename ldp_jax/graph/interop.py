@@ -137,6 +137,7 @@ def to_edge_index(graph: Graph) -> Int[np.ndarray, "2 edges"]:
     >>> to_edge_index(graphs.from_edges([[0, 1]], num_nodes=2)).tolist()
     [[1, 0], [0, 1]]
     """
+    graph = graphs.as_graph(graph)
     return np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)])
 
 

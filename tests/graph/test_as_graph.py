@@ -26,7 +26,7 @@ GIVEN = {
     "num_classes": 2, "num_folds": 2, "count": 1, "steps": 1, "fold": np.arange(3), "groups": np.arange(3),
     "records": np.eye(2), "rho": 0.5, "rows": None, "num_groups": 3, "public": None, "model": None,
     "objective": None, "settings": None, "examples": None, "seen": None, "kappa": 1.0, "c": 0.5, "precision": 1.0,
-    "models": 2, "known": None, "protocol": "TSTF", "optimizer": None, "epochs": 1, "shadows": None,
+    "reports": None, "models": 2, "known": None, "protocol": "TSTF", "optimizer": None, "epochs": 1, "shadows": None,
     "private": graphs.from_edges(PATH, 3), "prior": SimpleNamespace(group=[0], degree=[0]),
 }  # fmt: skip
 """Other arguments, that are of three users or need not be looked at."""
@@ -34,7 +34,14 @@ GIVEN = {
 MECHANISMS = {"privatize_counts": edges.NeighbourCounts(1.0, 3), "privatize_graph": edges.NoisyDegree(1.0)}
 
 
-OTHERS = {"Edges.of", "to_list", "stacked", "operator_of"}  # their arguments are pairs, bits, arrays, an operator
+OTHERS = {
+    "Edges.of",
+    "to_list",
+    "stacked",
+    "operator_of",
+    "edges_of",
+    "bits_of",
+}  # pairs, bits, arrays, an operator
 
 
 def takers():
