@@ -19,10 +19,10 @@ _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0
 _STEP = 2.0**-23
 
 
-@pytree
 Words = Array | np.ndarray | np.integer | int
 
 
+@pytree
 class Discrete(Univariate):
     r"""A finite mechanism given by whole numbers over 2^32; build one with :meth:`of`.
 
@@ -55,9 +55,9 @@ class Discrete(Univariate):
     ('exact', True)
     """
 
-    thresholds: Array | np.ndarray
-    values: Array | np.ndarray
-    counts: Array | np.ndarray
+    thresholds: Array
+    values: Array
+    counts: Array
     inputs: int = static()
     encoding: Encoding = static()
     names: tuple[str, ...] = static()

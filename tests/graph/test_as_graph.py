@@ -26,8 +26,8 @@ GIVEN = {
     "num_classes": 2, "num_folds": 2, "count": 1, "steps": 1, "fold": np.arange(3), "groups": np.arange(3),
     "records": np.eye(2), "rho": 0.5, "rows": None, "num_groups": 3, "public": None, "model": None,
     "objective": None, "settings": None, "examples": None, "seen": None, "kappa": 1.0, "c": 0.5, "precision": 1.0,
-    "reports": None, "models": 2, "known": None, "protocol": "TSTF", "optimizer": None, "epochs": 1, "shadows": None,
-    "private": graphs.from_edges(PATH, 3), "prior": SimpleNamespace(group=[0], degree=[0]),
+    "models": 2, "known": None, "protocol": "TSTF", "optimizer": None, "epochs": 1, "shadows": None,
+    "reports": None, "private": graphs.from_edges(PATH, 3), "prior": SimpleNamespace(group=[0], degree=[0]),
 }  # fmt: skip
 """Other arguments, that are of three users or need not be looked at."""
 

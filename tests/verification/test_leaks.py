@@ -162,20 +162,23 @@ class Favourite(type(GeneralizedRR(1.0, 2))):
         return jnp.where(keep, 17, super().draw(key, x))
 
 
-def favourite():
-    made = GeneralizedRR(1.0, 40)
+LEAVES, STATIC = ("thresholds", "values", "counts", "level"), ("inputs", "encoding", "names")
+
+
+def twin_of(fields):
     twin = object.__new__(Favourite)
-    twin.__dict__.update(made.__dict__)
+    twin.__dict__.update(fields)
     return twin
+
+
+def favourite():
+    return twin_of(GeneralizedRR(1.0, 40).__dict__)
 
 
 jax.tree_util.register_pytree_node(
     Favourite,
-    lambda m: (
-        tuple(m.__dict__[k] for k in ("thresholds", "values", "counts", "level")),
-        (m.inputs, m.encoding, m.names),
-    ),
-    lambda aux, leaves: Favourite(*leaves[:3], *aux, level=leaves[3]),
+    lambda m: (tuple(m.__dict__[k] for k in LEAVES), tuple(m.__dict__[k] for k in STATIC)),
+    lambda aux, leaves: twin_of(dict(zip((*LEAVES, *STATIC), (*leaves, *aux), strict=True))),
 )
 
 
