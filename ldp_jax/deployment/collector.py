@@ -66,6 +66,7 @@ class Decoded:
       estimate: float32 [n] or [n, size], unbiased: ``table.values`` of the outputs, or the counts.
       rejected: how many were not.
       seen: :data:`TRIPLE` [m], ascending and distinct: for the next call.
+      digest: of the table or question.
     """
 
     user: np.ndarray
@@ -75,6 +76,7 @@ class Decoded:
     estimate: np.ndarray
     rejected: Rejected
     seen: np.ndarray
+    digest: bytes
 
     def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts of a question by node, int32 [n, K], and who reported, bool [n].
@@ -138,6 +140,7 @@ def decode(
         estimate=codec.estimate(output),
         rejected=Rejected(damaged, old, foreign, impossible, len(reports) - len(kept)),
         seen=triples,
+        digest=codec.digest,
     )
 
 
@@ -151,6 +154,7 @@ class Vectors:
       index: int32 [n, k], ascending in each row: which coordinates.
       output: int32 [n, k]: what was reported of them.
       incomplete: how many (user, round) were left out.
+      digest: of the table.
     """
 
     user: np.ndarray
@@ -158,6 +162,7 @@ class Vectors:
     index: np.ndarray
     output: np.ndarray
     incomplete: int
+    digest: bytes
 
 
 def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
@@ -176,6 +181,7 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
         index=field[at].astype(np.int32),
         output=decoded.output[order][at],
         incomplete=len(start) - len(at),
+        digest=decoded.digest,
     )
 
 

@@ -142,26 +142,36 @@ class ReportStore:
             name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
             for name in ("user", "round", "field", "output", "estimate")
         }
-        return Decoded(**joined, rejected=empty.rejected, seen=empty.seen)
+        return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """What each user lost by all rounds: of a record by tables, of one bit of a list by questions."""
-        total: dict[int, Fraction] = {}
+        """What each user lost by the reports that are stored, all rounds together.
+
+        Of a record by tables, of one bit of a list by questions. A report that never arrived cost its user as much:
+        :meth:`Session.spent` on the device has all. One answer for good counts in each round that it was sent.
+        """
+        query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
+        users, losses = [np.zeros(0, np.uint64)], [np.zeros(0)]
         with self._database() as database:
-            rows = database.execute(
-                "SELECT user, numerator, denominator, COUNT(*) FROM seen JOIN asked USING (digest) "
-                "WHERE kind = ? GROUP BY user, digest", (kind.__name__,),
-            )  # fmt: skip
-            for user, numerator, denominator, times in rows:
-                ratio = Fraction(int(numerator), int(denominator))
-                total[user] = total.get(user, Fraction(0)) + times * Fraction(log_up(ratio))
-        users = np.array(list(total), np.int64).view(np.uint64)
-        order = np.argsort(users)
-        upwards = [np.nextafter(float(epsilon), np.inf) for epsilon in total.values()]
-        return Spent(users[order], np.array(upwards, np.float64)[order])
+            asked = database.execute(
+                "SELECT digest, numerator, denominator FROM asked WHERE kind = ?", (kind.__name__,)
+            )
+            for digest, numerator, denominator in asked.fetchall():
+                found = np.array(database.execute(query, (digest,)).fetchall(), np.int64).reshape(-1, 2)
+                users.append(found[:, 0].view(np.uint64) if len(found) else users[0])
+                loss = log_up(Fraction(int(numerator), int(denominator)))
+                losses.append(np.nextafter(found[:, 1] * loss, np.inf))  # of the product, rounded up
+        who, place = np.unique(np.concatenate(users), return_inverse=True)
+        total = np.zeros(len(who))
+        for where, loss in zip(np.split(place, np.cumsum([len(one) for one in users])[:-1]), losses, strict=True):
+            total[where] = np.where(total[where] > 0, np.nextafter(total[where] + loss, np.inf), loss)
+        return Spent(who, total)
 
     def compact(self, asked: Table | Question) -> None:
-        """Join the files about a table or question into one, and remove those that no transaction names."""
+        """Join the files about a table or question into one, and remove those that no transaction names.
+
+        Not while somebody reads: a reader opens files as it comes to them.
+        """
         codec = codec_of(asked)
         with self._database() as database:
             query = "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid"
@@ -198,13 +208,19 @@ class ReportStore:
         kind = (Table if codec.each == "field" else Question).__name__
         loss = (str(codec.loss.numerator), str(codec.loss.denominator))
         database.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (codec.digest, kind, *loss))
-        triples = (found.user.view(np.int64).tolist(), found.round.tolist(), found.field.tolist())
-        new = [
-            place
-            for place, triple in enumerate(zip(*triples, strict=True))
-            if database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", (codec.digest, *triple)).rowcount
-        ]
-        return np.array(new, np.int64)
+        columns = (found.user.view(np.int64), found.round, found.field)
+        rows = zip(range(len(found.user)), *(column.tolist() for column in columns), strict=True)
+        database.execute("CREATE TEMP TABLE sent (place INTEGER, user INTEGER, round INTEGER, field INTEGER)")
+        database.executemany("INSERT INTO sent VALUES (?, ?, ?, ?)", rows)
+        fresh = (
+            "SELECT place, sent.user, sent.round, sent.field FROM sent LEFT JOIN seen ON digest = ? AND "
+            "sent.user = seen.user AND sent.round = seen.round AND sent.field = seen.field WHERE digest IS NULL"
+        )
+        places = [place for place, *_ in database.execute(fresh, (codec.digest,))]
+        database.execute(
+            f"INSERT INTO seen SELECT ?, user, round, field FROM ({fresh})", (codec.digest, codec.digest)
+        )
+        return np.sort(np.array(places, np.int64))
 
     def _write(self, table: pyarrow.Table) -> str:
         """A file that is whole and on the disk before it has its name."""
@@ -245,4 +261,6 @@ def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
     user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
     value = batch.column("value")
     output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)
-    return Decoded(user, round, field, output, codec.estimate(output), Rejected(0, 0, 0, 0, 0), np.zeros(0, TRIPLE))
+    nothing = Rejected(0, 0, 0, 0, 0)
+    estimate, seen = codec.estimate(output), np.zeros(0, TRIPLE)
+    return Decoded(user, round, field, output, estimate, nothing, seen, codec.digest)

@@ -208,6 +208,11 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
         if nodes is None:
             raise ValueError("nodes must say how many nodes there are, or their names: an array has edges alone")
         names = np.arange(nodes) if isinstance(nodes, (int, np.integer)) else _named(None, nodes)
+        if names.dtype.kind in "iu" and (names != np.arange(len(names))).any():
+            raise ValueError(
+                "nodes must not be numbers in another order beside an array, whose numbers may be places or names: "
+                "give a pandas table of two columns for names, or the number of nodes for places"
+            )
         return _Source(_rows(np.asarray(source), pairs_in), names)
     if isinstance(source, _Geometric) and hasattr(source, "edge_index"):
         weight = getattr(source, "edge_weight", None)

@@ -15,16 +15,18 @@ pipelines, scores, cross-validation and searches split users, as they should.
 >>> model.score(test, data.y[test]) > 0.5
 True
 
-Every fit asks the users, and what fits cost adds up. The same parameters and key give the same reports, which cost
-nothing more; other parameters draw noise of their own, and a search over them costs the sum of all.
+Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the same reports, which
+cost nothing more. Other parameters draw noise of their own, and a search over them costs the sum of all. Another
+graph or other records need another key: the key cannot depend on what is private.
 """
 
-import zlib
+import abc
+from hashlib import blake2b
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
@@ -45,12 +47,18 @@ Users = np.ndarray
 """Node numbers [m] or [m, 1]."""
 
 
-def _key_of(key: PRNGKey | None, *parameters: object) -> PRNGKey:
-    """A key for these parameters: two epsilons under one key would reveal records."""
+def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
+    """A key for these public parameters, to the last bit: two epsilons under one key would reveal records."""
     if key is None:
         raise ValueError("key must be a typed key, as jax.random.key(0) for a simulation, got None")
     validate.threefry(key)
-    return jax.random.fold_in(key, np.uint32(zlib.crc32(repr(parameters).encode())))
+    leaves, structure = jax.tree.flatten(parameters)
+    digest = blake2b(repr(structure).encode(), digest_size=16)
+    for leaf in map(np.asarray, leaves):
+        digest.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
+    for word in np.frombuffer(digest.digest(), np.uint32):
+        key = jax.random.fold_in(key, word)
+    return key
 
 
 def _users(X: Users, n: int) -> np.ndarray:  # noqa: N803 - scikit-learn's name
@@ -110,8 +118,8 @@ class PrivateEmbedding(TransformerMixin, BaseEstimator):
         return self.embedding_[_users(X, len(self.embedding_))]
 
 
-class _UserClassifier(ClassifierMixin, BaseEstimator):
-    """Classes of all users from those of some.
+class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
+    """Classes of all users from those of some; abstract.
 
     Attributes:
       result_: what the function returned.
@@ -124,8 +132,9 @@ class _UserClassifier(ClassifierMixin, BaseEstimator):
     guarantee_: PipelineGuarantee
     graph: Graph | None
 
+    @abc.abstractmethod
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses | CountedClasses:
-        raise NotImplementedError
+        """The classes of everybody from the labels of some."""
 
     def fit(self, X: Users, y: Any) -> "_UserClassifier":  # noqa: N803
         """Ask the users; of X, each user once, the classes y are public."""
@@ -168,7 +177,7 @@ class ReportClassifier(_UserClassifier):
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:
             raise ValueError("records must be given")
-        key = _key_of(self.key, self.epsilon, users.tolist(), labels.tolist())
+        key = _key_of(self.key, self.epsilon, users, labels)
         return predict_from_reports(
             key, _graph(self.graph), self.records, users, labels, self.epsilon, num_classes=num_classes
         )
@@ -195,7 +204,7 @@ class CountClassifier(_UserClassifier):
         graph = _graph(self.graph)
         everybody = np.full(graphs.num_nodes(graph), -1, np.int32)
         everybody[users] = labels
-        key = _key_of(self.key, self.epsilon, self.unit, everybody.tolist())
+        key = _key_of(self.key, self.epsilon, everybody, self.unit == "list")
         return predict_from_counts(
             key, graph, self.features, everybody, self.epsilon, unit=self.unit, num_classes=num_classes
         )

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
@@ -40,17 +40,19 @@ class VectorReports(Protocol):
       user: uint64 [m].
       index: int32 [m, k], which coordinates, ascending.
       output: int32 [m, k], what was reported of them.
+      digest: of the table that the devices used.
     """
 
     user: np.ndarray
     index: np.ndarray
     output: np.ndarray
+    digest: bytes
 
 
 def embed_reports(
     graph: Graph | Operator,
     mechanism: Sampled,
-    nodes: Int[np.ndarray, " n"],
+    nodes: Integer[np.ndarray, " n"],
     reports: VectorReports,
     *,
     alpha: Scalar,
@@ -82,7 +84,8 @@ def embed_reports(
     >>> from ldp_jax.graph import graphs
     >>> mechanism = Sampled(GridSquareWave(2.0), dim=3, k=1)
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
-    >>> sent = Vectors(np.uint64([30, 77]), np.uint32([0, 0]), np.int32([[2], [0]]), np.int32([[5], [5]]), 0)
+    >>> sent = Vectors(np.uint64([30, 77]), np.uint32([0, 0]), np.int32([[2], [0]]), np.int32([[5], [5]]), 0,
+    ...     mechanism.inner.table().digest)
     >>> found = embed_reports(graph, mechanism, np.array([10, 20, 30]), sent, alpha=0.1, r=0.5)
     >>> found.z.shape, found.reported.tolist(), found.strangers
     ((3, 3), [False, False, True], 1)
@@ -91,13 +94,17 @@ def embed_reports(
     n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
     if not isinstance(mechanism.inner, Discrete):
         raise ValueError(f"mechanism must be Sampled(Discrete.of(table), dim, k), got {mechanism}")
+    table = mechanism.inner.table()
+    if reports.digest != table.digest:
+        raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
     user, index, output = (np.asarray(part) for part in (reports.user, reports.index, reports.output))
+    user = user.astype(np.uint64)
     if index.shape != (len(user), k) or output.shape != index.shape:
         raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
     if len(np.unique(user)) != len(user):
         raise ValueError("reports must have a row a user, and have several of some: choose one round")
     validate.in_range(0.0, dim - 1.0, index=index)
-    validate.in_range(0.0, mechanism.inner.table().outputs - 1.0, output=output)
+    validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
         raise ValueError("index must ascend in each row")
     place, known = _places(np.asarray(nodes), n, user)
@@ -115,8 +122,12 @@ def embed_reports(
 
 def _places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The node of each user who has one, and who these are, bool [m]."""
-    if nodes.shape != (n,) or len(np.unique(nodes)) != n:
-        raise ValueError(f"nodes must name {n} users, one a node and each once, got shape {nodes.shape}")
+    if nodes.dtype.kind == "i" and nodes.size and nodes.min() >= 0:
+        nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
+    if nodes.dtype != np.uint64 or nodes.shape != (n,) or len(np.unique(nodes)) != n:
+        raise ValueError(
+            f"nodes must be {n} distinct users, whole numbers >= 0, one a node, got {nodes.dtype} {nodes.shape}"
+        )
     order = np.argsort(nodes)
     place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
     known = nodes[place] == user

@@ -135,7 +135,7 @@ def ppi_files() -> Files:
     return {"ppi.zip": ppi_archive(splits)}
 
 
-_NPZ = {
+ARRAYS = {
     "edges": [[0, 1], [2, 1]],
     "x_indptr": [0, 1, 2, 2],
     "x_indices": [1, 0],
@@ -144,9 +144,9 @@ _NPZ = {
     "x_lower": 0.0,
     "x_upper": 1.0,
     "y": [0, 1, 1],
-    "split": [1, 2, 3],
-    "feature_names": np.frombuffer(b"a\nb", np.uint8),
 }
+"""Three nodes of two features, as a user would write them."""
+_NPZ = {**ARRAYS, "split": [1, 2, 3], "feature_names": np.frombuffer(b"a\nb", np.uint8)}
 _SET = {"edges": [[0, 1], [2, 3], [3, 4]], "node_graph": [0, 0, 1, 1, 1], "y": [0, 1]}
 _EDGES = b"id1,id2\n0,1\n1,0\n2,2\n2,1\n"
 _LISTS = json.dumps({"2": [3, 0, 3], "0": [1], "1": []}).encode()

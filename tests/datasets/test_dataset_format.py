@@ -9,25 +9,15 @@ import scipy.sparse
 from ldp_jax import datasets
 from ldp_jax.datasets import Dataset
 from ldp_jax.graph import graphs
-from tests.datasets.formats import npz
+from tests.datasets.formats import ARRAYS, npz
 
-ARRAYS = {
-    "edges": [[0, 1], [2, 1]],
-    "x_indptr": [0, 1, 2, 2],
-    "x_indices": [1, 0],
-    "x_values": [1.0, 0.5],
-    "x_shape": [3, 2],
-    "x_lower": 0.0,
-    "x_upper": 1.0,
-    "y": [0, 1, 1],
-}
 NO_FEATURES = {key: None for key in ARRAYS if key.startswith("x_")}
 NO_BOUNDS = {"x_lower": None, "x_upper": None}
 
 
 @pytest.fixture
 def write(tmp_path):
-    """Three nodes of two features, as a user would write them; a change to None drops the array."""
+    """A change to None drops the array."""
 
     def write(**changes):
         path = tmp_path / "mine.npz"

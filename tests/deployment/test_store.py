@@ -19,7 +19,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.pipeline.embedding import propagate
 from ldp_jax.pipeline.reported import embed_reports
-from tests.deployment.vectors import GRID, session
+from tests.deployment.vectors import GRID, SECOND, session
 
 USERS, DIM, K = 30, 8, 3
 QUESTION = deployment.Question(5, np.arange(40) % 2, num_groups=2, epsilon=1.0)
@@ -160,15 +160,27 @@ def test_stored_reports_become_an_embedding(tmp_path, ring):
     assert np.abs(np.asarray(whole) - np.asarray(found.z)).max() > 0.1
 
 
+def test_users_of_64_bits_find_their_nodes(ring):
+    """As float64 these are one number."""
+    users = np.uint64(2**63) + np.arange(USERS + 2, dtype=np.uint64)
+    sent = deployment.Vectors(
+        users[3:5], np.uint32([0, 0]), np.tile([1, 2, 3], (2, 1)), np.zeros((2, K), int), 0, GRID.digest
+    )
+    mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
+    found = embed_reports(ring, mechanism, users, sent, alpha=0.2, r=0.5)
+    assert (np.flatnonzero(found.reported).tolist(), found.strangers) == ([3, 4], 0)
+
+
 @pytest.mark.parametrize(("change", "words"), [
     ({"output": np.full((2, K), GRID.outputs)}, "output must be in"),
     ({"index": np.tile([3, 2, 1], (2, 1))}, "ascend"),
     ({"index": np.zeros((2, 2), int)}, "index and output must be"),
     ({"user": np.uint64([1001, 1001])}, "choose one round"),
+    ({"digest": SECOND.digest}, "another table than the mechanism's"),
 ])  # fmt: skip
 def test_rows_that_no_device_sends_are_refused(change, words, ring):
     fields = {"user": np.uint64([1001, 1002]), "round": np.uint32([0, 0]), "index": np.tile([1, 2, 3], (2, 1)),
-              "output": np.zeros((2, K), int), "incomplete": 0}  # fmt: skip
+              "output": np.zeros((2, K), int), "incomplete": 0, "digest": GRID.digest}  # fmt: skip
     mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
     with pytest.raises(ValueError, match=words):
         embed_reports(

@@ -105,6 +105,7 @@ def test_weights_are_refused_or_dropped(source):
 REFUSED = {
     "no nodes": ((EDGES,), "nodes must say how many"),
     "two readings": (([[0, 1], [2, 3]], 4), "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3"),
+    "places or names": ((EDGES, [3, 1, 0, 2]), "places or names: give a pandas table"),
     "floats": ((EDGES / 2, 5), "must be integers"),
     "outside": (([[0, 9], [1, 2], [0, 1]], 5), r"nodes in \[0, 5\), got \(0, 9\)"),
     "another shape": ((np.zeros((3, 3), int), 5), "must be integers"),

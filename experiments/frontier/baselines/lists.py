@@ -20,29 +20,24 @@ Reported = tuple[Links | None, PipelineGuarantee, str]
 """Links, what was spent, and a note; no links where memory does not hold them."""
 
 
-def through_gcn(
-    report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, graph: Graph, features: Any,
-    labels: np.ndarray, epsilon: float, num_classes: int,
+def _through(
+    classify: Callable[..., np.ndarray], report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey,
+    graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int,
 ) -> Released:  # fmt: skip
-    """A graph convolutional network over reported links."""
+    """A classifier of reported links."""
     report_key, fit_key = jax.random.split(key)
     links, guarantee, note = report(report_key, graph, epsilon, len(labels))
-    if links is None:
-        return Released(None, guarantee, note)
-    return Released(over(fit_key, links, features, labels, num_classes), guarantee, note)
+    made = None if links is None else classify(fit_key, links, features, labels, num_classes)
+    return Released(made, guarantee, note)
 
 
-def through_ppr(
-    report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, graph: Graph, features: Any,
-    labels: np.ndarray, epsilon: float, num_classes: int,
-) -> Released:  # fmt: skip
-    """PageRank of classes over reported links, and a regression."""
-    report_key, fit_key = jax.random.split(key)
-    links, guarantee, note = report(report_key, graph, epsilon, len(labels))
-    if links is None:
-        return Released(None, guarantee, note)
-    log_q = posterior(features, labels, num_classes)
-    return Released(pagerank(fit_key, links, log_q, labels, num_classes), guarantee, note)
+def _pagerank(key: PRNGKey, links: Links, features: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """PageRank of classes, and a regression."""
+    return pagerank(key, links, posterior(features, labels, num_classes), labels, num_classes)
+
+
+through_gcn, through_ppr = partial(_through, over), partial(_through, _pagerank)
+"""A graph convolutional network over reported links, and PageRank over them."""
 
 
 def _dprr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
