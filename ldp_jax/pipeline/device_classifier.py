@@ -120,7 +120,7 @@ def device_classifier(
     scores, ridge, weights = regression(rows, Lesson.of(panel), ridges=RIDGES, room=room)
     losses = {"logistic regression": _log_loss(scores, labels)}
     mean = np.asarray(weights).reshape(len(weights), panel.num_folds, -1).mean(1)  # on the host
-    best = DeviceClassifier(jnp.asarray(mean[:-1]), jnp.asarray(mean[-1]), scores, ridge, (), losses)
+    best = DeviceClassifier(jax.device_put(mean[:-1]), jax.device_put(mean[-1]), scores, ridge, (), losses)
     for place, width in enumerate(hidden):
         assert key is not None
         name = f"network of {width}"

@@ -11,6 +11,7 @@ import pytest
 from ldp_jax import verification
 from ldp_jax.accounting import gaussian
 from ldp_jax.core import mechanism as protocol
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.hyperbolic import HyperbolicGaussian, RadialAngularGaussian, poincare
 from tests.stats import SIGMAS
@@ -57,6 +58,16 @@ def test_delta_by_quadrature_is_the_curves(name, epsilon, delta, dim):
             object.__setattr__(m, scale, 0.99 * getattr(m, scale))
     assert verification.hockey_stick(m, claim) > 1.01 * delta
     assert m.guarantee().epsilon > claim  # it is asked of the noise that there is
+
+
+def test_delta_by_an_independent_quadrature():
+    """In one dimension, of both ends of a diameter, by the trapezoid rule."""
+    m = HyperbolicGaussian(1.0, 1e-3, 1.5, dim=1)
+    with float64_on_cpu():
+        log = jax.jit(lambda y, x: jax.vmap(lambda one: m.log_density(one, x))(y))
+        y = np.linspace(-90.0, 90.0, 200_001)[:, None]
+        p, q = (np.exp(np.asarray(log(y, np.array([x])))) for x in (-1.5, 1.5))
+    assert np.trapezoid(np.maximum(p - np.e * q, 0), y[:, 0]) == pytest.approx(1e-3, rel=1e-4)
 
 
 @mechanism

@@ -22,7 +22,7 @@ from ldp_jax.learning.label_training import (
     noisy_examples,
     noisy_node_classification,
 )
-from ldp_jax.learning.models import Model, NodeInputs, gcn
+from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
 from ldp_jax.learning.training import Examples, Settings, fit, node_classification, on_graph
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -179,6 +179,21 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     assert -jnp.inf < score(0.0, truth) < unsure < sure < 0.0
     half = np.where(np.arange(m) < m // 2, truth, reports)  # of half the reports by heart
     assert score(9.0, half) == -jnp.inf
+
+
+def test_training_stops_where_reports_are_learned_by_heart():
+    """A free score for each node, trained on the validation reports themselves: only first epochs may be kept."""
+    m = 60
+    reports = np.random.default_rng(4).integers(0, 3, m)
+    part = noisy_examples(GeneralizedRR(0.5, 3), np.arange(m), reports)
+    settings = Settings(training.adam(0.05), epochs=60, batch_size=m, patience=5)
+    model = mlp(1, 1, 3, 0.0)
+    fitted = fit(jax.random.key(0), model, noisy_node_classification, jnp.eye(m), part, part, part, settings)
+    run = np.isfinite(fitted.losses).sum()
+    assert run < 60
+    assert np.isneginf(fitted.validations[run - 1])
+    outputs, _ = model.apply(fitted.variables, jnp.eye(m), key=None, train=False)
+    assert np.mean(np.argmax(outputs, 1) == reports) < 0.65
 
 
 # --- Training ----------------------------------------------------------------------------------------------------
