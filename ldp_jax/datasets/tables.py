@@ -167,16 +167,17 @@ def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, s
 def _labels(
     column: "pandas.Series", classes: Sequence[Hashable] | None, say: Say
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
+    import pandas
+
     unknown = (column.isna() | (column == -1)).to_numpy(bool)
     found = list(dict.fromkeys(column[~unknown]))
     try:
         names = tuple(sorted(found) if classes is None else classes)
     except TypeError:
         names = tuple(sorted(found, key=str))
-    number = {name: place for place, name in enumerate(names)}
-    if set(found) - number.keys():
+    y = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(column))
+    if (y[~unknown] < 0).any():
         say("holds classes that are not declared")
     if not found:
         say("holds no label")
-    y = np.array([number.get(word, -1) if known else -1 for word, known in zip(column, ~unknown, strict=True)])
-    return y.astype(np.int32), names
+    return np.where(unknown, -1, y).astype(np.int32), names

@@ -227,15 +227,20 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
 
 
 def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _Source:
+    import pandas
+
     if table.ndim != 2 or table.shape[1] != 2:
         raise ValueError(f"source must be a table of two columns, the ends of each edge, got shape {table.shape}")
-    ends = table.to_numpy(object)
     if table.isna().to_numpy().any():
         raise ValueError("source must name both ends of each edge, and misses some")
     if isinstance(nodes, (int, np.integer)):
         raise ValueError("nodes must be names, as the table has them, got a number")
-    names = _named(None, dict.fromkeys(ends.ravel()) if nodes is None else nodes)
-    return _Source(_places(ends.tolist(), names), names)
+    ends = table.to_numpy(object).ravel()
+    names = _named(None, pandas.unique(ends) if nodes is None else nodes)
+    places = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(ends, tupleize_cols=False))
+    if (places < 0).any():
+        raise _unnamed(set(ends[places < 0]))
+    return _Source(places.astype(np.int64).reshape(-1, 2), names)
 
 
 def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
@@ -286,10 +291,12 @@ def _places(pairs: list, names: Names) -> np.ndarray:
     number = {name: place for place, name in enumerate(names.tolist())}
     unknown = {end for pair in pairs for end in pair} - number.keys()
     if unknown:
-        raise ValueError(
-            f"nodes must name every end of an edge, and miss {len(unknown)}, as {next(iter(unknown))!r}"
-        )
+        raise _unnamed(unknown)
     return np.array([[number[end] for end in pair] for pair in pairs], np.int64).reshape(-1, 2)
+
+
+def _unnamed(ends: set) -> ValueError:
+    return ValueError(f"nodes must name every end of an edge, and miss {len(ends)}, as {next(iter(ends))!r}")
 
 
 def _host(values: object) -> np.ndarray:
