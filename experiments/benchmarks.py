@@ -27,7 +27,7 @@ from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, check_positive, console, progress, write_tables
 from experiments._sides import Sides, installed, interleaved, key_of, row
 from experiments.privge import accuracy, cells
-from experiments.privge.settings import COMMITTED
+from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.graph import graphs, propagation
@@ -109,7 +109,16 @@ def summary(rows: pd.DataFrame) -> str:
             ]
         )
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
-    return f"Medians over runs, on {os.cpu_count()} cores.\n\n" + markdown(head, lines)
+    return f"Medians over runs, on {os.cpu_count()} cores.\n\n{_NOTES}\n\n{markdown(head, lines)}"
+
+
+_NOTES = """\
+The sides of a benchmark take turns in one run, with a new key in each repetition. A row of one run is a single
+measurement. Other work ran on the cores during some of them: CPU seconds are the fairer column. `ppr` is as fast as
+SciPy's CSR product at its best (the same recurrence, in blocks of columns) on one thread, and uses both; the power
+series needs more products. The torch sides need `pip install torch`; dense sides are our own. The chain, LinkTeller
+and Poincaré embeddings ran on one core (`taskset -c 0`). The DPRR authors' C code was measured at 41.8 CPU s for
+n = 4000 on a similar machine."""
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:
@@ -332,7 +341,7 @@ def hyperbolic(repeats: int) -> list[dict[str, Any]]:
 
 def figure2(_: int) -> list[dict[str, Any]]:
     """The whole of Figure 2 on Cora from a cold start: a training of each row."""
-    planned = accuracy.plan_task(privge.Config(), "node", "cora", COMMITTED[("node", "cora")])
+    planned = accuracy.plan_task(privge.Config(), "node", "cora", privge_settings.COMMITTED[("node", "cora")])
     own_k = cells.published_k("cora", "node")
     work = [cell for cell in planned if cell.mechanism.removeprefix(cells.STRUCTURE) != "hds" or cell.k == own_k]
     jax.clear_caches()

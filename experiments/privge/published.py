@@ -3,6 +3,9 @@
 Figures 2 to 4 exist as pictures only: what the text does not name stays an empty cell.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 _AUC = """
 cora laplace 75.22 76.00 74.95 75.20
 cora piecewise 73.20 78.17 77.78 75.20
@@ -66,3 +69,10 @@ NAMED_GAPS = (
 """Node task: (dataset, epsilon, a, b, published accuracy of a less that of b), from section IV-C. (Of Citeseer and
 Pubmed the text says besides that HDS is less than 7.0 points under non-private at eps = 0.01.)
 """
+
+
+def printed(row: Mapping[str, Any]) -> float | None:
+    """The paper's number of a row, on the raw embedding, which is the paper's; None where it prints none."""
+    if row["preprocessing"] == "standardized":
+        return None
+    return PUBLISHED_VALUES.get((row["task"], row["dataset"], row["mechanism"], row["epsilon"]))
