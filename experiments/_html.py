@@ -65,47 +65,45 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     return found
 
 
+_BESIDE = """\
+Rows that the paper prints a number of; of a paper that draws its results, private rows at epsilon 1. Means over
+seeds, 95 % intervals (Student); *structure-only* is the same mechanism on one public record for all users; minutes
+are of all seeds together."""
+
+
 def beside_the_paper(name: str, out: Path) -> str:
-    """Rows that the paper prints a number of; of a paper without numbers, private rows at epsilon 1."""
+    """Your rows where there are some, else the committed ones; each beside the paper's number."""
     experiment, printed = EXPERIMENTS[name], getattr(_registry.module(name), "printed", None)
     rows = []
     for mine, theirs in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
         yours, committed = _means(mine), _means(theirs)
         for key, row in (committed | yours).items():
             number = printed(row) if printed else None
-            if number is None and (printed or row["epsilon"] != 1 or str(row["metric"]) not in ("accuracy", "auc")):
+            drawn = not printed and row["epsilon"] == 1 and row["metric"] in ("accuracy", "auc")
+            if (number is None and not drawn) or row["mechanism"].startswith(STRUCTURE):
                 continue
-            if str(row["mechanism"]).startswith(STRUCTURE):
-                continue
-            rows.append(_line(row, number, (yours if key in yours else committed), key, committed, bool(yours)))
+            source = yours if key in yours else committed
+            twin = source.get(tuple(STRUCTURE + part if part == row["mechanism"] else part for part in key))
+            rows.append(_line(row, number, twin) | {"rows": "committed" if source is committed else "yours"})
     return table(rows)
 
 
-def _line(
-    row: Mapping[str, Any],
-    number: Any,
-    source: Mapping[Any, Any],
-    key: Any,
-    committed: Mapping[Any, Any],
-    run: bool,
-) -> dict[str, Any]:
+def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] | None) -> dict[str, Any]:
     more = {name: row[name] for name in row if name not in (*COLUMNS, "delta", "value", "proved", "minutes")}
     further = [value if isinstance(value, str) else f"{name} {value:g}" for name, value in more.items()]
-    twin = source.get(tuple(STRUCTURE + part if part == row["mechanism"] else part for part in key))
     value, proved = row["value"], row["proved"]
-    line = {
-        "data set": ", ".join([str(row["dataset"]), str(row["task"]), *filter(str.strip, further)]),
+    return {
+        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]),
         "row": row["mechanism"],
         "metric": row["metric"],
         "eps": f"{row['epsilon']:g}",
         "paper": None if number is None else f"{number:g}",
         "ours (%)": value and f"{value.mean:.1f}",
-        "95 % interval": value and value.n > 1 and f"± {value.half_width:.1f}" or "",
+        "95 % interval": f"± {value.half_width:.1f}" if value and value.n > 1 else "",
         "structure-only": twin and twin["value"],
         "epsilon proved": "none" if not np.isfinite(proved) else f"{proved:.3g}",
         "minutes": f"{row['minutes']:.1f}",
     }
-    return line | ({"rows": "this run" if source is not committed else "committed"} if run else {})
 
 
 def _made_with(results: Sequence[Results]) -> str:
@@ -128,18 +126,18 @@ def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: 
     """
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
-    words = [f"# {name}: {experiment.about}", said, "## Beside the paper", beside_the_paper(name, out)]
+    words = [f"# {name}: {experiment.about}", said, "## Beside the paper", _BESIDE, beside_the_paper(name, out)]
     parts, shown = [render("\n\n".join(words), out)], ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()
         base = out if own else REFERENCE
         text = _sections((base / file).read_text(), [item.name for item in items])
-        label = f"*{'Rows of this run' if own else 'Committed rows'}*: {file}"
+        label = f"*{'Your rows' if own else 'Committed rows'}*: {file}"
         parts.append(f'<section id="{file}">\n{render(label, base)}{render(text, base, name, beside)}</section>')
         shown += text
     for file in dict.fromkeys(file for file in wanted if file.endswith(".png") and f"({file})" not in shown):
         base = out if (out / file).exists() else REFERENCE
-        label = "Figure of this run" if base is out else "Committed figure"
+        label = "Your figure" if base is out else "Committed figure"
         parts.append(render(f"![{file}]({file})\n\n{label}: {file}", base))
     made = [one for one in experiment.results(out) if one.csv.exists()] or experiment.results(REFERENCE)
     parts.append(render(f"## Versions and devices\n\n{_made_with(made)}", out))

@@ -24,15 +24,16 @@ HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "a
 
 def table(out: Path) -> str:
     """In how many rows of a question the interval of the answer is above 0 and below 0; "" without a row."""
-    found = []
+    found: list[tuple[str, str, int, int, int, str]] = []
     if len(frame := privge_accuracy.results_in(out).read()):
         lines = [line for one in summarise(frame, privge_report.published_ks(frame)) for line in one.counted()]
         up, down, _ = tally(lines)
-        found = [["records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"]]
+        found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"))
     for private, beside, each, page in _asked(out):
         if known := [one for one in each if one is not None and one.n > 1]:
-            found.append([private, beside, len(known), *counted(known)[:2], page])
-    rows = [[*cells, f"[{page.removesuffix('.md')}](experiments/results/{page})"] for *cells, page in found]
+            up, down, _ = counted(known)
+            found.append((private, beside, len(known), up, down, page))
+    rows = [[*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"] for one in found]
     return markdown(HEADERS, rows) if rows else ""
 
 

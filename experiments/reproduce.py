@@ -84,7 +84,8 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
 
 def _compared(name: str, config: Config) -> tuple[str, list[str]]:
     """In Markdown, which rows there are and how they compare; and the means that disagree, in words."""
-    experiment, run = EXPERIMENTS[name], f"Preset {config.preset}."
+    run = "Nothing was computed." if config.compare_only else f"Preset {config.preset}."
+    experiment = EXPERIMENTS[name]
     if not experiment.rows:
         return f"{run} {name} has no rows by seed: its tables show what was measured.", []
     both = zip(experiment.results(config.out), experiment.results(REFERENCE), strict=True)
