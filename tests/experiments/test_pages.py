@@ -11,7 +11,8 @@ from experiments import __main__ as command_line
 from experiments import _html, reproduce
 from experiments._registry import EXPERIMENTS
 from experiments._runner import UsageError
-from experiments.poindp.published import printed
+from experiments.poindp import published as poindp
+from experiments.privge import published as privge
 
 SHOWN = ("privge", "variance")
 
@@ -80,9 +81,6 @@ def test_a_page_says_what_the_paper_prints_and_that_rows_are_committed(pages):
     assert line.startswith("<td>82.43</td>")
     assert "<td>± " in line
     assert "jaxlib" in text
-    row = {"task": "node", "split": "random", "dataset": "cora", "mechanism": "gcn", "metric": "weighted-F1"}
-    assert printed({**row, "epsilon": float("inf")}) == 80.0
-    assert printed({**row, "epsilon": 0.5}) is None
     assert "Reproduced" in (pages / "index.html").read_text()
 
 
@@ -115,3 +113,13 @@ def test_a_browser_opens_a_page(pages):
     words = ["chromium", "--headless", "--no-sandbox", "--dump-dom", (pages / "variance.html").as_uri()]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     assert "Versions and devices" in done.stdout
+
+
+def test_a_number_of_privge_stands_beside_the_published_k_alone():
+    row = {"task": "link", "dataset": "cora", "mechanism": "hds", "epsilon": 1.0, "preprocessing": "raw"}
+    assert privge.printed({**row, "k": 1}) == 82.43
+    assert privge.printed({**row, "k": 3}) is None
+    assert privge.printed({**row, "k": 1, "preprocessing": "standardized"}) is None
+    cell = {"task": "node", "split": "random", "dataset": "cora", "mechanism": "gcn", "metric": "weighted-F1"}
+    assert poindp.printed({**cell, "epsilon": float("inf")}) == 80.0
+    assert poindp.printed({**cell, "epsilon": 0.5}) is None
