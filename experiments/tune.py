@@ -119,8 +119,7 @@ def ledger(config: Config, trials: Any) -> Ledger:
 def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -> tuple[Settings, int, str]:
     """Suggested settings, k and preprocessing; the published choice is within the ranges."""
     task, dataset = config.parts[0], config.datasets[0]
-    most = accuracy.load(dataset).num_features
-    k = trial.suggest_categorical("k", [k for k in KS if k <= most])
+    k = trial.suggest_categorical("k", [k for k in KS if k <= accuracy.load(dataset).num_features])
     published = privge.settings(privge.Config(), task, dataset, Plan(config.epsilons, 1, epochs=config.epochs))
     chosen = dataclasses.replace(
         published,
@@ -175,7 +174,7 @@ def _report(config: Config, study: "optuna.Study") -> None:
         f"best of {len(ended)} trials, by validation: trial {best.number}, in test {best.user_attrs['test']:.4g}\n"
         f"{ledger(config, study.trials).explain()}\n"
         f"Trials that shared reports: {(frame.reports == 'shared').sum()}, free: they are post-processing. Labels, "
-        "those of validation too, and edges are public here: nothing protects them.\n"
+        "those of validation too, and edges are public here: nothing protects them. Reports of other studies add.\n"
         f"rows: {config.out / f'{NAME}.csv'}",
         soft_wrap=True, highlight=False, markup=False,
     )  # fmt: skip
