@@ -1,7 +1,8 @@
 """What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a script, no test.
 
 ``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what it found wrong.
-``... pair INDEX PORT`` is one of two processes, and ``... death INDEX PORT`` of two of which one is killed.
+``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and ``... death INDEX PORT`` is one of
+two that are to end: the second is killed.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -121,7 +123,7 @@ def users_on_meshes() -> None:
 
 def users_by_number() -> None:
     """Any part of the users, in any order, draws the same reports from keys folded with their numbers."""
-    m = cases.CASES["HDS"].make(1.0)
+    m = cases.CASES["GeneralizedRR"].make(1.0)
     x, one = records_of(m), mechanisms.privatize(jax.random.key(3), m, records_of(m))
     users = np.array([11, 2, 5])
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(3), users)
@@ -155,6 +157,8 @@ def columns_of(layout: Any) -> Callable[[], None]:
             assert not moved
         mapped = jax.jit(jax.shard_map(pages, mesh=all_meshes["Auto"], in_specs=(P(), spec), out_specs=spec))
         check_divided(mapped(op, x), one, *spec, atol=TOLERANCE)
+        if layout == "segment":
+            return
         gradient = jax.grad(lambda x: (pages(op, x) ** 2).sum())
         found = jax.jit(gradient)(put(x, all_meshes["Auto"], *spec))
         check_divided(found, gradient(jnp.asarray(x)), *spec, atol=10 * TOLERANCE)
@@ -213,27 +217,54 @@ def embeddings() -> None:
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
 
-def seeds() -> None:
-    """Runs of experiments: embeddings by key, and models by key."""
+def hosts() -> None:
+    """The least that two processes share: users by explicit axes, columns by automatic ones."""
+    m, (auto, explicit) = cases.CASES["GeneralizedRR"].make(1.0), meshes().values()
+    x, op = values(columns=8), operator(network())
+    records, key = records_of(m), jax.random.key
+    one = mechanisms.privatize(key(3), m, records)
+    check_divided(mechanisms.privatize(key(3), m, put(records, explicit, "devices")), one, "devices")
+    check_divided(pages(op, put(x, auto, None, "devices")), pages(op, x), None, "devices", atol=TOLERANCE)
+
+
+def embeddings_by_key() -> None:
+    """Runs of experiments."""
     x, m, op = values(columns=5), features.HDS(1.0, 5, 2), operator(network())
 
     def runs(keys: Any) -> Any:
         return pipeline.embedding.private_embeddings(keys, op, x, m, alpha=0.1, r=0.3)
 
     keys = jax.random.split(jax.random.key(0), 8)
+    with jax.debug_key_reuse(False):
+        divided = jax.device_put(keys, NamedSharding(meshes()["Explicit"], P("devices")))
+        check_divided(runs(divided), runs(keys), "devices", atol=TOLERANCE)
+
+
+def models_by_key() -> None:
+    """Runs of a trainer, and all that is stacked with their keys."""
+    x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 8)
     settings = training.Settings(training.adam(0.05), epochs=1, batch_size=8)
     index = np.arange(8, dtype=np.int32)
     data = np.stack([x] * 8), *[training.Examples(np.stack([index] * 8), np.stack([index % 3] * 8))] * 3
     objective = training.node_classification
     fit = lambda keys, data: training.fit_many(keys, models.linear(3), objective, *data, settings)
     with jax.debug_key_reuse(False):
-        auto, explicit = (jax.device_put(keys, NamedSharding(mesh, P("devices"))) for mesh in meshes().values())
-        check_divided(runs(explicit), runs(keys), "devices", atol=TOLERANCE)
-        check_divided(fit(auto, put(data, meshes()["Auto"], "devices")), fit(keys, data), "devices", atol=1e-4)
+        divided = jax.device_put(keys, NamedSharding(mesh, P("devices")))
+        check_divided(fit(divided, put(data, mesh, "devices")), fit(keys, data), "devices", atol=1e-4)
+
+
+def checks_can_fail() -> None:
+    """What is not divided, or off by little, is seen."""
+    x, mesh = values(columns=8), meshes()["Auto"]
+    check_divided(put(x, mesh, "devices"), x, "devices")
+    for twin in (put(x, mesh), put(x, mesh, None, "devices"), put(x + np.float32(1e-6), mesh, "devices")):
+        with pytest.raises(AssertionError):
+            check_divided(twin, x, "devices")
 
 
 CHECKS: dict[str, Callable[[], None]] = {
     **{f"users of {name}": users_of(name) for name, case in cases.CASES.items() if not case.central},
+    "checks can fail": checks_can_fail,
     "users in loops": users_in_loops,
     "users on meshes": users_on_meshes,
     "users by number": users_by_number,
@@ -242,11 +273,14 @@ CHECKS: dict[str, Callable[[], None]] = {
     "rows are exchanged": rows_are_exchanged,
     "nodes on a mesh": nodes_on_a_mesh,
     "embeddings": embeddings,
-    "seeds": seeds,
+    "embeddings by key": embeddings_by_key,
+    "models by key": models_by_key,
+    "hosts": hosts,
 }
-USUAL = [name for name in CHECKS if not name.startswith("users of") or name.removeprefix("users of ") in FEW]
-PAIR = ["users on meshes", "columns, ell", "nodes on a mesh"]
-RARE = [name for name in CHECKS if name not in USUAL]
+RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
+RARE += ["models by key", "hosts"]
+USUAL = [name for name in CHECKS if name not in RARE]
+PAIR = ["users on meshes", "columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
 
 
 def run(names: list[str]) -> Iterator[tuple[str, str]]:
@@ -283,5 +317,5 @@ if __name__ == "__main__":
         join(*map(int, rest))
     if what == "death":
         products(int(rest[0]))
-    names = {"usual": USUAL, "rare": RARE, "pair": PAIR}[what]
+    names = {"usual": USUAL, "rare": RARE, "hosts": ["hosts"], "pair": PAIR}[what]
     sys.stdout.write(json.dumps(dict(run(names))))

@@ -47,7 +47,7 @@ def test_eight_devices_give_what_one_gives(usual, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", many_devices.RARE)
-def test_every_mechanism_draws_on_eight_devices_what_it_draws_on_one(rare, name):
+def test_eight_devices_give_what_one_gives_of_every_mechanism_and_model(rare, name):
     assert not rare[name], rare[name]
 
 
@@ -79,11 +79,16 @@ def port() -> str:
         return str(found.getsockname()[1])
 
 
-def test_two_processes_give_what_one_gives(port):
-    for code, out, errors in two("-m", "tests.many_devices", "pair", "INDEX", port):
+@pytest.mark.parametrize(
+    ("which", "names"),
+    [("hosts", ["hosts"]), pytest.param("pair", many_devices.PAIR, marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_two_processes_give_what_one_gives(port, which, names):
+    for code, out, errors in two("-m", "tests.many_devices", which, "INDEX", port):
         assert code == 0, errors
         wrong = json.loads(out.splitlines()[-1])
-        assert wrong == dict.fromkeys(many_devices.PAIR, ""), wrong
+        assert wrong == dict.fromkeys(names, ""), wrong
 
 
 @pytest.mark.slow
