@@ -1,8 +1,8 @@
 """What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a script, no test.
 
 ``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what it found wrong.
-``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and ``... death INDEX PORT`` is one of
-two that are to end: the second is killed.
+``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and ``... death INDEX PORT`` one of two
+of which the second is killed.
 """
 
 import json
