@@ -1,8 +1,8 @@
 """What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a script, no test.
 
 ``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what it found wrong.
-``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and ``... death INDEX PORT`` one of two
-of which the second is killed.
+``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and so is ``... death INDEX PORT``,
+where the second is killed.
 """
 
 import json
@@ -195,6 +195,8 @@ def nodes_on_a_mesh() -> None:
             assert moved == {"all-gather"}
     empty = graphs.from_edges(np.zeros((0, 2), np.int32), 5)
     np.testing.assert_allclose(pages(operator(empty, mesh=mesh), np.ones(5)), 0.1)
+    with pytest.raises(ValueError, match="places are for one device"):
+        operator(empty, "segment", places=4, mesh=mesh)
     directed = graphs.from_edges([[0, 1], [1, 2]], 3)._replace(senders=np.array([1]), receivers=np.array([0]))
     directed = directed._replace(n_edge=np.array([1]), edges=None)
     ops = [operator(directed, allow_directed=True, mesh=on) for on in (None, mesh)]

@@ -49,21 +49,19 @@ def each_part(
     return call
 
 
-def varies_over(x: Any) -> frozenset:
-    """Within ``jax.shard_map``, the axes of the mesh along which devices have values of their own."""
-    kind = jax.typeof(x)
-    return kind.manual_axis_type.varying if hasattr(kind, "manual_axis_type") else kind.vma  # until JAX 0.10
-
-
 def varying(*trees: Any) -> tuple[Any, ...]:
     """Trees whose leaves, within ``jax.shard_map``, are all of one kind: those that each device has for itself.
 
     Loops and linear maps whose operands are of two kinds are refused by JAX.
     """
-    axes = frozenset().union(*map(varies_over, jax.tree.leaves(trees)))
+
+    def own(leaf: Any) -> frozenset:
+        return jax.typeof(leaf).manual_axis_type.varying
+
+    axes = frozenset().union(*map(own, jax.tree.leaves(trees)))
 
     def one(leaf: Any) -> Any:
-        missing = tuple(axes - varies_over(leaf))
+        missing = tuple(axes - own(leaf))
         return jax.lax.pcast(leaf, missing, to="varying") if missing else leaf
 
     return jax.tree.map(one, trees)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.sharding import each_part, placement, varies_over, varying
+from ldp_jax.core.sharding import each_part, placement, varying
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.graph import aggregation, graphs
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables
@@ -179,6 +179,10 @@ def operator(
         senders, receivers, n = graphs.validate_symmetric(graph)
         directed = False
     if mesh is not None:
+        if places is not None:
+            raise ValueError(
+                "places are for one device, and those of a mesh have room for the edges of the fullest"
+            )
         validate.one_of(("auto", "segment"), layout=layout)
         return Operator(*aggregation.divided(senders, receivers, n, mesh), directed)
     # jnp.asarray would compile a program for each shape that is brought to the device.
@@ -264,7 +268,8 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     width = block_width()
     if columns <= width:
         return function(x)
-    parts = 1 if varies_over(x) else math.gcd(columns, jax.device_count())
+    within = jax.sharding.get_abstract_mesh().manual_axes  # in jax.shard_map x is one part
+    parts = 1 if within else math.gcd(columns, jax.device_count())
     width, own = max(1, width // parts), columns // parts
     padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, -own % width)))
 
