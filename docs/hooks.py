@@ -8,6 +8,7 @@ A page includes a section of a file by its heading, or what stands before the fi
 
 import ast
 import base64
+import functools
 import html
 import json
 import os
@@ -31,6 +32,8 @@ _PAGES = {
 }
 _INCLUDE = re.compile(r"^\{\{ ([\w./]+)(?:: (.+?))? \}\}$", re.MULTILINE)
 _LINK = re.compile(r"(\]\()(?!https?:|#)([^)#]+)")
+_CELL = re.compile(r"^\|.*\|$", re.MULTILINE)
+_CODE = re.compile(r"`([\w.]+)`")
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 _DOLLARS = re.compile(r"(`[^`\n]*`)|\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)
 
@@ -98,9 +101,36 @@ def _dollars(match: re.Match[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Sections of other files, with their links as seen from the page."""
-    here = posixpath.dirname(page.file.src_uri)
-    return _INCLUDE.sub(lambda m: _relinked(section(m[1], m[2]), m[1], here, config.repo_url), markdown)
+    """Links to files of the repository, and sections of others, whose code links to the API."""
+    here, source = posixpath.dirname(page.file.src_uri), f"docs/{page.file.src_uri}"
+    if not (ROOT / source).exists():
+        return markdown
+
+    def included(match: re.Match[str]) -> str:
+        text = _relinked(section(match[1], match[2]), match[1], here, config.repo_url)
+        return _CELL.sub(lambda row: _CODE.sub(_linked, row[0]), text)
+
+    return _INCLUDE.sub(included, _relinked(markdown, source, here, config.repo_url))
+
+
+def _linked(code: re.Match[str]) -> str:
+    """An exported name as a link, where one name alone ends so."""
+    found = [anchor for path, anchor in _exports().items() if f".{path}".endswith(f".{code[1]}")]
+    return f'<autoref identifier="{found[0]}">{code[0]}</autoref>' if len(found) == 1 else code[0]
+
+
+@functools.cache
+def _exports() -> dict[str, str]:
+    """The anchor of every exported name; a function may be called as its file is."""
+    found = {}
+    for path in sorted((ROOT / "ldp_jax").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.parse(path.read_text()).body:
+            if module != "ldp_jax" and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                for name in ast.literal_eval(node.value):
+                    own = path.name == "__init__.py" and (path.parent / f"{name}.py").exists()
+                    found[f"{module}.{name}"] = f"{module}.{name}" + f".{name}" * own
+    return found
 
 
 def section(file: str, heading: str | None) -> str:
@@ -130,14 +160,9 @@ _ANCHORS: set[str] = set()
 
 def on_post_build(**_: Any) -> None:
     """Every exported name is on a page; those of the package are on the pages of their modules."""
-    for path in sorted((ROOT / "ldp_jax").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.parse(path.read_text()).body:
-            if module != "ldp_jax" and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-                for name in ast.literal_eval(node.value):
-                    # A function may be called as its file is.
-                    if not {f"{module}.{name}", f"{module}.{name}.{name}"} & _ANCHORS:
-                        raise PluginError(f"{module}.{name} is on no page")
+    missing = [name for name, anchor in _exports().items() if not {name, anchor} & _ANCHORS]
+    if missing:
+        raise PluginError(f"on no page: {', '.join(missing)}")
 
 
 def on_page_content(content: str, **_: Any) -> str:
