@@ -8,14 +8,13 @@ from typing import Any
 import griffe
 
 _LOG = logging.getLogger("mkdocs.plugins.docstrings")  # a warning there stops a strict build
-_ROLE = re.compile(r":(math|func|mod|class|attr|meth|data):`([^`]+?)(?:\s+<([^`>]+)>)?`")
+_ROLE = re.compile(r":([a-z]+):`([^`]+?)(?:\s+<([^`>]+)>)?`")
+_ROLES = ("func", "mod", "class", "attr", "meth", "data")
 _DOCTEST = re.compile(r"^( *)>>> .*\n?(?:\1\S.*\n?|\1 +\S.*\n?)*", re.MULTILINE)
 _LITERAL = re.compile(r"^( *)(.*?)::\n\n((?:\1 +.*\n?|\n(?=\n*\1 +))+)", re.MULTILINE)
 _BLOCK = re.compile(r"^\.\. math:: (.*(?:\n +.*)*)", re.MULTILINE)
 _TABLE = re.compile(r"^(=+(?: +=+)+)\n(.*?)^\1\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 _OPTION = re.compile(r" *# doctest:.*")
-
-
 _MAKERS = ("ldp_jax.core.mechanism.mechanism", "ldp_jax.core.pytree.mechanism", "ldp_jax.core.pytree.pytree")
 _DATACLASS = griffe.Decorator(griffe.ExprName("dataclasses.dataclass"), lineno=None, endlineno=None)
 
@@ -77,6 +76,8 @@ def _fenced(indent: str, block: str, language: str, before: str = "") -> str:
 def _role(role: str, text: str, target: str | None, scope: griffe.Object) -> str:
     if role == "math":
         return rf"\({' '.join(text.split())}\)"
+    if role not in _ROLES:
+        _LOG.warning("%s: no role is called %s", scope.path, role)
     name = (target or text).removeprefix("~")
     path = _path(name, scope)
     if path is None:

@@ -26,6 +26,7 @@ NOTEBOOKS, REPORTS = "colab", "experiments/results"
 _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "mechanism.md",
+    f"{REPORTS}/papers.md": "papers.md",
     "ldp_jax/features": "api/numbers.md",
     "ldp_jax/edges": "api/lists.md",
     "ldp_jax/hyperbolic": "api/hyperbolic.md",
@@ -41,15 +42,18 @@ _DOLLARS = re.compile(r"(`[^`\n]*`)|\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)
 def _place(source: str) -> str | None:
     """Where a file of the repository stands on the site."""
     folder, name = posixpath.split(source)
+    if source in _PAGES:
+        return _PAGES[source]
     if folder == NOTEBOOKS:
         return f"notebooks/{name.removesuffix('.ipynb')}.md"
     if folder == REPORTS and name.endswith((".md", ".png")):
         return f"reports/{name}"
-    return _PAGES.get(source) or (source.removeprefix("docs/") if source.startswith("docs/") else None)
+    return source.removeprefix("docs/") if source.startswith("docs/") else None
 
 
 def _sources(folder: str, suffix: str) -> list[str]:
-    return [f"{folder}/{path.name}" for path in sorted((ROOT / folder).glob(f"*{suffix}"))]
+    found = (f"{folder}/{path.name}" for path in sorted((ROOT / folder).glob(f"*{suffix}")))
+    return [source for source in found if source not in _PAGES]
 
 
 def on_config(config: Any) -> Any:
