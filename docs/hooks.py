@@ -57,8 +57,10 @@ def _sources(folder: str, suffix: str) -> list[str]:
 
 
 def on_config(config: Any) -> Any:
-    """Notebooks and reports end their parts of the navigation."""
+    """Guides that the navigation does not name, notebooks and reports end their parts of it."""
     parts = {title: pages for part in config.nav for title, pages in part.items()}
+    named = [page for pages in parts.values() for page in ([pages] if isinstance(pages, str) else pages)]
+    parts["Use"] += sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in named)
     parts["Notebooks"] += map(_place, _sources(NOTEBOOKS, ".ipynb"))
     parts["Papers and results"] += map(_place, _sources(REPORTS, ".md"))
     return config
