@@ -8,7 +8,8 @@
   draw;
 * :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices.
 
-* :func:`compilation_cache` - compiled programs kept on disk for later processes.
+* :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk for later
+  processes.
 
 Modules are imported on first use.
 """
