@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -15,10 +14,7 @@ import pytest
 
 from ldp_jax import features, pipeline
 from ldp_jax.graph import graphs
-from tests import many_devices
-
-ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "many_devices.md"
+from tests import many_devices, pages
 
 
 def found_wrong(which: str) -> dict[str, str]:
@@ -102,15 +98,14 @@ def test_a_process_that_dies_ends_the_other_with_a_reason(port):
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
 def test_the_script_of_the_documentation_runs_as_its_launchers_start_it(launcher, port, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    (tmp_path / "embed.py").write_text(blocks[-1])
+    (tmp_path / "embed.py").write_text(pages.code("docs/many_devices.md")[-1])
     environment = {"COORDINATOR": f"127.0.0.1:{port}", "PROCESSES": "2", "JOB_COMPLETION_INDEX": "INDEX"}
     if launcher == "slurm":  # of whose number JAX makes the port
         environment = {
             "SLURM_JOB_ID": port, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2", "SLURM_PROCID": "INDEX",
             "SLURM_LOCALID": "0",
         }  # fmt: skip
-    for code, _, errors in two("embed.py", cwd=tmp_path, PYTHONPATH=str(ROOT), **environment):
+    for code, _, errors in two("embed.py", cwd=tmp_path, PYTHONPATH=str(pages.ROOT), **environment):
         assert code == 0, errors
     found = np.concatenate([np.load(tmp_path / f"z-{start}.npy") for start in (0, 100)])
     graph = graphs.from_edges(np.stack([np.arange(200), (np.arange(200) + 1) % 200], 1), 200)
