@@ -21,9 +21,10 @@ from ldp_jax.learning.metrics import mean_interval
 class Config:
     """Run an experiment, compare its rows with the committed ones, and write a web page on both: OUT/NAME.html.
 
-    What is there already is not computed again. Exits with 1 where a mean over seeds is not within the intervals of
-    both. Times and memory are of a machine, and are not compared. ``reproduce all --compare-only`` computes nothing
-    and writes the pages of all experiments and index.html; what has no rows in --out is shown as committed.
+    What is there already is not computed again. Exits with 1 where, at the preset committed, a mean over seeds is
+    not within the intervals of both. Times and memory are of a machine, and are not compared. ``reproduce all
+    --compare-only`` computes nothing and writes the pages of all experiments and index.html. What has no rows in
+    --out is shown as committed.
     """
 
     name: Annotated[str, tyro.conf.Positional]
@@ -62,7 +63,9 @@ def main(config: Config) -> None:
         console.print(f"index: {_html.index(config.out, names)}", soft_wrap=True)
     for words in apart:
         console.print(f"[bold red]{words}", soft_wrap=True)
-    if apart:
+    if (
+        apart and config.preset == "committed"
+    ):  # of other presets a row is one draw, which other cores round otherwise
         raise SystemExit(1)
 
 
