@@ -6,7 +6,8 @@
 * :func:`predict_from_counts` - public features, private graph; :func:`forecast` says beforehand whether to collect;
 * :func:`predict_jointly` - private features and graph, public panel;
 * :func:`collect_rounds` - the same data in every round;
-* ``reported.embed_reports`` - of reports that devices sent; ``estimators`` - all this in scikit-learn's manner.
+* ``reported``, ``reported_classes`` - the same of reports that devices sent; ``estimators`` - in scikit-learn's
+  manner.
 
 Each step is a pure function in a module of its own, imported on first use. From reports: ``structure``,
 ``device_classifier``, ``message``, ``field``. From counts: ``groups``, ``pilot``, ``design``, ``counts``,
@@ -72,5 +73,5 @@ __getattr__, __dir__ = lazy.attach(
         "rows": "feature_rows",
     },
     "counts design device_classifier field groups guard links message panel pilot piloted posterior"
-    " self_training stack structure",
+    " reported reported_classes self_training stack structure",
 )

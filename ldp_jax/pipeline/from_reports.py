@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -29,12 +29,14 @@ class PredictedClasses(NamedTuple):
       found: every step on the way: structure alone, the guard's s, what was returned and why, ...
       alphabets: who chose among which classes.
       guarantee: per record of a private user; names what is protected and what is not.
+      reported: bool [n], whose report was read, where devices sent them; None where all of them are simulated.
     """
 
     log_posterior: Float[Array, "n classes"]
     found: LocalPrediction
     alphabets: PersonalAlphabets
     guarantee: PipelineGuarantee
+    reported: Bool[np.ndarray, " n"] | None = None
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

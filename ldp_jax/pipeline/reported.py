@@ -107,7 +107,7 @@ def embed_reports(
     validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
         raise ValueError("index must ascend in each row")
-    place, known = _places(np.asarray(nodes), n, user)
+    place, known = places(np.asarray(nodes), n, user)
     indices, values = np.zeros((n, k), np.int32), np.zeros((n, k), np.int32)
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
@@ -120,7 +120,7 @@ def embed_reports(
     return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
 
 
-def _places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The node of each user who has one, and who these are, bool [m]."""
     if nodes.dtype.kind == "i" and nodes.size and nodes.min() >= 0:
         nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
