@@ -18,7 +18,6 @@ from pathlib import Path
 import jax
 import numpy as np
 
-import ldp_jax as ldp
 from ldp_jax import deployment, features
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
@@ -132,7 +131,8 @@ def main(clients: int, device: str | None) -> None:
         assert found.reported.all()
         print(f"{clients} clients, {len(reports.user)} reports, embedding {found.z.shape}")
         print(found.guarantee)
-        print(ldp.Ledger(EPSILON).spend("round 0", found.guarantee).explain())
+        store.spend("round 0", found, EPSILON)
+        print(ReportStore(store.folder).spend("round 0", found).explain())  # begun anew, it costs nothing more
 
 
 if __name__ == "__main__":
