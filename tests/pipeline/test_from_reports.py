@@ -335,7 +335,9 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)
     log_p, structure = np.asarray(found.log_posterior), np.asarray(facts.structure.log_q)
-    np.testing.assert_allclose(np.ptp(np.asarray(found.found.log_likelihood)[silent], axis=1), 0.0, atol=1e-5)
+    likelihood, share = np.exp(np.asarray(found.found.log_likelihood)), np.exp(structure[here]).mean(0)
+    np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)
+    np.testing.assert_allclose(likelihood @ share, 1.0, atol=1e-5)  # against the classes of those who reported
     gained = [(one.argmax(1) == y)[here].mean() for one in (structure, log_p)]
     assert gained[1] > gained[0] + 0.05
     assert (log_p.argmax(1) == y)[silent].mean() > (structure.argmax(1) == y)[silent].mean() - 0.05
@@ -347,6 +349,7 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
     send({node: far[node] for node in range(5)}, sizes, np.arange(N))  # nodes are no users
     again = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
     np.testing.assert_array_equal(again.log_posterior, log_p)
+    np.testing.assert_array_equal(again.reported, here)
     other = alphabet_table(1.0, 2, 3)
     with pytest.raises(ValueError, match="some are by another"):
         classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(other)])
