@@ -306,6 +306,6 @@ def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
     user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
     value = batch.column("value")
     output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)
-    nothing = Rejected(0, 0, 0, 0, 0)
+    nothing = Rejected(0, 0, 0, 0)
     estimate, seen = codec.estimate(output), np.zeros(0, TRIPLE)
     return Decoded(user, round, field, output, estimate, nothing, seen, codec.digest)

@@ -1,6 +1,5 @@
 """``ldp_jax_client``: the devices' side of the same files, with NumPy alone, and the same reports."""
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import ldp_jax
 from ldp_jax import deployment
 from tests.deployment.vectors import ASKED, GRID, SECRET, list_session, session
+from tests.test_layers import imports, own
 
 ROOT = Path(ldp_jax.__file__).parent
 HOME = ROOT / "deployment"
@@ -50,22 +50,17 @@ lists = client.Session(device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
 
 def reached():
     """The files that importing the devices' side may run, and the packages that these name."""
-    files, packages = set(), set()
-    left = [path for path in HOME.glob("*.py") if path.name != "store.py"]
+    left, files, packages = [path for path in HOME.glob("*.py") if path.name != "store.py"], set(), set()
     while left:
-        path = left.pop()
-        if path in files:
-            continue
-        files.add(path)
-        for node in ast.walk(ast.parse(path.read_text())):
-            named = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-            if isinstance(node, ast.ImportFrom):
-                named = [node.module, *(f"{node.module}.{name}" for name in named)]
-            for parts in (name.split(".") for name in named):
-                packages.add(parts[0])
-                for depth in range(2, len(parts) + 1 if parts[0] == "ldp_jax" else 0):
-                    place = ROOT.joinpath(*parts[1:depth])
-                    left += [one for one in (place.with_suffix(".py"), place / "__init__.py") if one.exists()]
+        files.add(path := left.pop())
+        packages |= {name.split(".")[0] for name in imports(path)}
+        places = [
+            ROOT.joinpath(*parts[:depth])
+            for parts in (name.split(".") for name in own(path))
+            for depth in range(1, 4)
+        ]
+        found = {file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")}
+        left += [file for file in found - files if file.exists()]
     return files, packages
 
 

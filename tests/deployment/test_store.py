@@ -46,7 +46,7 @@ def test_late_repeated_shuffled_and_damaged_uploads(tmp_path):
     first = store.add(bytes(joined), GRID)
     assert (first.accepted, first.rejected.damaged, first.rejected.replayed) == (29, 1, 0)
     assert store.add(b"".join(UPLOADS[::-1]), GRID).rejected.replayed == 29  # the damaged one is accepted now
-    assert ReportStore(tmp_path).add(UPLOADS[3], GRID) == (0, deployment.Rejected(0, 0, 0, 0, K))
+    assert ReportStore(tmp_path).add(UPLOADS[3], GRID) == (0, deployment.Rejected(0, 0, 0, K))
     whole = deployment.decode(b"".join(UPLOADS), GRID)
     found = store.all(GRID)
     assert triples(found) == triples(whole)

@@ -296,7 +296,7 @@ def test_counts_that_devices_sent(data, tmp_path):
             session = Session(Device.from_secret(rng.bytes(32)), budget=Budget(EPSILON, unit=NEIGHBOUR_LIST))
             sent.append(session.report_neighbours(question, friends[user], user=user))
         uploads = b"".join([sent[0][:-1], *sent[1:], *sent[5:9]])
-        assert store.add(uploads, question) == (len(sent) - 1, Rejected(1, 0, 0, 0, 4))
+        assert store.add(uploads, question) == (len(sent) - 1, Rejected(1, 0, 0, 4))
         counts, reported = decode(uploads, question).by_node(600)
         kept.append(NoisyCounts(counts, reported & asked.reporters, SPENT))
         return question, store.all(question)
