@@ -1,4 +1,9 @@
-"""Embeddings of reports that real devices sent: of some users, in any order."""
+"""Embeddings of reports that real devices sent: of some users, in any order.
+
+Of counts and classes: :func:`~ldp_jax.pipeline.from_counts.classify_counts` and
+:func:`~ldp_jax.pipeline.from_reports.classify_reports`. Whoever is silent, late or unknown contributes nothing: an
+estimate of 0, or a likelihood of one under every class. Who reports must not depend on what is private.
+"""
 
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -45,6 +50,21 @@ class VectorReports(Protocol):
 
     user: np.ndarray
     index: np.ndarray
+    output: np.ndarray
+    digest: bytes
+
+
+@runtime_checkable
+class ReportRows(Protocol):
+    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
+
+    Attributes:
+      user: uint64 [m].
+      output: int32, places in an alphabet [m], or noisy counts [m, K].
+      digest: of the table or question.
+    """
+
+    user: np.ndarray
     output: np.ndarray
     digest: bytes
 

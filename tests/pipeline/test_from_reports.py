@@ -17,9 +17,8 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import predict_from_reports
 from ldp_jax.pipeline.device_classifier import device_classifier
-from ldp_jax.pipeline.from_reports import class_reports
+from ldp_jax.pipeline.from_reports import class_reports, classify_reports
 from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
-from ldp_jax.pipeline.reported_classes import classify_reports
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 from ldp_jax.pipeline.structure import label_log_loss

@@ -13,8 +13,8 @@ from ldp_jax.deployment import Device, Question, Rejected, Session, decode
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, privatize_counts
 from ldp_jax.pipeline import piloted
+from ldp_jax.pipeline.from_counts import classify_counts
 from ldp_jax.pipeline.piloted import PublicFacts, piloted_counts
-from ldp_jax.pipeline.reported_classes import classify_counts
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import features_posterior, folds
 from tests.pipeline.planted import blocks, some_labels
