@@ -21,6 +21,7 @@ from experiments import (
     _edge_benchmarks,
     _gin_benchmark,
     _hyperbolic_benchmarks,
+    _scaling_benchmark,
     privge,
 )
 from experiments._report import markdown
@@ -36,7 +37,7 @@ from ldp_jax.learning import training
 NAME = "benchmarks"
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
-    "records", "figure2", "big_graph", "big_counts",
+    "records", "figure2", "scaling", "big_graph", "big_counts",
 ]  # fmt: skip
 
 
@@ -51,8 +52,8 @@ class Config:
         "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
         "records", "figure2",
     )  # fmt: skip
-    """which ones; figure2 takes minutes, big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts
-    (neighbour counts alone, up to 10^8 edges) minutes and 6 GB"""
+    """which ones; figure2 and scaling (simulated devices, with a figure) take minutes, big_graph (10^8 edges) a
+    quarter of an hour and 12 GB, big_counts (neighbour counts alone, up to 10^8 edges) minutes and 6 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -76,6 +77,7 @@ def main(config: Config) -> None:
         "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
         "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
         "figure2": figure2,
+        "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)),
         "big_graph": lambda _: _edge_benchmarks.big_graph(),
         "big_counts": lambda _: _edge_benchmarks.big_counts(),
     }
@@ -86,6 +88,8 @@ def main(config: Config) -> None:
         new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
     table = summary(new)
     write_tables(config.out, NAME, new, table)
+    if "scaling" in config.only:
+        _scaling_benchmark.draw(new, config.out / f"{NAME}_scaling.png")
     console.print(table, soft_wrap=True, highlight=False)
 
 

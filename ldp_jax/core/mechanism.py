@@ -25,6 +25,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, UInt32
 
 from ldp_jax.accounting.guarantee import Guarantee
@@ -32,6 +34,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
+from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
@@ -528,20 +531,29 @@ def mse(mechanism: HasMoments, x: Any) -> Array:
     return mechanism.variance(x) + bias**2
 
 
-@partial(jax.jit, static_argnames="block")
-def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None) -> Any:
-    if block is None:
-        return jax.vmap(mechanism.privatize)(keys, x)
-    return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
+@partial(jax.jit, static_argnames=("block", "over"))
+def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None, over: NamedSharding | None = None) -> Any:
+    def reports(keys: Any, mechanism: Any, x: Any) -> Any:
+        if block is None:
+            return jax.vmap(mechanism.privatize)(keys, x)
+        return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
+
+    if over is not None:
+        users = P(over.spec[0])
+        reports = each_part(reports, over, (users, P(), users), users)
+    return reports(keys, mechanism, x)
 
 
 def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None) -> Report:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
+    That is ``jax.random.fold_in(key, i)``, whatever n is: so any part of the users, in any order, on any device,
+    draws the same reports by ``jax.vmap(mechanism.privatize)`` of the keys that are folded with their numbers.
+
     Args:
       key: a typed threefry key.
       mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
-      x: records, [n] or [n, d].
+      x: records, [n] or [n, d]; of users who are divided among devices, so are the reports.
       block: users at a time, to bound the memory of wide records; all at once by default.
 
     >>> from ldp_jax.features import HDS
@@ -552,7 +564,7 @@ def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None)
     validate.threefry(key)
     check_budget(mechanism)
     x = as_records(x)
-    return _privatize(jax.random.split(key, len(x)), mechanism, x, block)
+    return _privatize(jax.random.split(key, len(x)), mechanism, x, block, placement(x))
 
 
 def compiled_privatize(key: PRNGKey, mechanism: Any, x: Any) -> jax.stages.Compiled:
