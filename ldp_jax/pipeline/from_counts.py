@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.graph.graphs import GraphSet
@@ -91,6 +92,7 @@ def predict_from_counts(
     most: int = 65_535,
     num_folds: int | None = None,
     guarded: bool = True,
+    progress: Progress | None = None,
 ) -> CountedClasses:
     """Ask users how many of their neighbours are of each public class, and say what class each user is of.
 
@@ -122,6 +124,7 @@ def predict_from_counts(
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
@@ -170,7 +173,8 @@ def predict_from_counts(
         return rounds[-1]
 
     public = PublicFacts(rows, labels, num_classes, log_q, silent)
-    found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
+    with watched("predict_from_counts", progress):
+        found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     if found.scaling is not None:
         warn_of_columns(features, found.scaling)
     guarantee = PipelineGuarantee.of(
