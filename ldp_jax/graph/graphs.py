@@ -99,7 +99,10 @@ def from_edges(
     repeat = code[1:] == code[:-1]
     if repeat.any():
         first = int(code[1:][repeat][0])
-        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
+        raise ValueError(
+            f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice: "
+            "ldp_jax.graph.interop.read takes both directions of each"
+        )
     senders, receivers = _both_ways(code, num_nodes)
     return directed(senders, receivers, num_nodes)
 

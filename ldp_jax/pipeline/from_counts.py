@@ -4,6 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax  # noqa: F401 - the example below
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -82,7 +83,7 @@ def predict_from_counts(
     key: PRNGKey,
     lists: Graph | GraphSet,
     features: Any,
-    labels: Int[np.ndarray, " n"],
+    labels: ArrayLike,
     epsilon: float,
     *,
     unit: Protects = "list",
@@ -112,7 +113,7 @@ def predict_from_counts(
         (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, where rows should
         be scaled to length 1 without a choice, as they are where ``log_q`` is a posterior of the regression; or
         None.
-      labels: public, int [n] in [0, C), -1 for users whose class is asked for.
+      labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: what epsilon is about.
       num_classes: C; by default the largest label plus 1.
@@ -144,9 +145,10 @@ def predict_from_counts(
     """
     validate.threefry(key)
     validate.one_of(("list", "relationship"), unit=unit)
-    labels = np.asarray(labels)
+    labels = validate.labels(labels)
     if labels.dtype.kind not in "iu":
-        raise ValueError(f"labels must be integers, one a user and -1 for none, got {labels.dtype}")
+        hint = "datasets.read_records numbers names of classes"
+        raise ValueError(f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}")
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
         if num_classes < 2:
