@@ -124,8 +124,7 @@ def predict_from_reports(
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
     >>> found = predict_from_reports(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
-    >>> of_structure = found.found.facts.structure.log_q
-    >>> found.used, [int((p.argmax(1) == y)[private].sum()) for p in (of_structure, found.log_posterior)]
+    >>> found.used, [int((p.classes == y)[private].sum()) for p in (found.found.facts.structure, found)]
     ('reports', [32, 40])
     """
     validate.threefry(key)

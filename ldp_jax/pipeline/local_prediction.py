@@ -127,6 +127,11 @@ class LocalPrediction(NamedTuple):
     smoothing: float
     facts: PanelFacts
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
 
 def panel_facts(
     key: PRNGKey,
@@ -173,7 +178,7 @@ def panel_facts(
     ...     sent = jnp.where(jax.random.bernoulli(key, 0.95, (60,)), best, 1 - best)
     ...     return ClassReports(jnp.log(jnp.array([[0.95, 0.05], [0.05, 0.95]]))[sent], np.ones((60, 2), bool))
     >>> found = local_prediction(jax.random.key(1), collect, facts)
-    >>> found.used, int((found.log_posterior.argmax(1) == y)[labels < 0].sum())  # of 40; 32 by structure
+    >>> found.used, int((found.classes == y)[labels < 0].sum())  # of 40; 32 by structure
     ('reports', 39)
     """
     validate.integer_in(2, num_folds=num_folds)

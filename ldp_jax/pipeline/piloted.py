@@ -165,6 +165,11 @@ class PilotedCounts(NamedTuple):
     pilot: Bool[np.ndarray, " n"]
     scaling: Scaling | None = None
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
 
 def piloted_counts(
     key: PRNGKey,
