@@ -28,8 +28,6 @@ import pandas as pd
 from filelock import FileLock
 from rich.console import Console
 
-from ldp_jax.core.progress import phase, watched
-
 COLUMNS = (
     "dataset", "task", "mechanism", "epsilon", "seed", "metric", "value", "epsilon_proved", "unit", "seconds",
     "config",
@@ -334,6 +332,8 @@ def run(
       Interrupted: on Ctrl-C, which loses the cell in flight alone.
       UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or damaged files.
     """
+    from ldp_jax.core.progress import phase, watched  # the list of experiments needs no library
+
     planned = list(dict.fromkeys(cells))
     if not planned:
         raise UsageError(f"these words name no {called}: 0 of 0 to compute")
