@@ -305,8 +305,11 @@ def examine(
     if whole:
         measured |= _everywhere(made, many_key, min(trials, 400_000), 1 - confidence)
     if whole and isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
-        low, _ = extreme_records(made)
-        measured["impossible"] = verification.float_audit(made, float(low), float(typical_record(made))).impossible
+        asked: Any = made
+        low, _ = extreme_records(asked)
+        measured["impossible"] = verification.float_audit(
+            asked, float(low), float(typical_record(asked))
+        ).impossible
     if made.domain().users:
         measured |= _relationships(made)
     elif whole:

@@ -72,7 +72,6 @@ class HasGuarantee(Protocol):
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
         """What was spent."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)

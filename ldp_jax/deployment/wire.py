@@ -40,7 +40,6 @@ class Messages(Protocol):
 
     def others(self, stretch: bytes, start: Any) -> tuple[int, int, int]:
         """Old reports, reports about something else, and damaged bytes in a stretch without reports."""
-        ...
 
 
 class Read(NamedTuple):

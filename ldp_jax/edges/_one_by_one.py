@@ -35,15 +35,12 @@ class OneUsersView(Protocol):
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0) -> Report:
         """The report of the user ``own``: a :class:`ListReport`, or what ``select`` takes, with a ``degree``."""
-        ...
 
     def guarantee(self) -> Guarantee:
         """Per bit of one user's list."""
-        ...
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """Per edge, seen through the reports of all users."""
-        ...
 
 
 @runtime_checkable
@@ -52,7 +49,6 @@ class HasServer(Protocol):
 
     def select(self, reports: Report) -> Array:
         """bool [n, n], symmetric: the graph of the reports of users 0 to n - 1, stacked."""
-        ...
 
 
 @jax.jit

@@ -66,7 +66,7 @@ _PROJECTION = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 1.0]], np.float32)
 _GROUPS = np.array([0, 1, 0, 1, -1, 1], np.int32)
 
 
-def _audited(label: str, public: str, make: Callable[[float], Any], **more: Any) -> Case:
+def _audited(label: str, public: str, make: Callable[[float], object], **more: Any) -> Case:
     """A size that the audit alone asks."""
     return Case(public, make, audited=label, contract=False, **more)
 
