@@ -24,7 +24,6 @@ from ldp_jax.core.mechanism import HasInverse, HasMoments
 from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
-from ldp_jax.verification.empirical import extreme_records, typical_record
 from ldp_jax.verification.verdict import delta_of
 
 NAME = "audit"
@@ -306,10 +305,8 @@ def examine(
         measured |= _everywhere(made, many_key, min(trials, 400_000), 1 - confidence)
     if whole and isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         asked: Any = made
-        low, _ = extreme_records(asked)
-        measured["impossible"] = verification.float_audit(
-            asked, float(low), float(typical_record(asked))
-        ).impossible
+        low, typical = float(asked.domain().extremes()[0]), float(asked.domain().typical())
+        measured["impossible"] = verification.float_audit(asked, low, typical).impossible
     if made.domain().users:
         measured |= _relationships(made)
     elif whole:

@@ -58,9 +58,7 @@ __all__ = [
     "uniform",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 R_ = TypeVar("R_", bound=Values, contravariant=True)
@@ -377,12 +375,7 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """Refuse what is no mechanism.
-
-    Args:
-      candidate: anything.
-      more: members that are needed beyond the protocol's.
-      name: of the argument.
+    """Refuse what is no mechanism, or lacks ``more`` members; ``name`` is that of the argument.
 
     Raises:
       TypeError: naming the members that are missing, with the smallest class that has them; for a class.
@@ -531,11 +524,8 @@ def _privatize(keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array, block: 
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
-    Args:
-      key: a typed threefry key.
-      mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
-      x: records, [n] or [n, d].
-      block: users at a time, to bound the memory of wide records; all at once by default.
+    All records [n] or [n, d] have one epsilon (personal budgets: ``jax.vmap`` over a stack). ``block`` users at a
+    time bound the memory of wide records; all at once by default.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))

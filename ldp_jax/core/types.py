@@ -39,6 +39,4 @@ Graph: TypeAlias = Any
 
 __all__ = ["Array", "Graph", "PRNGKey", "PRNGKeys", "Record", "Report", "Scalar"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

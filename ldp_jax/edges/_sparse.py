@@ -40,13 +40,9 @@ class BitMechanism(Protocol):
 
 
 class Users(NamedTuple):
-    """Some users in an order in which each owns one run of pairs; arrays [users].
+    """Users by place, where their level (of a whole list, the graph) begins and ends, and the size of the graph.
 
-    Attributes:
-      place: the user's place in the graph.
-      start: where the user's level begins (for a whole list, the graph).
-      end: where it ends, one past the last.
-      size: nodes of the user's graph.
+    Numbers, or arrays [users] of NumPy or JAX.
     """
 
     place: Any

@@ -51,12 +51,7 @@ class NeighbourList(NamedTuple):
 
 
 class ListReport(NamedTuple):
-    """One user's report.
-
-    Attributes:
-      degree: the noisy degree; NaN where the mechanism sends none.
-      neighbours: the noisy list.
-    """
+    """One user's noisy degree, NaN where the mechanism sends none, and noisy list."""
 
     degree: Scalar
     neighbours: NeighbourList
@@ -66,12 +61,7 @@ class ListReport(NamedTuple):
 
 
 class LapReport(NamedTuple):
-    """One user's report.
-
-    Attributes:
-      degree: float32, the noisy degree; any real number.
-      values: float32 [n], the noisy bits of owned pairs; NaN for the others.
-    """
+    """One user's noisy degree, any real number, and noisy bits of owned pairs, float32 [n]; NaN for the others."""
 
     degree: Scalar
     values: AnyArray

@@ -14,14 +14,7 @@ from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges import _pair_sets, _sparse
 from ldp_jax.edges._draws import drawn
 from ldp_jax.edges.lists import LapReport, NeighbourList
-from ldp_jax.edges.neighbour_lists import (
-    MAX_BIT_EPSILON,
-    OnLists,
-    Reporting,
-    pairs_of,
-    per_edge,
-    two_budgets,
-)
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, per_edge, two_budgets
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import LapReports, critical_numbers
 

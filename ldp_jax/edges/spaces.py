@@ -28,11 +28,7 @@ Degrees = Finite | Mixture | None
 
 @dataclasses.dataclass(frozen=True)
 class Lists(Records[NeighbourList]):
-    """The neighbour lists of a user among ``n`` nodes; two are adjacent where they differ in one bit.
-
-    Attributes:
-      n: nodes.
-      own: the user, who is in none of the lists.
+    """The neighbour lists of the user ``own`` among ``n`` nodes; two are adjacent where they differ in one bit.
 
     >>> lists = Lists(5)
     >>> lists.extremes()
@@ -160,14 +156,7 @@ class Lists(Records[NeighbourList]):
 
 @dataclasses.dataclass(frozen=True)
 class ListReports(ReportLaw[ListReport, NeighbourList]):
-    """Reports that are a noisy degree and a list.
-
-    Attributes:
-      n: nodes.
-      degree: the noisy degrees.
-      bit: what is sent of one bit.
-      own: whose reports they are, in none of the lists.
-    """
+    """Reports that are a noisy degree and a list of user ``own``; ``bit`` is what is sent of one bit."""
 
     n: int
     degree: Degrees
@@ -274,22 +263,13 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
 
 @dataclasses.dataclass(frozen=True)
 class LapReports(ReportLaw[LapReport, NeighbourList]):
-    """Reports that are a noisy degree and noisy bits: real numbers.
-
-    Attributes:
-      n: nodes.
-      owned: the nodes whose bits are sent; NaN stands for the others.
-      counted: the nodes that the degree is of.
-    """
+    """Reports that are a noisy degree of ``counted`` nodes and noisy bits of ``owned`` ones; NaN for the others."""
 
     n: int
     owned: tuple[int, ...]
     counted: tuple[int, ...]
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
     @property
     def _mine(self) -> np.ndarray:
@@ -371,12 +351,7 @@ class LapReports(ReportLaw[LapReport, NeighbourList]):
 
 @dataclasses.dataclass(frozen=True)
 class CountReports(ReportLaw[Values, NeighbourList]):
-    """Reports that are ``size`` noisy counts.
-
-    Attributes:
-      size: how many.
-      span: the smallest and the largest whole number; None for real numbers.
-    """
+    """Reports that are ``size`` noisy counts: whole numbers of a ``span``, or real ones."""
 
     size: int
     span: tuple[int, int] | None

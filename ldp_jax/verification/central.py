@@ -341,10 +341,7 @@ def _releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) 
 
 
 def private_edge_lower_bound(
-    mechanism: CentralMechanism,
-    key: PRNGKey,
-    trials: int = 4000,
-    confidence: float = 1 - SIGNIFICANCE,
+    mechanism: CentralMechanism, key: PRNGKey, trials: int = 4000, confidence: float = 1 - SIGNIFICANCE
 ) -> LowerBound:
     """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
 

@@ -146,16 +146,6 @@ def _vectors(each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGK
     return statistics.g_test(counts, probability, significance=significance)
 
 
-def typical_record(mechanism: Asked) -> Report:
-    """A record away from the ends and the centre of the domain, exact in float32."""
-    return mechanism.domain().typical()
-
-
-def extreme_records(mechanism: Asked) -> tuple[Report, Report]:
-    """Two adjacent records at opposite ends of the domain, where laws of this library lose most."""
-    return mechanism.domain().extremes()
-
-
 # --- Laws as cells ---------------------------------------------------------------------------------------------
 
 

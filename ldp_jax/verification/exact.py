@@ -16,14 +16,7 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasCriticalPoints,
-    HasDensity,
-    HasInverse,
-    HasTable,
-    Univariate,
-)
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasDensity, HasInverse, HasTable, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Array, Record, Report, Values
 from ldp_jax.verification import lists

@@ -51,11 +51,7 @@ def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
 
 
 def ks_test(
-    draws: AnyArray,
-    cdf: Callable[..., np.ndarray],
-    *,
-    rounding: float = 0.0,
-    significance: float = SIGNIFICANCE,
+    draws: AnyArray, cdf: Callable[..., np.ndarray], *, rounding: float = 0.0, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Draws [n] of a continuous law against its distribution function.
 

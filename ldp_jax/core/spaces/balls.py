@@ -105,10 +105,7 @@ class Vectors(Reports[Values]):
 
     dim: int
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of finite numbers."""
@@ -131,10 +128,7 @@ class Disc(Reports[Values]):
     def __repr__(self) -> str:
         return f"Disc({shown(self.radius)})"
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are points of the disc."""

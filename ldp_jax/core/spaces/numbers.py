@@ -9,16 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
-from ldp_jax.core.spaces.space import (
-    Enumerated,
-    NotApplicable,
-    Records,
-    Reports,
-    clip,
-    infinite,
-    listed,
-    shown,
-)
+from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, Reports, clip, infinite, listed, shown
 from ldp_jax.core.types import Array, Record, Scalar, Values
 
 PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
@@ -29,11 +20,8 @@ PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
 class Interval(Records[Values], Reports[Values]):
     """The numbers in [lower, upper].
 
-    Attributes:
-      lower: may be ``-inf``.
-      upper: may be ``inf``.
-      breaks: for a codomain, the points where the density of a report jumps or bends, as a function of the
-        record; with the ends they are where the largest privacy loss is looked for.
+    An end may be infinite. Of a codomain ``breaks`` gives the points where the density about a record jumps or
+    bends; with the ends they are where the largest privacy loss is looked for.
 
     >>> Interval(-1.0, 1.0).contains([0.5, 2.0]).tolist(), Interval(-1.0, 1.0)
     ([True, False], Interval(-1, 1))
@@ -46,10 +34,7 @@ class Interval(Records[Values], Reports[Values]):
     def __repr__(self) -> str:
         return f"Interval({shown(self.lower)}, {shown(self.upper)})"
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
     @property
     def branches(self) -> tuple[Reports, ...]:

@@ -38,9 +38,8 @@ _A = TypeVar("_A", bound=AnyArray)
 def as_records(x: object) -> Array:
     """Records as an array of the device; the one place where numbers of the host become float32.
 
-    They may be of any size and kind, Python integers without end included: they are clipped to +-1e9 first (every
-    domain lies far within), in a precision that holds them, and no floating-point flag is seen. Arrays of the
-    device and traced ones stay as they are.
+    Numbers of any size are clipped to +-1e9 first (every domain lies far within), in a precision that holds them,
+    and no floating-point flag is seen. Arrays of the device and traced ones stay as they are.
 
     Raises:
       TypeError: for what are no real numbers, by their type alone.
@@ -237,11 +236,8 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
     def quadrature(self, records: R, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Stacked reports and weights [n] that integrate the density of any of stacked records.
 
-        Args:
-          records: stacked.
-          log_density: of the first record: how far an infinite space must be followed.
-          panels: between two places where a density may jump or bend.
-          order: Gauss-Legendre points of a panel.
+        The first record's ``log_density`` says how far an infinite space is followed. Each of the ``panels``
+        between two places where a density may jump or bend has ``order`` Gauss-Legendre points.
         """
 
     @abc.abstractmethod

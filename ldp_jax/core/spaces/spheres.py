@@ -50,10 +50,7 @@ class Around(Reports[Values]):
     cut: Scalar = 0.0
     projection: ArrayLike | None = dataclasses.field(default=None, compare=False, repr=False)
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
 
 @dataclasses.dataclass(frozen=True)

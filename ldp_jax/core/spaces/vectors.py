@@ -69,11 +69,7 @@ class Box(Records[Values]):
 
 @dataclasses.dataclass(frozen=True)
 class ByCoordinate(Reports[Y]):
-    """Reports that hold values of some or all coordinates of a vector; abstract.
-
-    Attributes:
-      dim: how many coordinates there are.
-    """
+    """Reports that hold values of some or all of ``dim`` coordinates of a vector; abstract."""
 
     dim: int
 
@@ -119,12 +115,7 @@ class Product(ByCoordinate[Values]):
 
 
 class SparseReport(NamedTuple):
-    """k coordinates and their values, as a user sends them; O(k), whatever the dimension.
-
-    Attributes:
-      indices: int32 [k], sorted and distinct.
-      values: the inner mechanism's reports, [k] (a tuple of such where its report is a tuple).
-    """
+    """k sorted, distinct coordinates, int32, and the inner mechanism's reports of them, [k] or a tuple of such."""
 
     indices: AnyArray
     values: Any

@@ -140,9 +140,7 @@ def release(
     if isinstance(mechanism, HasStationaryLaw):
         promise = mechanism.measured(jax.random.fold_in(key, _MIXING), split, chains)
     spent = PipelineGuarantee.of(
-        [promise],
-        protected=("private edges",),
-        unprotected=("public edges", "private nodes", "number of nodes"),
+        [promise], protected=("private edges",), unprotected=("public edges", "private nodes", "number of nodes")
     )
     pairs = mechanism.sample_pairs(key, split, memory)
     edges = np.concatenate([graphs.to_edges(split.public), pairs])
