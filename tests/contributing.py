@@ -1,16 +1,16 @@
 """The Python files that CONTRIBUTING shows, by the names it gives them."""
 
-import re
-from pathlib import Path
 from typing import Any
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+from tests.pages import ROOT, code
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 NAMES = ("clock", "steps", "coin")
 
 
 def blocks() -> dict[str, str]:
     """The text of each file."""
-    found = dict(zip(NAMES, re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL), strict=True))
+    found = dict(zip(NAMES, code("CONTRIBUTING.md"), strict=True))
     assert all(f" is `{name}.py`" in TEXT for name in NAMES)
     return found
 

@@ -146,7 +146,7 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     >>> total = joint(
     ...     Guarantee(1.0),
     ...     Guarantee(0.5, unit=RELATIONSHIP),
-    ...     adjacency="two graphs that differ in one user's record and one of her edges",
+    ...     adjacency="two graphs that differ in one user's record and one of their edges",
     ... )
     >>> print(total.unit, total.epsilon)
     record + relationship 1.5

@@ -33,6 +33,7 @@ __dir__ = lambda: __all__
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
+"""What is known of a claim: a proof, a proof of a chain's stationary law, or nothing."""
 Trust = Literal["local", "shuffled", "central"]
 """Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data of all."""
 

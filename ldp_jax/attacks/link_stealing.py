@@ -19,6 +19,7 @@ from ldp_jax.learning.training import fit
 Distance = Literal[
     "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
 ]
+"""The distances of two posteriors, by SciPy's names."""
 
 _TINY = 1e-12
 

@@ -7,7 +7,8 @@
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
   draw.
 
-* :func:`compilation_cache` - compiled programs kept on disk for later processes.
+* :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk for later
+  processes.
 
 Modules are imported on first use.
 """

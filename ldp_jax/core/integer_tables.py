@@ -41,7 +41,12 @@ in equal bins, (t - 1)/k < x <= t/k (HeteroRR); ``category``: 0, 1, ... as it is
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Table(Public):
-    """A finite mechanism, as it is sampled.
+    r"""A finite mechanism, as it is sampled.
+
+    In bytes (:mod:`ldp_jax.core.checksum`)::
+
+        "ldp-table 2\n" | {"encoding": ..., "masses": [inputs, outputs], "name": ..., "values": [outputs, ...]} "\n"
+                        | masses, uint32 | values, float32
 
     Attributes:
       name: in guarantees.

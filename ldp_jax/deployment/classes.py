@@ -37,7 +37,7 @@ class Classifier(Public):
       log_counts: whether features are counts, of which log(1 + count) is taken first.
       unit_length: whether the record is then divided by its Euclidean length.
       layers: what follows in a network, weights and bias of each, after max(., 0);
-        :attr:`ldp_jax.pipeline.DeviceClassifier.layers`.
+        :attr:`ldp_jax.pipeline.device_classifier.DeviceClassifier.layers`.
 
     >>> Classifier(np.eye(3, 2, dtype=np.float32), np.zeros(2, np.float32))
     Classifier(3 features, 2 classes)

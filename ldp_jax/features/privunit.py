@@ -221,7 +221,7 @@ class _OnCaps(abc.ABC):
         return self.radius * length[..., None] * u
 
     def variance(self, x: Record) -> Array:
-        """By coordinate."""
+        """Variance of each coordinate of the estimate."""
         length, u = polar(x, self.radius)
         across, more = self._seconds()
         return self.radius**2 * (across + more * u**2 - (length[..., None] * u) ** 2)

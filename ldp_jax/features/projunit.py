@@ -103,7 +103,7 @@ class ProjUnit:
         return jnp.asarray(self.projection, z.dtype).T @ z
 
     def variance(self, x: Record) -> Array:
-        """By coordinate of the record."""
+        """Variance of the estimate of each coordinate."""
         projected = self._projected(x)
         p = jnp.asarray(self.projection, projected.dtype)
         return jnp.einsum("kd,kl,ld->d", p, self.inner.covariance(projected), p)

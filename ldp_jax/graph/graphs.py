@@ -36,6 +36,7 @@ def __dir__() -> list[str]:
 
 
 GraphsTuple = jraph.GraphsTuple
+"""jraph's graph, or batch of graphs."""
 
 _MAX_NODES = 2**31 - 1
 

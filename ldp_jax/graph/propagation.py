@@ -51,6 +51,7 @@ def __dir__() -> list[str]:
 
 
 OperatorLayout = Literal["auto", "segment", "ell"]
+"""How a product is made (:func:`operator`): by a sorted segment sum, or by gathers of one degree class each."""
 Normalisation = Literal["mean", "symmetric"]
 
 _DENSE = 40

@@ -141,7 +141,10 @@ def from_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
 
 
 def to_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`, within :func:`.poincare.project`."""
+    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`.
+
+    It is within :func:`project <ldp_jax.hyperbolic.poincare.project>`.
+    """
     (x,) = _points(c, x=x)
     return _project(_shrink(x, c)[0], c)
 

@@ -8,8 +8,8 @@ respect to the volume of the space* is
 
 With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``volume="coordinates"``.
 
-*Numerics*: draws beyond :data:`.poincare.REACH` / sqrt(c) from the origin lie on that sphere in the ball. Densities
-are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
+*Numerics*: draws beyond :data:`REACH <ldp_jax.hyperbolic.poincare.REACH>` / sqrt(c) from the origin lie on that
+sphere in the ball. Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
 
 Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution on hyperbolic space (ICML 2019).
 """

@@ -29,6 +29,7 @@ def __dir__() -> list[str]:
 
 
 Progress = Callable[[int, float, float], object]
+"""A function of an epoch, its loss and its validation score."""
 
 _Sides: TypeAlias = dict[int, tuple[Array | np.ndarray, Array | np.ndarray]]
 """The graphs of a class and the others, for each class that has both."""

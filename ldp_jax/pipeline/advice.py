@@ -106,8 +106,8 @@ class Advice(NamedTuple):
 
     Attributes:
       collect: the verdict, for ``epsilon``.
-      reason: in a sentence.
-      epsilon: that was asked about.
+      reason: one sentence for the verdict.
+      epsilon: the epsilon that was asked about.
       needed: the least of the epsilons looked at that would be recommended; None where there is none.
       gains: by epsilon, what own reports are expected to add.
       users: how many would report.
@@ -122,7 +122,7 @@ class Advice(NamedTuple):
 
     @property
     def t(self) -> float:
-        """Of the epsilon asked about."""
+        """The expected gain at :attr:`epsilon`, in standard errors."""
         return self.gains[self.epsilon].t
 
     @property

@@ -190,7 +190,7 @@ class CountClassifier(_UserClassifier):
       epsilon: per bit of a list, or per relationship.
       graph: private; this simulates all devices.
       features: public, [n, d], or None.
-      unit: what epsilon is about.
+      unit: the unit of epsilon.
       key: a typed threefry key.
     """
 

@@ -112,7 +112,7 @@ def predict_from_counts(
         None.
       labels: public, int [n] in [0, C), -1 for users whose class is asked for.
       epsilon: in [0.001, 40].
-      unit: what epsilon is about.
+      unit: the unit of epsilon.
       num_classes: C; by default the largest label plus 1.
       log_q: a public posterior in place of the features' logistic regression: of any model
         (:func:`~ldp_jax.pipeline.posterior.model_posterior`), of a classifier from elsewhere, or what the

@@ -38,7 +38,7 @@ class ArithmeticLoss(NamedTuple):
       epsilon: the largest log ratio of the drawn probabilities of two records, rounded up; ``inf`` where the
         arithmetic lost a side.
       x: the record of the larger probability.
-      x_other: that of the smaller one.
+      x_other: the record of the smaller one.
       y: the report, as a place in the codomain.
       off: the largest \|log\| of a drawn probability over the claimed one.
       cells: how many sets of words were told apart.
@@ -188,7 +188,7 @@ class FloatAudit(NamedTuple):
 
     Attributes:
       impossible: the mass, under the first record, of reports that the second cannot give.
-      impossible_other: the same the other way round.
+      impossible_other: the mass, under the second, of reports that the first cannot give.
       largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for none.
       reports: how many different reports the first record can give.
     """

@@ -116,8 +116,7 @@ def relationship_supremum(mechanism: object, reporting: Reporting | None = None)
 
     Raises:
       ValueError: for a mechanism that is no :class:`~ldp_jax.edges.HasBitLaw`, or whose budgets are not one number
-      or
-        four, one a user.
+        or four, one a user.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)

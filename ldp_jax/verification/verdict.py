@@ -194,7 +194,7 @@ def needed(mechanism: Asked) -> set[str]:
 def ask(
     mechanism: object, name: str, words: str, needs: str, answer: Callable[[PRNGKey], Answer], key: PRNGKey
 ) -> Rung:
-    """The rung of one of :func:`questions`."""
+    """The rung of one of the :class:`Questions`."""
     lacking = [what for what in needs.split() if not hasattr(mechanism, what)]
     if lacking:
         return Rung(name, words, math.nan, math.nan, None, f"{type(mechanism).__name__} has no {lacking[0]}")

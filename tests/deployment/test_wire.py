@@ -1,7 +1,9 @@
 """Report bytes, their vectors, and what is done to them on the way."""
 
+import ast
 import itertools
 import json
+import re
 from hashlib import blake2b, sha256
 
 import hypothesis
@@ -11,9 +13,10 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.core.integer_tables import Table
-from ldp_jax.deployment import wire
+from ldp_jax.deployment import codecs, wire
 from ldp_jax.deployment.codecs import REPORT, CountReports, FieldReports
 from tests.deployment.vectors import ASKED, GRID, PATH, TABLES, device, list_session, make_vectors, session
+from tests.pages import code
 
 KEY = bytes(range(100, 132))
 FIELDS, COUNTS = FieldReports(GRID), CountReports(ASKED)
@@ -231,3 +234,45 @@ def test_reports_of_version_1_are_counted_apart_and_refused():
         assert (len(found), damaged, version) == (kept, 0, many)
     assert read(FIELDS, b"".join(old[:4])[:-1]) == ([], 4, 0)  # 111 bytes: four of 36 were begun
     assert deployment.decode(b"".join(old[:4]), GRID).rejected == (0, 4, 0, 0, 0)
+
+
+# --- the page -----------------------------------------------------------------------------------------------
+
+
+def layouts(num_groups):
+    """Offset, name and size of each field of both reports, by the docstring that the page includes."""
+    rows = re.findall(r"^ +(\d+)( \+ 4 K)? +(\w+) +(\d+)( K)? bytes", codecs.__doc__, re.MULTILINE)
+    found = [
+        (int(at) + 4 * num_groups * bool(more), name, int(size) * (num_groups if each else 1))
+        for at, more, name, size, each in rows
+    ]
+    second = [at for at, *_ in found].index(0, 1)
+    return found[:second], found[second:]
+
+
+def test_what_the_page_prints_is_decoded_by_its_layouts():
+    """The bytes of each field, joined in the docstring's order, are reports of the table and question it prints."""
+    text = "".join(code("docs/wire-format.md", "pycon"))
+    printed = re.findall(r"^(\d+) (\w+) ([0-9a-f]+)$", text, re.MULTILINE)
+    public = [ast.literal_eval(line) for line in text.splitlines() if line.startswith("b'ldp-")]
+    table, asked = Table.from_bytes(public[0]), deployment.Question.from_bytes(public[1])
+    assert deployment.Classifier.from_bytes(public[2]).classes == 2
+    fields, counts = layouts(2)
+    assert [(int(at), name, len(value) // 2) for at, name, value in printed] == fields + counts
+    for layout, kind, tag in ((fields, table, b"ldp_jax 2 report"), (counts, asked, b"ldp_jax 1 answer")):
+        assert [at for at, *_ in layout[1:]] == [at + size for at, _, size in layout[:-1]]
+        lines, printed = printed[: len(layout)], printed[len(layout) :]
+        values = {name: bytes.fromhex(value) for _, name, value in lines}
+        sent = b"".join(values.values())
+        assert values["checksum"] == blake2b(tag + sent[:-8], digest_size=8).digest()
+        assert kind.digest[:8] == values["table" if kind is table else "question"]
+        found = deployment.decode(sent, kind)
+        read = {"user": found.user, "round": found.round, "field": found.field, "output": found.output}
+        for name in values.keys() & read.keys():
+            assert read[name].tolist() == [int.from_bytes(values[name], "little")]
+        if kind is table:
+            key, mac = (re.search(rf"{what}.hex\(\)\n'(\w+)'", text)[1] for what in ("shared_key", r"\[-8:\]"))
+            sealed = deployment.decode(sent[:-8] + bytes.fromhex(mac), table, key=bytes.fromhex(key))
+            assert sealed.output.tolist() == [1]
+        else:
+            assert found.output.tolist() == np.frombuffer(values["counts"], "<i4").reshape(1, 2).tolist()

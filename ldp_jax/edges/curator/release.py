@@ -82,7 +82,7 @@ class HasDendrogram(Protocol):
 
     @property
     def sweeps(self) -> int:
-        """Of the chain."""
+        """How many sweeps the chain makes."""
 
     def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
         """The law over so many private nodes."""
@@ -96,7 +96,7 @@ class HasStationaryLaw(Protocol):
     """A curator whose epsilon is that of a chain's stationary law, which the chain need not have reached."""
 
     def stationary(self) -> Guarantee:
-        """Of a draw of the stationary law."""
+        """The guarantee of a draw of the stationary law."""
 
     def measured(self, key: PRNGKey, split: EdgeSplit, chains: int) -> Guarantee:
         """The same where several chains agree on these edges, else none."""
