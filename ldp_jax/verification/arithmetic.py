@@ -56,7 +56,7 @@ class ArithmeticLoss(NamedTuple):
         return self.epsilon <= epsilon + ROUNDING
 
 
-def arithmetic(mechanism: Exact) -> ArithmeticLoss:
+def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
     Its program is run with words of the verifier's choice. A finite report is a step function of them, whose steps

@@ -38,7 +38,7 @@ class Case(NamedTuple):
     """
 
     public: str
-    make: Callable[[Any], Any]
+    make: Callable[..., Any]
     table: bool = False
     epsilons: tuple[float, ...] = EPSILONS
     largest: float = 100.0
@@ -71,7 +71,7 @@ def _audited(label: str, public: str, make: Callable[[float], object], **more: A
     return Case(public, make, audited=label, contract=False, **more)
 
 
-def _hyperbolic(public: str, make: Callable[[Any], Any], **more: Any) -> Case:
+def _hyperbolic(public: str, make: Callable[..., object], **more: Any) -> Case:
     """A mechanism whose suite is that of hyperbolic vectors."""
     return Case(public, make, contract=False, hyperbolic=True, **more)
 

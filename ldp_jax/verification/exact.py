@@ -8,7 +8,7 @@ points that remain.
 import itertools
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ class Supremum(NamedTuple):
     searched: float
 
 
-def privacy_loss_supremum(mechanism: Exact, records: Values | None = None) -> Supremum:
+def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
     Tables are asked in whole numbers, rounded up. Of coordinates with laws of their own the suprema of as many as
@@ -75,7 +75,7 @@ def privacy_loss_supremum(mechanism: Exact, records: Values | None = None) -> Su
     check_numbers(mechanism, vectors=True)
     with float64_on_cpu():
         m = wide(mechanism)
-        if isinstance(m, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
+        if isinstance(mechanism, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
             return _of_columns(m, *m.critical_points())
         codomain = m.codomain()
         asked = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
@@ -110,7 +110,7 @@ def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[in
     return list(laws.values())
 
 
-def spaces(mechanism: Asked) -> tuple[Records, Reports]:
+def spaces(mechanism: Any) -> tuple[Records, Reports]:
     """A mechanism's domain and codomain; refused where they do not say what verification asks."""
     domain, codomain = mechanism.domain(), mechanism.codomain()
     for space, kind in ((domain, Records), (codomain, Reports)):
