@@ -38,7 +38,8 @@ COMMANDS = {
     "show": Command("The committed tables of an experiment; nothing is computed.", "catalogue", "Show", "show"),
     **{name: Command(experiment.about, name) for name, experiment in EXPERIMENTS.items()},
     "report": Command("Tables and figures of the rows in a folder.", "report"),
-    "reproduce": Command("The committed rows of an experiment, computed and compared.", "reproduce"),
+    "reproduce": Command("Run an experiment, compare it with the committed rows, write a web page.", "reproduce"),
+    "tune": Command("Choose hyperparameters of PrivGE on validation data, and count what that costs.", "tune"),
 }
 
 _ABOUT = """\

@@ -2,7 +2,8 @@
 
 A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with ``out``) and
 ``main(config)``, and a line in :data:`EXPERIMENTS`. It may also have ``COMMITTED`` (the configurations whose rows
-are committed, by default the one without words) and ``write_report(out)`` (tables and figures of a folder's rows).
+are committed, by default the one without words), ``SMOKE`` (a run of two minutes), ``PAPER`` (the paper's own grid
+where that is larger), ``printed(row)`` (the paper's number) and ``write_report(out)`` (tables and figures of rows).
 """
 
 import dataclasses
@@ -37,10 +38,11 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"experiments.{name}")
 
 
-def committed(name: str, out: Path) -> list[Any]:
-    """The configurations whose rows are committed, to be run into a folder."""
+def runs(name: str, preset: str, out: Path) -> list[Any]:
+    """The configurations of a preset, to be run into a folder; empty where the experiment has no such preset."""
     found = module(name)
-    return [dataclasses.replace(config, out=out) for config in getattr(found, "COMMITTED", (found.Config(),))]
+    known = getattr(found, preset.upper(), (found.Config(),) if preset == "committed" else ())
+    return [dataclasses.replace(config, out=out) for config in known]
 
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -11,7 +11,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from experiments._runner import Results, config_hash, write_atomically
+from experiments._runner import REFERENCE, Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
@@ -90,13 +90,22 @@ def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, 
     return view
 
 
-def publish(out: Path, pages: Mapping[str, str], figures: Mapping[str, Any]) -> list[Path]:
-    """Write Markdown pages and figures by the stems of their files; the files."""
+def publish(
+    out: Path, pages: Mapping[str, str], figures: Mapping[str, Any], points: pd.DataFrame | None = None
+) -> list[Path]:
+    """Write Markdown pages and figures by the stems of their files; the files.
+
+    ``points``, which follow from rows, are a CSV beside a user's page; they are not committed.
+    """
     for stem, text in pages.items():
         write_atomically(out / f"{stem}.md", text + "\n")
     for stem, figure in figures.items():
         save(figure, out / f"{stem}.png")
-    return [*(out / f"{stem}.md" for stem in pages), *(out / f"{stem}.png" for stem in figures)]
+    written = [*(out / f"{stem}.md" for stem in pages), *(out / f"{stem}.png" for stem in figures)]
+    if points is not None and out.resolve() != REFERENCE.resolve():
+        written.append(written[0].with_suffix(".csv"))
+        write_atomically(written[-1], points.to_csv(index=False, lineterminator="\n"))
+    return written
 
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:

@@ -18,7 +18,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -158,6 +158,7 @@ class Results:
         self.key = (*(field for field in fields if field not in cell.FOUND), "metric")
         """The columns that identify a row."""
         self._numbers = {name for name, kind in fields.items() if kind in (float, int)}
+        self._words: dict[Hashable, type[str]] = {name: str for name, kind in fields.items() if kind is str}
         self._known: set[tuple[str, ...]] = set()
         self._read_to = 0  # bytes of the CSV that ``_known`` knows
         self._described: dict[str, Any] | None = None
@@ -169,7 +170,7 @@ class Results:
             return pd.DataFrame(columns=list(self.columns))
         self._check_header(tuple(text.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(",")))
         try:
-            frame = pd.read_csv(io.BytesIO(text), dtype={"config": str})  # a digest may be all digits
+            frame = pd.read_csv(io.BytesIO(text), dtype=self._words)  # a digest may be all digits
             frame[["value", *self._numbers]].astype(float)
         except ValueError as error:  # of pandas too, and of bytes that are no text
             raise self._damaged(self.csv) from error

@@ -1,5 +1,6 @@
 """What there is and what it found: ``list`` and ``show``."""
 
+import contextlib
 import dataclasses
 from typing import Annotated
 
@@ -56,6 +57,10 @@ def _duration(hours: float) -> str:
 
 def show(config: Show) -> None:
     """Print the tables."""
-    for name in named(config.name).tables:
-        console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
-    console.print(f"committed files: {REFERENCE}", soft_wrap=True)
+    tables = named(config.name).tables
+    with (
+        console.pager() if console.is_terminal else contextlib.nullcontext()
+    ):  # a terminal shows a screen at a time
+        for name in tables:
+            console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
+        console.print(f"committed files: {REFERENCE}", soft_wrap=True)

@@ -32,8 +32,8 @@ NAME = "demo"
 TRUE_CLASS = f"{TRUE}, class"
 ALONE, COUNTS, CEILING = methods.FEATURES, methods.PILOTED, methods.CEILING
 PLAN = frontier.Config(
-    part="features", datasets=("debian",), panel=("0.1",), epsilons=(1.0, 4.0), draws=3,
-    methods=(TRUE_CLASS, PRIVGE, LOCAL, CEILING, COUNTS),
+    parts=("features",), datasets=("debian",), panels=("0.1",), epsilons=(1.0, 4.0), seeds=3,
+    mechanisms=(TRUE_CLASS, PRIVGE, LOCAL, CEILING, COUNTS),
 )  # fmt: skip
 JOBS = (
     ("records sent with noise (PrivGE)", "epsilon per record", "#3b6fa0", PRIVGE, CHOSEN, TRUE_CLASS),

@@ -1,15 +1,15 @@
-"""The README's table: what each kind of private data adds, counted over all committed rows, losses included."""
+"""What each kind of private data adds, counted over all rows of a folder: the README's table, and findings.md."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from experiments._report import counted, markdown
+from experiments._registry import module
+from experiments._report import counted, markdown, publish
 from experiments.frontier import features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
-from experiments.frontier._points import PANEL, intervals
+from experiments.frontier._points import PANEL, intervals, pick
 from experiments.heterorr import report as heterorr_report
 from experiments.poindp import accuracy as poindp_accuracy
 from experiments.poindp import report as poindp_report
@@ -18,116 +18,91 @@ from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-
-class Finding(NamedTuple):
-    """One question, and in how many of its rows the interval of the answer is above 0 and below 0."""
-
-    private: str
-    """what is private, and the method"""
-    beside: str
-    """what the gain is over"""
-    rows: int
-    above: int
-    below: int
-    page: str
-
-    def cells(self) -> list[str]:
-        """Of a Markdown row."""
-        link = f"[{self.page.removesuffix('.md')}](experiments/results/{self.page})"
-        return [self.private, self.beside, f"{self.rows}", f"{self.above}", f"{self.below}", link]
-
-
-TWIN, BEST = "its structure-only twin", "the best structure-only row"
+TWIN = "its structure-only twin"
 HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "all rows"]
 
 
 def table(out: Path) -> str:
-    """All findings as Markdown, those that found nothing first."""
-    found = [*_privge(out), *_poindp(out), *_heterorr(out), *_edges(out), *_features(out), *_joint(out)]
-    return markdown(HEADERS, [finding.cells() for finding in found]) if found else ""
+    """In how many rows of a question the interval of the answer is above 0 and below 0; "" without a row."""
+    found: list[tuple[str, str, int, int, int, str]] = []
+    if len(frame := privge_accuracy.results_in(out).read()):
+        lines = [line for one in summarise(frame, privge_report.published_ks(frame)) for line in one.counted()]
+        up, down, _ = tally(lines)
+        found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"))
+    for private, beside, each, page in _asked(out):
+        if known := [one for one in each if one is not None and one.n > 1]:
+            up, down, _ = counted(known)
+            found.append((private, beside, len(known), up, down, page))
+    rows = [[*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"] for one in found]
+    return markdown(HEADERS, rows) if rows else ""
 
 
-def _counted(private: str, beside: str, each: Iterable[ConfidenceInterval | None], page: str) -> list[Finding]:
-    known = [one for one in each if one is not None and one.n > 1]
-    above, below, _ = counted(known)
-    return [Finding(private, beside, len(known), above, below, page)] if known else []
+PASSAGES = (
+    ("Private features on a public graph (PrivGE)", "privge.report", "REPORT", "figure2_node"),
+    ("Noise in hyperbolic space (PoinDP)", "poindp.report", "poindp", "poindp_figure3"),
+    ("A public split, and edges behind a curator (HeteroRR)", "heterorr.report", "heterorr", "heterorr_figure7"),
+    ("Noisy neighbour lists of graphs (DPRR)", "dprr.accuracy", "dprr", "dprr_forest"),
+    ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
+    ("Private features beside a panel", "frontier.features_report", "frontier_features", "frontier_features"),
+    (
+        "Records, lists and labels private at once",
+        "frontier.joint_report",
+        "frontier_joint",
+        "frontier_joint",
+    ),
+    ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
+)
+"""Title, module with ``digest``, page and figure of findings.md."""
+
+_ABOUT = """\
+Made by `python -m experiments report` from the rows of this folder. Intervals are 95 %; each passage says what its
+page counts, and the page has all rows."""
 
 
-def _privge(out: Path) -> list[Finding]:
-    frame = privge_accuracy.results_in(out).read()
-    if frame.empty:
+def write_report(out: Path) -> list[Path]:
+    """findings.md; nothing where there are no rows."""
+    found = table(out)
+    if not found:
         return []
-    lines = [line for one in summarise(frame, privge_report.published_ks(frame)) for line in one.counted()]
-    above, below, _ = tally(lines)
-    return [Finding("records sent with noise (PrivGE)", TWIN, len(lines), above, below, "REPORT.md")]
+    parts = ["# Findings", _ABOUT, found.replace("](experiments/results/", "](")]
+    for title, name, page, figure in PASSAGES:
+        if words := module(name).digest(out):
+            drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
+            parts += [f"## {title}", *drawn, words, f"All rows: [{page}]({page}.md)."]
+    return publish(out, {"findings": "\n\n".join(parts)}, {})
 
 
-def _poindp(out: Path) -> list[Finding]:
-    frame = poindp_accuracy.results_in(out).read()
-    if frame.empty:
-        return []
-    gains = poindp_report.gains_of_sound_rows(frame)
-    return _counted("records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md")
-
-
-def _heterorr(out: Path) -> list[Finding]:
-    found = heterorr_report.gains(out)
-    return [
-        *_counted("records by feature budgets (HeteroRR)", TWIN, found.records, "heterorr.md"),
-        *_counted("edges behind a curator (HeteroRR)", "the public edges alone", found.edges, "heterorr.md"),
-    ]
-
-
-def _edges(out: Path) -> list[Finding]:
-    frame = friendships.results_in(out).read()
-    if frame.empty:
-        return []
-    found = friendships_report.points(frame)
-    lines, page = friendships_report.gains(found), "frontier_edges.md"
-    noisy = friendships_report.gains_of_lists(found, "gcn")
-    return [
-        *_counted("noisy neighbour lists, GCN, epsilon 1", "features alone", noisy, page),
-        *_counted("neighbour counts, epsilon 1", "features alone", [line.mine for line in lines], page),
-        *_counted("neighbour counts, epsilon 1", "the best published row", [line.over for line in lines], page),
-    ]
-
-
-def _features(out: Path) -> list[Finding]:
-    frame = features.results_in(out).read()
-    if frame.empty:
-        return []
-    found, page = features_report.points(frame), "frontier_features.md"
-    best, chosen = (
-        (BEST, features_report.OVER_BEST),
-        ("the row that the panel chooses", features_report.OVER_CHOSEN),
-    )
-    asked = (
-        ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, best),
-        ("classes that devices find, a panel", features_report.LOCAL, best),
-        ("the same of other users' records (placebo)", features_report.PLACEBO, chosen),
-    )
-    return [
-        line
-        for private, method, (beside, over) in asked
-        for line in _counted(private, beside, features_report.gains(found, method, over).values(), page)
-    ]
-
-
-def _joint(out: Path) -> list[Finding]:
-    frame = joint.results_in(out).read()
-    if frame.empty:
-        return []
-    found = joint_report.points(frame)
-    at = found[np.isfinite(found.epsilon)]
-    private, page = "record and list within one total, a panel", "frontier_joint.md"
-    over = {"nothing asked": joint_report.OVER_NOTHING, "the whole total on the record": joint_report.OVER_RECORDS}
-    return [
-        line
-        for beside, metric in over.items()
-        for line in _counted(
-            private,
-            beside,
-            intervals(at, [*PANEL, "epsilon"], mechanism=joint_report.JOINT, metric=metric).values(),
-            page,
-        )
-    ]
+def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
+    """Private data and method, what the gain is over, the gains of all rows, and the page that has them."""
+    if len(frame := poindp_accuracy.results_in(out).read()):
+        gains = poindp_report.gains_of_sound_rows(frame)
+        yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
+    curator = heterorr_report.gains(out)
+    yield "records by feature budgets (HeteroRR)", TWIN, curator.records, "heterorr.md"
+    yield "edges behind a curator (HeteroRR)", "the public edges alone", curator.edges, "heterorr.md"
+    if len(frame := friendships.results_in(out).read()):
+        found, page = friendships_report.points(frame), "frontier_edges.md"
+        lines, noisy = friendships_report.gains(found), friendships_report.gains_of_lists(found, "gcn")
+        yield "noisy neighbour lists, GCN, epsilon 1", "features alone", noisy, page
+        yield "neighbour counts, epsilon 1", "features alone", [line.mine for line in lines], page
+        yield "neighbour counts, epsilon 1", "the best published row", [line.over for line in lines], page
+    if len(frame := features.results_in(out).read()):
+        found, best = features_report.points(frame), (features_report.OVER_BEST, "the best structure-only row")
+        for words, method, (over, beside) in (
+            ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, best),
+            ("classes that devices find, a panel", features_report.LOCAL, best),
+            (
+                "the same of other users' records (placebo)", features_report.PLACEBO,
+                (features_report.OVER_CHOSEN, "the row that the panel chooses"),
+            ),
+        ):  # fmt: skip
+            yield words, beside, features_report.gains(found, method, over).values(), "frontier_features.md"
+    if len(frame := joint.results_in(out).read()):
+        found = joint_report.points(frame)
+        at = pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
+        for metric, beside in (
+            (joint_report.OVER_NOTHING, "nothing asked"),
+            (joint_report.OVER_RECORDS, "the whole total on the record"),
+        ):
+            gained = intervals(at, [*PANEL, "epsilon"], metric=metric).values()
+            yield "record and list within one total, a panel", beside, gained, "frontier_joint.md"

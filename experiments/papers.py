@@ -72,19 +72,19 @@ def _privge(paper: str, table: str, others: tuple[str, str], more: tuple[str, ..
     return (
         Item(paper, "Figure 1", "worst-case variance", command="report", files=("figure1.png",)),
         Item(
-            paper, "Figure 2", "node task by epsilon", data, node, "privge --task node",
+            paper, "Figure 2", "node task by epsilon", data, node, "privge --parts node",
             ("REPORT.md", "figure2_node.png"), f"{_LASTFM}; fewer epochs, splits and budgets on the larger graphs",
         ),
         Item(
-            paper, table, "link task by epsilon", data, link, "privge --task link",
+            paper, table, "link task by epsilon", data, link, "privge --parts link",
             ("REPORT.md", "table3_link.png"), f"{_LASTFM}; larger ones at epsilon 1; crocodile: HDS alone",
         ),
         Item(
-            paper, "Figure 3", "k of HDS, node task", data, next(ks), "privge --task node",
+            paper, "Figure 3", "k of HDS, node task", data, next(ks), "privge --parts node",
             ("REPORT.md", "figure3_k_node.png"), f"{_LASTFM}; epsilon 1 alone beyond cora; larger graphs left out",
         ),
         Item(
-            paper, "Figure 4", "k of HDS, link task", data, next(ks), "privge --task link",
+            paper, "Figure 4", "k of HDS, link task", data, next(ks), "privge --parts link",
             ("REPORT.md", "figure4_k_link.png"), f"{_LASTFM}; epsilon 1 alone beyond cora; larger graphs left out",
         ),
         Item(paper, others[0], others[1], other=_STATISTICS),
@@ -165,7 +165,7 @@ def _dprr() -> tuple[Item, ...]:
         ),
         Item(
             paper, "Figure 5", "accuracy by epsilon", data, ("dprr", "mechanism == 'dprr' and public == 0"),
-            "dprr --alphas 0", ("dprr.md", "dprr_figure5.png", "dprr_forest.png"), few,
+            "dprr --public-shares 0", ("dprr.md", "dprr_figure5.png", "dprr_forest.png"), few,
         ),
         Item(
             paper, "Figure 6", "splits of the budget", (data[0], stars),
@@ -201,6 +201,13 @@ ITEMS = (
     *_poindp(),
     *_dprr(),
 )
+
+
+def of(name: str, table: str = "") -> list[Item]:
+    """The items of an experiment; with ``table`` those that the paper numbers so, as 3, III or Figure 6."""
+    known = [item for item in ITEMS if {"LDP-GE": "privge"}.get(item.paper, item.paper.lower()) == name]
+    return [item for item in known if item.command and (not table or table in (item.name, item.name.split()[-1]))]
+
 
 _NOTES = """\
 # The five papers, table by table

@@ -29,8 +29,8 @@ class Config:
     vector instructions, which is what another machine changes. Minutes. Writes repeat.csv and repeat.md.
     """
 
-    dataset: str = "cora"
-    """name, or path of an .npz file; node task"""
+    datasets: tuple[str] = ("cora",)
+    """one name, or path of an .npz file; node task"""
     seeds: int = 5
     """how many seeds, from 0"""
     epochs: int | None = None
@@ -60,7 +60,7 @@ def main(config: Config) -> None:
     check_positive("--seeds", config.seeds)
     if config.epochs is not None:
         check_positive("--epochs", config.epochs)
-    accuracy.load(config.dataset, option="--dataset")
+    accuracy.load(config.datasets[0])
     planned = conditions(config.seeds)
     rows = []
     with progress() as bar:
@@ -73,9 +73,9 @@ def main(config: Config) -> None:
                 bar.advance(task)
     frame = pd.DataFrame(rows)
     head, lines = spread(frame)
-    text = f"{_ABOUT.format(dataset=config.dataset, seeds=config.seeds)}\n\n{markdown(head, lines)}"
+    text = f"{_ABOUT.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"
     write_tables(config.out, NAME, frame, text)
-    console.print(terminal(head, lines, f"{config.dataset}: how far rows repeat, in points", len(head)))
+    console.print(terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head)))
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 
@@ -87,10 +87,10 @@ accuracy. *A seed*: the largest difference of one seed's row. *Mean*: the differ
 def _in_a_process(
     config: Config, seeds: list[int], environment: dict[str, str], one_core: bool
 ) -> list[dict[str, Any]]:
-    code = f"from experiments import {NAME}; {NAME}.child({config.dataset!r}, {seeds}, {config.epochs})"
+    code = f"from experiments import {NAME}; {NAME}.child({config.datasets[0]!r}, {seeds}, {config.epochs})"
     if one_core:
         code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
-    what = f"--dataset {config.dataset}: rows could not be computed"
+    what = f"--datasets {config.datasets[0]}: rows could not be computed"
     return in_a_process(code, what=what, environment=environment)
 
 

@@ -3,22 +3,19 @@
 import dataclasses
 from pathlib import Path
 
-from experiments import _readme, findings, papers
+from experiments import findings, papers
 from experiments._registry import EXPERIMENTS, module
-from experiments._runner import DEFAULT_OUT, UsageError, console
+from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
 
-_PAGES = "findings.md"  # the passages of all experiments, between their marks
-_WITH_PASSAGES = (
-    "privge.report", "heterorr.report", "poindp.report", "frontier.report", "frontier.features_report",
-    "frontier.joint_report",
-)  # fmt: skip
+OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Tables and figures of the rows in a folder, written beside them: REPORT.md (privge), dprr.md and PNGs.
 
-    The committed figures stand beside yours; nothing is computed but statistics.
+    The committed figures stand beside yours; nothing is computed but statistics. findings.md has it in short, and
+    ``reproduce all --compare-only`` makes web pages.
     """
 
     out: Path = DEFAULT_OUT
@@ -29,26 +26,28 @@ class Config:
 
 def main(config: Config) -> None:
     """Write the reports."""
-    if config.readme is not None:
-        _readme.check(config.readme)
-    written = []
-    for name in EXPERIMENTS:
-        if write := getattr(module(name), "write_report", None):
-            written += write(config.out)
-    written += papers.write_report(config.out)
+    before, after = _around(config.readme) if config.readme else ("", "")
+    modules = [*map(module, EXPERIMENTS), papers, findings]
+    written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]
     if not written:
         raise UsageError(
             f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
             "the committed tables"
         )
-    if (pages := config.out / _PAGES).exists():
-        sections: dict[str, str] = {}
-        for name in _WITH_PASSAGES:
-            sections |= module(name).readme_sections(config.out)
-        _readme.write_sections(pages, {name: _readme.beside_the_rows(text) for name, text in sections.items()})
-        written.append(pages)
     if config.readme is not None:
-        _readme.write_sections(config.readme, {"findings": findings.table(config.out)})
+        write_atomically(config.readme, f"{before}{findings.table(config.out).rstrip()}\n{after}")
         written.append(config.readme)
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
+
+
+def _around(readme: Path) -> tuple[str, str]:
+    """The text of a file before and after its table."""
+    try:
+        text = readme.read_text()
+    except OSError as error:
+        raise UsageError(f"--readme {readme}: it cannot be read ({error.strerror})") from error
+    start, end = text.find(OPENING), text.find(CLOSING)
+    if not 0 <= start < end:
+        raise UsageError(f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}")
+    return text[: start + len(OPENING)], text[end:]

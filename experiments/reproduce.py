@@ -1,14 +1,16 @@
-"""The committed rows, computed here and compared."""
+"""An experiment's rows, computed here, compared with the committed ones, and shown on a page."""
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
 
-from experiments import _registry
+from experiments import _html, _registry, papers
+from experiments._registry import EXPERIMENTS, runs
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, REFERENCE, Results, UsageError, console
 from experiments.catalogue import named
@@ -17,44 +19,83 @@ from ldp_jax.learning.metrics import mean_interval
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Run what made the committed rows of an experiment, and compare yours with them, row by row.
+    """Run an experiment, compare its rows with the committed ones, and write a web page on both: OUT/NAME.html.
 
-    What is there already is not computed again. Exits with 1 where a mean over seeds is not within the intervals of
-    both. Times and memory are of a machine, and are not compared.
+    What is there already is not computed again. Exits with 1 where, at the preset committed, a mean over seeds is
+    not within the intervals of both. Times and memory are of a machine, and are not compared. ``reproduce all
+    --compare-only`` computes nothing and writes the pages of all experiments and index.html. What has no rows in
+    --out is shown as committed.
     """
 
     name: Annotated[str, tyro.conf.Positional]
-    """one of those that ``list`` lists"""
+    """one of those that ``list`` lists, or all"""
+    table: str = ""
+    """only this table or figure of the paper, as it numbers them: 3, III, or 'Figure 6'"""
+    preset: Literal["smoke", "committed", "paper"] = "committed"
+    """smoke: two minutes on one core, on data that need no file; committed: the committed rows; paper: the paper's
+    own grid, where that is larger"""
     out: Path = DEFAULT_OUT
-    """where your rows go; not the folder of the committed ones"""
+    """where your rows and pages go; not the folder of the committed ones"""
     compare_only: bool = False
-    """compute nothing: compare the rows that are there"""
+    """compute nothing: compare and show the rows that are there"""
 
 
 def main(config: Config) -> None:
-    """Compute and compare."""
-    experiment = named(config.name)
+    """Compute, compare and write pages."""
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
-    if not config.compare_only:
-        for one in _registry.committed(config.name, config.out):
-            _registry.module(config.name).main(one)
-    if not experiment.rows:
-        console.print(f"{config.name} has no rows by seed: compare {config.out} with {REFERENCE}", soft_wrap=True)
-        return
-    found = [
-        compare(*both) for both in zip(experiment.results(config.out), experiment.results(REFERENCE), strict=True)
-    ]
-    lines = [comparison.line for comparison in found]
-    console.print(
-        markdown(["file", "committed rows", "of them here", "equal", "largest difference", "means apart"], lines),
-        soft_wrap=True,
-    )
-    for comparison in found:
-        for words in comparison.apart:
-            console.print(f"[bold red]{words}", soft_wrap=True)
-    if any(comparison.apart for comparison in found):
+    names, every, apart = [config.name], config.name == "all", []
+    if every:
+        names = [name for name in EXPERIMENTS if config.compare_only or runs(name, config.preset, config.out)]
+    for name in names:
+        named(name)
+        items = papers.of(name, config.table) if config.table else []
+        if config.table and not items:
+            known = ", ".join(dict.fromkeys(item.name for item in papers.of(name))) or "none"
+            raise UsageError(f"--table {config.table}: {name} has {known}")
+        if not config.compare_only:
+            _run(name, config, items)
+        said, found = _compared(name, config)
+        apart += found
+        path = _html.page(name, config.out, said, items, names if every else ())
+        console.print(f"{said}\npage: {path}", soft_wrap=True, highlight=False, markup=False)
+    if every:
+        console.print(f"index: {_html.index(config.out, names)}", soft_wrap=True)
+    for words in apart:
+        console.print(f"[bold red]{words}", soft_wrap=True)
+    if (
+        apart and config.preset == "committed"
+    ):  # of other presets a row is one draw, which other cores round otherwise
         raise SystemExit(1)
+
+
+def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
+    """What a preset computes: all of it, or of the parts that some tables are of."""
+    planned = runs(name, config.preset, config.out)
+    if not planned:
+        raise UsageError(f"--preset {config.preset}: {name} has none; committed is what there is")
+    kind = type(planned[0])
+    parts = {part for item in items for part in tyro.cli(kind, args=item.command.split()[1:]).parts}
+    for one in planned:
+        if not parts:
+            _registry.module(name).main(one)
+        elif here := tuple(part for part in one.parts if part in parts):
+            _registry.module(name).main(dataclasses.replace(one, parts=here))
+    if write := getattr(_registry.module(name), "write_report", None):
+        write(config.out)
+
+
+def _compared(name: str, config: Config) -> tuple[str, list[str]]:
+    """In Markdown, which rows there are and how they compare; and the means that disagree, in words."""
+    run = "Nothing was computed." if config.compare_only else f"Preset {config.preset}."
+    experiment = EXPERIMENTS[name]
+    if not experiment.rows:
+        return f"{run} {name} has no rows by seed: its tables show what was measured.", []
+    both = zip(experiment.results(config.out), experiment.results(REFERENCE), strict=True)
+    found = [compare(*each) for each in both]
+    heads = ["file", "committed rows", "of them here", "equal", "largest difference", "means apart"]
+    compared = markdown(heads, [one.line for one in found])
+    return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
 
 
 @dataclasses.dataclass(frozen=True)

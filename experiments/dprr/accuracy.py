@@ -76,3 +76,10 @@ def write(out: Path) -> list[Path]:
     reference = None if out.resolve() == REFERENCE.resolve() else results_in(REFERENCE).read()
     pages = {NAME: report.as_markdown(frame, configs, reference)}
     return publish(out, pages, report.figures(frame, configs))
+
+
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
+    results = results_in(out)
+    frame, configs = results.read(), results.describe().get("configs", {})
+    return "" if frame.empty else report.digest(frame, configs)

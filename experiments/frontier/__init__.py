@@ -13,15 +13,17 @@ from experiments.frontier import (
     joint_report,
     report,
 )
-from experiments.frontier.config import COMMITTED, Config
+from experiments.frontier.config import COMMITTED, SMOKE, Config
 
-__all__ = ["COMMITTED", "Config", "main", "write_report"]
+__all__ = ["COMMITTED", "SMOKE", "Config", "main", "write_report"]
 
 
 def main(config: Config) -> None:
     """Compute what is missing, then the tables and figures."""
     config.check()
-    {"edges": friendships, "features": features, "joint": joint, "beyond": beyond}[config.part].main(config)
+    parts = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond}
+    for name in config.parts:
+        parts[name].main(config)
     for path in write_report(config.out):
         console.print(f"written: {path}", soft_wrap=True, highlight=False)
 

@@ -1,14 +1,12 @@
 """Points, a row a draw and metric, of all reports of this folder: intervals, gains, and their files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments._report import counted, errorbars, interval
-from experiments._runner import REFERENCE, write_atomically
+from experiments._report import counted, errorbars, interval, log_ticks
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 ACCURACY = "accuracy"
@@ -79,16 +77,6 @@ def together(found: pd.DataFrame, by: Sequence[str], **where: Any) -> tuple[int,
 # --- Words and files ---------------------------------------------------------------------------------------------
 
 
-def span(counts: Iterable[int]) -> str:
-    """One number, or the least and the largest.
-
-    >>> span([3, 3]), span([3, 5])
-    ('3', '3 to 5')
-    """
-    least, most = min(counts := list(counts)), max(counts)
-    return f"{least}" if least == most else f"{least} to {most}"
-
-
 def panel_words(panel: str) -> str:
     """A panel in words.
 
@@ -98,24 +86,7 @@ def panel_words(panel: str) -> str:
     return f"{100 * float(panel):.3g} % of each class" if "." in panel else f"{panel} of each class"
 
 
-def write_with_points(out: Path, name: str, found: pd.DataFrame, sections: Sequence[str]) -> list[Path]:
-    """The report in Markdown, and the points where they are a user's: what follows from rows is not committed."""
-    written = [out / f"{name}.md"]
-    write_atomically(written[0], "\n\n".join(sections) + "\n")
-    if out.resolve() != REFERENCE.resolve():
-        written.append(out / f"{name}.csv")
-        write_atomically(written[-1], found.to_csv(index=False, lineterminator="\n"))
-    return written
-
-
 # --- Figures -----------------------------------------------------------------------------------------------------
-
-
-def ticks(axis: Any, values: Sequence[float], base: float = 2) -> None:
-    """A logarithmic axis of x with these ticks alone."""
-    axis.set_xscale("log", base=base)
-    axis.set_xticks(values, [f"{value:g}" for value in values])
-    axis.set_xticks([], minor=True)
 
 
 def plot_gains(
@@ -126,7 +97,7 @@ def plot_gains(
         return
     style = {"marker": marker, "markersize": 4, "linewidth": width, "zorder": 1 + width}
     errorbars(axis, shown, label=label, color=colour, **style)
-    ticks(axis, sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown))
+    log_ticks(axis, sorted({*shown, *axis.get_xticks()} if axis.get_xscale() == "log" else shown), base=2)
 
 
 def plot_settings(axis: Any, names: Sequence[str], title: str, beside: str) -> None:

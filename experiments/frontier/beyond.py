@@ -320,7 +320,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
         for labels in config.labels if task == LINK else ("half",):
             if task == LINK:
                 friendships.check_count("--labels", labels, data)
-            planned |= friendships.cells(Cell, data, settings, config.draws, rows, task, labels=labels)
+            planned |= friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
     return planned
 
 

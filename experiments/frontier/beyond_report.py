@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments._report import counted, interval, paired, signed
+from experiments._report import counted, interval, paired, publish, signed
 from experiments._report import table as as_table
-from experiments._runner import write_atomically
 from experiments.frontier import beyond
 from experiments.frontier._points import pick
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME
@@ -41,9 +40,7 @@ def write(out: Path) -> list[Path]:
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
         known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]
-    path = out / f"{NAME}.md"
-    write_atomically(path, "\n\n".join(sections) + "\n")
-    return [path]
+    return publish(out, {NAME: "\n\n".join(sections)}, {})
 
 
 def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
@@ -86,17 +83,6 @@ def verdict(frame: pd.DataFrame) -> str:
     return "; ".join(words).capitalize() + "."
 
 
-def readme_words(out: Path) -> str:
-    """A sentence for the README; nothing where there are no rows."""
-    frame = beyond.results_in(out).read()
-    if frame.empty:
-        return ""
-    return (
-        f"\n\nThe same counts, asked of links and of graphs: [frontier_beyond.md](experiments/results/{NAME}.md).\n"
-        + verdict(frame)
-    )
-
-
 def table(part: pd.DataFrame) -> str:
     """A line a row."""
     rows = []
@@ -113,3 +99,9 @@ def table(part: pd.DataFrame) -> str:
             }
         )
     return as_table(rows)
+
+
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
+    frame = beyond.results_in(out).read()
+    return "" if frame.empty else verdict(frame)

@@ -115,7 +115,7 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     try:
         facts = panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
     except ValueError as error:
-        raise UsageError(f"--panel {setting} of {settings.dataset}: {error}") from error
+        raise UsageError(f"--panels {setting} of {settings.dataset}: {error}") from error
     return Asked(settings.dataset, data, rows, labels, facts)
 
 
@@ -163,16 +163,16 @@ def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
             rows = [row for row in rows if row[0] not in left]
             for mechanism in left:
                 console.print(f"{dataset}: no rows of {mechanism}, which is for {MOST_NUMBERS:.0e} numbers at most")
-        for setting in config.panel:
-            friendships.check_count("--panel", setting, data)
+        for setting in config.panels:
+            friendships.check_count("--panels", setting, data)
             named = [(*row, part.unit) for row in rows]
-            planned |= friendships.cells(Cell, data, settings, config.draws, named, panel=setting)
+            planned |= friendships.cells(Cell, data, settings, config.seeds, named, panel=setting)
     return planned
 
 
 def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float]]:
     """Method and epsilon; those without epsilon first. What gains are over is always among them."""
-    asked = [name for name in part.methods if not config.methods or name in (*config.methods, part.always)]
+    asked = [name for name in part.methods if not config.mechanisms or name in (*config.mechanisms, part.always)]
     for name in asked:
         if name in part.without_epsilon:
             yield name, math.inf if name.startswith(TRUE) else 0.0

@@ -10,11 +10,12 @@ from experiments._report import (
     counted,
     errorbars,
     legend_below,
+    log_ticks,
     markdown,
     paired,
     panels,
+    publish,
     pyplot,
-    save,
     signed,
     significant,
 )
@@ -31,11 +32,8 @@ from experiments.frontier._points import (
     pick,
     plot_means,
     plot_settings,
-    span,
-    ticks,
     tidy,
     together,
-    write_with_points,
 )
 from experiments.frontier.features import NAME
 from experiments.frontier.features_methods import (
@@ -108,26 +106,22 @@ def write(out: Path) -> list[Path]:
         return []
     found = points(frame)
     sections = ["# Private features beside a public panel: what a report is worth", _PREFACE, _counted(found)]
-    figures = {"Gains over structure alone": (out / f"{NAME}.png", _figure(found))}
+    figures = {NAME: _figure(found)}
+    sections.append(f"![Gains over structure alone]({NAME}.png)")
     if sizes := _of_sizes(found):
-        figures["Gain against the size of the panel"] = (out / f"{NAME}_panels.png", _size_figure(sizes))
-    for title, (path, figure) in figures.items():
-        save(figure, path)
-        sections.append(f"![{title}]({path.name})")
-    measured = pick(found, mechanism=LOCAL, metric=OVER_CHOSEN)
-    foretold, advice = advice_report.outcomes(frame, measured), out / f"{NAME}_advice.png"
-    if foretold:
-        save(advice_report.figure(foretold), advice)
+        figures[f"{NAME}_panels"] = _size_figure(sizes)
+        sections.append(f"![Gain against the size of the panel]({NAME}_panels.png)")
+    foretold = advice_report.outcomes(frame, pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
     sections += ["## All graphs", summary(found)]
     if said := messages(found):
         sections += ["## What a device should say", _MESSAGES, said]
     if foretold:
+        figures[f"{NAME}_advice"] = advice_report.figure(foretold)
         sections += ["## Advice before anybody reports, against outcome", advice_report.words(foretold)]
         sections += [f"![Advice against outcome]({NAME}_advice.png)", advice_report.table(foretold)]
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", table(part), _public_table(part)]
-    pictures = [path for path, _ in figures.values()] + ([advice] if foretold else [])
-    return [*write_with_points(out, NAME, found, sections), *pictures]
+    return publish(out, {NAME: "\n\n".join(sections)}, figures, found)
 
 
 _PREFACE = """\
@@ -296,6 +290,12 @@ def _counted(found: pd.DataFrame) -> str:
     )
 
 
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
+    frame = features.results_in(out).read()
+    return "" if frame.empty else _counted(points(frame))
+
+
 # --- Figures ---------------------------------------------------------------------------------------------------
 
 _SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
@@ -358,7 +358,7 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
             shown = {size: one for (size,), one in sorted(intervals(of_budget, ["members"]).items())}
             errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
-        ticks(axis, sorted(part.members.unique()), base=10)
+        log_ticks(axis, sorted(part.members.unique()))
         axis.set_xlabel("members of the panel")
         axis.set_ylabel("gain over best structure-only (points)")
         axis.set_title(name, fontsize=9)
@@ -367,46 +367,3 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
 
 
 # --- README ------------------------------------------------------------------------------------------------------
-
-_README = """\
-![Gains of private reports over the graph and a panel alone in all settings: at each budget, of placebos, and of \
-true records](experiments/results/{figure})
-
-**Private features that help.** The graph is public, with the records and labels of a panel; everybody else's
-record is private and goes into one report: the class that a broadcast classifier finds for it, among a few that the
-graph makes likely. Of {rows} settings (graph, panel, epsilon) `ldp.predict_from_reports` is above the best of
-{structure} rows that have the graph and the panel alone in {up}, below it in {down}, not told apart in {same};
-above what the panel would have chosen among them in {chosen_up}, below in {chosen_down}. With other users' records
-(placebo, run in {fakes} of {rows}) it is above the latter in {fake_up}, below in {fake_down}{bare}.{noisy}
-
-There are {settings} graphs and panels, {draws} draws of panel, noise and training, and intervals of 95 %,
-paired by draw. *Best structure-only* is the best by the mean of these very draws, so that gains over it are
-understated. All rows: [frontier_features.md](experiments/results/frontier_features.md); `python -m experiments
-frontier --part features` computes them.
-"""
-
-
-def readme_sections(out: Path) -> dict[str, str]:
-    """What the README says of private features beside a panel; nothing where there are no rows."""
-    frame = features.results_in(out).read()
-    if frame.empty:
-        return {}
-    found = points(frame)
-    each, fakes = gains(found, LOCAL, OVER_BEST), gains(found, PLACEBO, OVER_CHOSEN)
-    up, down, _ = counted(each.values())
-    chosen_up, chosen_down, _ = counted(gains(found, LOCAL, OVER_CHOSEN).values())
-    fake_up, fake_down, _ = counted(fakes.values())
-    unguarded = gains(found, UNGUARDED_PLACEBO, OVER_CHOSEN).values()
-    bare = f" (without the guard by up to {-min(i.mean for i in unguarded):.0f} points)" if unguarded else ""
-    records, noisy = gains(found, PRIVGE, OVER_BEST).values(), ""
-    if records:
-        better, worse, _ = counted(records)
-        noisy = f"\nRecords sent with noise (PrivGE) are above it in {better} of {len(records)}, below in {worse}."
-    known = found[found.mechanism.str.startswith(STRUCTURE)].groupby(PANEL).mechanism.nunique()
-    draws = pick(found, mechanism=LOCAL).groupby(PANEL).seed.nunique()
-    text = _README.format(
-        figure=f"{NAME}.png", rows=len(each), structure=span(known), up=up, down=down, same=len(each) - up - down,
-        chosen_up=chosen_up, chosen_down=chosen_down, fakes=len(fakes), fake_up=fake_up, fake_down=fake_down,
-        bare=bare, noisy=noisy, settings=len(known), draws=span(draws),
-    )  # fmt: skip
-    return {"private-features": text}

@@ -161,7 +161,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
         settings = Settings(dataset, fingerprint(data), dataset in COUNTS)
         for labels in config.labels:
             check_count("--labels", labels, data)
-            planned |= cells(Cell, data, settings, config.draws, list(variants(config)), labels=labels)
+            planned |= cells(Cell, data, settings, config.seeds, list(variants(config)), labels=labels)
     return planned
 
 
@@ -186,7 +186,7 @@ def cells(
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
     """Method, epsilon and unit; those without epsilon first."""
-    asked = [name for name in METHODS if not config.methods or name in config.methods or name == "features"]
+    asked = [name for name in METHODS if not config.mechanisms or name in config.mechanisms or name == "features"]
     for name in asked:
         if name in WITHOUT_EPSILON:
             yield name, math.inf if name.startswith("non-private") else 0.0, NEIGHBOUR_LIST

@@ -6,7 +6,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import errorbars, legend_below, paired, panels, save, signed, significant, table
+from experiments._report import (
+    errorbars,
+    legend_below,
+    log_ticks,
+    paired,
+    panels,
+    publish,
+    signed,
+    significant,
+    table,
+)
 from experiments.frontier import joint
 from experiments.frontier._points import (
     ACCURACY,
@@ -16,9 +26,7 @@ from experiments.frontier._points import (
     interval_of,
     panel_words,
     pick,
-    ticks,
     tidy,
-    write_with_points,
 )
 from experiments.frontier.joint import NAME
 from experiments.frontier.joint_methods import (
@@ -66,15 +74,13 @@ def write(out: Path) -> list[Path]:
     if frame.empty:
         return []
     found = points(frame)
-    picture = out / f"{NAME}.png"
-    save(_figure(found), picture)
     sections = [
         "# Records, friendships and labels private at once: what one total buys", _PREFACE, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
     ]  # fmt: skip
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", _table(part)]
-    return [*write_with_points(out, NAME, found, sections), picture]
+    return publish(out, {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}, found)
 
 
 _PREFACE = """\
@@ -268,29 +274,12 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
         axis.axhline(nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked")
     if true is not None:
         axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
-    ticks(axis, budgets)
+    log_ticks(axis, budgets, base=2)
     axis.set_xlabel("total epsilon of a user")
     axis.set_ylabel("test accuracy (%)")
 
 
-_README = """\
-![Accuracy of classes within one total over records, friendships and labels, between nothing asked and the truth]\
-(experiments/results/{figure})
-
-**Records, friendships and labels private at once.** Only a panel is public. One total covers a user's record with
-a bit of their list (`ldp.predict_jointly`); the panel foretells which split of it is the best.
-
-{verdict}
-
-All totals and rows: [frontier_joint.md](experiments/results/frontier_joint.md); `python -m experiments
-frontier --part joint` computes them.
-"""
-
-
-def readme_sections(out: Path) -> dict[str, str]:
-    """What the README says of joint privacy; nothing where there are no rows."""
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
     frame = joint.results_in(out).read()
-    if frame.empty:
-        return {}
-    text = _README.format(figure=f"{NAME}.png", verdict=verdict(points(frame)))
-    return {"joint-privacy": text}
+    return "" if frame.empty else verdict(points(frame))

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, counted, legend_below, panels, pyplot, save, signed, significant
+from experiments._report import by_seed, counted, legend_below, panels, publish, pyplot, signed, significant
 from experiments._report import table as as_table
-from experiments.frontier import beyond_report, friendships
+from experiments.frontier import friendships
 from experiments.frontier._points import (
     ACCURACY,
     differences,
@@ -18,10 +18,8 @@ from experiments.frontier._points import (
     plot_gains,
     plot_means,
     plot_settings,
-    span,
     tidy,
     together,
-    write_with_points,
 )
 from experiments.frontier.friendships import NAME
 from experiments.frontier.methods import (
@@ -97,16 +95,10 @@ def write(out: Path) -> list[Path]:
     lines = gains(found)
     sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found)]
     sections = [section for section in sections if section]
-    figures = []
-    for title, name, figure in (
-        ("Gains over the features alone", f"{NAME}_gains.png", _gains_figure),
-        ("Gains against epsilon", f"{NAME}.png", _figure),
-    ):
-        if lines:
-            save(figure(found), out / name)
-            figures.append(out / name)
-            sections.insert(1 + len(figures), f"![{title}]({name})")
-    return [*write_with_points(out, NAME, found, sections), *figures]
+    figures = {f"{NAME}_gains": _gains_figure(found), NAME: _figure(found)} if lines else {}
+    titles = ("Gains over the features alone", "Gains against epsilon")
+    sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
+    return publish(out, {NAME: "\n\n".join(sections)}, figures, found)
 
 
 def _short_setting(labels: str) -> str:
@@ -410,52 +402,15 @@ def _won(found: pd.DataFrame) -> str:
 
 # --- README ------------------------------------------------------------------------------------------------------
 
-_README = """\
-![What is gained over the features alone in all settings: by piloted counts, plain counts, the best \
-published method, and counts without noise](experiments/results/{gained})
 
-**Private friendships that help.** Every user's neighbour list is private; features and some labels are public.
-`ldp.predict_from_counts` asks users how many neighbours they have in each class that the server broadcasts. At
-epsilon {at:g} per bit of a list it is above the features alone in {up1} of {settings} settings (graph and labels),
-below in {down1}, not told apart in {same1}; at all budgets above in {up} of {rows}, below in {down}.
-{worth}
-{ceiling}
-
-Noisy lists at epsilon {at:g} are above the features alone in {gcn_up} of {gcn} rows through a GCN, as
-published, and in {ppr_up} of {ppr} through PageRank. Published rows and features alone are {among} rows;
-piloted counts are above the best of them, by the mean of these draws, in {best_up} of {best} settings where
-lists were run, below in {best_down}, not told apart in {best_same}. At all budgets piloted counts are more than
-one point below the better of features and plain counts in {short} of {asked}, with an interval below 0 in
-{short_sure}. With another's list (placebo) they differ from the features by more than one point in {fooled} of
-{placebos}.
-
-There are {draws} draws of labels, noise and training; intervals are 95 %, paired by draw. All settings, and
-rows per relationship: [frontier_edges.md](experiments/results/frontier_edges.md); `python -m experiments
-frontier` computes them.{beyond}
-"""
-
-
-def readme_sections(out: Path) -> dict[str, str]:
-    """What the README says of private friendships; nothing where there are no rows."""
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
     frame = friendships.results_in(out).read()
     if frame.empty:
-        return {}
+        return ""
     found = points(frame)
-    lines, (rows, up, down, _) = gains(found), _of_piloted(found)
-    draws = pick(found, epsilon=shown_at(found), unit=_LIST, mechanism=PILOTED).groupby(SETTING).seed.nunique()
-    noisy: dict[str, Any] = {"at": shown_at(found)}
-    for name in ("gcn", "ppr"):
-        each = gains_of_lists(found, name)
-        noisy[name], noisy[f"{name}_up"] = len(each), counted(each)[0]
-    names = {"1": [line.mine for line in lines], "best_": [line.over for line in lines if line.over is not None]}
-    (up1, down1, same1), (best_up, best_down, best_same) = (counted(each) for each in names.values())
-    text = _README.format(
-        **noisy, gained=f"{NAME}_gains.png", up=up, down=down, rows=rows, settings=len(lines), up1=up1, down1=down1,
-        same1=same1, worth=worth(lines), ceiling=_ceiling(lines), draws=span(draws),
-        among=span([line.among for line in lines if line.among] or [0]), best=len(names["best_"]), best_up=best_up,
-        best_down=best_down, best_same=best_same, beyond=beyond_report.readme_words(out), **_misses(found),
-    )  # fmt: skip
-    return {"friendships": text}
+    lines = gains(found)
+    return "\n\n".join(filter(None, (_counted(found), worth(lines), _ceiling(lines))))
 
 
 def _with_draws(line: Line) -> str:

@@ -12,7 +12,15 @@ from experiments.heterorr import cells
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
 from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import PAIRS, PRIVATE_LABELS, Level, Settings
+from experiments.heterorr.settings import (
+    EDGE_MECHANISMS,
+    EPSILONS,
+    FEATURE_MECHANISMS,
+    PAIRS,
+    PRIVATE_LABELS,
+    Level,
+    Settings,
+)
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
@@ -38,33 +46,38 @@ def resolved(config: Config, dataset: str, level: Level) -> Settings:
 
 def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, float, float, str, float]]:
     """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
-    last, by_labels = config.rhos[-1], () if labels else (LABEL_PROPAGATION,)
+    last, by_labels = config.private_shares[-1], () if labels else (LABEL_PROPAGATION,)
     if level == "features":
         for name in (NON_PRIVATE, RECORDS, FEATURES + NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
         for name in (PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
-        for epsilon in config.epsilons:
-            rows = [prefix + name for name in config.feature_mechanisms for prefix in ("", STRUCTURE, FEATURES)]
-            if "lpgnn" in config.feature_mechanisms and not labels:
+        for epsilon in config.epsilons or EPSILONS:
+            rows = [
+                prefix + name
+                for name in FEATURE_MECHANISMS
+                if name in config.mechanisms
+                for prefix in ("", STRUCTURE, FEATURES)
+            ]
+            if "lpgnn" in config.mechanisms and not labels:
                 rows += [PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS]
             for name in rows:
                 yield name, epsilon, 0.0, "", 0.0
     elif level == "edges":
-        for rho in config.rhos:
+        for rho in config.private_shares:
             for name in (NON_PRIVATE, FEATURES + NON_PRIVATE):
                 yield name, math.inf, rho, "", 0.0
             for name in (*EPSILON_0, *by_labels):
                 yield name, 0.0, rho, "", 0.0
             for epsilon in config.epsilons if rho == last or len(config.epsilons) == 1 else (1.0,):
-                for name in config.edge_mechanisms:
+                for name in filter(config.mechanisms.__contains__, EDGE_MECHANISMS):
                     yield name, epsilon, rho, "", 0.0
     else:
         yield NON_PRIVATE, math.inf, last, NON_PRIVATE, math.inf
         yield PUBLIC_RECORDS, 0.0, last, PUBLIC_EDGES, 0.0
-        for epsilon in config.epsilons:
+        for epsilon in config.epsilons or EPSILONS:
             for name, other in PAIRS:
-                if name in config.feature_mechanisms and other in config.edge_mechanisms:
+                if name in config.mechanisms and other in config.mechanisms:
                     yield name, epsilon, last, other, epsilon
 
 

@@ -19,7 +19,7 @@ from experiments.heterorr.cells import NON_PRIVATE
 from experiments.heterorr.config import Config
 from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.releases import PUBLIC_EDGES
-from experiments.heterorr.settings import Settings
+from experiments.heterorr.settings import EDGE_MECHANISMS, Settings
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
@@ -27,6 +27,7 @@ from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.learning.models import NodeInputs
 
 NAME = "heterorr_attacks"
+EPSILONS = (0.1, 0.5, 1.0)
 LINKTELLER, BESIDE = "LinkTeller", "common neighbours"
 """The attack on a model; and the attacker of public knowledge that every other is compared with."""
 KNOWN = ("degree product", BESIDE, "feature similarity")
@@ -61,17 +62,18 @@ def plan(config: Config) -> dict[Cell, Settings]:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
         rows = [("public knowledge", 0.0, attack) for attack in KNOWN]
         rows += [(PUBLIC_EDGES, 0.0, LINKTELLER), (NON_PRIVATE, math.inf, LINKTELLER)]
-        rows += [(name, eps, LINKTELLER) for eps in config.attack_epsilons for name in config.edge_mechanisms]
+        names = [name for name in EDGE_MECHANISMS if name in config.mechanisms]
+        rows += [(name, eps, LINKTELLER) for eps in config.epsilons or EPSILONS for name in names]
         for seed in range(config.seeds):
             for mechanism, epsilon, attack in rows:
                 spent = epsilon
-                if mechanism in config.edge_mechanisms:
-                    with asked(f"--attack-epsilons {epsilon:g}, {mechanism}"):
+                if mechanism in config.mechanisms:
+                    with asked(f"--epsilons {epsilon:g}, {mechanism}"):
                         spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
                 cell = Cell(
                     dataset=data.name, task="private edges", mechanism=mechanism, epsilon=epsilon, seed=seed,
                     epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=config_hash(chosen), attack=attack,
-                    rho=config.rhos[-1], attacked=min(config.attacked, data.num_nodes),
+                    rho=config.private_shares[-1], attacked=min(config.attacked_nodes, data.num_nodes),
                 )  # fmt: skip
                 planned[cell] = chosen
     return planned

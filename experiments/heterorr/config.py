@@ -8,7 +8,6 @@ from experiments._common import check_words
 from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.heterorr.settings import (
     EDGE_MECHANISMS,
-    EPSILONS,
     FEATURE_MECHANISMS,
     RHOS,
     SENSITIVE,
@@ -24,34 +23,27 @@ PARTS: tuple[Part, ...] = get_args(Part)
 class Config:
     """Private features and private edges for a GCN, and the attacks on them (HeteroRR, Tran et al., 2022).
 
-    Without further words these are the committed rows. At the features level every edge is public, at the edges
-    level every feature, and a share rho of the edges is private. Beside each mechanism stand its structure-only and
-    features-only rows, what the public users or the public edges give alone, and rows without privacy.
+    Without further words these are the committed rows. Beside each mechanism stand its structure-only and
+    features-only rows, what public users or public edges give alone, and rows without privacy.
 
-    Parts: features, edges and both are Figures 6, 7 and 10-11; attacks is the table of LinkTeller beside attackers
-    with public knowledge alone; counts says how many private edges a release of PPI's first graph holds; mixing
-    shows how chains of hierarchical random graphs forget where they began; inversion is Figure 8 on scikit-learn's
-    digits; scores is Figure 3.
+    Parts: features, edges and both are Figures 6, 7 and 10-11, scores 3, inversion 8; attacks: LinkTeller; counts:
+    private edges in releases of PPI; mixing: how chains forget where they began.
     """
 
     parts: tuple[Part, ...] = PARTS
     """which parts"""
     datasets: tuple[str, ...] = ("facebook100_caltech36",)
     """graphs with features and classes: names, or paths of .npz files; attacks, mixing and scores take them too"""
-    feature_mechanisms: tuple[str, ...] = FEATURE_MECHANISMS
-    """of Figure 6"""
-    edge_mechanisms: tuple[str, ...] = EDGE_MECHANISMS
-    """of Figure 7 and of the attacks"""
-    epsilons: tuple[float, ...] = EPSILONS
-    """per record, and per private edge"""
-    attack_epsilons: tuple[float, ...] = (0.1, 0.5, 1.0)
-    """per private edge, in the attacks"""
-    rhos: tuple[float, ...] = RHOS
+    mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
+    """on records (Figure 6), and on private edges (Figure 7 and the attacks)"""
+    epsilons: tuple[float, ...] = ()
+    """per record, and per private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
+    private_shares: tuple[float, ...] = RHOS
     """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that is given)"""
     seeds: int = 5
     """how many, from 0: each a split, noise and training of its own"""
-    attacked: int = 600
-    """nodes whose pairs are attacked: drawn at random from larger graphs"""
+    attacked_nodes: int = 600
+    """nodes whose pairs are attacked_nodes: drawn at random from larger graphs"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: seconds"""
     out: Path = DEFAULT_OUT
@@ -61,21 +53,13 @@ class Config:
         """Raise a UsageError for the first invalid option."""
         check_words(
             self,
-            positive=("epsilons", "attack_epsilons", "seeds"),
-            shares=("rhos",),
-            known={"feature_mechanisms": FEATURE_MECHANISMS, "edge_mechanisms": EDGE_MECHANISMS},
-            filled=(
-                "parts",
-                "datasets",
-                "epsilons",
-                "attack_epsilons",
-                "rhos",
-                "feature_mechanisms",
-                "edge_mechanisms",
-            ),
+            positive=("epsilons", "seeds"),
+            shares=("private_shares",),
+            known={"mechanisms": (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)},
+            filled=("parts", "datasets", "private_shares", "mechanisms"),
         )
-        if self.attacked < 10:
-            raise UsageError(f"--attacked must be at least 10 nodes, got {self.attacked}")
+        if self.attacked_nodes < 10:
+            raise UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")
 
     @property
     def smoke(self) -> bool:

@@ -52,7 +52,7 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
 
 def main(config: Config) -> None:
     """Compute what is missing."""
-    sweeps, rho = 20 if config.smoke else 8000, config.rhos[-1]
+    sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
     planned: dict[Cell, dict[str, Any]] = {}
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]

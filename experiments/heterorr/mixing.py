@@ -13,8 +13,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from experiments import _runner
-from experiments._report import markdown, panels, save
-from experiments._runner import Found, Results, UsageError, config_hash, run, write_atomically
+from experiments._report import markdown, panels, publish
+from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.heterorr.config import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
@@ -214,7 +214,6 @@ def write(out: Path) -> list[Path]:
         axis.set_ylabel("log-likelihood")
         axis.legend(fontsize=6)
     figure.tight_layout()
-    path, picture = out / f"{NAME}.md", out / f"{NAME}.png"
     headers = [
         "graph", "w", "moves", "wall s a chain", "R-hat of the second half", "log-likelihood at the end",
         "between chains, at most", "exchanges, at least",
@@ -229,10 +228,8 @@ def write(out: Path) -> list[Path]:
             f"\nWith as many moves, half of them regrafts, chains end at a log-likelihood that is "
             f"{min(gain):.0f} to {max(gain):.0f} higher:\n`hrg` is still on its way after {BLOCKS * SWEEPS} sweeps."
         )
-    text = f"# How chains forget where they began\n\n{_PREFACE}\n\n{verdict}\n\n{markdown(headers, rows)}\n"
-    write_atomically(path, text)
-    save(figure, picture)
-    return [path, picture]
+    text = f"# How chains forget where they began\n\n{_PREFACE}\n\n{verdict}\n\n{markdown(headers, rows)}"
+    return publish(out, {NAME: text}, {NAME: figure})
 
 
 _PREFACE = f"""\

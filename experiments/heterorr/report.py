@@ -18,14 +18,13 @@ from experiments._report import (
     legend_below,
     level,
     log_ticks,
-    markdown,
     paired,
     panels,
     publish,
     signed,
     table,
 )  # fmt: skip
-from experiments.heterorr import accuracy, attacks
+from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
@@ -312,108 +311,27 @@ class Gains(NamedTuple):
     edges: list[ConfidenceInterval | None]
 
 
-class _Rows(NamedTuple):
-    """Values at both levels, and the keys of their private rows, of edges at the largest share."""
-
-    features: Values
-    edges: Values
-    records: list[Any]
-    released: list[Any]
-    alone: Any
-
-
-def _rows(frame: pd.DataFrame) -> _Rows | None:
-    """None where the rows are not those of the committed plan."""
-    if frame.empty or set(frame.level) != set(accuracy.LEVELS):
-        return None
-    features, edges = (_values(frame[frame.level == name]) for name in ("features", "edges"))
-    rho = frame.rho.max()
-    records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
-    released = [key for key in edges if key[2] == rho and _private(key[1])]
-    return _Rows(features, edges, records, released, (PUBLIC_EDGES, 0.0, rho, ""))
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
+    found = gains(out)
+    (above, below, _), (more, less, _) = counted(found.records), counted(found.edges)
+    words = (
+        f"Of {len(found.records)} rows of private features {above} are above their structure-only twin, {below} "
+        f"below. Of {len(found.edges)} rows of private edges {more} are above the public edges alone, {less} below."
+    )
+    return f"{words}\n\n{_claims(_read(out))}".replace("## ", "### ") if found.records else ""
 
 
 def gains(out: Path) -> Gains:
     """The gains of the rows in a folder; empty where it has none of the committed plan."""
-    rows = _rows(_read(out))
-    if rows is None:
+    frame = _read(out)
+    if frame.empty or set(frame.level) != set(accuracy.LEVELS):
         return Gains([], [])
+    features, edges = (_values(frame[frame.level == name]) for name in ("features", "edges"))
+    rho = frame.rho.max()
+    records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
+    released = [key for key in edges if key[2] == rho and _private(key[1])]
     return Gains(
-        [contrast(rows.features, key, (STRUCTURE + key[0], *key[1:])) for key in rows.records],
-        [contrast(rows.edges, key, rows.alone) for key in rows.released],
+        [contrast(features, key, (STRUCTURE + key[0], *key[1:])) for key in records],
+        [contrast(edges, key, (PUBLIC_EDGES, 0.0, rho, "")) for key in released],
     )
-
-
-def readme_sections(out: Path) -> dict[str, str]:
-    """The passage of the findings: accuracy at epsilon 1 beside public rows, and who finds private edges."""
-    frame, found = _read(out), attacks.results_in(out).read()
-    rows, (of_records, of_edges) = _rows(frame), gains(out)
-    if rows is None or found.empty:
-        return {}
-    (dataset,) = frame.dataset.unique()
-    features, rho = rows.features, rows.alone[2]
-    public = best_public(features)
-    beyond = [paired(features[key], public) for key in rows.records]
-    of_twins = [paired(features[STRUCTURE + key[0], *key[1:]], public) for key in rows.records]
-    auc = found[found.metric == attacks.METRICS[-1]].groupby(["mechanism", "epsilon", "attack"]).value.mean()
-    counts = frame[(frame.level == "edges") & (frame.rho == rho)].pivot_table(
-        index=["mechanism", "epsilon"], columns="metric", values="value"
-    )
-    columns = (
-        "epsilon 1", "accuracy (%)", "less structure-only twin", "less public knowledge", "less public edges alone",
-        "true of released private edges", "AUC of LinkTeller",
-    )  # fmt: skip
-    lines = [
-        [_name(key[0]), interval(features[key]), signed(gain), signed(over), "", "", ""]
-        for key, gain, over in zip(rows.records, of_records, beyond, strict=True)
-        if key[1] == 1.0
-    ]
-    for key, gain in zip(rows.released, of_edges, strict=True):
-        if key[1] == 1.0:
-            count, leak = counts.loc[key[:2]], auc.get((*key[:2], attacks.LINKTELLER))
-            shown = f"{count[TRUE]:.0f} of {count[RELEASED]:.0f}", "" if leak is None else f"{leak:.2f}"
-            lines.append([_name(key[0]), interval(rows.edges[key]), "", "", signed(gain), *shown])
-    above, below, _ = counted(of_records)
-    section = _README.format(
-        whole=mean_interval(features[RECORDS, np.inf, 0.0, ""]),
-        embedded=mean_interval(features[NON_PRIVATE, np.inf, 0.0, ""]),
-        public=mean_interval(features[PUBLIC_RECORDS, 0.0, 0.0, ""]),
-        labels=mean_interval(features[LABEL_PROPAGATION, 0.0, 0.0, ""]),
-        dataset=dataset, rho=rho, seeds=frame.seed.nunique(), above=counted(beyond)[0], features=len(beyond),
-        twins_above=counted(of_twins)[0], gains_above=above, gains_below=below, edges_above=counted(of_edges)[0],
-        edges=len(of_edges), alone=mean_interval(rows.edges[rows.alone]),
-        all_edges=mean_interval(rows.edges[NON_PRIVATE, np.inf, rho, ""]),
-        guess=mean_interval(rows.edges[LINK_PREDICTION, 0.0, rho, ""]),
-        true=auc[NON_PRIVATE, np.inf, attacks.LINKTELLER], model=auc[PUBLIC_EDGES, 0.0, attacks.LINKTELLER],
-        nobody=auc["public knowledge", 0.0, attacks.BESIDE], table=markdown(columns, lines),
-    )  # fmt: skip
-    return {"heterorr": section}
-
-
-_README = """\
-HeteroRR's question on `{dataset}` (the paper's data are not public): a GCN of private features (every edge
-public), and of private edges (every feature public, a share {rho:g} of the edges private under a trusted curator);
-{seeds} seeds, intervals of 95 %.
-
-* **Features.** Non-private records give {whole}, their public embedding {embedded}; the records of a
-  public tenth of the users, and nothing of the others, {public}; label propagation {labels}. Of
-  {features} private rows (mechanisms and budgets) {above} have an interval above the better of these two, and so
-  have {twins_above} of their structure-only twins, to which all private users gave one public record: a row's gain
-  over its own twin is above 0 in {gains_above}, below in {gains_below}.
-* **Edges.** All edges give {all_edges}; the public ones alone {alone}, with public link
-  prediction {guess}. Of {edges} private rows at rho {rho:g} {edges_above} have an interval above the public
-  edges.
-* **Leakage.** LinkTeller finds private edges of a model of all edges with an AUC of {true:.2f}, and with
-  {model:.2f} by a model that has never seen one; common public neighbours find them with {nobody:.2f}, without
-  any model.
-
-{table}
-
-![Private edges against epsilon, beside public edges alone and all edges](experiments/results/heterorr_figure7.png)
-
-All rows, twins and other budgets: [heterorr.md](experiments/results/heterorr.md); attacks:
-[heterorr_attacks.md](experiments/results/heterorr_attacks.md); how chains of hierarchical random graphs mix:
-[heterorr_mixing.md](experiments/results/heterorr_mixing.md); images that an attacker reconstructs from private
-embeddings: [heterorr_inversion.md](experiments/results/heterorr_inversion.md). `python -m experiments heterorr`
-computes them.
-"""

@@ -20,17 +20,17 @@ NAME = "poindp"
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
-def load(name: str, option: str = "--datasets") -> datasets.Dataset:
+def load(name: str) -> datasets.Dataset:
     """A data set of one class a node; a UsageError where there is none."""
-    data = usable(cells.load, name, option)
+    data = usable(cells.load, name, "--datasets")
     if data.y.ndim == 2:
-        raise UsageError(f"{option} {name}: one class a node is needed, and it has several labels")
+        raise UsageError(f"--datasets {name}: one class a node is needed, and it has several labels")
     return data
 
 
-def resolved(config: Config, dataset: str, option: str = "--datasets") -> Settings:
+def resolved(config: Config, dataset: str) -> Settings:
     """The settings of a data set."""
-    return settings(config, dataset, fingerprint(load(dataset, option)))
+    return settings(config, dataset, fingerprint(load(dataset)))
 
 
 def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator[tuple[str, str, float]]:
@@ -48,16 +48,14 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
             ):
                 for name in names:
                     for prefix in prefixes:
-                        yield split, prefix + name, config.epsilon
+                        yield from ((split, prefix + name, epsilon) for epsilon in config.asked("table1")[1])
     if "table2" in config.parts:
-        for name in rows_of.ABLATED:
-            yield "random", name, config.ablation_epsilon
-        for name in rows_of.SHARES:
-            for prefix in ("", STRUCTURE):
-                yield "random", prefix + name, config.ablation_epsilon
+        for epsilon in config.asked("table2")[1]:
+            yield from (("random", name, epsilon) for name in rows_of.ABLATED)
+            yield from (("random", prefix + name, epsilon) for name in rows_of.SHARES for prefix in ("", STRUCTURE))
     if "figure3" in config.parts and first:
         for split in ("random", "inner", "outer"):
-            for epsilon in config.epsilons:
+            for epsilon in config.asked("figure3")[1]:
                 for name in (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial", f"{STRUCTURE}radial"):
                     yield split, name, epsilon
 
@@ -65,7 +63,7 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
 def plan(config: Config) -> dict[Cell, Settings]:
     """The cells, in the order of their computation."""
     planned = {}
-    for place, dataset in enumerate(config.datasets):
+    for place, dataset in enumerate(config.asked("table1")[0]):
         data, chosen = load(dataset), resolved(config, dataset)
         wanted = dict.fromkeys(variants(config, data, first=place == 0))
         for seed in range(config.seeds):

@@ -85,7 +85,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
     picture = f"![AUC of each attack]({membership.NAME}.png)"
     parts = ["# Membership inference on graph networks (Table 3)", _ABOUT, picture]
     if len(attacked):
-        parts += [*_match(attacked), _GRID.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
+        parts += [*match(attacked), _GRID.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
     parts.append("## The graphs")
     for dataset, part in frame[frame.attack == membership.GRAPH].groupby("dataset", sort=False):
         parts.append(f"{dataset}: {_of_graph(part, str(dataset))}")
@@ -135,8 +135,6 @@ class Closest(NamedTuple):
     protocol: str
     share: float
     apart: float
-    cells: int
-    worst: float
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> "Closest | None":
@@ -145,8 +143,7 @@ class Closest(NamedTuple):
         if found.empty:
             return None
         best = found.sort_values("apart").iloc[0]
-        worst = float(found.apart.max())
-        return cls(str(best.protocol), float(best.share), float(best.apart), int(best.cells), worst)
+        return cls(str(best.protocol), float(best.share), float(best.apart))
 
     @property
     def verdict(self) -> str:
@@ -157,7 +154,8 @@ class Closest(NamedTuple):
         return f"{self.protocol} with {_of(self.share)} the nodes as members"
 
 
-def _match(frame: pd.DataFrame) -> list[str]:
+def match(frame: pd.DataFrame) -> list[str]:
+    """Which protocol is closest to the paper's numbers, as a section; none where none can be compared."""
     best = Closest.of(frame)
     if best is None:
         return []
@@ -284,29 +282,3 @@ def _figure(frame: pd.DataFrame) -> Any:
     figure.suptitle(f"{closest}filled: rows; hollow: their structure-only twins", fontsize=9)
     legend_below(figure, axes[0], 4)
     return figure
-
-
-def summary(frame: pd.DataFrame) -> str:
-    """The stronger of LiRA and the paper's attack, by protocol, in a few rows for each data set."""
-    asked = frame[frame.attack != membership.GRAPH]
-    values = _areas(asked)
-
-    def cell(key: tuple[Any, ...]) -> str:
-        found = [values[*key[:-1], attack].mean() for attack in (TRAINED, LIRA) if (*key[:-1], attack) in values]
-        return f"{max(found):.1f}" if len(found) == 2 else ""
-
-    names = ("gcn", f"{PUBLISHED}lap", f"{STRUCTURE}{PUBLISHED}lap", f"{PUBLISHED}poindp")
-    rows = [(name, TRAINED, []) for name in names]
-    made = _by_protocol(asked, rows, cell)
-    return markdown(["data set", "row", "paper", *_heads(asked)], made) if made else ""
-
-
-def protocol_of_the_paper(frame: pd.DataFrame) -> str:
-    """A sentence on which protocol is closest; empty where none can be compared."""
-    best = Closest.of(frame[frame.attack != membership.GRAPH])
-    if best is None:
-        return ""
-    return (
-        f" The paper names no\nprotocol. {best} is closest to its {best.cells} printed AUCs,\n"
-        f"{best.apart:.1f} points apart on average, others up to {best.worst:.1f}: {best.verdict}."
-    )

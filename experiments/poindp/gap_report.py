@@ -8,7 +8,7 @@ import pandas as pd
 from experiments._report import by_seed, contrast, counted, signed, table
 from experiments.poindp import accuracy, gaps
 from experiments.poindp.cells import METRICS
-from experiments.poindp.config import Config
+from experiments.poindp.config import BUDGETS
 from experiments.poindp.labels import label
 from experiments.poindp.published import TABLE_2
 from experiments.poindp.settings import PUBLISHED, WITHOUT
@@ -82,7 +82,7 @@ by seed: {up} of {all} differences have an interval above 0, {down} below 0{verd
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
     """Whether the whole is above each ablation, as in the paper."""
-    at = tables[(tables.split == "random") & (tables.epsilon == Config.ablation_epsilon)]
+    at = tables[(tables.split == "random") & (tables.epsilon == BUDGETS["table2"][0])]
     values = by_seed(at[at.metric == METRICS[0]], ["dataset", "mechanism"])
     rows, gains = [], []
     for dataset, whole in values:

@@ -147,15 +147,17 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
 def plan(config: Config) -> dict[Cell, Settings]:
     """The cells, in the order of their computation."""
     planned = {}
-    for dataset in config.attacked:
-        chosen = accuracy.resolved(config, dataset, "--attacked")
+    datasets, epsilons = config.asked("membership")
+    for dataset in datasets:
+        chosen = accuracy.resolved(config, dataset)
         data = cells.load(chosen.dataset)
         shared = {"dataset": data.name, "task": "membership", "unit": str(RECORD), "config": config_hash(chosen)}
-        for share, base, prefix in itertools.product(config.shares, MECHANISMS, ("", STRUCTURE)):
+        rows = itertools.product(config.member_shares, epsilons[:1], MECHANISMS, ("", STRUCTURE))
+        for share, epsilon, base, prefix in rows:
             name = prefix + base
             if not config.asks_for(name):
                 continue
-            epsilon = math.inf if base in NON_PRIVATE else config.attack_epsilon
+            epsilon = math.inf if base in NON_PRIVATE else epsilon
             proved = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
             for protocol, attack in itertools.product(config.protocols, config.attacks):
                 for target in range(config.models):

@@ -64,15 +64,17 @@ def _added(variables: Any, given: Any, plain: Any, *, model: Any, quiet: Any) ->
 
 def plan(config: Config) -> dict[Cell, Settings]:
     """The cells, in the order of their computation."""
-    chosen = accuracy.resolved(config, config.datasets[0])
+    datasets, epsilons = config.asked("noise")
+    chosen = accuracy.resolved(config, datasets[0])
     data = cells.load(chosen.dataset)
     drawn = np.random.default_rng(chosen.base_seed).permutation(data.num_nodes)[:NODES]
     return {
         Cell(
-            dataset=data.name, task="noise", mechanism=name, epsilon=config.epsilon, seed=0,
-            epsilon_proved=accuracy.cell_of(chosen, data.name, "random", name, config.epsilon, 0).epsilon_proved,
+            dataset=data.name, task="noise", mechanism=name, epsilon=epsilon, seed=0,
+            epsilon_proved=accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0).epsilon_proved,
             unit=str(RECORD), config=config_hash(chosen), node=int(node),
         ): chosen
+        for epsilon in epsilons[:1]
         for name in MECHANISMS
         if config.asks_for(name)
         for node in np.sort(drawn)

@@ -1,5 +1,9 @@
 """The numbers that PoinDP (Wei et al., AAAI 2024) prints: Tables 1, 2 and 3, in per cent."""
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 _ORDER = ("cora", "citeseer", "pubmed", "amazon_computers", "amazon_photo")
 
 _TABLE_1 = """
@@ -52,3 +56,17 @@ TABLE_3: dict[tuple[str, str], tuple[float, float]] = {
 
 HYPERBOLICITY = {"pubmed": 1.65, "amazon_photo": 0.15}
 """As printed; four-point maxima would be multiples of 0.5."""
+
+
+def printed(row: Mapping[str, Any]) -> float | None:
+    """The paper's number of a row; None where it prints none."""
+    place, epsilon, metric = (row["dataset"], row["mechanism"]), row["epsilon"], row["metric"]
+    if row["task"] == "membership":
+        scores = dict(zip(("AUC", "precision"), TABLE_3.get(place, ()), strict=False))
+        return scores.get(metric) if row["attack"] == "trained" else None
+    if row["task"] != "node" or row["split"] != "random" or row.get("variant"):
+        return None
+    if epsilon == 0.01:
+        return TABLE_2.get(place) if metric == "weighted-F1" else None
+    scores = dict(zip(("weighted-F1", "macro-F1"), TABLE_1.get(place, ()), strict=False))
+    return scores.get(metric) if epsilon in (1.0, math.inf) else None

@@ -16,17 +16,15 @@ from experiments._report import (
     curves,
     interval,
     legend_below,
-    markdown,
     one_scale,
     panels,
     publish,
     signed,
     table,
 )
-from experiments.poindp import accuracy, attack_report, gap_report, noise_report
+from experiments.poindp import accuracy, attack_report, gap_report, membership, noise_report
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import METRICS
-from experiments.poindp.config import Config
 from experiments.poindp.labels import COLOURS, LABELS, label
 from experiments.poindp.published import TABLE_1, TABLE_2
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
@@ -221,76 +219,18 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
 
 # --- Findings ----------------------------------------------------------------------------------------------------
 
-_README = """\
-Noise that follows a hierarchy (PoinDP), at epsilon {epsilon:g}. *As published*, noise falls into every epoch and
-every answer, nothing is composed, and **nothing is proved**: that column is no private accuracy. In sound rows each
-user's features are reported once, at a proved epsilon of {epsilon:g} (delta 1e-5; Laplace: 0); the graph and the
-labels are public. Weighted F1 in %, random split, means and 95 % intervals over {seeds} splits; *gain* is over the
-same mechanism on one public record for all users: what private records add to the public graph. *Graph and labels
-alone* is the strongest that we have without any record: what each row is worth is seen beside it.
 
-{table}
-
-Of {rows} sound rows (mechanism, budget, data set and split) the gain has an interval above 0 in {up} and below 0 in
-{down}; rows of one split are not independent.{figure}
-
-All rows, ablations (Table 2), and where the published noise falls on the disk (Figures 4 to 6):
-[poindp.md](experiments/results/poindp.md); `python -m experiments poindp` computes them.
-"""
-
-_README_FIGURE_3 = """
-
-![Training nodes from the top and from the bottom of the hierarchy, and at random](experiments/results/{name})"""
-
-_README_ATTACKS = """
-Which nodes a network was trained on (Table 3, at epsilon {epsilon:g}): AUC in % of the stronger of the paper's
-attack and LiRA, by protocol and share of the nodes that are members.{protocol}
-
-{table}
-
-Each of {targets} networks is the target in turn. *structure-only* networks have seen no record. All attacks,
-rows and their twins: [poindp_membership.md](experiments/results/poindp_membership.md).
-"""
-
-
-def readme_sections(out: Path) -> dict[str, str]:
-    """The passage of the findings; nothing where a folder has no rows of the committed plan's budget."""
-    frame = accuracy.results_in(out).read()
-    epsilon = Config.epsilon
-    at = frame[(frame.split == "random") & (frame.metric == WEIGHTED) & frame.epsilon.isin([0.0, epsilon, np.inf])]
-    known = (("poindp", np.inf), ("mlp", np.inf), (PUBLIC, 0.0), (f"{PUBLISHED}poindp", epsilon))
-    sound = ("hyperbolic", "radial", "laplace")
-    lines: list[list[Any]] = []
-    for dataset, part in at.groupby("dataset", sort=False):
-        values = by_seed(part, ["mechanism", "epsilon"])
-        if (rows_of.SOUND[0], epsilon) not in values:
-            continue
-        line = [dataset, part.seed.nunique(), *(interval(values.get(row)) for row in known)]
-        for name in sound:
-            gain = contrast(values, (name, epsilon), (STRUCTURE + name, epsilon))
-            line += [interval(values.get((name, epsilon))), signed(gain)]
-        lines.append(line)
-    if not lines:
-        return {}
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
+    frame, attacked = accuracy.results_in(out).read(), attack_report.read(out)
     gains = list(filter(None, gains_of_sound_rows(frame)))
     up, down, _ = counted(gains)
-    headers = [
-        "data set", "splits", "PoinDP, no noise", "MLP, no edges, no noise", label(PUBLIC), "PoinDP as published",
-        *(word for name in sound for word in (label(name), "gain")),
-    ]  # fmt: skip
-    seeds = sorted({line[1] for line in lines})
-    text = _README.format(
-        epsilon=epsilon, seeds=" to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1]))),
-        table=markdown(headers, lines), rows=len(gains), up=up, down=down,
-        figure="" if _levels(frame).empty else _README_FIGURE_3.format(name=f"{_FIGURE_3_NAME}.png"),
-    )  # fmt: skip
-    attacked = attack_report.read(out)
-    if summary := attack_report.summary(attacked):
-        text += _README_ATTACKS.format(
-            table=summary, epsilon=min(attacked.epsilon), targets=attacked.seed.nunique(),
-            protocol=attack_report.protocol_of_the_paper(attacked),
-        )  # fmt: skip
-    return {"poindp": text}
+    words = (
+        f"Of {len(gains)} sound rows (mechanism, budget, data set and split) the gain over the same mechanism on "
+        f"one public record has an interval above 0 in {up}, below in {down}; rows of a split are not independent."
+    )
+    match = attack_report.match(attacked[attacked.attack != membership.GRAPH])
+    return "\n\n".join([words, *match]).replace("## ", "### ") if gains else ""
 
 
 def gains_of_sound_rows(frame: pd.DataFrame) -> Iterator[ConfidenceInterval | None]:

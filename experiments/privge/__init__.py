@@ -3,11 +3,13 @@
 from experiments._runner import console
 from experiments.privge import accuracy, report
 from experiments.privge.config import Config
+from experiments.privge.published import printed
 
-__all__ = ["COMMITTED", "Config", "main", "write_report"]
+__all__ = ["COMMITTED", "PAPER", "SMOKE", "Config", "main", "printed", "write_report"]
 
-COMMITTED = (Config(),)
-"""The runs whose rows are committed."""
+COMMITTED, PAPER = (Config(),), (Config(preset="paper"),)
+SMOKE = (Config(preset="smoke", datasets=("debian",), mechanisms=("laplace", "hds"), seeds=1),)
+"""The runs of each preset."""
 
 
 def main(config: Config) -> None:

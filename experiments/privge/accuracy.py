@@ -18,9 +18,9 @@ NAME = "privge"
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
-def load(dataset: str, option: str = "--datasets") -> datasets.Dataset:
+def load(dataset: str) -> datasets.Dataset:
     """A data set; a UsageError where there is none."""
-    return usable(cells.load, dataset, option, hint="; on the command line: --bounds LOWER UPPER")
+    return usable(cells.load, dataset, "--datasets", hint="; on the command line: --bounds LOWER UPPER")
 
 
 def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
@@ -44,7 +44,6 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
     for name, epsilon, k in dict.fromkeys(sweep):
         seeds = todo.k_seeds if name == "hds" and k != own_k else todo.seeds
         releases += [(prefix + name, epsilon, k, seeds) for prefix in ("", STRUCTURE)]
-    embeddings = cells.EMBEDDINGS if config.preprocessing == "both" else (config.preprocessing,)
     planned = {}
     for name, epsilon, k, seeds in releases:
         spent = epsilon
@@ -54,7 +53,7 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
             k = made.k
             spent = cells.ledger(made, structure_only=name.startswith(STRUCTURE)).spent(RECORD).epsilon
         for seed in range(seeds):
-            for preprocessing in (cells.NO_EMBEDDING,) if name == GRAPH_ALONE[task] else embeddings:
+            for preprocessing in (cells.NO_EMBEDDING,) if name == GRAPH_ALONE[task] else cells.EMBEDDINGS:
                 cell = Cell(
                     dataset=data.name, task=task, mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
                     unit=str(RECORD), config=config_hash(resolved), k=k, preprocessing=preprocessing,
@@ -93,9 +92,8 @@ def main(config: Config) -> None:
     config.check()
     if config.bounds is not None:
         cells.declare_bounds(config.datasets, config.bounds)
-    tasks: tuple[Task, ...] = ("node", "link") if config.task == "both" else (config.task,)
     planned = {}
-    for task in tasks:
+    for task in config.parts:
         for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
             planned |= plan_task(config, task, dataset, plan(config, task, dataset))
     compute_plan(planned, results_in(config.out))

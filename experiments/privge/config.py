@@ -11,21 +11,19 @@ from experiments._common import check_words, fingerprint
 from experiments._runner import DEFAULT_OUT, UsageError
 from experiments.privge import cells
 from experiments.privge import settings as published
-from experiments.privge.settings import COMMITTED, EPSILONS, MECHANISMS, Plan, Preprocessing, Settings, Task
+from experiments.privge.settings import COMMITTED, EPSILONS, MECHANISMS, Plan, Settings, Task
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Private node classification and link prediction (PrivGE, LDP-GE), with every baseline beside it.
 
-    Without further words this is the committed plan, of which it computes the rows that are missing in --out. Each
-    row of a mechanism has its structure-only twin: the same mechanism, budget and training on one public default
-    record for all users. Each, private or not, is trained on its raw and on its standardised embedding; the report
-    shows what does better in validation, over all seeds.
+    Without further words this is the committed plan. Each mechanism has its structure-only twin, on one public
+    default record for all users. All are trained on the raw and on the standardised embedding.
     """
 
-    task: Literal["node", "link", "both"] = "both"
-    """which task"""
+    parts: tuple[Task, ...] = ("node", "link")
+    """which tasks: node is Figures 2 and 3, link Table III and Figure 4"""
     datasets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...")] = ()
     """names, or paths of .npz files (see --bounds); by default those of the committed plan"""
     mechanisms: tuple[Literal["laplace", "piecewise", "multibit", "hds"], ...] = MECHANISMS
@@ -38,13 +36,9 @@ class Config:
     """HDS with these k instead of the published one (Figures 3 and 4)"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
     """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke: seconds"""
-    preprocessing: Preprocessing = "both"
-    """raw: the paper's embedding; standardized: every column of it; both: the report chooses by validation"""
     bounds: tuple[float, float] | None = None
     """public bounds of the features of a file that does not declare them (x_lower, x_upper): known without a look
     at the records"""
-    head: Literal["mlp", "logistic"] | None = None
-    """the model on top; by default an MLP for nodes and logistic regression for links"""
     epochs: int | None = None
     """by default the preset's"""
     out: Path = DEFAULT_OUT
@@ -52,7 +46,7 @@ class Config:
 
     def check(self) -> None:
         """Raise a UsageError for the first invalid option."""
-        check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("mechanisms",))
+        check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("parts", "mechanisms"))
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:
@@ -95,7 +89,7 @@ def settings(config: Config, task: Task, dataset: str, todo: Plan) -> Settings:
         alpha=chosen.alpha if node else chosen.link_alpha,
         r=chosen.r if node else chosen.link_r,
         tol=todo.tol,
-        head=config.head or ("mlp" if node else "logistic"),
+        head="mlp" if node else "logistic",
         layers=chosen.layers,
         hidden=chosen.hidden,
         dropout=chosen.dropout if node else 0.0,

@@ -3,6 +3,11 @@
 Figures 2 to 4 exist as pictures only: what the text does not name stays an empty cell.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.privge.settings import DEFAULT, HYPERPARAMETERS
+
 _AUC = """
 cora laplace 75.22 76.00 74.95 75.20
 cora piecewise 73.20 78.17 77.78 75.20
@@ -66,3 +71,12 @@ NAMED_GAPS = (
 """Node task: (dataset, epsilon, a, b, published accuracy of a less that of b), from section IV-C. (Of Citeseer and
 Pubmed the text says besides that HDS is less than 7.0 points under non-private at eps = 0.01.)
 """
+
+
+def printed(row: Mapping[str, Any]) -> float | None:
+    """The paper's number of a row, of its k of HDS and its embedding, the raw one; None where it prints none."""
+    chosen = HYPERPARAMETERS.get(row["dataset"], DEFAULT)
+    other = row["mechanism"] == "hds" and row["k"] != (chosen.k if row["task"] == "node" else chosen.link_k)
+    if other or row["preprocessing"] == "standardized":
+        return None
+    return PUBLISHED_VALUES.get((row["task"], row["dataset"], row["mechanism"], row["epsilon"]))

@@ -1,7 +1,6 @@
 """Tables and figures of PrivGE / LDP-GE from its tidy rows; nothing is computed but statistics."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments import _readme
 from experiments._report import curves, legend_below, log_ticks, panels, publish, signed, table
 from experiments._runner import REFERENCE
 from experiments.privge import accuracy, cells, summary
@@ -46,11 +44,6 @@ class Folder(NamedTuple):
         committed = None if own else summary.reference(accuracy.results_in(REFERENCE).read())
         return cls(frame, results.describe().get("configs", {}), every, raw, committed)
 
-    @property
-    def usual(self) -> list[Summary]:
-        """Those of the task's own head."""
-        return [one for one in self.all if _is_default(self.configs[one.config])]
-
 
 def write(out: Path) -> list[Path]:
     """REPORT.md and its figures, from the rows of a folder, with the committed ones beside them."""
@@ -68,12 +61,12 @@ def write(out: Path) -> list[Path]:
     ):
         of_task = [one for one in folder.all if one.task == task]
         if drawn := [one for one in of_task if one.epsilons()]:
-            figures[stem] = _panels(drawn, folder.configs)
+            figures[stem] = _panels(drawn)
             sections += [f"## {title}", f"![{title}]({stem}.png)"]
             sections += [_table(one, folder.configs, folder.committed) for one in of_task]
-    sections += [_above(folder.usual, folder.raw), _far(folder.usual, folder.raw), _gaps(folder.usual)]
+    sections += [_above(folder.all, folder.raw), _far(folder.all, folder.raw), _gaps(folder.all)]
     for task, stem, title in (("node", "figure3_k_node", "Figure 3"), ("link", "figure4_k_link", "Figure 4")):
-        if (figure := figure_k(folder.frame, folder.configs, task)) is not None:
+        if (figure := figure_k(folder.frame, task)) is not None:
             figures[stem] = figure
             sections += [f"## {title}: the k of HDS, {task} task", f"![{title}]({stem}.png)", _FIGURE_K]
     return publish(out, {"REPORT": "\n\n".join(filter(None, sections))}, figures)
@@ -91,15 +84,29 @@ def published_ks(frame: pd.DataFrame) -> dict[str, int]:
     return {f"{d} {t}": cells.published_k(d, t) for d, t in pairs if d in HYPERPARAMETERS}
 
 
-def readme_sections(out: Path) -> dict[str, str]:
-    """The passages of the findings on private features and on speed, from the rows of a folder."""
+def digest(out: Path) -> str:
+    """What the rows of a folder say in short."""
     folder = Folder.read(out)
-    usual = [_is_default(folder.configs[name]) for name in folder.frame.config]
-    above = _above_in_words(folder.usual, folder.raw)
-    return {
-        "results": _readme.results(folder.usual, table(_verdict(folder)), above),
-        "benchmarks": _readme.benchmarks(out / "benchmarks.md", folder.frame[usual]),
-    }
+    return "" if folder.frame.empty else "\n\n".join((_VERDICT, table(_verdict(folder)), _best_rows(folder.all)))
+
+
+def _best_rows(summaries: Sequence[Summary]) -> str:
+    rows = []
+    for one in summaries:
+        graph = one.find(GRAPH_ALONE["node" if one.task == "node" else "link"], 0.0)
+        private = [line.value for line in one.lines if line.twin is not None]
+        known = one.find(NON_PRIVATE, math.inf)
+        rows.append(
+            {
+                "accuracy or AUC (%)": f"{one.dataset}, {one.task}",
+                "seeds": one.seeds,
+                "non-private": known and known.value,
+                "best private": max(private, key=lambda value: value.mean, default=None),
+                "best structure-only": one.best_value,
+                "graph alone": graph and graph.value,
+            }
+        )
+    return table(rows)
 
 
 _PREFACE = """\
@@ -191,7 +198,7 @@ def _verdict(folder: Folder) -> list[dict[str, Any]]:
         most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
         rows.append(
             {
-                "data set, task": f"{one.dataset}, {one.task}{_unlike_the_rest(folder.configs[one.config])}",
+                "data set, task": f"{one.dataset}, {one.task}",
                 "private rows": len(lines),
                 "not told apart": len(lines) - up - down,
                 "above": up,
@@ -211,16 +218,6 @@ within 0.05 points in every seed is one release, and counts once. Rows of a tabl
 so they are no independent trials: *mean gain* is the mean over the rows of each seed, with an interval over seeds,
 one number a table. Not told apart means that these runs show no use of the private features;
 how large a gain they leave possible is what the intervals below say."""
-
-
-def _unlike_the_rest(settings: Mapping[str, Any]) -> str:
-    """In brackets, the difference of a configuration from the committed ones."""
-    return "" if settings["head"] == ("mlp" if settings["task"] == "node" else "logistic") else " (other head)"
-
-
-def _is_default(settings: Mapping[str, Any]) -> bool:
-    """With the task's own head."""
-    return not _unlike_the_rest(settings)
 
 
 # --- Beside the paper ---------------------------------------------------------------------------------------------
@@ -269,24 +266,6 @@ def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
             )
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
     return f"### Where the paper has HDS above its non-private row\n\n{table(rows)}" if rows else ""
-
-
-def _above_in_words(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
-    """The same of the link task at its lowest budget, a line a data set; "" without such rows."""
-    said: dict[str, str] = {}
-    for chosen, ours in (("", summaries), ("; on the raw embedding, which is the paper's, ", raw)):
-        for one, line, _ in _claimed_above(ours):
-            if one.task != "link" or line.epsilon != min(one.epsilons()):
-                continue
-            hds = PUBLISHED_VALUES["link", one.dataset, "hds", line.epsilon]
-            other = PUBLISHED_VALUES["link", one.dataset, NON_PRIVATE, math.inf]
-            less = [signed(x).replace("*", "") for x in (line.over_non_private, line.gain)]
-            start = f"* {one.dataset}: the paper prints {hds:.1f} against {other:.1f}; ours is "
-            words = f"{chosen}{less[0]} points, and {less[1]} to HDS without private features"
-            said[one.dataset] = said.get(one.dataset, start) + words
-    lines = "\n".join(textwrap.fill(f"{text}.", 115, subsequent_indent="  ") for text in said.values())
-    lead = "The paper has HDS above its non-private row on links of two graphs (AUC):"
-    return f"\n\n{lead}\n\n{lines}" if said else ""
 
 
 FAR = 5.0
@@ -359,10 +338,10 @@ def _gaps(summaries: Sequence[Summary]) -> str:
 # --- Figures ------------------------------------------------------------------------------------------------------
 
 
-def _panels(summaries: Sequence[Summary], configs: Configs) -> Any:
+def _panels(summaries: Sequence[Summary]) -> Any:
     figure, axes = panels(len(summaries), width=4.0)
     for axis, one in zip(axes, summaries, strict=True):
-        summary.draw(axis, one, _unlike_the_rest(configs[one.config]).replace(" (", "\n("))
+        summary.draw(axis, one)
     legend_below(figure, axes[0])
     return figure
 
@@ -414,7 +393,7 @@ def _by_k(one: Summary) -> str:
     )
 
 
-def figure_k(frame: pd.DataFrame, configs: Configs, task: str) -> Any | None:
+def figure_k(frame: pd.DataFrame, task: str) -> Any | None:
     """HDS against its k, a panel a data set and configuration; None where there is nothing to draw."""
     part = frame[(frame.task == task) & frame.mechanism.isin(["hds", f"{STRUCTURE}hds"])]
     many = [one for one in summarise(part) if len({line.k for line in one.lines} & set(KS)) > 2]
@@ -431,7 +410,6 @@ def figure_k(frame: pd.DataFrame, configs: Configs, task: str) -> Any | None:
                 name, values = f"HDS, eps {epsilon:g}", {k: line.value for k, line in lines.items()}
                 curves(axis, {name: values}, {name: name}, {name: colour}, ms=4)
                 summary.twin_curve(axis, {k: lines[k].twin for k in sorted(lines)}, color=colour)
-        note = _unlike_the_rest(configs[one.config]).replace(" (", "\n(")
-        axis.set_title(f"{one.dataset}, {task} task{note}\n{_by_k(one)}", fontsize=9)
+        axis.set_title(f"{one.dataset}, {task} task\n{_by_k(one)}", fontsize=9)
     legend_below(figure, axes[0])
     return figure

@@ -6,7 +6,6 @@ from typing import Literal
 from experiments import _common
 
 Task = Literal["node", "link"]
-Preprocessing = Literal["both", "raw", "standardized"]
 
 MECHANISMS = ("laplace", "piecewise", "multibit", "hds")
 EPSILONS = (0.01, 0.1, 1.0, 2.0, 3.0, 5.0)

@@ -201,7 +201,7 @@ def twin_curve(axis: Any, points: dict[float, ConfidenceInterval | None], **styl
     axis.plot(list(known), list(known.values()), **{"ls": ":", "marker": "x", "ms": 4, **style})
 
 
-def draw(axis: Any, summary: Summary, note: str = "") -> None:
+def draw(axis: Any, summary: Summary) -> None:
     """Score against epsilon: mechanisms solid, their structure-only twins dotted, baselines as lines."""
     epsilons = summary.epsilons()
     private = [x for x in summary.lines if x.twin is not None and x.mechanism in COLOURS]
@@ -225,7 +225,7 @@ def draw(axis: Any, summary: Summary, note: str = "") -> None:
     rows = summary.counted()
     up, down, _ = tally(rows)
     found = f"\nof {len(rows)} rows {up} above, {down} below structure-only" if rows else ""
-    axis.set_title(f"{summary.dataset}, {summary.task} task, {summary.seeds} seeds{note}{found}", fontsize=8)
+    axis.set_title(f"{summary.dataset}, {summary.task} task, {summary.seeds} seeds{found}", fontsize=8)
 
 
 Reference = dict[tuple[str, ...], ConfidenceInterval]

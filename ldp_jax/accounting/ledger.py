@@ -6,7 +6,7 @@ number of releases may depend on a record.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,6 +27,7 @@ from ldp_jax.accounting.guarantee import (
     said_once,
     sequential,
 )
+from ldp_jax.core.checksum import Public
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
 
 __all__ = ["BudgetExceededError", "Ledger", "Release"]
@@ -193,8 +194,10 @@ def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Gu
 
 
 @dataclasses.dataclass(frozen=True)
-class Ledger:
+class Ledger(Public):
     """The releases so far, against a budget; it never changes, spending returns a new one.
+
+    ``Ledger.from_bytes(ledger.to_bytes()) == ledger``; a :class:`ldp_jax.deployment.store.ReportStore` keeps one.
 
     Within a unit, guarantees add. Gaussian curves compose first, through mu, and are converted once: at the largest
     ``delta`` that one names, or at all the budget's delta that the guarantees leave.
@@ -237,6 +240,8 @@ class Ledger:
 
     budget: float | Budget | Sequence[Budget] | None = None
     releases: Sequence[Release] = ()
+
+    KIND, VERSION = "ledger", 1
 
     def __post_init__(self) -> None:
         budgets = _budgets(self.budget)
@@ -427,6 +432,33 @@ class Ledger:
 
     def __str__(self) -> str:
         return self.explain()
+
+    def _parts(self) -> tuple[dict[str, Any], bytes]:
+        lines = [{"of": type(line.cost).__name__, **dataclasses.asdict(line)} for line in self.releases]
+        return {"budget": [dataclasses.asdict(one) for one in self.budgets], "releases": lines}, b""
+
+    @classmethod
+    def _made(cls, header: dict[str, Any], body: bytes) -> "Ledger":
+        budgets, releases = _objects(header["budget"], Budget), []
+        for line in _objects(header["releases"], dict):
+            of, cost = line.pop("of"), line.pop("cost")
+            if of == "PipelineGuarantee":
+                cost |= {"guarantees": tuple(Guarantee(**one) for one in cost["guarantees"])}
+            releases.append(Release(cost=_COSTS[of](**cost), **line))
+        return cls(budgets, releases)
+
+
+_COSTS = {kind.__name__: kind for kind in (Guarantee, GaussianCurve, PipelineGuarantee)}
+
+
+def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
+    """What JSON says, with tuples for lists, and units; the outermost objects are of a kind."""
+    if isinstance(written, list):
+        return tuple(_objects(one, kind) for one in written)
+    if isinstance(written, dict):
+        inner = {name: _objects(value) for name, value in written.items()}
+        return Unit(**inner) if inner.keys() == {"name", "rate"} else kind(**inner)
+    return written
 
 
 def _budgets(given: Any) -> tuple[Budget, ...]:

@@ -5,7 +5,8 @@
 * :mod:`integer_tables <ldp_jax.core.integer_tables>` - laws in whole numbers over 2^32, whose epsilon is exact;
 * :mod:`rounding <ldp_jax.core.rounding>` - of epsilons, to the safe side;
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
-  draw.
+  draw;
+* :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices.
 
 * :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk for later
   processes.
@@ -19,5 +20,5 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
     "checksum float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets pytree"
-    " quadrature random_words rounding spaces types validate whole_noise",
+    " quadrature random_words rounding sharding spaces types validate whole_noise",
 )

@@ -25,6 +25,8 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, UInt32
 
 from ldp_jax.accounting.guarantee import Guarantee
@@ -32,6 +34,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
+from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys, R, Record, Report, Scalar, Values, Y
 
@@ -514,18 +517,32 @@ def mse(mechanism: HasMoments[R], x: R) -> Array:
     return mechanism.variance(x) + bias**2
 
 
-@partial(jax.jit, static_argnames="block")
-def _privatize(keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array, block: int | None) -> Y:
-    if block is None:
-        return jax.vmap(mechanism.privatize)(keys, x)
-    return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
+@partial(jax.jit, static_argnames=("block", "over"))
+def _privatize(
+    keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array, block: int | None, over: NamedSharding | None = None
+) -> Y:
+    def reports(keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array) -> Y:
+        if block is None:
+            return jax.vmap(mechanism.privatize)(keys, x)
+        return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
+
+    if over is not None:
+        users = P(over.spec[0])
+        reports = each_part(reports, over, (users, P(), users), users)
+    return reports(keys, mechanism, x)
 
 
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
-    All records [n] or [n, d] have one epsilon (personal budgets: ``jax.vmap`` over a stack). ``block`` users at a
-    time bound the memory of wide records; all at once by default.
+    That is ``jax.random.fold_in(key, i)``, whatever n is: so any part of the users, in any order, on any device,
+    draws the same reports by ``jax.vmap(mechanism.privatize)`` of the keys that are folded with their numbers.
+
+    Args:
+      key: a typed threefry key.
+      mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
+      x: records, [n] or [n, d]; of users who are divided among devices, so are the reports.
+      block: users at a time, to bound the memory of wide records; all at once by default.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
@@ -535,7 +552,7 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     validate.threefry(key)
     check_budget(mechanism)
     records = as_records(x)
-    return _privatize(jax.random.split(key, len(records)), mechanism, records, block)
+    return _privatize(jax.random.split(key, len(records)), mechanism, records, block, placement(records))
 
 
 def compiled_privatize(key: PRNGKey, mechanism: Mechanism, x: AnyArray) -> jax.stages.Compiled:

@@ -10,8 +10,6 @@ r"""How reports are drawn, written, kept and read: of numbers by a table, of nei
     26 output    2 bytes
     28 checksum  8 bytes: BLAKE2b with a digest of 8 bytes of "ldp_jax 2 report" | bytes 0 to 27
 
-Reports of version 1 were 28 bytes without a checksum. They are refused, and counted apart where they stand as such.
-
 **Counts of a question**: 32 + 4 K bytes (:func:`layout`)::
 
     0        version     2 bytes, 257: no report of a field begins so
@@ -59,8 +57,6 @@ REPORT = np.dtype(
 """One report of a field: 36 bytes."""
 
 _VERSION = 2
-_OLD = b"\x01\x00"  # every report of version 1 began so
-_OLD_SIZE = 28
 _COUNTS_VERSION = (257).to_bytes(2, "little")
 _COUNTS_HEAD = 24  # bytes before the counts
 
@@ -151,11 +147,9 @@ class FieldReports:
             raise ValueError("a release of nothing, or a field twice")
         return held
 
-    def others(self, stretch: bytes, start: Any) -> tuple[int, int, int]:
-        """Version 1 where it stands by itself; all else is damage."""
-        many, rest = divmod(len(stretch), _OLD_SIZE)
-        old = not rest and all(stretch.startswith(_OLD, _OLD_SIZE * n) for n in range(many))
-        return (many, 0, 0) if old else (0, 0, len(stretch))
+    def others(self, stretch: bytes, start: Any) -> tuple[int, int]:
+        """All is damage: whole reports by other tables are read, and :meth:`known` leaves them out."""
+        return 0, len(stretch)
 
     def known(self, reports: np.ndarray) -> np.ndarray:
         """By the first 8 bytes of the digest."""
@@ -257,7 +251,7 @@ class CountReports:
             raise ValueError("a report of no counts")
         return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
 
-    def others(self, stretch: bytes, start: Any) -> tuple[int, int, int]:
+    def others(self, stretch: bytes, start: Any) -> tuple[int, int]:
         """Whole reports of other questions at its beginning; one hash of no more than what is left for each."""
         at = many = 0
         while stretch.startswith(_COUNTS_VERSION, at) and len(stretch) - at > _COUNTS_HEAD:
@@ -268,7 +262,7 @@ class CountReports:
             if wire.tag(start, stretch[at : end - wire.TAG_BYTES]) != stretch[end - wire.TAG_BYTES : end]:
                 break
             at, many = end, many + 1
-        return 0, many, len(stretch) - at
+        return many, len(stretch) - at
 
     def known(self, reports: np.ndarray) -> np.ndarray:
         """All of them: the mark names the question."""

@@ -21,18 +21,16 @@ class Rejected(NamedTuple):
     Attributes:
       damaged: no whole report with a right checksum: flipped, cut, joined, forged, sealed with another key or none,
         or of an unknown version. Each stretch of such bytes counts once for every report that was begun.
-      version: of version 1, 28 bytes without a checksum.
       foreign: about another table or question.
       impossible: an output that the table does not have; counts by no node of the question's graph, of another
         round, or that its noise cannot give.
       replayed: of a (user, round, field) that was reported before.
 
-    >>> print(Rejected(damaged=2, version=0, foreign=0, impossible=0, replayed=1))
+    >>> print(Rejected(damaged=2, foreign=0, impossible=0, replayed=1))
     3 reports refused: 2 damaged, forged or under another key; 1 replayed
     """
 
     damaged: int
-    version: int
     foreign: int
     impossible: int
     replayed: int
@@ -45,7 +43,6 @@ class Rejected(NamedTuple):
     def __str__(self) -> str:
         reasons = (
             "damaged, forged or under another key",
-            "of version 1, which has no checksum (this reads version 2: update the devices)",
             "about another table or question",
             "that no device sends",
             "replayed",
@@ -111,7 +108,7 @@ def decode(
     if seen.dtype != TRIPLE or seen.ndim != 1:
         raise ValueError(f"seen must be TRIPLE [m], got {seen.dtype} {seen.shape}")
     codec = codec_of(asked)
-    reports, damaged, old, foreign = wire.read(data, codec, key)
+    reports, damaged, foreign = wire.read(data, codec, key)
     known = codec.known(reports)
     good = known & codec.possible(reports)
     foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())
@@ -138,7 +135,7 @@ def decode(
         field=field[mine].astype(np.uint32),
         output=output,
         estimate=codec.estimate(output),
-        rejected=Rejected(damaged, old, foreign, impossible, len(reports) - len(kept)),
+        rejected=Rejected(damaged, foreign, impossible, len(reports) - len(kept)),
         seen=triples,
         digest=codec.digest,
     )

@@ -48,7 +48,6 @@ from ldp_jax.deployment.question import Question
 Number = int | float | np.integer | np.floating
 
 _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
-_OLD_FORMAT = b'{"format":"ldp-session 1"'
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 _FIRST = 0  # the round under whose words a permanent answer is drawn
 
@@ -441,11 +440,6 @@ def _cost(loss: Fraction, times: int) -> Fraction:
 
 def _opened(device: Device, start: bytes, data: bytes) -> bytes:
     """The body of a memory that this device has written."""
-    if data.startswith(_OLD_FORMAT):
-        raise ValueError(
-            "this memory is of version 1, which anybody could edit: begin anew, with a new device; with the old "
-            "secret words would be used twice"
-        )
     size = len(start) + 17
     head, tag, body = data[:size], data[size : size + 65], data[size + 65 :]
     if not head.startswith(start):

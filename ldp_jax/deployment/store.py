@@ -1,5 +1,7 @@
 """Reports of many devices on disk: Parquet files that hold them, and SQLite that says which of them count.
 
+SQLite keeps a ledger too: what results that were made of the reports have spent (:meth:`ReportStore.spend`).
+
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
 whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
 transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
@@ -17,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ldp_jax.accounting.guarantee import Budget, Guarantee, PipelineGuarantee
+from ldp_jax.accounting.ledger import HasGuarantee, Ledger
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.rounding import log_up
 from ldp_jax.deployment.codecs import Codec, codec_of
@@ -36,6 +40,7 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, digest BLOB, reports INTEGER)",
     "CREATE TABLE IF NOT EXISTS seen (digest BLOB, user INTEGER, round INTEGER, field INTEGER, "
     "PRIMARY KEY (digest, user, round, field)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS ledger (one INTEGER PRIMARY KEY CHECK (one = 1), bytes BLOB)",
 )
 _WAIT = 600.0  # seconds for another process's transaction
 
@@ -167,6 +172,41 @@ class ReportStore:
             total[where] = np.where(total[where] > 0, np.nextafter(total[where] + loss, np.inf), loss)
         return Spent(who, total)
 
+    def ledger(self) -> Ledger:
+        """What :meth:`spend` has written; empty and without a budget before."""
+        with self._database() as database:
+            return _ledger(database) or Ledger()
+
+    def spend(
+        self,
+        name: str,
+        release: Guarantee | PipelineGuarantee | HasGuarantee,
+        budget: float | Budget | Sequence[Budget] | None = None,
+    ) -> Ledger:
+        """Write what a result spent, once: a server that begins anew writes it again at no cost.
+
+        Args:
+          name: of the release.
+          release: a guarantee, or a result that has one.
+          budget: of the ledger, when it is first written; later the same, or None.
+
+        Raises:
+          BudgetExceededError: if it does not fit; nothing is written.
+          ValueError: for another budget than the ledger's, and a name that has another cost.
+        """
+        with self._database() as database:
+            kept = _ledger(database)
+            if kept is None:
+                kept = Ledger(budget)
+            elif budget is not None and Ledger(budget).budget != kept.budget:
+                raise ValueError(f"budget must be that of the ledger, {kept.budget}, got {budget}")
+            before = [line for line in kept.releases if line.name == name]
+            if before and before != list(Ledger().spend(name, release).releases):
+                raise ValueError(f"name must be of one release, and {name!r} is of another: {before[0]}")
+            spent = kept if before else kept.spend(name, release)
+            database.execute("INSERT OR REPLACE INTO ledger VALUES (1, ?)", (spent.to_bytes(),))
+        return spent
+
     def compact(self, asked: Table | Question) -> None:
         """Join the files about a table or question into one, and remove those that no transaction names.
 
@@ -239,6 +279,11 @@ class ReportStore:
         return name
 
 
+def _ledger(database: sqlite3.Connection) -> Ledger | None:
+    found = database.execute("SELECT bytes FROM ledger").fetchone()
+    return None if found is None else Ledger.from_bytes(found[0])
+
+
 def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
     """Columns user, round, index, value (int32, or a list of K), mechanism (digest) and epsilon."""
     output = found.output[places]
@@ -261,6 +306,6 @@ def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
     user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
     value = batch.column("value")
     output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)
-    nothing = Rejected(0, 0, 0, 0, 0)
+    nothing = Rejected(0, 0, 0, 0)
     estimate, seen = codec.estimate(output), np.zeros(0, TRIPLE)
     return Decoded(user, round, field, output, estimate, nothing, seen, codec.digest)

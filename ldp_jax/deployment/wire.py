@@ -38,8 +38,9 @@ class Messages(Protocol):
     """Whether no report holds its mark a second time: a report that does was cut, and is not hashed."""
     layout: np.dtype
 
-    def others(self, stretch: bytes, start: Any) -> tuple[int, int, int]:
-        """Old reports, reports about something else, and damaged bytes in a stretch without reports."""
+    def others(self, stretch: bytes, start: Any) -> tuple[int, int]:
+        """Reports about something else, and damaged bytes, in a stretch without reports."""
+        ...
 
 
 class Read(NamedTuple):
@@ -48,13 +49,11 @@ class Read(NamedTuple):
     Attributes:
       reports: of the layout, whole and with a right checksum, in the order of the stream.
       damaged: each stretch of other bytes counts once for every report that was begun.
-      old: reports of a version without checksum.
       foreign: reports about something else.
     """
 
     reports: np.ndarray
     damaged: int
-    old: int
     foreign: int
 
 
@@ -62,13 +61,12 @@ def read(data: bytes, messages: Messages, key: bytes | None) -> Read:
     """Find the reports in a stream; whatever the bytes, nothing is raised. At most one hash a byte."""
     size, start = messages.layout.itemsize, tag_start(messages.tag, key)
     found = whole_messages(data, messages.mark, size, start, once=messages.rare)
-    damaged = old = foreign = 0
+    damaged = foreign = 0
     for stretch in between(data, found, size):
-        former, others, rest = messages.others(stretch, start)
-        old, foreign, damaged = old + former, foreign + others, damaged - (-rest // size)
-    return Read(
-        np.frombuffer(b"".join([data[at : at + size] for at in found]), messages.layout), damaged, old, foreign
-    )
+        others, rest = messages.others(stretch, start)
+        foreign, damaged = foreign + others, damaged - (-rest // size)
+    reports = np.frombuffer(b"".join([data[at : at + size] for at in found]), messages.layout)
+    return Read(reports, damaged, foreign)
 
 
 def whole_messages(data: bytes, mark: bytes, size: int, start: Any, *, once: bool = False) -> list[int]:

@@ -245,7 +245,7 @@ def with_noise(
         probe = thresholds[:, place + step - 1]
         return place + jnp.where(random_words.less(word[1:], probe), 0, step)
 
-    place = jax.lax.fori_loop(0, bits, halve, jnp.zeros(word.shape[1:], jnp.int32))
+    place = jax.lax.fori_loop(0, bits, halve, jnp.zeros_like(word[0], jnp.int32))
     place = jnp.minimum(place, reach)
     return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), *span)
 

@@ -175,7 +175,7 @@ def _subset_from_words(high: Array, low: Array, dim: int, k: Scalar) -> Array:
         below = jnp.concatenate([jnp.full(1, -1, jnp.int32), chosen[:-1]])
         return jnp.maximum(jnp.minimum(chosen, new), below)
 
-    return jax.lax.fori_loop(0, k, insert, jnp.full(places, dim, jnp.int32))
+    return jax.lax.fori_loop(0, k, insert, jnp.zeros_like(draws) + dim)  # varies where draws do
 
 
 # --- Programs of many users, which k is an argument of ------------------------------------------------------------

@@ -7,6 +7,7 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
 * :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that
   batches of graphs can share.
 
+:class:`Divided` is segments on the devices of a mesh, for graphs beyond one of them.
 :class:`Induced` is tables of which only edges within parts of the nodes count: subgraphs drawn inside a program.
 
 All are differentiable forward (``jax.jvp``, ``jax.linearize``) and backward (``jax.grad``). The transpose of a
@@ -20,10 +21,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float
 
 from ldp_jax.core import validate
-from ldp_jax.core.pytree import pytree
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.sharding import each_part
 from ldp_jax.core.types import Array
 
 _CHUNK = 16
@@ -165,6 +169,58 @@ class Induced:
         return total
 
 
+@pytree
+class Divided:
+    """Edges by receiver, on the devices of a mesh: each has those of a block of rows. See :func:`divided`.
+
+    Attributes:
+      senders: int32 [devices, m].
+      receivers: int32 [devices, m], non-decreasing rows of the block; their number where an edge is padding.
+      over: how both are divided.
+    """
+
+    senders: Array
+    receivers: Array
+    over: NamedSharding = static()
+
+    def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The sum over the senders of each node's edges, by devices that gather all rows of ``h``."""
+        (devices,), missing = self.over.spec, -len(h) % len(self.senders)
+
+        def part(senders: Array, receivers: Array, own: Array) -> Array:
+            rows = jax.lax.all_gather(own, devices, tiled=True).at[senders[0]].get(mode="promise_in_bounds")
+            made = jax.ops.segment_sum(rows, receivers[0], num_segments=len(own), indices_are_sorted=True)
+            return jax.lax.all_gather(made, devices, tiled=True) if missing else made
+
+        filled = jnp.pad(h, ((0, missing), *((0, 0) for _ in h.shape[1:])))
+        mapped = each_part(part, self.over, (P(devices),) * 3, P() if missing else P(devices))
+        return mapped(self.senders, self.receivers, filled)[: len(h)]
+
+
+def divided(
+    senders: np.ndarray, receivers: np.ndarray, num_nodes: int, mesh: Mesh
+) -> tuple[Float[Array, " n"], Divided]:
+    """The degrees and the edges of a graph, sorted by receiver, laid out for all devices of a mesh, on the host.
+
+    Every device has room for as many edges as the fullest one: a random order of the nodes balances them.
+    """
+    over = NamedSharding(mesh, P(mesh.axis_names))
+    rows = -(-num_nodes // mesh.size)
+    start = np.searchsorted(receivers, rows * np.arange(mesh.size + 1))
+    place = start[:-1, None] + np.arange(np.diff(start).max())
+    place = np.where(place < start[1:, None], place, len(senders))  # padding
+    own = np.append(receivers, num_nodes)[place] - rows * np.arange(mesh.size)[:, None]
+    ends = np.append(senders, 0)[place], np.where(place == len(senders), rows, own)
+    degree = np.bincount(receivers, minlength=num_nodes).astype(np.float32)
+    by = over if num_nodes % mesh.size == 0 else NamedSharding(mesh, P())
+
+    def put(values: np.ndarray, to: NamedSharding) -> Array:  # on hosts that each have the graph, too
+        return jax.make_array_from_callback(values.shape, to, lambda index: values[index])
+
+    own_senders, own_receivers = (put(end.astype(np.int32), over) for end in ends)
+    return put(degree, by), Divided(own_senders, own_receivers, over)
+
+
 def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare: int = 1024) -> Tables:
     """Lay a symmetric graph out by degree class, on the host, once: widths are some of 0, 1, 2, 3, 4, 6, 8, ...
 
@@ -232,7 +288,7 @@ def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
 def _table_sum(table: Array, padded: Array) -> Array:
     """Sum of the rows that each column of ``table`` names, a few neighbours at a time."""
     width, rows = table.shape
-    zero = jnp.zeros((rows, *padded.shape[1:]), padded.dtype)
+    zero = jnp.zeros_like(padded, shape=(rows, *padded.shape[1:]))  # varies among devices where h does
     most = _CHUNK if rows >= _FEW else _FEW_CHUNK
     if width <= most:
         return gather_sum(zero, table, padded)

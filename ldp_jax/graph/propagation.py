@@ -13,20 +13,23 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.sharding import each_part, placement, varying
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.graph import aggregation, graphs
-from ldp_jax.graph.aggregation import Induced, Segments, Tables
+from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables
 
 __all__ = [
     "OperatorLayout",
@@ -65,13 +68,14 @@ class Operator:
     Attributes:
       degree: float32 [n], how many edges end at each node.
       neighbours: :class:`~ldp_jax.graph.aggregation.Segments` or :class:`~ldp_jax.graph.aggregation.Tables`;
-        :class:`~ldp_jax.graph.aggregation.Induced` where only parts of these are there.
+        :class:`~ldp_jax.graph.aggregation.Induced` where only parts of these are there, and
+        :class:`~ldp_jax.graph.aggregation.Divided` on the devices of a mesh.
       directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds up the power
         series, because Chebyshev iteration may diverge.
     """
 
     degree: Float[Array, "*runs n"]
-    neighbours: Segments | Tables | Induced
+    neighbours: Segments | Tables | Induced | Divided
     directed: bool = static(default=False)
 
     @property
@@ -83,7 +87,7 @@ class Operator:
     def num_places(self) -> int:
         """How many neighbours are gathered in a product: the edges of both directions, and padding."""
         sums = self.neighbours
-        if isinstance(sums, Segments):
+        if isinstance(sums, (Segments, Divided)):
             return sums.senders.size
         tables = sums if isinstance(sums, Tables) else sums.whole
         return sum(table.size for table in tables.neighbours)
@@ -91,7 +95,7 @@ class Operator:
     @property
     def layout(self) -> str:
         """``segment`` or ``ell``."""
-        return "segment" if isinstance(self.neighbours, Segments) else "ell"
+        return "segment" if isinstance(self.neighbours, (Segments, Divided)) else "ell"
 
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """D^-1 A w, of rows in the layout's own order; 0 for a node without edges."""
@@ -122,8 +126,8 @@ class Operator:
             raise ValueError(f"parts must be bool [{n}] each, at least one, got {got}")
         if all(validate.concrete(part) for part in parts) and np.sum(parts, 0).max(initial=0) > 1:
             raise ValueError("parts must have no node in common, and two of them have")
-        if isinstance(sums, Induced):
-            raise TypeError("parts of parts are not laid out: ask the operator of the whole graph")
+        if isinstance(sums, (Induced, Divided)):
+            raise TypeError("parts of parts are not laid out: ask the operator of the whole graph on one device")
         if isinstance(sums, Tables):
             within = Induced(sums, jnp.stack(parts).astype(jnp.float32))
             return dataclasses.replace(self, degree=within.sum(jnp.ones(n)), neighbours=within)
@@ -138,7 +142,12 @@ class Operator:
 
 
 def operator(
-    graph: Graph, layout: OperatorLayout = "auto", *, allow_directed: bool = False, places: int | None = None
+    graph: Graph,
+    layout: OperatorLayout = "auto",
+    *,
+    allow_directed: bool = False,
+    places: int | None = None,
+    mesh: Mesh | None = None,
 ) -> Operator:
     """Check a graph on the host and lay it out for repeated products; do it once.
 
@@ -151,6 +160,9 @@ def operator(
         the noisy graphs whose users report their whole lists: P averages over the reported neighbours.
       places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
         then serves graphs whose numbers of edges differ, such as noisy ones.
+      mesh: devices that share the nodes and their edges, of layout ``segment``, for graphs beyond one of them. Each
+        has a block of rows of Z, and gathers those of some columns for a product. Rows stay divided where their
+        number is a multiple of that of the devices; nodes without edges may fill them up.
     """
     validate.one_of(("auto", "segment", "ell"), layout=layout)
     graphs.as_graph(graph)
@@ -167,6 +179,13 @@ def operator(
     else:
         senders, receivers, n = graphs.validate_symmetric(graph)
         directed = False
+    if mesh is not None:
+        if places is not None:
+            raise ValueError(
+                "places are for one device, and those of a mesh have room for the edges of the fullest"
+            )
+        validate.one_of(("auto", "segment"), layout=layout)
+        return Operator(*aggregation.divided(senders, receivers, n, mesh), directed)
     # jnp.asarray would compile a program for each shape that is brought to the device.
     degree = jax.device_put(np.bincount(receivers, minlength=n).astype(np.float32))
     if directed or layout == "segment":
@@ -219,7 +238,7 @@ def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> 
         return after, w, omega
 
     # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give omega_2 first.
-    w, _, _ = jax.lax.fori_loop(0, steps, step, (source, jnp.zeros_like(source), jnp.float32(2.0)))
+    w, _, _ = jax.lax.fori_loop(0, steps, step, (source, jnp.zeros_like(source), jnp.full_like(decay, 2.0)))
     return op.nodes(w * power)
 
 
@@ -242,16 +261,48 @@ def take_columns(x: Float[Array, "n c"], start: Scalar, *, width: int) -> Float[
 
 
 def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
-    """Apply a map of columns to blocks of them, one after the other, within a program."""
+    """Apply a map of columns to blocks of them, one after the other, within a program; its result is [..., n, c].
+
+    A program does not see how its columns are divided among devices. So a block has some columns of each part.
+    """
     n, columns = x.shape
     width = block_width()
     if columns <= width:
         return function(x)
-    blocks = -(-columns // width)
-    padded = jnp.pad(x, ((0, 0), (0, blocks * width - columns)))
-    starts = jnp.arange(blocks) * width
-    pieces = jax.lax.map(lambda s: function(jax.lax.dynamic_slice_in_dim(padded, s, width, 1)), starts)
-    return jnp.moveaxis(pieces, 0, 1).reshape(n, -1)[:, :columns]
+    within = jax.sharding.get_abstract_mesh().manual_axes  # in jax.shard_map x is one part
+    parts = 1 if within else math.gcd(columns, jax.device_count())
+    width, own = max(1, width // parts), columns // parts
+    padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, -own % width)))
+
+    def one(start: Array) -> Array:
+        made = function(jax.lax.dynamic_slice_in_dim(padded, start, width, 2).reshape(n, -1))
+        return made.reshape(*made.shape[:-1], parts, width)
+
+    pieces = jnp.moveaxis(jax.lax.map(one, jnp.arange(0, own, width)), 0, -2)
+    return pieces.reshape(*pieces.shape[:-2], -1)[..., :own].reshape(*pieces.shape[:-3], columns)
+
+
+def _by_parts(
+    function: Callable[..., Array], lead: tuple[None, ...], over: NamedSharding | None, *arguments: Any
+) -> Array:
+    """``function(op, x, ...)``, [*lead, n, c], where x is divided: rows are exchanged for columns, and back."""
+    op, _, *numbers = arguments
+    if over is None or isinstance(op.neighbours, Divided):
+        return function(*varying(*arguments))
+    rows, columns = over.spec
+
+    def part(op: Operator, x: Array, *numbers: Array) -> Array:
+        width = x.shape[1]
+        if rows is not None:
+            x = jnp.pad(x, ((0, 0), (0, -width % jax.lax.axis_size(rows))))
+            x = jax.lax.all_to_all(x, rows, 1, 0, tiled=True)
+        made = function(*varying(op, x, *numbers))
+        if rows is not None:
+            made = jax.lax.all_to_all(made, rows, made.ndim - 2, made.ndim - 1, tiled=True)[..., :width]
+        return made
+
+    specs = (P(), over.spec, *(P() for _ in numbers))
+    return each_part(part, over, specs, P(*lead, rows, columns))(*arguments)
 
 
 def _solve(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
@@ -290,9 +341,9 @@ def _pages_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     return z, sum(parts[1:], parts[0]) if parts else jnp.zeros_like(z)
 
 
-@jax.jit
-def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
-    return _pages(op, x, alpha, r, tol)
+@partial(jax.jit, static_argnames="over")
+def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: NamedSharding | None = None) -> Array:
+    return _by_parts(_pages, (), over, op, x, alpha, r, tol)
 
 
 @jax.jit
@@ -381,7 +432,8 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     Args:
       op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
         must be symmetric and sorted by receiver. Of a directed operator the power series is added up.
-      x: [n] or [n, c] float.
+      x: [n] or [n, c] float. Where its columns are divided among devices, nothing moves between these; where its
+        rows are, they are exchanged for columns, and back.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
@@ -389,8 +441,9 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
         it is the relative error of W = D^-r Z in the largest entry.
 
     Returns:
-      Z, of the shape of x. It is linear in x, and differentiable in x, alpha and r, forward and backward (the
-      transpose of the operator is the same one with r -> 1 - r; a directed one has forward derivatives alone).
+      Z, of the shape of x, divided as x is. It is linear in x, and differentiable in x, alpha and r, forward and
+      backward (the transpose of the operator is the same one with r -> 1 - r; a directed one has forward
+      derivatives alone).
 
     Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
 
@@ -404,13 +457,13 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     columns, flat = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])
     _check_rows(op.num_nodes, x)
-    if columns.shape[1] > block_width() and all(
-        map(validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol)))
-    ):
+    over = placement(columns)
+    known = all(map(validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol))))
+    if columns.shape[1] > block_width() and known and over is None and not isinstance(op.neighbours, Divided):
         take = partial(take_columns, columns, width=block_width())
         return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
-    z = _ppr(op, columns, *numbers)
+    z = _ppr(op, columns, *numbers, over=over)
     return z[:, 0] if flat else z
 
 
@@ -530,16 +583,12 @@ def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
     return jax.lax.scan(onward, op.rows(x) / degree**r, gaps)[1]
 
 
-@jax.jit
-def _kprop(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
-    n, columns = x.shape
-    width = block_width()
-    if columns <= width:
-        return _powers(op, x, r, gaps)
-    padded = jnp.pad(x, ((0, 0), (0, -columns % width)))
-    blocks = jnp.moveaxis(padded.reshape(n, -1, width), 1, 0)
-    made = jax.lax.map(lambda block: _powers(op, block, r, gaps), blocks)
-    return jnp.moveaxis(made, 0, 2).reshape(len(gaps), n, -1)[..., :columns]
+@partial(jax.jit, static_argnames="over")
+def _kprop(op: Operator, x: Array, r: Array, gaps: Array, over: NamedSharding | None = None) -> Array:
+    def powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
+        return _blocked(lambda block: _powers(op, block, r, gaps), x)
+
+    return _by_parts(powers, (None,), over, op, x, r, gaps)
 
 
 def kprop(
@@ -612,4 +661,4 @@ def _kprop_of(op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, 
     columns, _ = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])
     _check_rows(op.num_nodes, x)
-    return _kprop(op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps)
+    return _kprop(op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps, over=placement(columns))

@@ -106,7 +106,7 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
         middle = place + (0.5 ** (step + 1.0)).astype(kind)
         return jnp.where(_series(coefficients, 2 * middle - 1) >= part, middle, place)
 
-    place = jax.lax.fori_loop(0, _STEPS, halve, jnp.zeros((), kind))
+    place = jax.lax.fori_loop(0, _STEPS, halve, jnp.zeros_like(part))
     near = panel < _NEAR
     s, arc, _ = _far(disc, jnp.maximum(panel - _NEAR, 0) + place)
     return jnp.where(near, _near(disc, panel + place)[0], s), jnp.where(near, jnp.pi, arc)

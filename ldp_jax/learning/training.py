@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import NamedSharding
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import validate
+from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
@@ -478,19 +480,24 @@ def fit_many(
 
     Each leaf of the result has a leading axis of runs. Programs for different numbers of runs may round differently
     in the last bits; where a run must not depend on those beside it, call :func:`fit` for each. Another patience is
-    another program here.
+    another program here. Where keys are divided among devices, so are the runs.
     """
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts, stacked=True)
     stacked = keys, context, train, validation, test
-    return _fit_many(stacked, model=model, objective=objective, settings=settings)
+    return _fit_many(stacked, model=model, objective=objective, settings=settings, over=placement(keys))
 
 
-@partial(jax.jit, static_argnames=("model", "objective", "settings"))
-def _fit_many(stacked: tuple, *, model: Model, objective: Objective, settings: Settings) -> Fitted:
+@partial(jax.jit, static_argnames=("model", "objective", "settings", "over"))
+def _fit_many(
+    stacked: tuple, *, model: Model, objective: Objective, settings: Settings, over: NamedSharding | None
+) -> Fitted:
     def one(inputs: tuple) -> Fitted:
         key, context, train, validation, test = inputs
         return fit(key, model, objective, context, train, validation, test, settings)
 
-    return jax.lax.map(one, stacked, batch_size=settings.at_once)
+    def runs(stacked: tuple) -> Fitted:
+        return jax.lax.map(one, stacked, batch_size=settings.at_once)
+
+    return runs(stacked) if over is None else each_part(runs, over, (over.spec,), over.spec)(stacked)

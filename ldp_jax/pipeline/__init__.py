@@ -6,7 +6,8 @@
 * :func:`predict_from_counts` - public features, private graph; :func:`forecast` says beforehand whether to collect;
 * :func:`predict_jointly` - private features and graph, public panel;
 * :func:`collect_rounds` - the same data in every round;
-* ``reported.embed_reports`` - of reports that devices sent; ``estimators`` - all this in scikit-learn's manner.
+* :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
+* ``estimators`` - all this in scikit-learn's manner.
 
 Each step is a pure function in a module of its own, imported on first use. From reports: ``structure``,
 ``device_classifier``, ``message``, ``field``. From counts: ``groups``, ``pilot``, ``design``, ``counts``,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
         private_embedding,
         private_embeddings,
     )
-    from ldp_jax.pipeline.from_counts import CountedClasses, predict_from_counts
-    from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
+    from ldp_jax.pipeline.from_counts import CountedClasses, classify_counts, predict_from_counts
+    from ldp_jax.pipeline.from_reports import PredictedClasses, classify_reports, predict_from_reports
     from ldp_jax.pipeline.jointly import JointClasses, predict_jointly
     from ldp_jax.pipeline.local_prediction import panel_facts
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
@@ -45,6 +46,8 @@ __all__ = [
     "PublicRecord",
     "RepeatedReports",
     "advise",
+    "classify_counts",
+    "classify_reports",
     "collect_rounds",
     "feature_rows",
     "forecast",
@@ -64,13 +67,13 @@ __getattr__, __dir__ = lazy.attach(
         "advice": "Advice advise forecast",
         "budget_split": "JointPrivacy",
         "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
-        "from_counts": "CountedClasses predict_from_counts",
-        "from_reports": "PredictedClasses predict_from_reports",
+        "from_counts": "CountedClasses classify_counts predict_from_counts",
+        "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "jointly": "JointClasses predict_jointly",
         "local_prediction": "panel_facts",
         "rounds": "RepeatedReports collect_rounds",
         "rows": "feature_rows",
     },
     "counts design device_classifier field groups guard links message panel pilot piloted posterior"
-    " self_training stack structure",
+    " reported self_training stack structure",
 )

@@ -8,11 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
 from ldp_jax.core.spaces.space import real
@@ -187,15 +190,25 @@ def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
     return axes
 
 
-def _each(function: Callable[..., _T], mechanism: Mechanism, *stacked: object) -> _T:
-    """``function(mechanism, ...)`` for every user, each with their own budget where the mechanism is a stack."""
+def _each(
+    function: Callable[..., _T], mechanism: Mechanism, *stacked: object, over: NamedSharding | None = None
+) -> _T:
+    """``function(mechanism, ...)`` for every user, each with their own budget where the mechanism is a stack.
+
+    ``over`` is how the users are divided among devices, if they are.
+    """
     leaves, structure = jax.tree.flatten(mechanism)
     axes = _axes(mechanism, jax.tree.leaves(stacked)[0].shape[0])
 
     def one(leaves: list, *arguments: object) -> _T:
         return function(jax.tree.unflatten(structure, leaves), *arguments)
 
-    return jax.vmap(one, in_axes=(axes, *(0 for _ in stacked)))(leaves, *stacked)
+    mapped = jax.vmap(one, in_axes=(axes, *(0 for _ in stacked)))
+    if over is not None:
+        users = P(over.spec[0])
+        mine = [P() if axis is None else users for axis in axes]
+        mapped = each_part(mapped, over, (mine, *(users for _ in stacked)), users)
+    return mapped(leaves, *stacked)
 
 
 def _check_budgets(mechanism: Mechanism) -> None:
@@ -240,8 +253,11 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     keys = jax.random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
+        over = placement(records)
         known = known and validate.concrete(records)
-        return _of_users(keys, mechanism, records, sharing) if known else _report(keys, mechanism, records)
+        if over is not None and known:
+            return _reports(keys, mechanism, records, over=over)
+        return _of_users(keys, mechanism, records, sharing) if known else _report(keys, mechanism, records, over)
     if not known:
         return _report(keys, mechanism, _to_domain(as_records(x.scaled_rows(0, n)), domain))
     axes, words, pieces = _axes(mechanism, n), np.asarray(jax.random.key_data(keys)), []
@@ -268,11 +284,11 @@ def _of_users(keys: PRNGKeys, mechanism: Mechanism, x: Array, sharing: SharesPro
     return _reports(keys, mechanism, x) if sharing is None else sharing.privatize_many(keys, x)
 
 
-def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array) -> Report:
-    return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x)
+def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array, over: NamedSharding | None = None) -> Report:
+    return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x, over=over)
 
 
-_reports = jax.jit(_report)
+_reports = jax.jit(_report, static_argnames="over")
 
 
 def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
@@ -372,9 +388,9 @@ def _propagate(op: Operator, mechanism: Mechanism, reports: Report, alpha: Array
     return jnp.moveaxis(pieces, 0, 1).reshape(op.num_nodes, -1)[:, :dim]
 
 
-@jax.jit
-def _estimates(mechanism: Mechanism, reports: Report) -> Array:
-    return _each(lambda m, y: m.estimate(y), mechanism, reports)
+@partial(jax.jit, static_argnames="over")
+def _estimates(mechanism: Mechanism, reports: Report, over: NamedSharding | None = None) -> Array:
+    return _each(lambda m, y: m.estimate(y), mechanism, reports, over=over)
 
 
 @partial(jax.jit, static_argnames="width")
@@ -395,6 +411,9 @@ def propagate(
     traced = not all(map(validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
     if traced:
         return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
+    over = placement(jax.tree.leaves(reports)[0])
+    if over is not None:
+        return ppr(op, _estimates(mechanism, reports, over), alpha, r, tol)
     dim = _box(mechanism).dim
     width = min(dim, block_width())
     sharing = _sharing(mechanism, op.num_nodes)
@@ -438,7 +457,8 @@ def private_embedding(
         :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
         stands beside that of the features. Where every user reported a whole list it is directed, and a node
         averages over the list it reported.
-      x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), or a ``Dataset``, whose
+      x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users may be divided
+        among devices, and then z is; or a ``Dataset``, whose
         sparse rows are scaled with its public bounds and made dense a few at a time; or a :class:`PublicRecord`,
         the structure-only twin, whose noise is independent of the private one under the same key.
       mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user: personal
@@ -449,7 +469,7 @@ def private_embedding(
       bounds: public (lower, upper) of a dense x, which is mapped from them to the mechanism's domain; by default x
         is in that domain.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
-      memory: bytes to allow (:func:`embedding_memory`).
+      memory: bytes to allow, of all devices together (:func:`embedding_memory`).
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
@@ -475,7 +495,8 @@ def private_embedding(
     spent = _spent(graph, x, mechanism)
     op = _as_operator(graph)
     _check_propagation(op, shape[0], alpha, r, tol)  # before anything is spent
-    _check_memory(mechanism, op, not isinstance(x, RowSource), memory)
+    # Of users on several devices all estimates exist at once, and are exchanged for columns.
+    _check_memory(mechanism, op, not isinstance(x, RowSource), memory, runs=1 if placement(x) is None else 3)
     reports = perturb(key, _declared(x, _box(mechanism), bounds, clip), mechanism)
     return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
 
@@ -512,7 +533,8 @@ def private_embeddings(
 
     Args as those of :func:`private_embedding`, but for these:
 
-      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``.
+      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``. Where keys are divided among
+        devices, so are the runs.
       graph: one graph or operator for all runs, or operators of layout ``segment`` stacked along a leading axis of
         runs (link prediction: every split has its own training graph).
       x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys.
@@ -535,13 +557,27 @@ def private_embeddings(
         keys = jax.vmap(lambda key: _key_for(key, x))(keys)
         x = _to_domain(jnp.full((n, d), x.value, jnp.float32), _box(mechanism))
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
-    return _private_embeddings(keys, op, jnp.asarray(as_records(x), jnp.float32), mechanism, *numbers)
+    records = jnp.asarray(as_records(x), jnp.float32)
+    return _private_embeddings(keys, op, records, mechanism, *numbers, over=placement(keys))
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="over")
 def _private_embeddings(
-    keys: PRNGKeys, op: Operator, x: Array, mechanism: Mechanism, alpha: Array, r: Array, tol: Array
+    keys: PRNGKeys,
+    op: Operator,
+    x: Array,
+    mechanism: Mechanism,
+    alpha: Array,
+    r: Array,
+    tol: Array,
+    over: NamedSharding | None = None,
 ) -> Array:
+    if over is not None:
+        runs = over.spec
+        specs = (runs, runs if op.degree.ndim == 2 else P(), *(P() for _ in range(5)))
+        mapped = each_part(_private_embeddings, over, specs, runs)
+        return mapped(keys, op, x, mechanism, alpha, r, tol)
+
     def one(key: PRNGKey, op: Operator) -> Array:
         reports = _report(jax.random.split(key, x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)

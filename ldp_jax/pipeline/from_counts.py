@@ -1,22 +1,30 @@
 """Classes of users whose friendships are private, in one call: counts of neighbours by a broadcast class."""
 
-from typing import Any, Literal, NamedTuple
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax  # noqa: F401 - the example below
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.composition import parallel
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
+from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
+from ldp_jax.pipeline.reported import ReportRows
 from ldp_jax.pipeline.rows import Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
+
+
+_IN_THE_CLEAR = ("number of nodes", "features", "labels", "groups of nodes", "who reports in which round")
 
 
 class CountedClasses(NamedTuple):
@@ -176,6 +184,115 @@ def predict_from_counts(
     guarantee = PipelineGuarantee.of(
         rounds[-1].guarantee.values(),  # of both rounds
         protected=("edges",),
-        unprotected=("number of nodes", "features", "labels", "groups of nodes", "who reports in which round"),
+        unprotected=_IN_THE_CLEAR,
     )
     return CountedClasses(found.log_posterior, found, reported, guarantee)
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """What devices were asked, as a :class:`ldp_jax.deployment.Question`."""
+
+    groups: np.ndarray | Sequence[int]
+    num_groups: int
+
+    @property
+    def digest(self) -> bytes:
+        """Its name in reports."""
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """Of one report, per bit of a list."""
+        ...
+
+
+AskDevices = Callable[[int, CountRound], tuple[Asked, ReportRows]]
+"""Broadcasts the question of round 0 or 1, and gives it back with the rows that have arrived."""
+
+
+def classify_counts(
+    key: PRNGKey,
+    ask: AskDevices,
+    public: PublicFacts,
+    epsilon: float,
+    *,
+    owned: bool = False,
+    num_folds: int | None = None,
+    guarded: bool = True,
+) -> CountedClasses:
+    """What :func:`~ldp_jax.pipeline.predict_from_counts` does, of counts that devices sent.
+
+    The second question is made of the first round's rows. Whoever calls again after a restart gives the same rows
+    for it, or asks anew and has devices pay twice: late rows of a round that is over are left out.
+
+    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship, or epsilon where
+    ``owned``. What users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+
+    Args:
+      key: of public randomness; the same one asks the same questions.
+      ask: see :data:`AskDevices`; rows of users who were not asked are never read.
+      public: features, labels, and what was found of them.
+      epsilon: of each count, in both rounds.
+      owned: whether each device counts only what it owns by ``ownership(asked.confidence, public.silent)``.
+      num_folds: of the logistic regressions.
+      guarded: whether the guard may weaken evidence.
+
+    Raises:
+      ValueError: as :func:`~ldp_jax.pipeline.piloted.piloted_counts`; for a question about other groups, and for
+        rows of another question, of another shape, or two of one user.
+
+    >>> from ldp_jax import datasets
+    >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
+    >>> from ldp_jax.deployment import Device, Question, Session, decode
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
+    ... )
+    >>> lists = Population.of(data.graph)
+    >>> def ask(number, asked):  # devices that are here; a server broadcasts the question, and reads its store
+    ...     question, sent = Question(number, asked.groups, asked.num_groups, epsilon=1.0), []
+    ...     for user in np.flatnonzero(asked.reporters)[5:].tolist():  # five are silent
+    ...         device = Session(Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST))
+    ...         friends = lists.senders[lists.receivers == user].tolist()
+    ...         sent.append(device.report_neighbours(question, friends, user=user))
+    ...     return question, decode(b"".join(sent), question)
+    >>> public = PublicFacts(None, np.where(np.arange(600) < 200, data.y, -1), 3)
+    >>> found = classify_counts(jax.random.key(1), ask, public, 1.0)
+    >>> int((found.round == 0).sum()), bool((found.classes == data.y)[200:].mean() > 0.5)
+    (10, True)
+    """
+    rounds: list[NoisyCounts] = []
+
+    def counts(_: PRNGKey, asked: CountRound) -> NoisyCounts:
+        rounds.append(_counts(asked, *ask(len(rounds), asked)))
+        return rounds[-1]
+
+    found = piloted_counts(key, counts, public, epsilon, num_folds=num_folds, guarded=guarded)
+    bit = parallel(*(guarantee for one in rounds for guarantee in one.guarantee.values()))
+    edge = per_edge((bit.epsilon,) * (1 if owned else 2), "half" if owned else "full")
+    guarantee = PipelineGuarantee.of(
+        [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)],
+        protected=("edges",),
+        unprotected=_IN_THE_CLEAR,
+    )
+    number = sum((place + 1) * one.reported.astype(np.int8) for place, one in enumerate(rounds))
+    return CountedClasses(found.log_posterior, found, np.asarray(number, np.int8), guarantee)
+
+
+def _counts(asked: CountRound, question: Asked, rows: ReportRows) -> NoisyCounts:
+    """The counts of those who were asked, by node."""
+    n, groups = len(asked.reporters), np.asarray(question.groups)
+    if question.num_groups != asked.num_groups or not np.array_equal(groups, asked.groups):
+        raise ValueError("ask must broadcast a question about the groups of the round, and asked about others")
+    if rows.digest != question.digest:
+        raise ValueError("rows must answer the question that was broadcast, and answer another")
+    user, output = np.asarray(rows.user, np.uint64), np.asarray(rows.output)
+    if output.shape != (len(user), asked.num_groups):
+        raise ValueError(f"output must be [{len(user)}, {asked.num_groups}], got {output.shape}")
+    if len(np.unique(user)) != len(user):
+        raise ValueError("rows must be one a user, and are several of some")
+    known = user < n
+    known[known] = asked.reporters[user[known]]
+    counts, reported = np.zeros((n, asked.num_groups), np.int32), np.zeros(n, bool)
+    counts[user[known]], reported[user[known]] = output[known], True
+    guarantee = PipelineGuarantee.of([question.guarantee()], protected=("edges",), unprotected=("who reports",))
+    return NoisyCounts(counts, reported, guarantee)

@@ -1,11 +1,12 @@
 """Classes of users whose records are private, in one call: each reports the class that its device predicts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -18,6 +19,7 @@ from ldp_jax.graph.propagation import operator
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction, panel_facts
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
+from ldp_jax.pipeline.reported import ReportRows, places
 from ldp_jax.pipeline.rows import Rows
 
 
@@ -29,12 +31,14 @@ class PredictedClasses(NamedTuple):
       found: every step on the way: structure alone, the guard's s, what was returned and why, ...
       alphabets: who chose among which classes.
       guarantee: per record of a private user; names what is protected and what is not.
+      reported: bool [n], whose report was read, where devices sent them; None where all of them are simulated.
     """
 
     log_posterior: Float[Array, "n classes"]
     found: LocalPrediction
     alphabets: PersonalAlphabets
     guarantee: PipelineGuarantee
+    reported: Bool[np.ndarray, " n"] | None = None
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
@@ -172,3 +176,98 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
     columns = facts.classifier.weights.shape[0]
     if columns != given.rows.shape[1]:
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
+
+
+def classify_reports(
+    key: PRNGKey,
+    facts: PanelFacts,
+    alphabets: PersonalAlphabets,
+    nodes: Integer[np.ndarray, " n"],
+    reports: Sequence[ReportRows],
+) -> PredictedClasses:
+    """What :func:`~ldp_jax.pipeline.predict_from_reports` does, of classes that devices sent.
+
+    Rows are left out that nobody's device was asked for: of users who are no node or in the panel, and by a table
+    of another size than the user's alphabet.
+
+    Guarantee: that of the alphabets, per record of a private user who reported; over several rounds it adds up
+    (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
+
+    Args:
+      key: of public randomness: of what the panel's devices would report.
+      facts: of a panel with public labels; their classifier is what devices ran
+        (:class:`ldp_jax.deployment.Classifier`).
+      alphabets: which devices have: user i an :class:`ldp_jax.deployment.Alphabet` of the first ``sizes[i]`` of
+        ``order[i]``.
+      nodes: the user of each node, distinct.
+      reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
+
+    Raises:
+      ValueError: for facts and alphabets that do not fit each other, a panel with private labels, rows of a table
+        that no alphabet has, outputs that it does not have, or a user with two rows.
+
+    >>> from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
+    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> nodes = np.arange(60)
+    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
+    >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
+    >>> given = (circles, feature_rows(x[::3]), labels)
+    >>> facts = panel_facts(jax.random.key(0), *given, num_classes=2, num_folds=2)
+    >>> alphabets = PersonalAlphabets.of(4.0, np.exp(np.asarray(facts.structure.log_q)))
+    >>> classifier, table = Classifier(*map(np.asarray, facts.classifier[:2])), alphabet_table(4.0, 2, 2)
+    >>> def send(user):  # on a device
+    ...     alphabet = Alphabet(np.asarray(alphabets.order[user]), 4.0, table)
+    ...     session = Session(Device.new(), budget=4.0)
+    ...     return report_class(session, classifier, alphabet, x[user], user=user, round=0)
+    >>> arrived = decode(b"".join(map(send, np.flatnonzero(labels < 0)[5:].tolist())), table)  # five are silent
+    >>> found = classify_reports(jax.random.key(1), facts, alphabets, nodes, [arrived])
+    >>> found.used, int(found.reported.sum()), bool((found.classes == y)[found.reported].mean() > 0.85)
+    ('reports', 35, True)
+    """
+    validate.threefry(key)
+    labels, shape = facts.labels, (len(facts.labels), facts.num_classes)
+    if alphabets.order.shape != shape:
+        raise ValueError(f"alphabets must be {shape}, as facts are, got {alphabets.order.shape}")
+    if facts.known.keep < 1.0:
+        raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
+    place, reported = _sent(alphabets, labels < 0, np.asarray(nodes), reports)
+
+    def collect(key: PRNGKey, public: Broadcast) -> ClassReports:
+        scores, sent = np.zeros(shape, np.float32), place.copy()
+        scores[public.panel] = np.asarray(public.classifier.panel_scores)
+        simulated = alphabets.privatize(key, alphabets.best(scores))
+        sent[public.panel] = np.asarray(simulated)[public.panel]
+        told = jnp.asarray(reported | (labels >= 0))[:, None]
+        return ClassReports(jnp.where(told, alphabets.log_likelihoods(sent), 0.0), alphabets.mask, reported)
+
+    found = local_prediction(key, collect, facts)
+    guarantee = PipelineGuarantee.of(
+        [alphabets.guarantee()],
+        protected=("features of private users",),
+        unprotected=("edges", "the panel's records", "the panel's labels", "who reported"),
+    )
+    return PredictedClasses(found.log_posterior, found, alphabets, guarantee, reported)
+
+
+def _sent(
+    alphabets: PersonalAlphabets, private: np.ndarray, nodes: np.ndarray, reports: Sequence[ReportRows]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reported place of each node, 0 where there is none, and who reported."""
+    level, n = np.asarray(alphabets.inner.level), len(private)
+    tables = {(table := alphabets.inner.table(one)).digest: (one, table) for one in np.unique(level).tolist()}
+    found, reported = np.zeros(n, np.int32), np.zeros(n, bool)
+    for rows in reports:
+        if rows.digest not in tables:
+            raise ValueError("reports must be by the tables of the alphabets, and some are by another")
+        mine, table = tables[rows.digest]
+        output = np.asarray(rows.output)
+        validate.in_range(0.0, table.outputs - 1.0, output=output)
+        node, known = places(nodes, n, np.asarray(rows.user, np.uint64))
+        asked = private[node] & (level[node] == mine)
+        node, output = node[asked], output[known][asked]
+        if reported[node].any() or len(np.unique(node)) != len(node):
+            raise ValueError("reports must be one a user, and are several of some: choose one round")
+        found[node], reported[node] = output, True
+    return found, reported

@@ -208,9 +208,11 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     labels, asked, posterior = known.labels, known.labels < 0, np.exp(np.asarray(log_q))
     answers = collect(key, Broadcast(posterior, facts.classifier, known.nodes))
     for name, given in answers._asdict().items():
-        if name != "smoothing" and np.shape(given) != log_q.shape:
-            raise ValueError(f"{name} of reports must have shape {log_q.shape}, got {np.shape(given)}")
+        wanted = log_q.shape[:1] if name == "reported" else log_q.shape
+        if name != "smoothing" and given is not None and np.shape(given) != wanted:
+            raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
     if isinstance(answers, ClassReports):
+        asked = asked if answers.reported is None else asked & answers.reported
         own, smoothing = likeliest_evidence(answers, facts.scored, posterior, asked)
     else:
         own, smoothing = answers

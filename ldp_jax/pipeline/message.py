@@ -34,10 +34,12 @@ class ClassReports(NamedTuple):
     Attributes:
       log_likelihood: float32 [n, C], log P(report i | class that its device chose).
       alphabets: bool [n, C], the classes that it chose among.
+      reported: bool [n], who did report, of the panel whoever; everybody by default. Rows of the silent are 0.
     """
 
     log_likelihood: Float[Array | np.ndarray, "n classes"]
     alphabets: Bool[Array | np.ndarray, "n classes"]
+    reported: Bool[np.ndarray, " n"] | None = None
 
 
 class ScoredPanel(NamedTuple):

@@ -9,6 +9,9 @@ What reports say of classes is found twice: by a law of counts that the pilot ha
 regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
 regression where friends share what features say already, which the law would count twice.
 
+Some who are asked may not answer. Their silence is no count: neither a rate, nor a share, nor the guard, nor a
+regression sees them, their evidence is 0, and their class is what features say once reports have taught them.
+
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features,
 labels, who reports in which round, the groups, and all randomness of this module are public.
 :func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
@@ -124,7 +127,7 @@ class Reported(Protocol):
 
 Ask = Callable[[PRNGKey, CountRound], Reported | Int[Array, "n groups"]]
 """What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read. Whole
-numbers alone are taken for what was asked; of :class:`Reported` it is checked."""
+numbers alone are taken for what was asked, of all; of :class:`Reported` it is checked, and some may be silent."""
 
 
 class PilotedCounts(NamedTuple):
@@ -134,7 +137,7 @@ class PilotedCounts(NamedTuple):
       log_posterior: float32 [n, C], all in all; of a labelled user without their label.
       log_q: float32 [n, C], from features alone.
       log_f: float32 [n, C], from features, once reports have taught them.
-      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
+      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it; 0 of the silent.
       log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 where the guard
         believes no report.
       design: the forecast by which the groups of the second round were chosen.
@@ -196,28 +199,28 @@ def piloted_counts(
     rows, known, scaling = _features(fold_key, public, num_folds)
     log_q, (prior, fine), num_fine = known.log_q, shares_and_groups(known.log_q, labels), 3 * classes
     prior, fine, confidence = np.asarray(prior), np.asarray(fine), np.exp(np.asarray(log_q)).max(-1)
-    first = pilot(pilot_key, labels, quiet)
-    second = ~first & ~quiet
-    pilot_reports = _ask(noisy_counts, first_key, CountRound(fine, num_fine, first, confidence), epsilon)
+    piloting = pilot(pilot_key, labels, quiet)
+    asked_by = CountRound(fine, num_fine, piloting, confidence)
+    pilot_reports, first = _ask(noisy_counts, first_key, asked_by, epsilon)
     model, means = shares_and_counts(pilot_reports, fine, prior, first, np.float32(epsilon))
     means = np.asarray(means)
     size = table_size(pilot_reports, means, epsilon)
     piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
     expected = CountModel(means, piloted.weights, DISPERSIONS[int(piloted.dispersion)])
-    plan = design(design_key, log_q, expected, epsilon, size=size, asked=second)
+    plan = design(design_key, log_q, expected, epsilon, size=size, asked=~piloting & ~quiet)
 
     groups = merge(plan.best, classes)
-    asked_by = CountRound(groups.groups(fine), groups.num_groups, second, confidence)
-    reports = _ask(noisy_counts, second_key, asked_by, epsilon)
+    asked_by = CountRound(groups.groups(fine), groups.num_groups, ~piloting & ~quiet, confidence)
+    reports, second = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
     reports = np.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
     means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
     size = max(size, table_size(reports, means, epsilon))
     asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
     own = np.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
-    own = np.where(quiet[:, None], np.float32(0.0), own)
+    own = np.where((first | second)[:, None], own, np.float32(0.0))
     counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
-    learned = _learned(known, rows, _Answers(own, counts, second, ~quiet), guarded)
+    learned = _learned(known, rows, _Answers(own, counts, second, first | second), guarded)
     return PilotedCounts(
         **learned, log_q=jax.device_put(log_q), design=plan, model=model,
         dispersion=DISPERSIONS[int(asked.dispersion)], pilot=first, scaling=scaling,
@@ -270,7 +273,7 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
     """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`."""
     own, log_q, labels = answers.own, known.log_q, known.labels
     classes, log_q_here = own.shape[1], np.asarray(log_q)
-    unlabelled = labels < 0
+    unlabelled, teachers = labels < 0, labels[(labels >= 0) & answers.reported]
     held_out, judged = np.where(answers.unseen, labels, -1), unlabelled & answers.unseen
 
     trusted = guard(own, np.exp(log_q_here), judged, held_out)
@@ -286,11 +289,13 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
         evident, useful = (trusted.log_likelihood if guarded else own), not guarded or float(trusted.strength) > 0.0
         # Reports that are not believed by what they have taught have taught nothing.
         log_f = learned if useful else log_q
-    if useful:
+    towards = _TOWARDS[[0, 0, 0]]
+    if useful and np.bincount(teachers, minlength=classes).all():  # of a class that is silent it would know nothing
+        towards = _TOWARDS
         labelled = FoldedLabels(labels, classes, known.fold, known.num_folds)
         regression = count_regression(log_q, answers.counts, labelled, answers.reported)
     scores = np.stack([log_q_here, log_f, evident, regression], -1)
-    log_posterior, weights = weigh(scores, held_out, _TOWARDS if useful else _TOWARDS[[0, 0, 0]])
+    log_posterior, weights = weigh(scores, held_out, towards)
     arrays = jax.device_put({"log_f": log_f, "log_likelihood": evident, "log_regression": regression})
     strength = float(trusted.strength) if guarded else 1.0
     return {
@@ -333,9 +338,9 @@ def _check(public: PublicFacts, epsilon: float) -> None:
         raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
 
 
-def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> np.ndarray:
-    """The reports of those who were asked; rows of 0 for others, so that nothing of them can be read."""
-    answer = noisy_counts(key, count_round)
+def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """What was reported, and who did; rows of 0 for others, so that nothing of them can be read."""
+    answer, who = noisy_counts(key, count_round), count_round.reporters
     if isinstance(answer, Reported):
         lost = answer.guarantee[NEIGHBOUR_LIST].epsilon
         if not _NEAR * epsilon <= lost <= epsilon * (1 + 1e-9):
@@ -343,7 +348,7 @@ def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: floa
         others = int((answer.reported & ~count_round.reporters).sum())
         if others:
             raise ValueError(f"noisy_counts must be of who is asked: {others} reported who are not in this round")
-        answer = answer.counts
+        answer, who = answer.counts, answer.reported
     reports = np.asarray(answer)
     wanted = (len(count_round.reporters), count_round.num_groups)
     if reports.shape != wanted or not np.issubdtype(reports.dtype, np.integer):
@@ -351,4 +356,4 @@ def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: floa
             f"noisy_counts must answer with whole numbers of shape {wanted}, "
             f"got {reports.dtype} of shape {reports.shape}"
         )
-    return np.where(count_round.reporters[:, None], reports, 0).astype(np.int32)
+    return np.where(who[:, None], reports, 0).astype(np.int32), who

@@ -1,4 +1,9 @@
-"""Embeddings of reports that real devices sent: of some users, in any order."""
+"""Embeddings of reports that real devices sent: of some users, in any order.
+
+Of counts and classes: :func:`~ldp_jax.pipeline.from_counts.classify_counts` and
+:func:`~ldp_jax.pipeline.from_reports.classify_reports`. Whoever is silent, late or unknown contributes nothing: an
+estimate of 0, or a likelihood of one under every class. Who reports must not depend on what is private.
+"""
 
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -45,6 +50,21 @@ class VectorReports(Protocol):
 
     user: np.ndarray
     index: np.ndarray
+    output: np.ndarray
+    digest: bytes
+
+
+@runtime_checkable
+class ReportRows(Protocol):
+    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
+
+    Attributes:
+      user: uint64 [m].
+      output: int32, places in an alphabet [m], or noisy counts [m, K].
+      digest: of the table or question.
+    """
+
+    user: np.ndarray
     output: np.ndarray
     digest: bytes
 
@@ -107,7 +127,7 @@ def embed_reports(
     validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
         raise ValueError("index must ascend in each row")
-    place, known = _places(np.asarray(nodes), n, user)
+    place, known = places(np.asarray(nodes), n, user)
     indices, values = np.zeros((n, k), np.int32), np.zeros((n, k), np.int32)
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
@@ -120,7 +140,7 @@ def embed_reports(
     return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
 
 
-def _places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The node of each user who has one, and who these are, bool [m]."""
     if nodes.dtype.kind == "i" and nodes.size and nodes.min() >= 0:
         nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits

@@ -28,6 +28,7 @@ from ldp_jax.accounting.guarantee import (
     metric,
 )
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger, Release
+from ldp_jax.core.checksum import sealed
 from ldp_jax.core.rounding import digits_down
 from ldp_jax.edges import RandomizedResponse, privatize_graph
 from ldp_jax.graph.graphs import from_edges
@@ -451,3 +452,26 @@ def test_what_remains_is_rounded_down(limit, losses):
             ledger = ledger.spend("x", proved(loss))
     left = Fraction(ledger.remaining(RECORD).epsilon)
     assert left == 0 or left + Fraction(ledger.spent(RECORD).epsilon) <= Fraction(limit)
+
+
+def test_a_ledger_is_written_and_read():
+    pipeline = PipelineGuarantee.of(
+        [proved(0.1, unit=metric(0.3)), proved(math.inf, unit=Unit("flock"), adjacency="two flocks of Gänse")],
+        protected=["features"],
+        unprotected=["edges"],
+    )
+    ledger = (
+        Ledger().spend("first", proved(1 / 3, 1e-7, arithmetic="exact"), protects=["labels"]).spend("2", pipeline)
+    )
+    ledger = ledger.spend(
+        "noise", GaussianCurve.of(1.0, 12.0), delta=1e-6, unit=NEIGHBOUR_LIST, adjacency="two lists"
+    )
+    budget = [Budget(1.0, 1e-6), Budget(2.5, unit=RELATIONSHIP)]
+    for one in (ledger, Ledger(), Ledger(budget), Ledger(1.0).spend("noise", proved(0.5))):
+        again = Ledger.from_bytes(one.to_bytes())
+        assert again == one
+        assert again.explain() == one.explain()
+    data = Ledger(1.0).spend("noise", proved(0.5)).to_bytes()
+    for part in (b"", data[:-1], data.replace(b"0.5", b"0.4"), sealed(data[:-8].replace(b"0.5", b"1.5"))):
+        with pytest.raises(ValueError, match="ledger"):
+            Ledger.from_bytes(part)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import jax
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment, features
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Budget, Guarantee
+from ldp_jax.accounting.ledger import BudgetExceededError
 from ldp_jax.core.rounding import log_up
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
@@ -44,7 +46,7 @@ def test_late_repeated_shuffled_and_damaged_uploads(tmp_path):
     first = store.add(bytes(joined), GRID)
     assert (first.accepted, first.rejected.damaged, first.rejected.replayed) == (29, 1, 0)
     assert store.add(b"".join(UPLOADS[::-1]), GRID).rejected.replayed == 29  # the damaged one is accepted now
-    assert ReportStore(tmp_path).add(UPLOADS[3], GRID) == (0, deployment.Rejected(0, 0, 0, 0, K))
+    assert ReportStore(tmp_path).add(UPLOADS[3], GRID) == (0, deployment.Rejected(0, 0, 0, K))
     whole = deployment.decode(b"".join(UPLOADS), GRID)
     found = store.all(GRID)
     assert triples(found) == triples(whole)
@@ -133,6 +135,84 @@ def test_two_servers_and_a_kill_lose_and_double_nothing(tmp_path):
         server.stdout.close()
     store.compact(GRID)
     assert triples(store.all(GRID)) == triples(deployment.decode(b"".join(UPLOADS), GRID))
+
+
+CRASH = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.deployment.store import ReportStore
+from tests.deployment.vectors import GRID
+what, moment = sys.argv[3:]
+store, data, synced = ReportStore(sys.argv[1]), Path(sys.argv[2]).read_bytes(), []
+
+def die(when):
+    if when == moment:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Database(sqlite3.Connection):
+    def execute(self, sql, *given):
+        die(sql)
+        found = super().execute(sql, *given)
+        die("after " + sql)
+        return found
+
+connect, fsync = sqlite3.connect, os.fsync
+sqlite3.connect = lambda *given, **named: connect(*given, factory=Database, **named)
+os.fsync = lambda file: (synced.append(file), die(f"sync {len(synced)}"), fsync(file))
+if what == "report":
+    store.add(data, GRID)
+else:
+    store.spend("round 0", Guarantee(1.0, status="proved", reason="a proof"), 1.0)
+"""
+
+
+@pytest.mark.parametrize(("what", "moment"), [
+    ("report", "sync 1"), ("report", "sync 2"), ("report", "COMMIT"),
+    ("spend", "COMMIT"), ("spend", "after COMMIT"),
+])  # fmt: skip
+def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
+    """A file half written, one without a name, a transaction without an end, and one that nobody heard of."""
+    sent, store = tmp_path / "sent", ReportStore(tmp_path / "store")
+    sent.write_bytes(UPLOADS[0])
+    command = [sys.executable, "-c", CRASH, store.folder, sent, what, moment]
+    assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
+    if what == "report":
+        assert len(list(store.folder.glob("*.parquet*"))) == 1  # that nobody reads
+        assert store.add(UPLOADS[0], GRID).accepted == K
+        store.compact(GRID)
+        assert triples(store.all(GRID)) == triples(deployment.decode(UPLOADS[0], GRID))
+        assert len(list(store.folder.glob("*.parquet*"))) == 1
+    else:
+        assert len(store.ledger().releases) == (moment == "after COMMIT")
+        for _ in range(2):
+            spent = store.spend("round 0", Guarantee(1.0, status="proved", reason="a proof"), 1.0)
+        assert spent.remaining(RECORD).epsilon == 0.0
+        assert store.ledger() == spent
+
+
+def test_servers_share_a_ledger(tmp_path):
+    """Each of two writes five releases, of which the budget has room for seven."""
+    tenth = Guarantee(0.1, status="proved", reason="a proof")
+    refused = []
+
+    def work(server):
+        for round in range(5):
+            try:
+                ReportStore(tmp_path).spend(f"{server}, round {round}", tenth, Budget(0.7))
+            except BudgetExceededError:
+                refused.append((server, round))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+    ledger = ReportStore(tmp_path).ledger()
+    assert (len(ledger.releases), len(refused), ledger.remaining(RECORD).epsilon) == (7, 3, 0.0)
+    name = ledger.releases[0].name
+    with pytest.raises(ValueError, match="is of another: epsilon 0.1"):
+        ReportStore(tmp_path).spend(name, Guarantee(0.05, status="proved", reason="a proof"))
+    with pytest.raises(ValueError, match="budget must be that of the ledger"):
+        ReportStore(tmp_path).spend("more", tenth, 2.0)
+    assert ReportStore(tmp_path).ledger() == ledger
 
 
 @pytest.fixture(scope="module")

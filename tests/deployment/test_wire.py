@@ -36,7 +36,7 @@ def reports(codec, n, key=None):
 def read(codec, data, key=None):
     """The reports that are found, as bytes, and how many others were."""
     found = wire.read(data, codec, key)
-    return [report.tobytes() for report in found.reports], found.damaged, found.old
+    return [report.tobytes() for report in found.reports], found.damaged
 
 
 # --- vectors ------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_memory_and_reports_of_the_vectors_are_read(vectors):
             for attribute in ("user", "round", "field", "output"):
                 assert getattr(decoded, attribute).tolist() == [case[attribute] for case in cases]
             np.testing.assert_array_equal(decoded.estimate, table.values[decoded.output])
-            assert decoded.rejected == (0, 0, len(vectors["reports"]) - len(cases), 0, 0)
+            assert decoded.rejected == (0, len(vectors["reports"]) - len(cases), 0, 0)
 
 
 # --- damage -------------------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ def test_every_flipped_bit_of_a_report_is_refused_and_the_rest_is_read(codec, ke
     good, other = reports(codec, 2, key)
     bits = 8 * len(good)
     flips = [(int.from_bytes(good, "big") ^ 1 << bit).to_bytes(len(good), "big") for bit in range(bits)]
-    found, damaged, old = read(codec, other + b"".join(flip + other for flip in flips), key)
+    found, damaged = read(codec, other + b"".join(flip + other for flip in flips), key)
     assert found == [other] * (bits + 1)
-    assert (damaged, old) == (bits, 0)
+    assert damaged == bits
 
 
 @every_codec
@@ -122,8 +122,8 @@ def test_every_truncation_leaves_the_whole_reports(codec):
     data, size = b"".join(whole), len(whole[0])
     for length in range(len(data) + 1):
         many, rest = divmod(length, size)
-        assert read(codec, data[:length]) == (whole[:many], int(rest > 0), 0)
-        assert read(codec, data[len(data) - length :]) == (whole[4 - many :], int(rest > 0), 0)
+        assert read(codec, data[:length]) == (whole[:many], int(rest > 0))
+        assert read(codec, data[len(data) - length :]) == (whole[4 - many :], int(rest > 0))
 
 
 @every_codec
@@ -143,7 +143,7 @@ def test_bytes_cut_out_never_join_two_reports(codec, sizes):
     assert len(set(whole)) == 5
     for size in sizes:
         for start in range(len(data) - size + 1):
-            found, damaged, _ = read(codec, data[:start] + data[start + size :])
+            found, damaged = read(codec, data[:start] + data[start + size :])
             kept = [r for n, r in enumerate(whole) if width * (n + 1) <= start or width * n >= start + size]
             rest = iter(whole)
             assert all(report in rest for report in found)
@@ -158,7 +158,7 @@ def test_bytes_put_in_cost_at_most_the_report_they_hit(codec):
     rng = np.random.default_rng(1)
     for start in range(0, len(data) + 1, 1 if codec is FIELDS else 5):
         for noise in (data[:2], data[:28], rng.bytes(7), data[:1] * size, data[8:43]):
-            found, damaged, _ = read(codec, data[:start] + noise + data[start:])
+            found, damaged = read(codec, data[:start] + noise + data[start:])
             assert set(found) <= set(whole)  # one may be said twice
             assert len(found) >= 3 - (start % size > 0)
             assert damaged
@@ -181,11 +181,11 @@ def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(codec, parts):
     data, sent = b"".join(parts), set(reports(codec, 2))
     size = codec.layout.itemsize
     for key in (None, KEY):
-        found, damaged, old = read(codec, data, key)
+        found, damaged = read(codec, data, key)
         assert set(found) <= (sent if key is None else set())
         foreign = wire.read(data, codec, key).foreign
-        assert size * (len(found) + damaged) + 28 * old + 72 * foreign >= len(data)
-        assert (damaged + old + foreign > 0) == (len(data) > size * len(found))
+        assert size * (len(found) + damaged) + 72 * foreign >= len(data)
+        assert (damaged + foreign > 0) == (len(data) > size * len(found))
 
 
 def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
@@ -214,26 +214,11 @@ def test_a_key_is_asked_for_where_there_is_one(codec):
     plain, keyed, other = (reports(codec, 3, key) for key in (None, KEY, KEY[::-1]))
     assert [a[0][:-8] for a in (keyed, other)] == [plain[0][:-8]] * 2  # the law does not change with it
     for sent, key, good in ((plain, None, 1), (keyed, KEY, 1), (plain, KEY, 0), (keyed, None, 0), (other, KEY, 0)):
-        assert read(codec, b"".join(sent), key) == (sent * good, 3 * (1 - good), 0)
+        assert read(codec, b"".join(sent), key) == (sent * good, 3 * (1 - good))
     signed = bytes([*plain[0][:-9], plain[0][-9] ^ 1])
     forged = signed + blake2b(codec.tag + signed, digest_size=8).digest()
     assert read(codec, forged)[0] == [forged]  # what a plain checksum does not do, as the documentation says
     assert read(codec, forged, KEY)[0] == []
-
-
-def test_reports_of_version_1_are_counted_apart_and_refused():
-    new = reports(FIELDS, 7)
-    old = [b"\x01\x00" + report[2:28] for report in new]  # 28 bytes, no checksum
-    for data, many, kept in (
-        (old[:4], 4, 0),
-        (old[:4] + new, 4, 7),
-        (new + old, 7, 7),
-        ([new[0], old[0], new[1]], 1, 2),
-    ):
-        found, damaged, version = read(FIELDS, b"".join(data))
-        assert (len(found), damaged, version) == (kept, 0, many)
-    assert read(FIELDS, b"".join(old[:4])[:-1]) == ([], 4, 0)  # 111 bytes: four of 36 were begun
-    assert deployment.decode(b"".join(old[:4]), GRID).rejected == (0, 4, 0, 0, 0)
 
 
 # --- the page -----------------------------------------------------------------------------------------------

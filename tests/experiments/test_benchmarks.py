@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _gin_benchmark, _sides, benchmarks, repeat
+from experiments import _gin_benchmark, _scaling_benchmark, _sides, benchmarks, repeat
 from ldp_jax.graph import graphs, packing, propagation
 from ldp_jax.learning import models
 
@@ -23,6 +23,19 @@ def test_benchmarks_give_every_repetition_a_number_of_its_own():
     assert [row["repeat"] for row in rows] == [0, 0, 1, 1, 2, 2]
     keys = {tuple(jax.random.key_data(_sides.key_of(repeat)).tolist()) for repeat in range(4)}
     assert len(keys) == 4
+
+
+def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
+    text = """
+      %gather.1 = f32[64,8]{1,0} gather(f32[64,8] %x, s32[3] %i)
+      %all-gather.2 = f32[64,8]{1,0} all-gather(f32[8,8] %w), channel_id=1, dimensions={0}
+      ROOT %all-to-all = f32[1,8]{1,0} all-to-all(f32[1,8] %all-gather.2), channel_id=2
+    """
+    assert _scaling_benchmark.collective_bytes(text) == 4 * (64 * 8 + 8)
+    names = [f"{kind} scaling, ppr by {what}" for kind in ("strong", "weak") for what in ("columns", "nodes")]
+    rows = [_sides.row(name, side, 0, 1.0, 1.0, "") for name in names for side in _scaling_benchmark.SIDES]
+    _scaling_benchmark.draw(pd.DataFrame(rows), tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
 
 def test_the_scipy_sides_solve_what_ppr_solves():

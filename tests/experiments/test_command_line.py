@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from experiments import __main__ as command_line
-from experiments import _registry, _runner, catalogue, demo, reproduce
+from experiments import _html, _registry, _runner, catalogue, demo, reproduce
 from experiments._registry import EXPERIMENTS, Experiment
 from experiments._runner import Cell, Found, Results, UsageError
 from experiments.dprr import cells as dprr_cells
@@ -47,9 +47,9 @@ MISTAKES = {
     "epsilon above its mechanism's": (
         "frontier --datasets debian --epsilons 41", "debian half piloted eps 41 ", "[0.001, 40]",
     ),
-    "beyond, epsilon": ("frontier --part beyond --epsilons 41", "debian half counts eps 41 ", "must be"),
+    "beyond, epsilon": ("frontier --parts beyond --epsilons 41", "debian half counts eps 41 ", "must be"),
     "a panel of everybody": (
-        "frontier --part features --panel 100000", "--panel 100000 of debian: must be below 1222",
+        "frontier --parts features --panels 100000", "--panels 100000 of debian: must be below 1222",
     ),
     "labels of everybody": ("frontier --labels 100000", "--labels 100000 of debian: must be below 1222"),
     "no row": ("poindp --parts table1 --mechanisms nothing --datasets FILE", "these words name no rows: 0 of 0"),
@@ -75,7 +75,7 @@ MISTAKES = {
         "dprr --datasets communities --epsilons 0.01 --mechanisms dprr", "--epsilons 0.01: ", "larger epsilon",
     ),
     "dprr, no seed": ("dprr --seeds 0", "--seeds must be above 0"),
-    "dprr, share": ("dprr --alphas 1.5", "--alphas must be shares"),
+    "dprr, share": ("dprr --public-shares 1.5", "--public-shares must be shares"),
     "dprr, too few graphs": ("dprr --datasets communities --graphs 5", "--graphs 5: 5 graphs"),
     "dprr, graphs too small": ("dprr --datasets communities --rr-nodes 1", "--rr-nodes 1: 0 graphs"),
     "dprr, negative": ("dprr --rr-nodes -1", "--rr-nodes must be at least 0"),
@@ -86,14 +86,14 @@ MISTAKES = {
     "heterorr, missing path": ("heterorr --datasets absent.npz", "--datasets absent.npz: "),
     "heterorr, epsilon 0": ("heterorr --epsilons 0", "--epsilons must be above 0"),
     "heterorr, no seed": ("heterorr --seeds 0", "--seeds must be above 0"),
-    "heterorr, share": ("heterorr --rhos 1", "--rhos must be shares above 0 and below 1"),
-    "heterorr, mechanism": ("heterorr --edge-mechanisms hrg", "--edge-mechanisms: no hrg; there are edgerr"),
-    "heterorr, few nodes": ("heterorr --attacked 3", "--attacked must be at least 10"),
+    "heterorr, share": ("heterorr --private-shares 1", "--private-shares must be shares above 0 and below 1"),
+    "heterorr, mechanism": ("heterorr --mechanisms hrg", "--mechanisms: no hrg; there are featurerr"),
+    "heterorr, few nodes": ("heterorr --attacked-nodes 3", "--attacked-nodes must be at least 10"),
     "poindp, missing path": ("poindp --datasets absent.npz", "--datasets absent.npz: "),
-    "poindp, attacked": ("poindp --parts membership --attacked absent.npz", "--attacked absent.npz: "),
-    "poindp, epsilon 0": ("poindp --epsilon 0", "--epsilon must be above 0"),
+    "poindp, attacked": ("poindp --parts membership --datasets absent.npz", "--datasets absent.npz: "),
+    "poindp, epsilon 0": ("poindp --epsilons 0", "--epsilons must be above 0"),
     "poindp, few models": ("poindp --models 2", "--models must be at least 3"),
-    "repeat, missing path": ("repeat --dataset absent.npz", "--dataset absent.npz: "),
+    "repeat, missing path": ("repeat --datasets absent.npz", "--datasets absent.npz: "),
     "repeat, no seed": ("repeat --seeds 0", "--seeds must be above 0"),
     "variance, no point": ("variance --points 0", "--points must be above 0"),
     "benchmarks, no run": ("benchmarks --repeats 0", "--repeats must be above 0"),
@@ -284,10 +284,11 @@ class Toy:
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
     reference = tmp_path / "committed"
-    for module in (catalogue, reproduce):
+    for module in (catalogue, reproduce, _html):
         monkeypatch.setattr(module, "REFERENCE", reference)
     monkeypatch.setitem(sys.modules, "experiments.toy", Toy)
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", {"toy": Experiment("A toy.", {"toy": "toy"})})
+    monkeypatch.setitem(EXPERIMENTS, "toy", Experiment("A toy.", {"toy": "toy"}))
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", {"toy": EXPERIMENTS["toy"]})
     Toy.main(Toy.Config(reference))
     return reference
 
@@ -323,6 +324,6 @@ def test_an_experiment_is_a_module_and_a_line(toy, capsys):
     command_line.main(["list"])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "A toy." in line]
     assert line.split()[:5] == ["toy", "A", "toy.", "6", "0"]
-    assert _registry.committed("toy", Path("x")) == [Toy.Config(Path("x"))]
+    assert _registry.runs("toy", "committed", Path("x")) == [Toy.Config(Path("x"))]
     with pytest.raises(UsageError, match="NAME other"):
         reproduce.main(reproduce.Config("other"))

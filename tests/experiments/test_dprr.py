@@ -91,7 +91,7 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
 @pytest.mark.slow
 def test_it_runs_and_does_not_run_again(config, monkeypatch):
     """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is left."""
-    config = dataclasses.replace(config, mechanisms=("dprr", "degrees"), alphas=(0.2,))
+    config = dataclasses.replace(config, mechanisms=("dprr", "degrees"), public_shares=(0.2,))
     dprr.main(config)
     rows = pd.read_csv(config.out / "dprr.csv")
     assert set(zip(rows.mechanism, rows.classifier, strict=True)) == {
@@ -330,7 +330,7 @@ def test_the_help_says_how_long_the_committed_rows_took():
 
 def test_the_findings_show_the_committed_tables():
     frame, configs = COMMITTED.read(), COMMITTED.describe()["configs"]
-    section = FINDINGS.read_text().split("<!-- dprr -->")[1].split("<!-- /dprr -->")[0]
+    section = FINDINGS.read_text().split("## Noisy neighbour lists of graphs (DPRR)\n")[1].split("\n## ")[0]
     forests = frame[frame.classifier == "forest"]
     for table in (
         dprr_report.summary(frame),

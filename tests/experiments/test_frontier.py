@@ -34,7 +34,9 @@ LIST, PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("frontier")
-    config = Config(datasets=(str(graph_file),), labels=("half",), epsilons=(2.0,), draws=2, methods=FEW, out=out)
+    config = Config(
+        datasets=(str(graph_file),), labels=("half",), epsilons=(2.0,), seeds=2, mechanisms=FEW, out=out
+    )
     frontier.main(config)
     return config
 
@@ -181,23 +183,23 @@ def test_labels_are_of_every_class_and_no_more_than_asked():
 
 REFUSED = {
     "epsilon": ({"epsilons": (0.0,)}, "--epsilons"),
-    "epsilon of records": ({"part": "features", "epsilons": (1.0, 21.0)}, "--epsilons"),
-    "draws": ({"draws": 0}, "--draws"),
+    "epsilon of records": ({"parts": ("features",), "epsilons": (1.0, 21.0)}, "--epsilons"),
+    "draws": ({"seeds": 0}, "--seeds"),
     "labels": ({"labels": ("most",)}, "--labels"),
     "no label": ({"labels": ("0",)}, "--labels"),
-    "panel": ({"panel": ("half",)}, "--panel"),
-    "share": ({"panel": ("1.5",)}, "--panel"),
-    "no member": ({"panel": ("0",)}, "--panel"),
-    "no panel": ({"part": "features", "panel": ()}, "--panel"),
-    "method": ({"methods": ("magic",)}, "--methods"),
-    "method of another part": ({"part": "features", "methods": (PILOTED,)}, "--methods"),
+    "panels": ({"panels": ("half",)}, "--panels"),
+    "share": ({"panels": ("1.5",)}, "--panels"),
+    "no member": ({"panels": ("0",)}, "--panels"),
+    "no panel": ({"parts": ("features",), "panels": ()}, "--panels"),
+    "method": ({"mechanisms": ("magic",)}, "--mechanisms"),
+    "method of another part": ({"parts": ("features",), "mechanisms": (PILOTED,)}, "--mechanisms"),
     "method of all rows": (
-        {"part": "beyond", "methods": ("counts",)},
-        "--methods: part beyond has all of its rows",
+        {"parts": ("beyond",), "mechanisms": ("counts",)},
+        "--mechanisms: part beyond has all of its rows",
     ),
     "no data set": ({"datasets": ()}, "--datasets"),
     **{
-        part: ({"part": part, "datasets": ("nowhere",)}, "--datasets nowhere")
+        part: ({"parts": (part,), "datasets": ("nowhere",)}, "--datasets nowhere")
         for part in ("edges", "features", "beyond")
     },
 }

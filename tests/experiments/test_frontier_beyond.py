@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("beyond")
     config = Config(
-        part="beyond", datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), draws=2, out=out
+        parts=("beyond",), datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), seeds=2, out=out
     )
     frontier.main(config)
     return config
@@ -49,7 +49,9 @@ def test_each_row_is_there_once_under_what_it_costs(ran, monkeypatch):
 
 def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(graph_file):
     data = datasets.load(str(graph_file))
-    (settings,) = set(beyond.plan(Config(part="beyond", datasets=(str(graph_file),), labels=("half",))).values())
+    (settings,) = set(
+        beyond.plan(Config(parts=("beyond",), datasets=(str(graph_file),), labels=("half",))).values()
+    )
     draw = beyond.pairs(settings, "half", 0)
     n = data.num_nodes
     before, left = (

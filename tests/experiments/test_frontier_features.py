@@ -61,7 +61,13 @@ FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of t
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("frontier")
     config = Config(
-        part="features", datasets=(str(graph_file),), panel=("0.3",), epsilons=(2.0,), draws=2, methods=FEW, out=out
+        parts=("features",),
+        datasets=(str(graph_file),),
+        panels=("0.3",),
+        epsilons=(2.0,),
+        seeds=2,
+        mechanisms=FEW,
+        out=out,
     )
     frontier.main(config)
     return config
@@ -109,13 +115,12 @@ def test_the_report_is_of_the_rows(ran):
         assert gain == pytest.approx(at[LOCAL, 2.0, "gain over chosen structure-only", seed], abs=1e-3)
     assert PLACEBO in (ran.out / "frontier_features.md").read_text()
     assert (ran.out / "frontier_features.png").stat().st_size > 10_000
-    (section,) = features_report.readme_sections(ran.out).values()
-    assert "Of 1 settings" in section
+    assert "There are 1 gains of local prediction" in features_report.digest(ran.out)
 
 
 def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
     config = dataclasses.replace(
-        ran, part="joint", epsilons=(4.0,), draws=1, methods=(RECORDS, JOINT), out=tmp_path
+        ran, parts=("joint",), epsilons=(4.0,), seeds=1, mechanisms=(RECORDS, JOINT), out=tmp_path
     )
 
     def without_lists(*given, **more):
@@ -141,9 +146,8 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4"]
     assert len(joint_report.write(tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
-    (section,) = joint_report.readme_sections(tmp_path).values()
-    assert "Of 1 settings the chosen split is above" in section
-    assert joint_report.readme_sections(tmp_path / "empty") == {}
+    assert "Of 1 settings the chosen split is above" in joint_report.digest(tmp_path)
+    assert joint_report.digest(tmp_path / "empty") == ""
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
     joint.main(config)  # computes nothing
@@ -250,7 +254,7 @@ def test_advice_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_ov
 
 
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
-    config = Config(part="features", datasets=(str(graph_file),), methods=(LOCAL, SAMPLED), epsilons=(1.0,))
+    config = Config(parts=("features",), datasets=(str(graph_file),), mechanisms=(LOCAL, SAMPLED), epsilons=(1.0,))
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL, SAMPLED}
     monkeypatch.setattr(features, "MOST_NUMBERS", 120 * 12 - 1)
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL}

@@ -30,8 +30,8 @@ def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("heterorr")
     config = Config(
         parts=("features", "edges", "both", "attacks", "scores"), datasets=(str(graph_file),), preset="smoke",
-        epsilons=(1.0,), attack_epsilons=(1.0,), rhos=(0.2,), seeds=1, attacked=40, out=out,
-        feature_mechanisms=FEW, edge_mechanisms=("edgerr", "binned-pairs"),
+        epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, out=out,
+        mechanisms=(*FEW, "edgerr", "binned-pairs"),
     )  # fmt: skip
     heterorr.main(config)
     return config
@@ -249,7 +249,7 @@ def test_labels_train_micro_f1(tmp_path):
     datasets.save(datasets.Dataset("labels", graph, x, y, 0.0, 1.0), path)
     config = Config(
         parts=("features",), datasets=(str(path),), preset="smoke", epsilons=(1.0,), seeds=1,
-        feature_mechanisms=("lpgnn",), out=tmp_path,
+        mechanisms=("lpgnn",), out=tmp_path,
     )  # fmt: skip
     planned = {cell.mechanism: (cell, chosen) for cell, chosen in accuracy.plan(config, "features").items()}
     assert not {"label-propagation", PRIVATE_LABELS} & set(planned)

@@ -65,6 +65,14 @@ def test_appending_leaves_every_byte_that_is_there(results):
     assert len(fresh.read()) == 4
 
 
+def test_words_that_are_all_digits_stay_words(results):
+    """A setting "20" alone, or a digest of digits."""
+    results.append(rows_of(dataclasses.replace(CELL, dataset="20", config="0123456789")))
+    frame = results.read()
+    assert set(frame.dataset) == {"20"}
+    assert set(frame.config) == {"0123456789"}
+
+
 def test_a_row_is_identified_by_its_cell_and_metric(results):
     """By further fields too, and not by what was found."""
     results.append(rows_of(CELL, last=0.5))

@@ -1,7 +1,8 @@
 """From devices to an embedding: client processes report, two servers store, some are killed, nothing is lost.
 
 ``python devices.py --clients 200`` needs ``ldp_jax[store]``. Every client is a process of its own that keeps its
-secret and memory in files; it imports no JAX. Clients and one server are killed at random and started again.
+secret and memory in files; it imports no JAX. Clients and one server are killed at random and started again. With
+``--device PYTHON`` clients run in an environment that has ``ldp_jax_client`` alone; what they send is the same.
 """
 
 import argparse
@@ -17,7 +18,6 @@ from pathlib import Path
 import jax
 import numpy as np
 
-import ldp_jax as ldp
 from ldp_jax import deployment, features
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
@@ -26,16 +26,16 @@ from ldp_jax.pipeline.reported import embed_reports
 DIM, K, EPSILON = 16, 4, 4.0
 
 CLIENT = """
-import os, sys
+import importlib, os, sys
 from pathlib import Path
 import numpy as np
-from ldp_jax import deployment
 
 def kept(path, data):  # whole, or not there: written before anything is sent
     path.with_suffix(".part").write_bytes(data)
     os.replace(path.with_suffix(".part"), path)
 
 folder, user, k = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+deployment = importlib.import_module(sys.argv[4])
 assert "jax" not in sys.modules
 secret, memory, sent = (folder / f"{user}.{name}" for name in ("secret", "memory", "sent"))
 if not secret.exists():
@@ -70,18 +70,19 @@ while not (folder / "closed").exists() or set(folder.glob("*.sent")) - done:
 """
 
 
-def start(code: str, *words: object) -> subprocess.Popen:
+def start(code: str, *words: object, python: str = sys.executable) -> subprocess.Popen:
     """A process that runs some code."""
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)])
+    return subprocess.Popen([python, "-c", code, *map(str, words)])
 
 
-def collect(folder: Path, clients: int, chance: random.Random) -> None:
+def collect(folder: Path, clients: int, chance: random.Random, device: str | None) -> None:
     """Run everybody until each client has sent, killing some on the way."""
+    python, package = (device, "ldp_jax_client") if device else (sys.executable, "ldp_jax.deployment")
     servers = [start(SERVER, folder) for _ in range(2)]
     waiting = list(range(clients))
     while waiting:
         some, waiting = waiting[:10], waiting[10:]
-        processes = {user: start(CLIENT, folder, user, K) for user in some}
+        processes = {user: start(CLIENT, folder, user, K, package, python=python) for user in some}
         time.sleep(0.1)
         for user in chance.sample(some, len(some) // 5):
             processes[user].send_signal(signal.SIGKILL)
@@ -95,7 +96,14 @@ def collect(folder: Path, clients: int, chance: random.Random) -> None:
     assert [server.wait(timeout=300) for server in servers] == [0, 0]
 
 
-def main(clients: int) -> None:
+def report(folder: Path, user: int, table: deployment.Table) -> bytes:
+    """What this environment's package makes of a client's secret and record."""
+    device = deployment.Device.from_secret((folder / f"{user}.secret").read_bytes())
+    record = np.load(folder / "records.npy")[user]
+    return deployment.Session(device, budget=EPSILON).report_sampled(table, record, K, user=user, round=0)
+
+
+def main(clients: int, device: str | None) -> None:
     """Collect, embed, and compare with what was sent."""
     rng, chance = np.random.default_rng(0), random.Random(0)
     mechanism = features.Sampled(features.GridSquareWave(EPSILON / K), dim=DIM, k=K)
@@ -105,12 +113,13 @@ def main(clients: int) -> None:
         folder = Path(name)
         (folder / "table").write_bytes(table.to_bytes())
         np.save(folder / "records.npy", rng.uniform(-1, 1, (clients, DIM)))
-        collect(folder, clients, chance)
+        collect(folder, clients, chance, device)
         store = ReportStore(folder / "store")
         reports = store.all(table)
         assert len(reports.user) == clients * K, "a report was lost or counted twice"
-        sent = {path.stem: path.read_bytes() for path in folder.glob("*.sent")}
-        again = store.add(b"".join(sent.values()), table)
+        sent = [(folder / f"{user}.sent").read_bytes() for user in range(clients)]
+        assert sent == [report(folder, user, table) for user in range(clients)], "other words than this package's"
+        again = store.add(b"".join(sent), table)
         assert (again.accepted, again.rejected.replayed) == (0, clients * K)
         spent = store.spent()
         assert len(spent.user) == clients
@@ -122,12 +131,14 @@ def main(clients: int) -> None:
         assert found.reported.all()
         print(f"{clients} clients, {len(reports.user)} reports, embedding {found.z.shape}")
         print(found.guarantee)
-        print(ldp.Ledger(EPSILON).spend("round 0", found.guarantee).explain())
+        store.spend("round 0", found, EPSILON)
+        print(ReportStore(store.folder).spend("round 0", found).explain())  # begun anew, it costs nothing more
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--device", help="the Python of an environment with ldp_jax_client alone")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     jax.config.update("jax_platforms", "cpu")
-    main(parser.parse_args().clients)
+    main(**vars(parser.parse_args()))

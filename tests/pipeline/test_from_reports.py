@@ -1,5 +1,8 @@
 """Classes from private records in one call: what it says, what it spends, and what it refuses before."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,12 +11,13 @@ import scipy.sparse
 
 from ldp_jax.accounting.guarantee import LABEL, RECORD, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
-from ldp_jax.deployment import Classifier
+from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, report_class
+from ldp_jax.deployment.store import ReportStore
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import predict_from_reports
 from ldp_jax.pipeline.device_classifier import device_classifier
-from ldp_jax.pipeline.from_reports import class_reports
+from ldp_jax.pipeline.from_reports import class_reports, classify_reports
 from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
@@ -272,3 +276,82 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
             predict_from_reports(jax.random.key(0), **given)
     with pytest.raises(AssertionError, match="asked"):
         predicted(data, x, 2.0)
+
+
+# --- reports that devices sent ------------------------------------------------------------------------------
+
+
+NODES = 10**6 + np.random.default_rng(5).permutation(N)  # users, by node
+
+
+@pytest.fixture(scope="module")
+def alphabets(data):
+    return PersonalAlphabets.of(2.0, np.exp(np.asarray(data[3].structure.log_q)))
+
+
+def rows_of(alphabets, place, who):
+    """Rows by table, in another order than the nodes'."""
+    level, tables = np.asarray(alphabets.inner.level), alphabets.inner.table
+    for one in np.unique(level).tolist():
+        node = np.random.default_rng(1).permutation(np.flatnonzero(who & (level == one)))
+        yield SimpleNamespace(user=NODES[node].astype(np.uint64), output=place[node], digest=tables(one).digest)
+
+
+def test_rows_of_everybody_are_read_as_simulated_reports_are(data, alphabets):
+    _, _, x, facts = data
+    key, private = partial(jax.random.key, 7), np.arange(N) >= PANEL
+    scores = np.array(facts.classifier.scores(feature_rows(x)))
+    place = np.asarray(alphabets.privatize(key(), alphabets.best(scores)))
+    found = classify_reports(key(), facts, alphabets, NODES, list(rows_of(alphabets, place, private)))
+    expected = local_prediction(key(), class_reports(alphabets, feature_rows(x)), facts)
+    np.testing.assert_array_equal(found.log_posterior, expected.log_posterior)
+    np.testing.assert_array_equal(found.reported, private)
+    assert found.used == "reports"
+    with pytest.raises(ValueError, match="choose one round"):
+        classify_reports(key(), facts, alphabets, NODES, 2 * list(rows_of(alphabets, place, private))[:1])
+
+
+def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
+    """Late, twice, of strangers, of the panel, by a table of another user: none of it is read."""
+    _, y, x, facts = data
+    classifier, store = Classifier(*map(np.asarray, facts.classifier[:2])), ReportStore(tmp_path)
+    here, sizes, order = np.arange(N) >= PANEL + 100, np.asarray(alphabets.sizes), np.asarray(alphabets.order)
+    tables = {size: alphabet_table(2.0, size, 3) for size in (2, 3)}
+    assert set(sizes[here].tolist()) == {2, 3}
+
+    def send(records, sizes, user=NODES):
+        """What devices of these nodes send, twice, by tables of these sizes."""
+        uploads = dict.fromkeys(tables, b"")
+        for node, record in records.items():
+            size, session = int(sizes[node]), Session(Device.from_secret(secrets.bytes(32)), budget=2.0)
+            alphabet = Alphabet(order[node, :size].tolist(), 2.0, tables[size])
+            uploads[size] += 2 * report_class(session, classifier, alphabet, record, user=int(user[node]), round=4)
+        return sum(store.add(sent, tables[size]).accepted for size, sent in uploads.items())
+
+    secrets = np.random.default_rng(3)
+    assert send({node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}, sizes) == 250
+    found = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
+    np.testing.assert_array_equal(found.reported, here)
+    silent = ~here & (np.arange(N) >= PANEL)
+    log_p, structure = np.asarray(found.log_posterior), np.asarray(facts.structure.log_q)
+    likelihood, share = np.exp(np.asarray(found.found.log_likelihood)), np.exp(structure[here]).mean(0)
+    np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)
+    np.testing.assert_allclose(likelihood @ share, 1.0, atol=1e-5)  # against the classes of those who reported
+    gained = [(one.argmax(1) == y)[here].mean() for one in (structure, log_p)]
+    assert gained[1] > gained[0] + 0.05
+    assert (log_p.argmax(1) == y)[silent].mean() > (structure.argmax(1) == y)[silent].mean() - 0.05
+    assert f"epsilon {alphabets.guarantee().epsilon:.6g} per record" in str(found.guarantee)
+
+    far = 100.0 * np.eye(3)[(y + 1) % 3]
+    send({node: far[node] for node in range(5)}, sizes)  # of the panel
+    send({node: far[node] for node in np.flatnonzero(silent).tolist()}, 5 - sizes)
+    send({node: far[node] for node in range(5)}, sizes, np.arange(N))  # nodes are no users
+    again = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
+    np.testing.assert_array_equal(again.log_posterior, log_p)
+    np.testing.assert_array_equal(again.reported, here)
+    other = alphabet_table(1.0, 2, 3)
+    with pytest.raises(ValueError, match="some are by another"):
+        classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(other)])
+    nobody = classify_reports(jax.random.key(1), facts, alphabets, NODES, [])
+    assert nobody.used == "structure"
+    np.testing.assert_array_equal(nobody.log_posterior, structure)

@@ -1,12 +1,19 @@
 """Piloted counts from question to posterior: on planted blocks, on shuffled lists, and on what must be refused."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.edges import NeighbourCounts, privatize_counts
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget, Guarantee, PipelineGuarantee
+from ldp_jax.accounting.ledger import Ledger
+from ldp_jax.deployment import Device, Question, Rejected, Session, decode
+from ldp_jax.deployment.store import ReportStore
+from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, privatize_counts
 from ldp_jax.pipeline import piloted
+from ldp_jax.pipeline.from_counts import classify_counts
 from ldp_jax.pipeline.piloted import PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import features_posterior, folds
@@ -227,3 +234,99 @@ def test_another_epsilon_and_reporters_who_were_not_asked_are_refused(data):
     with pytest.raises(ValueError, match=r"must be of who is asked: \d+ reported who are not in this round"):
         asked((EPSILON, EPSILON), True)
     assert asked((EPSILON, EPSILON), False).strength > 0.5
+
+
+# --- some do not answer -------------------------------------------------------------------------------------
+
+
+SPENT = PipelineGuarantee.of([Guarantee(EPSILON, unit=NEIGHBOUR_LIST)], protected=["edges"], unprotected=[])
+
+
+def answered_by(noisy_counts, here):
+    """The counts of those who are ``here``; rows of the others would turn every class over."""
+
+    def counts(key, question):
+        who = question.reporters & here
+        return NoisyCounts(np.where(who[:, None], noisy_counts(key, question), 1000).astype(np.int32), who, SPENT)
+
+    return counts
+
+
+def test_whoever_does_not_answer_is_not_taken_for_a_user_without_friends(data):
+    """Read as counts of 0, the silent half would halve the number of friends that the pilot finds."""
+    graph, y, rows, labels = data
+    here = np.random.default_rng(2).random(600) < 0.5
+    whole = counted(users(graph)[0], rows, labels)
+    found = counted(answered_by(users(graph)[0], here), rows, labels)
+    np.testing.assert_allclose(found.model.degree, whole.model.degree, rtol=0.2)
+    np.testing.assert_array_equal(found.pilot, whole.pilot & here)
+    assert not np.asarray(found.log_likelihood)[~here].any()
+    np.testing.assert_array_equal(np.asarray(found.log_regression)[~here], np.asarray(found.log_q)[~here])
+    asked = (labels < 0) & here
+    gained = [(np.asarray(log_p).argmax(1) == y)[asked].mean() for log_p in (found.log_q, found.log_posterior)]
+    assert gained[1] > gained[0] + 0.1
+    silent = (labels < 0) & ~here  # reports of others have taught the features: never to their harm
+    left = [(np.asarray(log_p).argmax(1) == y)[silent].mean() for log_p in (found.log_q, found.log_posterior)]
+    assert left[1] > left[0] - 0.03
+
+
+def test_a_class_of_which_nobody_labelled_answers_is_not_forgotten(data):
+    """A regression on reports would never have seen it."""
+    graph, y, rows, labels = data
+    found = counted(answered_by(users(graph)[0], labels != 2), rows, labels)
+    assert not np.asarray(found.log_regression).any()
+    of_it = (labels < 0) & (y == 2)
+    assert (np.asarray(found.log_posterior).argmax(1) == 2)[of_it].mean() > 0.6
+    nobody = counted(answered_by(users(graph)[0], np.zeros(600, bool)), rows, labels)
+    assert nobody.strength == 0.0
+    np.testing.assert_allclose(nobody.log_posterior, nobody.log_q, atol=1e-5)
+
+
+def test_counts_that_devices_sent(data, tmp_path):
+    """Shuffled, twice, damaged, of users who were not asked: what is left is read as it was sent."""
+    graph, y, rows, labels = data
+    store, rng, lists = ReportStore(tmp_path), np.random.default_rng(0), Population.of(graph)
+    friends = [lists.senders[lists.receivers == user].tolist() for user in range(600)]
+    kept = []
+
+    def ask(number, asked):
+        question, sent = Question(number, asked.groups, asked.num_groups, EPSILON), []
+        others = np.flatnonzero(~asked.reporters)[:3]
+        for user in rng.permutation([*np.flatnonzero(asked.reporters), *others]).tolist():
+            session = Session(Device.from_secret(rng.bytes(32)), budget=Budget(EPSILON, unit=NEIGHBOUR_LIST))
+            sent.append(session.report_neighbours(question, friends[user], user=user))
+        uploads = b"".join([sent[0][:-1], *sent[1:], *sent[5:9]])
+        assert store.add(uploads, question) == (len(sent) - 1, Rejected(1, 0, 0, 4))
+        counts, reported = decode(uploads, question).by_node(600)
+        kept.append(NoisyCounts(counts, reported & asked.reporters, SPENT))
+        return question, store.all(question)
+
+    public = PublicFacts(rows, labels, CLASSES)
+    found = classify_counts(jax.random.key(0), ask, public, EPSILON, num_folds=FOLDS)
+    again = iter(kept)
+    expected = counted(lambda *_: next(again), rows, labels)
+    np.testing.assert_array_equal(found.log_posterior, expected.log_posterior)
+    assert right(found.log_posterior, y, labels) > right(found.found.log_q, y, labels) + 0.1
+    for number, answer in enumerate(kept):
+        np.testing.assert_array_equal(found.round == number + 1, answer.reported)
+    assert (found.round == 0).sum() == 2  # whose reports were cut
+    spent = Ledger([Budget(EPSILON, unit=NEIGHBOUR_LIST), Budget(2 * EPSILON, unit=RELATIONSHIP)]).spend("a", found)
+    assert 1.98 < spent.spent(RELATIONSHIP).epsilon <= 2.0
+    question = Question(0, np.zeros(600, int), 9, EPSILON)
+    with pytest.raises(ValueError, match="about the groups of the round"):
+        classify_counts(jax.random.key(0), lambda *_: (question, store.all(question)), public, EPSILON)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"digest": bytes(32)}, "and answer another"),
+    ({"user": np.uint64([1, 1])}, "several of some"),
+    ({"output": np.zeros((2, 8), int)}, r"output must be \[2, 9\]"),
+])  # fmt: skip
+def test_rows_that_no_store_has_are_refused(data, change, words):
+    def ask(number, asked):
+        question = Question(number, asked.groups, asked.num_groups, EPSILON)
+        rows = {"user": np.uint64([1, 2]), "output": np.zeros((2, 9), int), "digest": question.digest}
+        return question, SimpleNamespace(**rows | change)
+
+    with pytest.raises(ValueError, match=words):
+        classify_counts(jax.random.key(0), ask, PublicFacts(None, data[3], CLASSES), EPSILON)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int32
 
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.graph.aggregation import Induced, Segments, Tables, linear
+from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS, threefry
 
 _SLOPE = 0.2
@@ -31,7 +31,7 @@ _Totals = TypeVar("_Totals")
 
 
 def attend(
-    neighbours: Segments | Tables | Induced,
+    neighbours: Segments | Tables | Induced | Divided,
     receiver: Float[Array, "n heads"],
     sender: Float[Array, "n heads"],
     h: Float[Array, "n heads width"],
@@ -45,10 +45,10 @@ def attend(
     self-loops; a part of a graph is laid out in segments. With a key, a share ``rate`` of the weights, rounded to
     16 bits, is dropped: those that the key and the two nodes decide, in every layout.
     """
-    if isinstance(neighbours, Induced):
+    if isinstance(neighbours, (Induced, Divided)):
         raise TypeError(
-            "attention needs a weight for each edge, and tables of part of a graph have none: lay the graph "
-            "out as segments, operator(graph, 'segment')"
+            "attention needs a weight for each edge, and graphs in parts have none: lay the graph "
+            "out on one device as segments, operator(graph, 'segment')"
         )
     dropped = 0 if key is None else round(rate * STEPS)
     words = None

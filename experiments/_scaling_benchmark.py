@@ -1,0 +1,140 @@
+"""One to eight simulated devices, and two processes: what dividing costs where all of them share the same cores."""
+
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from experiments._report import legend_below, log_ticks, panels, save
+from experiments._runner import progress
+from experiments._sides import in_a_process, row
+from ldp_jax.graph import graphs, propagation
+
+SIDES = {"ldp_jax": (1, 1), "2 devices": (2, 1), "4 devices": (4, 1), "8 devices": (8, 1), "2 processes": (1, 2)}
+"""Devices a process, and processes; the first one is one device."""
+
+NODES, COLUMNS, DEGREE = 16_384, 256, 16
+ALPHA, R, TOL = 0.1, 0.1, 1e-5
+
+_CHILD = "import sys; from experiments import _scaling_benchmark as here; here.child(*map(int, sys.argv[1:]))"
+
+
+def scaling(repeats: int) -> list[dict[str, Any]]:
+    """Strong and weak scaling of divided columns and of divided nodes: a fresh process for each side and turn."""
+    rows = []
+    with progress() as bar:
+        line = bar.add_task("scaling", total=repeats * len(SIDES))
+        for repeat in range(repeats):
+            for side, (devices, processes) in SIDES.items():
+                flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+                found = in_a_process(
+                    _CHILD, str(processes), "0", str(_free_port()), what=f"scaling, {side}",
+                    environment={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+                )  # fmt: skip
+                rows += [row(name, side, repeat, *times) for name, times in found.items()]
+                bar.advance(line)
+    return sorted(rows, key=lambda line: line["benchmark"])
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def child(processes: int, index: int, port: int) -> None:
+    """One side: the first of its processes starts the others, and prints."""
+    if processes > 1:
+        for other in range(1, processes) if index == 0 else ():
+            command = [sys.executable, "-c", _CHILD, *map(str, (processes, other, port))]
+            subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        jax.distributed.initialize(f"127.0.0.1:{port}", processes, index)
+    parts = jax.device_count()
+    found = {
+        "strong scaling, ppr by columns": _columns(COLUMNS),
+        "weak scaling, ppr by columns": _columns(COLUMNS // 8 * parts),
+        "strong scaling, ppr by nodes": _nodes(NODES),
+        "weak scaling, ppr by nodes": _nodes(NODES // 8 * parts),
+    }
+    if index == 0:
+        print(json.dumps(found))
+
+
+def _graph(nodes: int) -> Any:
+    ends = np.random.default_rng(0).integers(0, nodes, (nodes * DEGREE // 2, 2))
+    return graphs.from_edges(np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], 1), axis=0), nodes)
+
+
+def _mesh() -> jax.sharding.Mesh:
+    return jax.make_mesh((jax.device_count(),), ("devices",))
+
+
+def _columns(columns: int) -> tuple[float, float, str]:
+    op = jax.device_put(propagation.operator(_graph(NODES)), NamedSharding(_mesh(), P()))
+    return _timed(op, NODES, columns, P(None, "devices"))
+
+
+def _nodes(nodes: int) -> tuple[float, float, str]:
+    return _timed(propagation.operator(_graph(nodes), mesh=_mesh()), nodes, 64, P("devices", None))
+
+
+def _timed(op: propagation.Operator, nodes: int, columns: int, spec: P) -> tuple[float, float, str]:
+    """The median of three calls after one that compiles: wall, CPU of all processes, and what moves."""
+
+    def part(index: Any) -> np.ndarray:
+        shape = [len(range(*one.indices(size))) for one, size in zip(index, (nodes, columns), strict=True)]
+        return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+    x = jax.make_array_from_callback((nodes, columns), NamedSharding(_mesh(), spec), part)
+    pages = lambda op, x: propagation.ppr(op, x, ALPHA, R, TOL)
+    whole = collective_bytes(str(jax.jit(pages).lower(op, x).compile().as_text()))
+    moved = whole * (1 - 1 / jax.device_count())  # the device's own part does not move
+    walls, cpus = [], []
+    for repeat in range(4):
+        wall, cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready(pages(op, x))
+        if repeat:
+            walls.append(time.perf_counter() - wall)
+            cpus.append(jax.process_count() * (time.process_time() - cpu))
+    note = f"{nodes:,} nodes, {columns} columns; a device receives {moved / 1e6:.1f} MB a product and block"
+    return float(np.median(walls)), float(np.median(cpus)), f"{note}; all devices share {os.cpu_count()} cores"
+
+
+def collective_bytes(text: str) -> int:
+    """The bytes of 32-bit results of all collective operations in a compiled program, each counted once."""
+    kinds = r"(?:all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+    found = re.findall(rf"= \(?[a-z]+32\[([\d,]*)\][^\n]*? {kinds}", text)
+    return sum(4 * math.prod(int(size) for size in shape.split(",") if size) for shape in found)
+
+
+def draw(rows: pd.DataFrame, path: Path) -> None:
+    """Wall time relative to one device, by devices."""
+    kinds = ("strong", "weak")
+    figure, axes = panels(2)
+    for axis, kind in zip(axes, kinds, strict=True):
+        for what, colour in (("columns", "C0"), ("nodes", "C1")):
+            mine = rows[rows.benchmark == f"{kind} scaling, ppr by {what}"]
+            walls = mine.groupby("subject").wall_s.median()
+            ratio = {side: walls[side] / walls["ldp_jax"] for side in SIDES if side in walls}
+            devices = {SIDES[side][0]: value for side, value in ratio.items() if SIDES[side][1] == 1}
+            axis.plot(list(devices), list(devices.values()), "o-", color=colour, label=f"{what}, devices")
+            axis.plot(2, ratio["2 processes"], "s", color=colour, mfc="none", label=f"{what}, 2 processes")
+        log_ticks(axis, [1, 2, 4, 8])
+        work = "the same work in all" if kind == "strong" else "the same work a device"
+        axis.set_title(f"{kind}: {work}")
+        axis.set_xlabel(f"devices, which share {os.cpu_count()} cores")
+    axes[0].set_ylabel("wall time / that of one device")
+    legend_below(figure, axes)
+    save(figure, path)

@@ -1,0 +1,180 @@
+"""Hyperparameters of PrivGE, chosen by Optuna on validation data; what the choice asks of users is counted.
+
+A report depends on the mechanism alone. What is computed from one is post-processing, so trials that share a
+mechanism (the k of HDS) share its reports, and another alpha, r or classifier asks nobody. Reports of another k are
+new ones, with noise of their own, and add their epsilon; that k was chosen by looking at earlier reports changes
+nothing, because epsilon is the same for all k.
+"""
+
+import dataclasses
+import importlib.util
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from experiments._common import check_words
+from experiments._report import markdown
+from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
+from experiments.privge import accuracy, cells
+from experiments.privge import config as privge
+from experiments.privge.settings import KS, Plan, Settings, Task
+from ldp_jax.accounting.guarantee import RECORD, Budget
+from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
+
+if TYPE_CHECKING:
+    import optuna
+
+NAME = "tune"
+REPORTS = "reports"
+"""A trial's attribute: the reports that it uses. It is stored before they are asked for: a killed trial counts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Choose alpha, r and k of a private embedding by HDS, and the classifier on it, by validation (Optuna).
+
+    Trials of one k share its reports: the first asks every user once more, the others cost nothing. Labels, edges
+    and the split are public and not protected, in training and in validation alike. Writes tune.db (the study, with
+    which a killed run goes on) and tune.csv; the last lines say what was spent and how the best trial does in test.
+    """
+
+    datasets: tuple[str] = ("debian",)
+    """one name, or path of an .npz file"""
+    parts: tuple[Task] = ("node",)
+    """node or link"""
+    epsilons: tuple[float] = (1.0,)
+    """of one report"""
+    total: float = 8.0
+    """what all reports of a user may cost together; a trial that would ask for more is pruned before it asks"""
+    trials: int = 20
+    """how many the study has in the end, those of earlier runs too"""
+    fresh: bool = False
+    """every trial asks new reports, as one would who cannot keep them: epsilons add, trial by trial"""
+    epochs: int = 30
+    """of each training, at most"""
+    seed: int = 0
+    """of the split, the noise, the training and the search"""
+    out: Path = DEFAULT_OUT
+    """where the study is, and is looked for"""
+
+    @property
+    def study(self) -> str:
+        """The study's name in its file: what makes trials comparable."""
+        fresh = ", fresh reports" if self.fresh else ""
+        where = f"{self.datasets[0]}, {self.parts[0]}, epsilon {self.epsilons[0]:g}"
+        return f"{where}, {self.epochs} epochs, seed {self.seed}{fresh}"
+
+
+def main(config: Config) -> None:
+    """Go on with a study, then show its best trial and its cost."""
+    check_words(config, positive=("epsilons", "total", "trials", "epochs"))
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError("tune needs optuna: pip install optuna, or the extra tune of this project")
+    accuracy.load(config.datasets[0])
+    try:
+        with FileLock(config.out / f"{NAME}.lock", timeout=0):  # the system releases it when a run is killed
+            _report(config, _searched(config))
+    except Timeout as error:
+        raise UsageError(f"--out {config.out}: another tune is at work there") from error
+
+
+def _searched(config: Config) -> "optuna.Study":
+    import optuna
+    from optuna.trial import TrialState
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = f"sqlite:///{config.out / f'{NAME}.db'}"
+    study = optuna.create_study(storage=storage, study_name=config.study, direction="maximize", load_if_exists=True)
+    for killed in study.get_trials(states=(TrialState.RUNNING,)):
+        study.tell(killed.number, state=TrialState.FAIL)
+    study.sampler = optuna.samplers.TPESampler(seed=config.seed + len(study.trials))
+    ended = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED)))
+    console.print(f"{max(config.trials - ended, 0)} of {config.trials} trials to run; study: {storage}")
+    ledger(config, study.trials)  # what was spent must fit --total
+    study.optimize(lambda trial: _score(trial, config, study), n_trials=max(config.trials - ended, 0))
+    return study
+
+
+def _mechanism(config: Config, k: int) -> cells.Mechanism:
+    return cells.make_mechanism("hds", config.epsilons[0], accuracy.load(config.datasets[0]).num_features, k)
+
+
+def ledger(config: Config, trials: Any) -> Ledger:
+    """What the trials have asked of every user: reports of one name once, however many trials use them."""
+    spent = Ledger(Budget(config.total))
+    asked = {trial.user_attrs[REPORTS]: trial.params["k"] for trial in trials if REPORTS in trial.user_attrs}
+    try:
+        for name, k in asked.items():
+            cost = _mechanism(config, k).value.guarantee()
+            spent = spent.spend(name, cost, protects=("features",), exposes=("edges", "labels"))
+    except BudgetExceededError as error:
+        raise UsageError(f"--total {config.total:g}: the reports of this study cost more") from error
+    return spent
+
+
+def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -> tuple[Settings, int, str]:
+    """Suggested settings, k and preprocessing; the published choice is within the ranges."""
+    task, dataset = config.parts[0], config.datasets[0]
+    k = trial.suggest_categorical("k", [k for k in KS if k <= accuracy.load(dataset).num_features])
+    published = privge.settings(privge.Config(), task, dataset, Plan(config.epsilons, 1, epochs=config.epochs))
+    chosen = dataclasses.replace(
+        published,
+        alpha=trial.suggest_float("alpha", 0.01, 0.9, log=True),
+        r=trial.suggest_float("r", 0.0, 1.0),
+        hidden=trial.suggest_categorical("hidden", [64, 128]),
+        dropout=trial.suggest_categorical("dropout", [0.1, 0.5]),
+    )
+    return chosen, int(k), trial.suggest_categorical("preprocessing", list(cells.EMBEDDINGS))
+
+
+def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> float:
+    """Validation accuracy or AUC of one trial."""
+    import optuna
+
+    chosen, k, preprocessing = settings(config, trial)
+    name = f"reports of k {k}" + (f", trial {trial.number}" if config.fresh else "")
+    known = [one for one in study.trials if REPORTS in one.user_attrs]
+    if name not in {one.user_attrs[REPORTS] for one in known}:
+        try:
+            ledger(config, known).spend(name, _mechanism(config, k).value.guarantee(), protects=("features",))
+        except BudgetExceededError as error:
+            raise optuna.TrialPruned(str(error)) from error
+    trial.set_user_attr(REPORTS, name)
+    bench = cells.prepare(chosen, config.seed)
+    key = jax.random.fold_in(bench.noise_key, zlib.crc32(name.encode()))  # reports of another name: other noise
+    score = cells.train(
+        bench, cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k)), preprocessing
+    )
+    trial.set_user_attr("test", score.test)
+    return score.validation
+
+
+def _report(config: Config, study: "optuna.Study") -> None:
+    """tune.csv, the best trial, and what was spent."""
+    rows, names = [], []
+    for place, trial in enumerate(study.trials):
+        name = trial.user_attrs.get(REPORTS)
+        reports, names = "none" if name is None else "shared" if name in names else "new", [*names, name]
+        spent = ledger(config, study.trials[: place + 1]).spent(RECORD).epsilon
+        shown = {"state": trial.state.name.lower(), **trial.params, "validation": trial.value}
+        rows.append({"trial": trial.number, **shown, "reports": reports, "epsilon_total": spent})
+    frame = pd.DataFrame(rows)
+    write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
+    ended = [trial for trial in study.trials if trial.value is not None]
+    if not ended:
+        raise UsageError(f"--total {config.total:g}: it allows no report, so no trial has a score")
+    best = max(ended, key=lambda trial: trial.value)
+    cells_of = [f"{x:.4g}" if isinstance(x, float) else x for x in (*best.params.values(), best.value)]
+    console.print(markdown([*best.params, "validation"], [cells_of]), soft_wrap=True)
+    console.print(
+        f"best of {len(ended)} trials, by validation: trial {best.number}, in test {best.user_attrs['test']:.4g}\n"
+        f"{ledger(config, study.trials).explain()}\n"
+        f"Trials that shared reports: {(frame.reports == 'shared').sum()}, free: they are post-processing. Labels, "
+        "those of validation too, and edges are public here: nothing protects them. Reports of other studies add.\n"
+        f"rows: {config.out / f'{NAME}.csv'}",
+        soft_wrap=True, highlight=False, markup=False,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Arrays that are divided among devices, and functions that run on the part of each.
+
+The mesh is the caller's. A function that is given a divided array runs where the parts are, and returns parts: of a
+concrete array as its sharding says, under ``jit`` as the explicit axes of its mesh do (those of ``jax.make_mesh``).
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from ldp_jax.core import validate
+
+_T = TypeVar("_T")
+
+
+def placement(x: Any) -> NamedSharding | None:
+    """How an array is divided among devices, with an entry for each of its axes; None where it is not, or unknown.
+
+    >>> placement(jax.numpy.ones(3)) is None
+    True
+    """
+    if not isinstance(x, jax.Array):
+        return None
+    sharding = x.sharding if validate.concrete(x) else jax.typeof(x).sharding
+    if not isinstance(sharding, NamedSharding) or all(axis is None for axis in sharding.spec):
+        return None
+    return NamedSharding(sharding.mesh, P(*sharding.spec, *(None,) * (x.ndim - len(sharding.spec))))
+
+
+def each_part(
+    function: Callable[..., _T], over: NamedSharding, in_specs: tuple[Any, ...], out_specs: P
+) -> Callable[..., _T]:
+    """``jax.shard_map`` over the mesh of ``over``, whatever the type of its axes; for compiled code."""
+
+    def placed(spec: P, argument: Any) -> Any:
+        to = NamedSharding(over.mesh, spec)
+        return jax.tree.map(lambda leaf: jax.reshard(leaf, to), argument)
+
+    def call(*arguments: Any) -> _T:
+        if AxisType.Explicit in over.mesh.axis_types:  # where specs are types, and must agree
+            arguments = jax.tree.map(placed, in_specs, arguments, is_leaf=lambda spec: isinstance(spec, P))
+        # Unchecked: loops of mechanisms and models may start from constants, which no device has for itself.
+        mapped = jax.shard_map(function, mesh=over.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+        return mapped(*arguments)
+
+    return call
+
+
+def varying(*trees: Any) -> tuple[Any, ...]:
+    """Trees whose leaves, within ``jax.shard_map``, are all of one kind: those that each device has for itself.
+
+    Loops and linear maps whose operands are of two kinds are refused by JAX.
+    """
+
+    def own(leaf: Any) -> frozenset:
+        return jax.typeof(leaf).manual_axis_type.varying
+
+    axes = frozenset().union(*map(own, jax.tree.leaves(trees)))
+
+    def one(leaf: Any) -> Any:
+        missing = tuple(axes - own(leaf))
+        return jax.lax.pcast(leaf, missing, to="varying") if missing else leaf
+
+    return jax.tree.map(one, trees)

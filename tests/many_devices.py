@@ -1,0 +1,323 @@
+"""What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a script, no test.
+
+``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what it found wrong.
+``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and so is ``... death INDEX PORT``,
+where the second is killed.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from ldp_jax import features, pipeline
+from ldp_jax.core import mechanism as mechanisms
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr
+from ldp_jax.learning import models, training
+from ldp_jax.verification import cases
+
+USERS, NODES, COLUMNS = 16, 64, 136
+TOLERANCE = 1e-6
+"""Of columns of size 1: a program for other numbers of columns may round otherwise, 3e-7 in all."""
+FEW = ("HDS", "NeighbourCounts")
+"""All others are asked under ``slow``."""
+LOOPS = ("Sampled-grid", "PrivUnit", "DPRR-prior", "HyperbolicExponential")
+"""Whose loops are traced, at least."""
+ROUNDED = {"PrivUnit", "PrivUnitG", "ProjUnit", "HyperbolicExponential"}
+"""Of which a compiler may fuse a product and a sum (:mod:`ldp_jax.core.mechanism`)."""
+
+
+def meshes() -> dict[str, jax.sharding.Mesh]:
+    """All devices, with axes of both types."""
+    shape, kinds = (jax.device_count(),), (AxisType.Auto, AxisType.Explicit)
+    return {kind.name: jax.make_mesh(shape, ("devices",), (kind,)) for kind in kinds}
+
+
+def put(x: Any, mesh: jax.sharding.Mesh, *spec: str | None) -> Any:
+    """Arrays of the host, divided."""
+    to = NamedSharding(mesh, P(*spec))
+    return jax.tree.map(lambda leaf: jax.make_array_from_callback(leaf.shape, to, lambda at: leaf[at]), x)
+
+
+def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, set[str]]:
+    """The result of a compiled function, and what moves between devices in its program."""
+    program = jax.jit(function).lower(*arguments).compile()
+    moved = r"\b(all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\b"
+    return program(*arguments), set(re.findall(moved, program.as_text()))
+
+
+def is_divided(x: Any, *spec: str | None) -> bool:
+    """Whether each device has its part of an array alone."""
+    wanted = NamedSharding(x.sharding.mesh, P(*spec))
+    return len(x.sharding.device_set) == jax.device_count() and x.sharding.is_equivalent_to(wanted, x.ndim)
+
+
+def check_divided(found: Any, one: Any, *spec: str | None, atol: float = 0.0) -> None:
+    """The result of one device, divided as it should be; bit for bit without ``atol``."""
+    for leaf, alone in zip(jax.tree.leaves(found), jax.tree.leaves(one), strict=True):
+        assert is_divided(leaf, *spec), f"{leaf.sharding} where {spec} was wanted"
+        for part in leaf.addressable_shards:
+            np.testing.assert_allclose(part.data, np.asarray(alone)[part.index], rtol=0, atol=atol)
+
+
+def records_of(m: Any) -> Any:
+    """Both ends of a domain and what is typical, of some users in turn."""
+    domain = m.domain()
+    some = ([*domain.extremes(), domain.typical()] * USERS)[:USERS]
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *some)
+
+
+def user_keys() -> Any:
+    return jax.random.split(jax.random.key(3), USERS)
+
+
+def draws(m: Any, keys: Any, x: Any) -> Any:
+    return jax.vmap(m.privatize)(keys, x)
+
+
+def divided_draws() -> Callable[..., Any]:
+    users = P("devices")
+    return jax.shard_map(draws, mesh=meshes()["Auto"], in_specs=(P(), users, users), out_specs=users)
+
+
+def users_of(name: str) -> Callable[[], None]:
+    """``shard_map(vmap(m.privatize))`` draws the reports of one device."""
+
+    def check() -> None:
+        m, atol = cases.CASES[name].make(1.0), 2e-5 if name in ROUNDED else 0.0
+        x, one = records_of(m), jax.jit(draws)(m, user_keys(), records_of(m))
+        check_divided(jax.jit(divided_draws())(m, user_keys(), x), one, "devices", atol=atol)
+
+    return check
+
+
+def users_in_loops() -> None:
+    """Carries keep their type."""
+    for name in LOOPS:
+        m = cases.CASES[name].make(1.0)
+        jax.eval_shape(divided_draws(), m, user_keys(), records_of(m))
+
+
+def users_on_meshes() -> None:
+    """``privatize`` and ``jit(vmap)`` of divided records, by a table: explicit axes would refuse its gather."""
+    m, key = cases.CASES["GeneralizedRR"].make(1.0), jax.random.key
+    x, one = records_of(m), mechanisms.privatize(key(3), m, records_of(m))
+    for mesh in meshes().values():
+        check_divided(mechanisms.privatize(key(3), m, put(x, mesh, "devices")), one, "devices")
+    found, moved = compiled(draws, m, user_keys(), put(x, meshes()["Auto"], "devices"))
+    check_divided(found, one, "devices")
+    assert not moved
+
+
+def users_by_number() -> None:
+    """Any part of the users, in any order, draws the same reports from keys folded with their numbers."""
+    m = cases.CASES["GeneralizedRR"].make(1.0)
+    x, one = records_of(m), mechanisms.privatize(jax.random.key(3), m, records_of(m))
+    users = np.array([11, 2, 5])
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(3), users)
+    found = jax.jit(draws)(m, keys, x[users])
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[users]), found, one)
+
+
+def network(nodes: int = NODES) -> Any:
+    ends = np.random.default_rng(0).integers(0, nodes, (4 * nodes, 2))
+    return graphs.from_edges(np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], 1), axis=0), nodes)
+
+
+def values(nodes: int = NODES, columns: int = COLUMNS) -> np.ndarray:
+    return np.random.default_rng(1).uniform(-1, 1, (nodes, columns)).astype(np.float32)
+
+
+def pages(op: Operator, x: Any) -> Any:
+    return ppr(op, x, 0.1, 0.3)
+
+
+def columns_of(layout: Any) -> Callable[[], None]:
+    """Columns stay where they are, whatever the axes are, and nothing moves."""
+
+    def check() -> None:
+        op, x, all_meshes = operator(network(), layout), values(), meshes()
+        one, spec = pages(op, x), P(None, "devices")
+        check_divided(pages(op, put(x, all_meshes["Auto"], *spec)), one, *spec, atol=TOLERANCE)
+        for mesh in all_meshes.values():
+            found, moved = compiled(pages, op, put(x, mesh, *spec))
+            check_divided(found, one, *spec, atol=TOLERANCE)
+            assert not moved
+        mapped = jax.jit(jax.shard_map(pages, mesh=all_meshes["Auto"], in_specs=(P(), spec), out_specs=spec))
+        check_divided(mapped(op, x), one, *spec, atol=TOLERANCE)
+        if layout == "segment":
+            return
+        gradient = jax.grad(lambda x: (pages(op, x) ** 2).sum())
+        found = jax.jit(gradient)(put(x, all_meshes["Auto"], *spec))
+        check_divided(found, gradient(jnp.asarray(x)), *spec, atol=10 * TOLERANCE)
+
+    return check
+
+
+def rows_are_exchanged() -> None:
+    """Divided rows become columns, and rows again: that alone moves."""
+    op, x = operator(network()), values(columns=17)  # which eight do not divide
+    one = pages(op, x)
+    check_divided(pages(op, put(x, meshes()["Auto"], "devices")), one, "devices", atol=TOLERANCE)
+    divided = put(x, meshes()["Explicit"], "devices")
+    found, moved = compiled(pages, op, divided)
+    check_divided(found, one, "devices", atol=TOLERANCE)
+    assert moved == {"all-to-all"}
+    powers = kprop_many(op, x, (0, 3))
+    check_divided(kprop_many(op, divided, (0, 3)), powers, None, "devices", atol=TOLERANCE)
+
+
+def nodes_on_a_mesh() -> None:
+    """A graph whose nodes and edges are divided; rows that the devices do not divide, too."""
+    for nodes in (NODES, 61):
+        x, one = values(nodes, 3), pages(operator(network(nodes)), values(nodes, 3))
+        for mesh in meshes().values():
+            op = operator(network(nodes), mesh=mesh)
+            held = [part.data.size for part in op.neighbours.senders.addressable_shards]
+            assert max(held) < 1.5 * len(network(nodes).senders) / jax.device_count()
+            if nodes != NODES:
+                np.testing.assert_allclose(pages(op, x), one, rtol=0, atol=TOLERANCE)
+                continue
+            found, moved = compiled(pages, op, put(x, mesh, "devices"))
+            check_divided(found, one, "devices", atol=TOLERANCE)
+            assert moved == {"all-gather"}
+    empty = graphs.from_edges(np.zeros((0, 2), np.int32), 5)
+    np.testing.assert_allclose(pages(operator(empty, mesh=mesh), np.ones(5)), 0.1)
+    with pytest.raises(ValueError, match="places are for one device"):
+        operator(empty, "segment", places=4, mesh=mesh)
+    directed = graphs.from_edges([[0, 1], [1, 2]], 3)._replace(senders=np.array([1]), receivers=np.array([0]))
+    directed = directed._replace(n_edge=np.array([1]), edges=None)
+    ops = [operator(directed, allow_directed=True, mesh=on) for on in (None, mesh)]
+    np.testing.assert_allclose(*(pages(op, np.arange(3.0)) for op in ops), atol=TOLERANCE)
+
+
+def embeddings() -> None:
+    """``private_embedding`` of users who are divided stays so, and no device has all of them."""
+    x, graph, auto, explicit = values(columns=17), network(), *meshes().values()
+    m = features.HDS(np.linspace(0.5, 1.0, NODES), 17, 5)  # personal budgets, which are divided with the users
+
+    def embedded(op: Operator, x: Any) -> Any:
+        return pipeline.private_embedding(jax.random.key(0), op, x, m, alpha=0.1, r=0.3).z
+
+    one = embedded(operator(graph), x)
+    check_divided(embedded(operator(graph), put(x, auto, "devices")), one, "devices", atol=TOLERANCE)
+    nodes = operator(graph, mesh=explicit)
+    check_divided(embedded(nodes, put(x, explicit, "devices")), one, "devices", atol=TOLERANCE)
+    reports = pipeline.embedding.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
+    assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
+
+
+def hosts() -> None:
+    """The least that two processes share: users by explicit axes, columns by automatic ones."""
+    m, (auto, explicit) = cases.CASES["GeneralizedRR"].make(1.0), meshes().values()
+    x, op = values(columns=8), operator(network())
+    records, key = records_of(m), jax.random.key
+    one = mechanisms.privatize(key(3), m, records)
+    check_divided(mechanisms.privatize(key(3), m, put(records, explicit, "devices")), one, "devices")
+    check_divided(pages(op, put(x, auto, None, "devices")), pages(op, x), None, "devices", atol=TOLERANCE)
+
+
+def embeddings_by_key() -> None:
+    """Runs of experiments."""
+    x, m, op = values(columns=5), features.HDS(1.0, 5, 2), operator(network())
+
+    def runs(keys: Any) -> Any:
+        return pipeline.embedding.private_embeddings(keys, op, x, m, alpha=0.1, r=0.3)
+
+    keys = jax.random.split(jax.random.key(0), 8)
+    with jax.debug_key_reuse(False):
+        divided = jax.device_put(keys, NamedSharding(meshes()["Explicit"], P("devices")))
+        check_divided(runs(divided), runs(keys), "devices", atol=TOLERANCE)
+
+
+def models_by_key() -> None:
+    """Runs of a trainer, and all that is stacked with their keys."""
+    x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 8)
+    settings = training.Settings(training.adam(0.05), epochs=1, batch_size=8)
+    index = np.arange(8, dtype=np.int32)
+    data = np.stack([x] * 8), *[training.Examples(np.stack([index] * 8), np.stack([index % 3] * 8))] * 3
+    objective = training.node_classification
+    fit = lambda keys, data: training.fit_many(keys, models.linear(3), objective, *data, settings)
+    with jax.debug_key_reuse(False):
+        divided = jax.device_put(keys, NamedSharding(mesh, P("devices")))
+        check_divided(fit(divided, put(data, mesh, "devices")), fit(keys, data), "devices", atol=1e-4)
+
+
+def checks_can_fail() -> None:
+    """What is not divided, or off by little, is seen."""
+    x, mesh = values(columns=8), meshes()["Auto"]
+    check_divided(put(x, mesh, "devices"), x, "devices")
+    for twin in (put(x, mesh), put(x, mesh, None, "devices"), put(x + np.float32(1e-6), mesh, "devices")):
+        with pytest.raises(AssertionError):
+            check_divided(twin, x, "devices")
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    **{f"users of {name}": users_of(name) for name, case in cases.CASES.items() if not case.central},
+    "checks can fail": checks_can_fail,
+    "users in loops": users_in_loops,
+    "users on meshes": users_on_meshes,
+    "users by number": users_by_number,
+    "columns, segment": columns_of("segment"),
+    "columns, ell": columns_of("ell"),
+    "rows are exchanged": rows_are_exchanged,
+    "nodes on a mesh": nodes_on_a_mesh,
+    "embeddings": embeddings,
+    "embeddings by key": embeddings_by_key,
+    "models by key": models_by_key,
+    "hosts": hosts,
+}
+RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
+RARE += ["models by key", "hosts"]
+USUAL = [name for name in CHECKS if name not in RARE]
+PAIR = ["users on meshes", "columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
+
+
+def run(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Each check, and what it found wrong."""
+    jax.config.update("jax_debug_key_reuse", True)
+    for name in names:
+        try:
+            CHECKS[name]()
+        except Exception:
+            yield name, traceback.format_exc()
+        else:
+            yield name, ""
+
+
+def join(index: int, port: int) -> None:
+    """Be one of two processes of this machine."""
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", 2, index, heartbeat_timeout_seconds=10)
+    assert (jax.process_count(), jax.device_count()) == (2, 2)
+
+
+def products(index: int) -> None:
+    """Products on divided nodes, without end; the second process is killed after the first of them."""
+    op, x = operator(network(), mesh=meshes()["Auto"]), put(values(columns=3), meshes()["Auto"], "devices")
+    while True:
+        pages(op, x).block_until_ready()
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    if rest:
+        join(*map(int, rest))
+    if what == "death":
+        products(int(rest[0]))
+    names = {"usual": USUAL, "rare": RARE, "hosts": ["hosts"], "pair": PAIR}[what]
+    sys.stdout.write(json.dumps(dict(run(names))))
