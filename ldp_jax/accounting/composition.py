@@ -48,9 +48,7 @@ __all__ = [
     "whole_list",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:

@@ -20,9 +20,7 @@ from ldp_jax.core.validate import number, whole
 
 __all__ = ["GaussianCurve", "gaussian_mu", "gaussian_sigma"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 def _delta(value: Any) -> float:

@@ -28,9 +28,7 @@ __all__ = [
     "metric",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Arithmetic = Literal["ideal", "exact"]

@@ -32,9 +32,7 @@ from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
 
 __all__ = ["BudgetExceededError", "Ledger", "Release"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 _SLACK = 1e-9  # relative; float64 sums of what was meant to add up to the budget
@@ -73,7 +71,6 @@ class HasGuarantee(Protocol):
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
         """What was spent."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)

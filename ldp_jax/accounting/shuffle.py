@@ -30,9 +30,7 @@ from ldp_jax.core import validate
 
 __all__ = ["Reports", "amplified", "clone_share"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Reports = Literal["anonymous", "by user"]

@@ -12,6 +12,7 @@ import math
 import operator
 from fractions import Fraction
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -116,7 +117,7 @@ class Table(Public):
         """log of :attr:`loss`, rounded up to a float."""
         return log_up(self.loss)
 
-    def report(self, x: Any, word: Any, rounding: Any = None) -> np.ndarray:
+    def report(self, x: object, word: object, rounding: object = None) -> np.ndarray:
         """Outputs of records ``x`` under uniform words, one to pick and one to round to the grid; elementwise."""
         if rounding is None:
             if self.encoding == "grid":
@@ -179,7 +180,7 @@ def padded(thresholds: np.ndarray, size: int) -> np.ndarray:
     return np.pad(thresholds, ((0, 0), (0, short)), constant_values=WORDS - 1)
 
 
-def split(xp: Any, x: Any, inputs: int, encoding: str) -> tuple[Any, Any]:
+def split(xp: ModuleType, x: object, inputs: int, encoding: str) -> tuple[Any, Any]:
     """The row at or below each record, and how far it is to the next, as uint32 in [0, 2^23).
 
     Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first rounded to
@@ -206,7 +207,7 @@ def rounds_up(word: Any, part: Any) -> Any:
     return (word >> np.uint32(32 - _STEPS)) < part
 
 
-def outcome(xp: Any, thresholds: Any, row: Any, word: Any, size: int, outputs: Any) -> Any:
+def outcome(xp: ModuleType, thresholds: Any, row: Any, word: Any, size: int, outputs: Any) -> Any:
     """The output that each word picks: how many thresholds of its row are at or below it, by bisection; int32.
 
     ``thresholds`` are uint32, ``size`` = 2^b - 1 a row, all rows one after the other; ``row`` and ``word`` are

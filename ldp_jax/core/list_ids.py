@@ -2,12 +2,13 @@
 
 import numbers
 import warnings
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 
-def ids_of(xp: Any, values: Any, n: int) -> Any:
+def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
     """Numbers as int32, n for what is no whole number in [0, n); ``xp`` is NumPy or ``jax.numpy``."""
     if values.dtype.name.startswith(("float", "bfloat")):
         wide = values.astype(np.float64 if xp is np else xp.promote_types(values.dtype, np.float32))
@@ -33,7 +34,7 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
         return ids_of(np, values, n)
 
 
-def _one_id(value: Any, n: int) -> int:
+def _one_id(value: object, n: int) -> int:
     """An id among things of several kinds, n for anything else."""
     try:
         if not isinstance(value, numbers.Real):

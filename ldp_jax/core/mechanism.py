@@ -20,7 +20,7 @@ import abc
 import math
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys, R, Record, Report, Scalar, Values, Y
 
 __all__ = [
     "Analytic",
@@ -61,69 +61,70 @@ __all__ = [
     "uniform",
 ]
 
+__dir__ = lambda: __all__
 
-def __dir__() -> list[str]:
-    return __all__
+
+R_ = TypeVar("R_", bound=Values, contravariant=True)
+Y_ = TypeVar("Y_", bound=Values, contravariant=True)
+_M = TypeVar("_M")
 
 
 @runtime_checkable
-class Mechanism(Protocol):
+class HasGuarantee(Protocol):
+    """A mechanism of any kind: a local one, or a trusted curator's."""
+
+    def guarantee(self) -> Guarantee:
+        """The promise of what it sends."""
+
+
+@runtime_checkable
+class Mechanism(Protocol[R, Y]):
     """The abilities of every mechanism; those that some lack are protocols of their own."""
 
-    def privatize(self, key: PRNGKey, x: Any) -> Report:
+    def privatize(self, key: PRNGKey, x: R) -> Y:
         """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
-        ...
 
     def guarantee(self) -> Guarantee:
         """The promise of the report."""
-        ...
 
     def domain(self) -> Records:
         """The records; others are clipped to it, NaN goes to its centre."""
-        ...
 
-    def codomain(self) -> Reports:
+    def codomain(self) -> Reports[Y]:
         """The reports."""
-        ...
 
-    def estimate(self, y: Report) -> Any:
+    def estimate(self, y: Y) -> Array:
         """The server's estimate of the record: post-processing, which costs no privacy."""
-        ...
 
 
 @runtime_checkable
-class HasDensity(Protocol):
+class HasDensity(Protocol[R_, Y_]):
     """A density of the report (a mass, where the codomain is finite) in closed form."""
 
-    def log_density(self, y: Report, x: Any) -> Array:
+    def log_density(self, y: Y_, x: R_) -> Array:
         """log p(y | x); ``-inf`` off the support."""
-        ...
 
 
 @runtime_checkable
-class HasMoments(Protocol):
+class HasMoments(Protocol[R]):
     """Mean and variance of the estimate in closed form."""
 
     def domain(self) -> Records:
         """The records."""
-        ...
 
-    def mean(self, x: Any) -> Array:
+    def mean(self, x: R) -> Array:
         """E[estimate(privatize(key, x))]."""
-        ...
 
-    def variance(self, x: Any) -> Array:
+    def variance(self, x: R) -> Array:
         """Var[estimate(privatize(key, x))], coordinate by coordinate for vectors."""
-        ...
 
 
 @runtime_checkable
 class HasInverse(Protocol):
     """A continuous law on numbers, drawn from one uniform; see :class:`Numeric` for its 2^23 values."""
 
-    def from_uniform(self, u: Any, x: Record) -> Array:
+    def from_uniform(self, u: Record, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
-        ...
 
 
 @runtime_checkable
@@ -133,9 +134,8 @@ class HasWords(Protocol):
     The report does not fall as the number rises: bisection finds the exact mass of each over 2^64.
     """
 
-    def from_word64(self, word: Any, x: Record) -> Array:
+    def from_word64(self, word: AnyArray, x: Record) -> Array:
         """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
-        ...
 
 
 class WordRuns(NamedTuple):
@@ -147,7 +147,7 @@ class WordRuns(NamedTuple):
     first: UInt32[np.ndarray, "words runs"]
     last: UInt32[np.ndarray, "words runs"]
     share: list[Fraction]
-    pairs: list[tuple[Any, Any]]
+    pairs: list[tuple[int, int]]
 
 
 @runtime_checkable
@@ -156,15 +156,12 @@ class HasWordRuns(Protocol):
 
     def word_runs(self) -> WordRuns:
         """The runs."""
-        ...
 
-    def from_words(self, word: Any, x: Any) -> Array:
+    def from_words(self, word: AnyArray, x: Record) -> Array:
         """One number of the report under words uint32 [words, ...]; elementwise."""
-        ...
 
-    def log_likelihood(self, y: Any, x: Any) -> Array:
+    def log_likelihood(self, y: Record, x: Record) -> Array:
         """log P of one number of the report; elementwise."""
-        ...
 
 
 @runtime_checkable
@@ -173,7 +170,6 @@ class HasTable(Protocol):
 
     def table(self) -> Table:
         """The table that is sampled."""
-        ...
 
 
 @runtime_checkable
@@ -186,11 +182,9 @@ class HasCoordinates(Protocol):
 
     def codomain(self) -> ByCoordinate:
         """The reports."""
-        ...
 
     def coordinate(self, j: int) -> "Univariate":
         """The law of coordinate j where it is sent; the same object for coordinates that have one law."""
-        ...
 
 
 @runtime_checkable
@@ -199,18 +193,16 @@ class HasStack(Protocol):
 
     def stack_shape(self) -> tuple[int, ...]:
         """The shape of the stack, () for a single mechanism."""
-        ...
 
 
 @runtime_checkable
 class HasLevels(Protocol):
     """A public menu of laws; ``level`` names the one in use."""
 
-    level: Any
+    level: Scalar
 
-    def at(self, level: Any) -> Any:
+    def at(self, level: Scalar) -> "HasLevels":
         """The same menu at another level."""
-        ...
 
 
 class CriticalPoints(NamedTuple):
@@ -226,13 +218,12 @@ class HasCriticalPoints(Protocol):
 
     def critical_points(self) -> CriticalPoints:
         """The points."""
-        ...
 
 
 class Univariate(abc.ABC):
     """A mechanism on one number; abstract. Methods are elementwise in x and y, but for ``privatize``."""
 
-    def privatize(self, key: PRNGKey, x: Record) -> Any:
+    def privatize(self, key: PRNGKey, x: Record) -> Report:
         """The report of one record.
 
         Raises:
@@ -244,7 +235,7 @@ class Univariate(abc.ABC):
         return self.draw(key, x)
 
     @abc.abstractmethod
-    def draw(self, key: PRNGKey, x: Record) -> Any:
+    def draw(self, key: PRNGKey, x: Record) -> Report:
         """Independent reports of all of one user's numbers, any shape: one block of randomness from one key."""
 
     @abc.abstractmethod
@@ -252,7 +243,7 @@ class Univariate(abc.ABC):
         """epsilon per record; the largest one where it is a stack of personal budgets, one a user."""
 
     @abc.abstractmethod
-    def log_density(self, y: Any, x: Record) -> Array:
+    def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x); ``-inf`` off the support."""
 
     @abc.abstractmethod
@@ -264,7 +255,7 @@ class Univariate(abc.ABC):
         """The reports."""
 
     @abc.abstractmethod
-    def estimate(self, y: Any) -> Array:
+    def estimate(self, y: Report) -> Array:
         """The server's estimate of the record."""
 
     @abc.abstractmethod
@@ -319,7 +310,7 @@ class Numeric(Analytic):
         x = as_records(x)
         return self.from_word32(random_words.words(key, report_shape(self, x), 1)[0], x)
 
-    def from_word32(self, word: Any, x: Record) -> Array:
+    def from_word32(self, word: AnyArray, x: Record) -> Array:
         """The report under a uniform 32-bit word; elementwise.
 
         The 23 high bits are the uniform (j + 1/2) / 2^23. The first and the last of these cells are cut to 2^-32 by
@@ -334,7 +325,7 @@ class Numeric(Analytic):
         return side * self.from_uniform(u, side * as_records(x))
 
     @abc.abstractmethod
-    def from_uniform(self, u: Any, x: Record) -> Array:
+    def from_uniform(self, u: Record, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1)."""
 
 
@@ -351,7 +342,7 @@ class Worded(Analytic):
         return self.from_word64(random_words.words(key, report_shape(self, x)), x)
 
     @abc.abstractmethod
-    def from_word64(self, word: Any, x: Record) -> Array:
+    def from_word64(self, word: AnyArray, x: Record) -> Array:
         """The report under words uint32 [2, ...]; it does not fall as their number rises."""
 
 
@@ -387,12 +378,7 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """Refuse what is no mechanism.
-
-    Args:
-      candidate: anything.
-      more: members that are needed beyond the protocol's.
-      name: of the argument.
+    """Refuse what is no mechanism, or lacks ``more`` members; ``name`` is that of the argument.
 
     Raises:
       TypeError: naming the members that are missing, with the smallest class that has them; for a class.
@@ -412,7 +398,7 @@ def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> 
         raise TypeError(f"{lacks} The smallest one (CONTRIBUTING.md has a complete one):\n\n{SMALLEST}")
 
 
-def report_shape(mechanism: Any, x: Any) -> tuple[int, ...]:
+def report_shape(mechanism: object, x: Record) -> tuple[int, ...]:
     """A report for each record and each of a stack of budgets, so that no two share a word."""
     return jnp.broadcast_shapes(jnp.shape(x), *map(jnp.shape, jax.tree.leaves(mechanism)))
 
@@ -445,13 +431,13 @@ def check_epsilon(epsilon: Scalar, most: float = MAX_EPSILON) -> None:
     validate.in_range(0.0, most, open_lower=True, epsilon=epsilon)
 
 
-def _stacks(mechanism: Any) -> tuple[list[Any], list[tuple[int, ...]], Any]:
+def _stacks(mechanism: object) -> tuple[list[HasStack | Scalar], list[tuple[int, ...]], jax.tree_util.PyTreeDef]:
     """The nodes that may hold a stack, their shapes, and the tree around them."""
     nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: isinstance(node, HasStack))
     return nodes, [n.stack_shape() if isinstance(n, HasStack) else jnp.shape(n) for n in nodes], structure
 
 
-def check_single(mechanism: Any) -> None:
+def check_single(mechanism: object) -> None:
     """Refuse a stack of mechanisms: its reports would share their randomness. It sees shapes, and no data."""
     for shape in _stacks(mechanism)[1]:
         if shape:
@@ -461,7 +447,7 @@ def check_single(mechanism: Any) -> None:
             )
 
 
-def one_record(x: Any, dim: int, name: str = "x") -> Array:
+def one_record(x: Record, dim: int, name: str = "x") -> Array:
     """One record [dim]; another shape is a ``ValueError`` (shapes are no data)."""
     x = as_records(x)
     if x.shape != (dim,):
@@ -469,7 +455,7 @@ def one_record(x: Any, dim: int, name: str = "x") -> Array:
     return x
 
 
-def unstacked(mechanism: Any) -> list[Any]:
+def unstacked(mechanism: _M) -> list[_M]:
     """The different mechanisms of a stack; a mechanism that is no stack alone.
 
     >>> from ldp_jax.features import Laplace
@@ -481,11 +467,11 @@ def unstacked(mechanism: Any) -> list[Any]:
     if not any(shapes):
         return [mechanism]
 
-    def parts(node: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
+    def parts(node: HasStack | Scalar, shape: tuple[int, ...]) -> list[np.ndarray]:
         leaves = [node.level] if isinstance(node, HasLevels) else jax.tree.leaves(node)
         return [np.ravel(leaf) for leaf in leaves if shape and jnp.shape(leaf) == shape]
 
-    def level(node: Any, shape: tuple[int, ...], place: int) -> Any:
+    def level(node: HasStack | Scalar, shape: tuple[int, ...], place: int) -> object:
         if not shape:
             return node
         if isinstance(node, HasLevels):
@@ -498,14 +484,14 @@ def unstacked(mechanism: Any) -> list[Any]:
     return [structure.unflatten([level(*pair, int(place)) for pair in pairs]) for place in np.sort(first)]
 
 
-def check_budget(mechanism: Any) -> None:
+def check_budget(mechanism: HasGuarantee) -> None:
     """Check a single mechanism's concrete parameters, where ``vmap`` or ``tree.map`` built it too."""
     check_single(mechanism)
     if all(validate.concrete(leaf) for leaf in jax.tree.leaves(mechanism)):
         mechanism.guarantee()
 
 
-def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Array:
+def privacy_loss(mechanism: HasDensity[R_, Y_], y: Y_, x: R_, x_other: R_) -> Array:
     """log p(y | x) - log p(y | x_other); 0 for an output that is impossible under both records.
 
     >>> from ldp_jax.features import Duchi
@@ -517,7 +503,7 @@ def privacy_loss(mechanism: HasDensity, y: Report, x: Any, x_other: Any) -> Arra
     return jnp.where(neither, 0.0, jnp.where(neither, 0.0, a) - jnp.where(neither, 0.0, b))
 
 
-def mse(mechanism: HasMoments, x: Any) -> Array:
+def mse(mechanism: HasMoments[R], x: R) -> Array:
     """E[(estimate - x)^2] = variance + bias^2; coordinate by coordinate for vectors.
 
     >>> from ldp_jax.features import Laplace
@@ -532,8 +518,10 @@ def mse(mechanism: HasMoments, x: Any) -> Array:
 
 
 @partial(jax.jit, static_argnames=("block", "over"))
-def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None, over: NamedSharding | None = None) -> Any:
-    def reports(keys: Any, mechanism: Any, x: Any) -> Any:
+def _privatize(
+    keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array, block: int | None, over: NamedSharding | None = None
+) -> Y:
+    def reports(keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array) -> Y:
         if block is None:
             return jax.vmap(mechanism.privatize)(keys, x)
         return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
@@ -544,7 +532,7 @@ def _privatize(keys: Any, mechanism: Any, x: Any, block: int | None, over: Named
     return reports(keys, mechanism, x)
 
 
-def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None) -> Report:
+def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
     That is ``jax.random.fold_in(key, i)``, whatever n is: so any part of the users, in any order, on any device,
@@ -563,15 +551,15 @@ def privatize(key: PRNGKey, mechanism: Any, x: Any, *, block: int | None = None)
     """
     validate.threefry(key)
     check_budget(mechanism)
-    x = as_records(x)
-    return _privatize(jax.random.split(key, len(x)), mechanism, x, block, placement(x))
+    records = as_records(x)
+    return _privatize(jax.random.split(key, len(records)), mechanism, records, block, placement(records))
 
 
-def compiled_privatize(key: PRNGKey, mechanism: Any, x: Any) -> jax.stages.Compiled:
+def compiled_privatize(key: PRNGKey, mechanism: Mechanism, x: AnyArray) -> jax.stages.Compiled:
     """The compiled program of :func:`privatize`, to ask it for its memory or its text."""
     return _privatize.lower(jax.random.split(key, len(x)), mechanism, x, None).compile()
 
 
-def exp(value: Scalar) -> Any:
+def exp(value: Scalar) -> float | Array:
     """e^value: a Python float for a number, an array for a tracer or a stack."""
     return math.exp(value) if isinstance(value, (int, float)) else jnp.exp(jnp.asarray(value))

@@ -1,6 +1,6 @@
 """Who reports a pair of users, where only one of the two does: public rules. No JAX: devices ask them too."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class Ownership(NamedTuple):
     order: np.ndarray
     silent: np.ndarray
 
-    def owns(self, user: Any, other: Any) -> Any:
+    def owns(self, user: object, other: object) -> np.ndarray:
         """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
         user, other = np.asarray(user), np.asarray(other)
         mine, theirs = self.order[user], self.order[other]
@@ -26,7 +26,7 @@ class Ownership(NamedTuple):
         earlier = (mine < theirs) | ((mine == theirs) & by_parity)
         return ~self.silent[user] & (self.silent[other] | earlier) & (user != other)
 
-    def owned(self, user: int, neighbours: Any) -> np.ndarray:
+    def owned(self, user: int, neighbours: object) -> np.ndarray:
         """The neighbours whose pair with ``user`` is the user's to report; int32. Anything but an id is dropped.
 
         >>> ownership([0.9, 0.2, 0.5], silent=[True, False, False]).owned(1, [0, 2, 7, -1, None]).tolist()
@@ -41,7 +41,7 @@ class Ownership(NamedTuple):
         return f"Ownership({len(self.order)} users, {int(self.silent.sum())} of them silent)"
 
 
-def ownership(confidence: Any, silent: Any = None) -> Ownership:
+def ownership(confidence: object, silent: object = None) -> Ownership:
     """Each pair is reported once, so that a relationship costs as much as a bit of a list, not twice that.
 
     A user reports all pairs with silent users; of two who report, the one with the smaller ``confidence`` does.

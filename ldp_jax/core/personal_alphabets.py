@@ -3,7 +3,7 @@
 The server chooses them from public facts, before anything is collected; a device reports within its own.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Alphabets(NamedTuple):
         return found
 
 
-def alphabets(prior: Any, epsilon: Any) -> Alphabets:
+def alphabets(prior: object, epsilon: object) -> Alphabets:
     r"""The alphabet of each user: the k likeliest classes, by a public posterior.
 
     k maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)` over k >= 2, the smaller
@@ -63,7 +63,7 @@ def alphabets(prior: Any, epsilon: Any) -> Alphabets:
     return Alphabets(order, (2 + worth.argmax(1)).astype(np.int32))
 
 
-def checked_prior(prior: Any) -> np.ndarray:
+def checked_prior(prior: object) -> np.ndarray:
     """Rows of probabilities [..., C] in float64, each of sum 1."""
     if not validate.concrete(prior):
         raise ValueError("prior must be concrete: alphabets are chosen on the host")
@@ -78,7 +78,7 @@ def checked_prior(prior: Any) -> np.ndarray:
     return rows / total
 
 
-def table(epsilon: Any, size: int, classes: int) -> Table:
+def table(epsilon: object, size: int, classes: int) -> Table:
     r"""Generalised randomised response on the first ``size`` of ``classes`` places, as whole numbers.
 
     A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1), another one with 1 /

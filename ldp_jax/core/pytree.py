@@ -5,13 +5,14 @@ arguments. (``jax.tree_util.register_dataclass`` and ``flax.struct`` call it wit
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
 
 _T = TypeVar("_T")
+_Fields = tuple[object, ...]
 
 
 def static(**kwargs: Any) -> Any:
@@ -19,7 +20,7 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
-def _as_leaf(name: str, owner: str, value: Any) -> Any:
+def _as_leaf(name: str, owner: str, value: object) -> object:
     """A number becomes a Python float, a stack a float32 array; tracers and sub-trees stay as they are."""
     if isinstance(value, (bool, str, np.bool_)):
         raise ValueError(f"{owner}: {name} must be a number, got {value!r}")
@@ -38,12 +39,12 @@ def _as_leaf(name: str, owner: str, value: Any) -> Any:
     return value
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     a, b = np.asarray(a), np.asarray(b)
     return a.shape == b.shape and bool((a == b).all())
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A field in few characters: of an array its type and shape."""
     if isinstance(value, (np.ndarray, jax.Array, jax.core.Tracer)) and not (
         isinstance(value, np.ndarray) and value.ndim == 0
@@ -60,14 +61,14 @@ def pytree(cls: type[_T]) -> type[_T]:
     ``==`` compares structure and leaves to one ``bool``; ``repr`` is one line, with the shapes of arrays.
     """
 
-    def __eq__(self: Any, other: Any) -> bool:
+    def __eq__(self: object, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
         mine, structure = jax.tree.flatten(self)
         theirs, other_structure = jax.tree.flatten(other)
         return structure == other_structure and all(map(_equal, mine, theirs))
 
-    def __hash__(self: Any) -> int:
+    def __hash__(self: object) -> int:
         return hash(jax.tree.structure(self))
 
     def __repr__(self: Any) -> str:
@@ -83,14 +84,14 @@ def pytree(cls: type[_T]) -> type[_T]:
     leaves = tuple(f.name for f in fields if not f.metadata.get("static"))
     statics = tuple(f.name for f in fields if f.metadata.get("static"))
 
-    def flatten(self: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def flatten(self: object) -> tuple[_Fields, _Fields]:
         return tuple(getattr(self, name) for name in leaves), tuple(getattr(self, name) for name in statics)
 
-    def flatten_with_keys(self: Any) -> tuple[Any, tuple[Any, ...]]:
+    def flatten_with_keys(self: object) -> tuple[list[tuple[jax.tree_util.GetAttrKey, object]], _Fields]:
         children, aux = flatten(self)
         return [(jax.tree_util.GetAttrKey(n), c) for n, c in zip(leaves, children, strict=True)], aux
 
-    def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
+    def unflatten(aux: _Fields, children: Iterable[object]) -> object:
         self = object.__new__(data)
         for name, value in zip(leaves, children, strict=True):
             object.__setattr__(self, name, value)

@@ -12,7 +12,6 @@ W, but for the sign of two-sided noise, the last bit of the first word.
 
 import math
 from functools import partial
-from typing import Any
 
 import jax
 import jax.extend.random
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core.types import Array, ArrayLike, PRNGKey, PRNGKeys, Values
 
 _WORD = np.float32(2.0**32)
 
@@ -37,7 +36,7 @@ def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
     return jax.random.bits(key, (count, *shape), jnp.uint32)
 
 
-def words_at(key: PRNGKey, place: Any) -> Array:
+def words_at(key: PRNGKey, place: ArrayLike) -> Array:
     """The words at some places below 2^32 of all that ``jax.random.bits`` draws from a key; uint32, elementwise.
 
     Word i is then the same, however many are drawn (:func:`words_by_place` says whether).
@@ -52,7 +51,7 @@ def words_at(key: PRNGKey, place: Any) -> Array:
     return high ^ low
 
 
-def keys_at(key: PRNGKey, place: Any) -> PRNGKeys:
+def keys_at(key: PRNGKey, place: ArrayLike) -> PRNGKeys:
     """The keys at some places below 2^32 of all that ``jax.random.split`` makes (:func:`words_by_place`).
 
     >>> key, same = jax.random.key(0), jax.random.key(0)
@@ -76,7 +75,7 @@ def split(key: PRNGKey, num: int = 2) -> tuple[PRNGKey, ...]:
     return tuple(jax.random.split(key, num))
 
 
-def threshold(p: Any, count: int = 2) -> Array:
+def threshold(p: ArrayLike, count: int = 2) -> Array:
     """ceil(p 2^(32 count)) of a float32 p in [0, 1), in words; uint32 [count, *p.shape].
 
     At least 1 for p >= 2^-126, and 0 for p <= 0 and NaN; at p >= 1, which would be one word too long, 0 too.
@@ -103,7 +102,7 @@ def less(a: Array, b: Array) -> Array:
     return found
 
 
-def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
+def bernoulli_from_words(word: ArrayLike, p: ArrayLike, rest: ArrayLike | None = None) -> Array:
     """Whether an event of probability p happens under uniform words uint32 [count, ...]; elementwise bool.
 
     p <= 0 and NaN never happen, p >= 1 always. ``rest`` is 1 - p, without cancellation, where p may be 1 in
@@ -125,12 +124,12 @@ def bernoulli_from_words(word: Any, p: Any, rest: Any = None) -> Array:
     return less(word, threshold(rare, len(word))) ^ above
 
 
-def bernoulli(key: PRNGKey, p: Any, rest: Any = None) -> Array:
+def bernoulli(key: PRNGKey, p: ArrayLike, rest: ArrayLike | None = None) -> Array:
     """Independent events of probability p, from two words each; bool, of the shape of p."""
     return bernoulli_from_words(words(key, jnp.shape(p)), p, rest)
 
 
-def below_from_words(high: Any, low: Any, bound: Any) -> Array:
+def below_from_words(high: Array, low: Array, bound: ArrayLike) -> Array:
     """(2^32 high + low) mod bound as ``jax.random.randint`` computes it; int32, elementwise.
 
     Products are taken mod 2^32, which matters for bounds above 2^16.
@@ -144,7 +143,7 @@ def below_from_words(high: Any, low: Any, bound: Any) -> Array:
     return jax.lax.rem(jax.lax.rem(high, bound) * carry + jax.lax.rem(low, bound), bound).astype(jnp.int32)
 
 
-def fraction(word: Any) -> Array:
+def fraction(word: ArrayLike) -> Array:
     """W 2^(-32 count) of words [count, ...], rounded to float32: small ones keep their precision.
 
     The smallest is 0, for W = 0: so ``fraction(words) < p`` is possible for each p > 0.
@@ -156,7 +155,7 @@ def fraction(word: Any) -> Array:
     return total
 
 
-def exponential_from_words(word: Any) -> Array:
+def exponential_from_words(word: ArrayLike) -> Array:
     """-log U of the uniform U = (W + 1/2) 2^(-32 count): an exponential, up to 22.18 count + 0.69; float32.
 
     Precise in the tail: P(E > t) is e^-t to about 1e-5 of it, until fewer than a few thousand W are left.
@@ -177,7 +176,7 @@ def exponential_from_words(word: Any) -> Array:
     return skipped * np.float32(32 * math.log(2)) - jnp.log((first.astype(jnp.float32) + rest) / _WORD)
 
 
-def laplace_from_words(word: Any) -> Array:
+def laplace_from_words(word: ArrayLike) -> Array:
     """Laplace noise of scale 1 from words [count, ...]: a sign, and an exponential of the other words; float32."""
     word = jnp.asarray(word, jnp.uint32)
     return _signed(word[0], exponential_from_words(word[1:]))
@@ -188,7 +187,7 @@ def laplace(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
     return laplace_from_words(words(key, shape, NOISE_WORDS))
 
 
-def geometric_from_words(word: Any, epsilon: Any) -> Array:
+def geometric_from_words(word: ArrayLike, epsilon: ArrayLike) -> Array:
     r"""Whole noise with :math:`P(z) \propto e^{-\epsilon |z|}` from words [count, ...]; float32, elementwise.
 
     With a = e^-epsilon, P(|z| >= k) = 2 a^k / (1 + a) for k >= 1: to about 1e-5 of it down to 1e-60 of eight words.
@@ -201,7 +200,7 @@ def geometric_from_words(word: Any, epsilon: Any) -> Array:
     return _signed(word[0], jnp.floor((exponential_from_words(word[1:]) + lead) / epsilon))
 
 
-def geometric(key: PRNGKey, epsilon: Any, shape: tuple[int, ...] = ()) -> Array:
+def geometric(key: PRNGKey, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> Array:
     """Independent whole noise, see :func:`geometric_from_words`; float32 of a shape to which epsilon broadcasts."""
     return geometric_from_words(words(key, shape, NOISE_WORDS), epsilon)
 
@@ -210,7 +209,7 @@ def _signed(word: Array, size: Array) -> Array:
     return jnp.where(word & 1 == 0, size, -size)
 
 
-def poisson_from_words(word: Any, mean: Any) -> Array:
+def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
     """Poisson counts of means up to 4, by inversion of the survival function; int32, elementwise.
 
     P(X > k) is summed from its tail and keeps its relative precision, about 1e-5, however small the mean.
@@ -229,12 +228,12 @@ def poisson_from_words(word: Any, mean: Any) -> Array:
     return count + (u < -jnp.expm1(-mean))
 
 
-def poisson(key: PRNGKey, mean: Any) -> Array:
+def poisson(key: PRNGKey, mean: ArrayLike) -> Array:
     """Independent Poisson counts of means up to 4, from two words each; int32 of the shape of ``mean``."""
     return poisson_from_words(words(key, jnp.shape(mean)), mean)
 
 
-def places_within(key: PRNGKey, labels: Any) -> np.ndarray:
+def places_within(key: PRNGKey, labels: Values) -> np.ndarray:
     """A random order within each label [n], on the host, by public randomness: each one's place, int64."""
     labels = np.asarray(labels)
     order = np.lexsort((np.asarray(jax.random.uniform(key, labels.shape)), labels))

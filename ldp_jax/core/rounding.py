@@ -22,7 +22,7 @@ ABOVE = 1 + Fraction(1, 10**40)
 """What to multiply with for a number that is above the truth: more than all roundings of 60 digits."""
 
 
-def exactly(name: str, value: Any) -> Fraction | float:
+def exactly(name: str, value: object) -> Fraction | float:
     """A whole number, float, NumPy scalar or fraction >= 0 as it is: a fraction, or ``math.inf``.
 
     >>> exactly("epsilon", 0.5)

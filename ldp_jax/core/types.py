@@ -1,8 +1,10 @@
 """The names that every signature of the library is written in."""
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Key, Real, Shaped
 
 PRNGKey: TypeAlias = Key[Array, ""]
@@ -17,6 +19,18 @@ Scalar: TypeAlias = float | int | Shaped[Array, "..."] | Shaped[np.ndarray, "...
 Record: TypeAlias = float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
 """What one user holds: a number (most often in [-1, 1]), or a vector of them."""
 
+AnyArray: TypeAlias = Array | np.ndarray
+"""An array of the device or of the host."""
+
+Values: TypeAlias = ArrayLike | Sequence[Any]
+"""Numbers, records or reports, alone or stacked: an array, what becomes one, or a tuple of arrays."""
+
+R = TypeVar("R", bound=Values)
+"""A record of one space, or a stack of them: the same tree with one more axis."""
+
+Y = TypeVar("Y", bound=Values)
+"""A report of one mechanism, or a stack of them."""
+
 Report: TypeAlias = Any
 """What leaves a user's device: an array, or a tuple of arrays."""
 
@@ -25,6 +39,4 @@ Graph: TypeAlias = Any
 
 __all__ = ["Array", "Graph", "PRNGKey", "PRNGKeys", "Record", "Report", "Scalar"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def concrete(value: Any) -> bool:
+def concrete(value: object) -> bool:
     """Whether ``value`` is known now, rather than traced."""
     jax = sys.modules.get("jax")  # without which there are no tracers
     return jax is None or not isinstance(value, jax.core.Tracer)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # Python prints no integer of more than 4300 digits
@@ -29,7 +29,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def _real(name: str, value: Any) -> "np.ndarray":
+def _real(name: str, value: object) -> "np.ndarray":
     import numpy as np
 
     if isinstance(value, (bool, str, np.bool_)) or value is None:
@@ -50,7 +50,7 @@ def _refuse(name: str, array: "np.ndarray", wanted: str) -> None:
     raise ValueError(f"{name} must be {wanted}, got {shown}")
 
 
-def positive(**kwargs: Any) -> None:
+def positive(**kwargs: object) -> None:
     """Refuse what is not finite and > 0.
 
     >>> positive(epsilon=1.0, delta=-1)
@@ -66,7 +66,7 @@ def positive(**kwargs: Any) -> None:
                 _refuse(name, array, "finite and > 0")
 
 
-def labels(given: Any) -> "np.ndarray":
+def labels(given: object) -> "np.ndarray":
     """Classes as whole numbers, -1 for None and NaN; values that are no whole numbers stay as they are.
 
     >>> labels([1, None, 0]).tolist(), labels(["red", None]).dtype.kind
@@ -85,7 +85,7 @@ def labels(given: Any) -> "np.ndarray":
     return whole if (whole == filled).all() else array
 
 
-def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: Any) -> None:
+def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: object) -> None:
     """Refuse what is outside [lower, upper], or (lower, upper] with ``open_lower``."""
     for name, value in kwargs.items():
         if concrete(value):
@@ -128,13 +128,13 @@ def number(
     return one
 
 
-def integer_in(lower: int, upper: int | None = None, **kwargs: Any) -> None:
+def integer_in(lower: int, upper: int | None = None, **kwargs: object) -> None:
     """Refuse what is not a whole number in [lower, upper]; booleans and 2.0 are none."""
     for name, value in kwargs.items():
         whole(lower, upper, **{name: value})
 
 
-def whole(lower: int, upper: int | None = None, **kwargs: Any) -> int:
+def whole(lower: int, upper: int | None = None, **kwargs: object) -> int:
     """One whole number in [lower, upper], as a Python integer.
 
     >>> whole(1, times=3)
@@ -167,7 +167,7 @@ def first_fraction(values: "np.ndarray", of: str) -> str:
     return f": {values[found[0]]} for {of} {found[0]}" if len(found) else ""
 
 
-def known(labels: Any, mask: Any = None) -> None:
+def known(labels: object, mask: object = None) -> None:
     """Refuse -1, an unknown label, among concrete labels (where ``mask`` is not 0).
 
     >>> import numpy as np
@@ -184,7 +184,7 @@ def known(labels: Any, mask: Any = None) -> None:
             raise ValueError("labels must be known, and some are -1: leave those out")
 
 
-def one_of(choices: tuple[str, ...], **kwargs: Any) -> None:
+def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():
         if value not in choices:

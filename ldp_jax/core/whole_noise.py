@@ -12,7 +12,6 @@ import functools
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -34,12 +33,12 @@ MAX_EPSILON = 40.0
 """Budgets: below, noise would reach too far for a table; above, one step is rarer than its words."""
 
 
-def checked_epsilon(epsilon: Any) -> float:
+def checked_epsilon(epsilon: object) -> float:
     """A budget as a Python float; ValueError unless it is one concrete number in [0.001, 40]."""
     return number(MIN_EPSILON, MAX_EPSILON, epsilon=epsilon)
 
 
-def checked_most(most: Any) -> int:
+def checked_most(most: object) -> int:
     """The largest count; ValueError unless it is a whole number in [1, 2^20]."""
     return whole(1, MAX_REACH, most=most)
 
@@ -78,7 +77,7 @@ class WholeNoise:
         words = [[total >> 32 * place & 2**32 - 1 for total in totals] for place in reversed(range(WORDS))]
         return frozen(np.array(words, np.uint32))
 
-    def report(self, words: np.ndarray, counts: Any) -> np.ndarray:
+    def report(self, words: np.ndarray, counts: object) -> np.ndarray:
         """Noisy counts, int32 [K]: the same numbers as ``edges.NeighbourCounts.from_words`` gives.
 
         Words are uniform, uint32 [4, K]: a sign, and a number below 2^96, most significant word first. Counts are

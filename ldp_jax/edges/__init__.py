@@ -57,6 +57,4 @@ __all__ = [
     "public_part",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

@@ -1,7 +1,7 @@
 """Noise on a degree, clipped to what a degree can be: the law that mechanisms on neighbour lists share."""
 
 import abc
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
 
@@ -42,7 +42,7 @@ class SendsDegree(ListMechanism):
             drawn = random_words.geometric(key, epsilon, degree.shape)
         return jnp.clip(degree + drawn, 0.0, jnp.asarray(owned, jnp.float32))
 
-    def degree_log_density(self, noisy: Any, degree: Scalar, owned: Scalar) -> Array:
+    def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
         """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
         epsilon, noisy = jnp.asarray(self.degree_epsilon), jnp.asarray(noisy)
         gap = jnp.abs(noisy - degree)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.mechanism import check_single
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges._draws import ordinal
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
@@ -33,17 +33,14 @@ class OneUsersView(Protocol):
     reporting: Reporting
     reportings: tuple[Reporting, ...]
 
-    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Any = 0) -> Report:
+    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> Report:
         """The report of the user ``own``: a :class:`ListReport`, or what ``select`` takes, with a ``degree``."""
-        ...
 
     def guarantee(self) -> Guarantee:
         """Per bit of one user's list."""
-        ...
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """Per edge, seen through the reports of all users."""
-        ...
 
 
 @runtime_checkable
@@ -52,11 +49,10 @@ class HasServer(Protocol):
 
     def select(self, reports: Report) -> Array:
         """bool [n, n], symmetric: the graph of the reports of users 0 to n - 1, stacked."""
-        ...
 
 
 @jax.jit
-def _reports(m: Any, keys: PRNGKeys, lists: NeighbourList, own: Array) -> Report:
+def _reports(m: OneUsersView, keys: PRNGKeys, lists: NeighbourList, own: Array) -> Report:
     return jax.vmap(lambda key, mine, place: m.privatize(key, mine, place))(keys, lists, own)
 
 

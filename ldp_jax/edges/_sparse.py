@@ -5,16 +5,16 @@ of uniform ranks is drawn *with* replacement and repeats are dropped: every one 
 a, independently of the rest. Nothing is ever as large as the square of the number of users.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random_words
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges._draws import PIECE, below, capacity, poisson_sums
 from ldp_jax.edges.population import Population, ReportedPairs
 
@@ -22,17 +22,27 @@ _BLOCK = 2**22
 """Pairs and users of one block, but for a user who has more alone."""
 
 
+@runtime_checkable
+class BitMechanism(Protocol):
+    """What is asked here of a :class:`~ldp_jax.edges.neighbour_lists.ListMechanism`, which documents it."""
+
+    @property
+    def reporting(self) -> str: ...
+    def of_users(self, choose: Callable[[Scalar], Scalar]) -> "BitMechanism": ...
+    def sums(self) -> np.ndarray: ...
+    def rates(self, key: PRNGKey, degree: Array, owned: Scalar) -> tuple[Array | None, Array, Array]: ...
+    def drop_rate(self, noisy: Array | None, owned: Scalar) -> Array: ...
+    def bit_rates(self, noisy: Array | None, owned: Scalar) -> tuple[Array, Array]: ...
+    def degree_if_none(self, owned: Scalar) -> Array | None: ...
+
+
 # --- Who owns a pair -------------------------------------------------------------------------------------------
 
 
 class Users(NamedTuple):
-    """Some users in an order in which each owns one run of pairs; arrays [users].
+    """Users by place, where their level (of a whole list, the graph) begins and ends, and the size of the graph.
 
-    Attributes:
-      place: the user's place in the graph.
-      start: where the user's level begins (for a whole list, the graph).
-      end: where it ends, one past the last.
-      size: nodes of the user's graph.
+    Numbers, or arrays [users] of NumPy or JAX.
     """
 
     place: Any
@@ -76,7 +86,7 @@ def node_of(users: Users, rank: Array, half: bool) -> Array:
     return jnp.where(rank >= low + high, users.end + rank - low - high, within)
 
 
-def owns(users: Users, other: Any, half: bool) -> Any:
+def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
     """Whether the pair of a user and another node is the user's to report; NumPy or JAX, elementwise.
 
     In a half matrix a pair of one level belongs to the lower place if the two places sum to an even number, else to
@@ -109,7 +119,7 @@ class Plan(NamedTuple):
     member: np.ndarray
 
 
-def plan(m: Any, people: Population, half: bool) -> Plan:
+def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
     """Every private user reports about all nodes of one graph, or pairs of private users have one owner each.
 
     Raises:
@@ -144,7 +154,7 @@ def plan(m: Any, people: Population, half: bool) -> Plan:
     return Plan(member[at], users, degree[at], local[order].astype(np.int32), begin[at], member)
 
 
-def _order(m: Any, who: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _order(m: BitMechanism, who: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Users by graph, then by budget, then by id; and where a level begins: the users of one graph and budget."""
     budget = np.broadcast_to(m.sums(), group.shape)
     who = who[np.lexsort((who, budget[who], group[who]))].astype(np.int32)
@@ -165,7 +175,7 @@ def _check_owners(budget: np.ndarray, begin: np.ndarray, start: np.ndarray) -> N
 
 @partial(jax.jit, static_argnames="half")
 def _rates(
-    key: PRNGKey, m: Any, users: Users, degree: Array, half: bool
+    key: PRNGKey, m: BitMechanism, users: Users, degree: Array, half: bool
 ) -> tuple[Array | None, Array, Array, Array]:
     owned = universe(users, half)
     noisy, keep, add = m.rates(key, degree, owned)
@@ -173,7 +183,7 @@ def _rates(
 
 
 @jax.jit
-def _false_if_none(m: Any, owned: Array) -> Array:
+def _false_if_none(m: BitMechanism, owned: Array) -> Array:
     _, add = m.bit_rates(m.degree_if_none(owned), owned)
     return owned.astype(jnp.float32) * add
 
@@ -224,7 +234,7 @@ def _false(
 # --- Sampling --------------------------------------------------------------------------------------------------
 
 
-def sample(key: PRNGKey, m: Any, people: Population, memory: float) -> ReportedPairs:
+def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> ReportedPairs:
     """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
 
     Block b draws from ``fold_in(key, b)``. ``m`` is a :class:`~ldp_jax.edges.neighbour_lists.ListMechanism`, whose
@@ -252,14 +262,14 @@ def sample(key: PRNGKey, m: Any, people: Population, memory: float) -> ReportedP
     return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
 
 
-def _one_or_each(leaf: Any, n: int) -> Any:
+def _one_or_each(leaf: Scalar, n: int) -> Scalar:
     """A budget for all, or one a user."""
     if np.shape(leaf) not in ((), (n,)):
         raise ValueError(f"budgets must be one number or one a user, [{n}], got shape {np.shape(leaf)}")
     return leaf
 
 
-def _refuse_dense(m: Any, users: Users, half: bool, memory: float) -> None:
+def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> None:
     """Refuse a dense output before it is computed, from public numbers alone: users and budgets.
 
     It is what a graph without edges lets expect: a refusal that depended on true edges would tell them.
@@ -287,7 +297,7 @@ def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _block(
-    key: PRNGKey, m: Any, made: Plan, counted: np.ndarray | None, start: int, stop: int
+    key: PRNGKey, m: BitMechanism, made: Plan, counted: np.ndarray | None, start: int, stop: int
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     """Consecutive users' noisy degrees (or None), and the reported pairs, sorted, each once: users and places.
 
@@ -326,11 +336,11 @@ def _block(
     return None if noisy is None else np.asarray(noisy)[:length], user, place
 
 
-def _part(m: Any, start: int, stop: int) -> Any:
+def _part(m: BitMechanism, start: int, stop: int) -> BitMechanism:
     """The mechanism of a block of users; padding repeats the first one's budget."""
     short = capacity(stop - start) - (stop - start)
 
-    def part(leaf: Any) -> Any:
+    def part(leaf: Scalar) -> Scalar:
         if np.ndim(leaf) == 0:
             return leaf
         mine = np.asarray(leaf)[start:stop]

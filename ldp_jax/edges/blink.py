@@ -12,7 +12,7 @@ Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neur
 (CCS 2023), which adds Laplace noise to degrees and works on n x n matrices.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from scipy.special import expit
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree
-from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.edges._draws import capacity
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
 from ldp_jax.edges.noisy_degree import NoisyDegree
@@ -58,7 +58,7 @@ class DegreePrior(NamedTuple):
     beta: Float[np.ndarray, " K"]
 
 
-def degree_prior(degree: Any) -> DegreePrior:
+def degree_prior(degree: Values) -> DegreePrior:
     r"""Fit the beta model to noisy degrees by maximum likelihood; post-processing.
 
     Degrees are rounded and clipped to [1, n - 2], as the authors do: others have no finite estimate. The fixed
@@ -99,10 +99,10 @@ class PosteriorLinks:
       correction: float32 [m], how much more.
     """
 
-    group: Any
-    constant: Any
+    group: AnyArray
+    constant: AnyArray
     neighbours: Segments
-    correction: Any
+    correction: AnyArray
 
     def sum(self, h: Float[Array, "n k"]) -> Float[Array, "n k"]:
         """The product with rows: what :class:`~ldp_jax.graph.aggregation.Segments` has for links of weight 1."""

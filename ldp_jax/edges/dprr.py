@@ -142,7 +142,7 @@ class DPRR(SendsDegree):
             return noisy
         return _posterior_mean(noisy, jnp.asarray(self.prior), jnp.asarray(self.epsilon_degree))
 
-    def estimate(self, y: Any, own: Scalar = 0) -> Array:
+    def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         """:meth:`estimate_degree` of the noisy degree; the list says little more about the degree."""
         return self.estimate_degree(ListReport(*y).degree)
 

@@ -1,6 +1,7 @@
 """Neighbour lists and the reports about them."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.list_ids import host_ids, ids_of
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array, Scalar
 
 
 class NeighbourList(NamedTuple):
@@ -22,8 +23,8 @@ class NeighbourList(NamedTuple):
       count: int32, how many there are.
     """
 
-    ids: Any
-    count: Any
+    ids: AnyArray
+    count: Scalar
 
     def __repr__(self) -> str:
         if not validate.concrete(self.ids) or np.ndim(self.ids) != 1:
@@ -33,7 +34,7 @@ class NeighbourList(NamedTuple):
         return f"NeighbourList({len(known)} of {len(self.ids)}: [{shown}])"
 
     @classmethod
-    def of(cls, ids: Any, n: int) -> "NeighbourList":
+    def of(cls, ids: object, n: int) -> "NeighbourList":
         """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
 
         What is no whole number in [0, n), and repeats, are dropped: never raises or warns. (A JAX array of 32 bits
@@ -50,14 +51,9 @@ class NeighbourList(NamedTuple):
 
 
 class ListReport(NamedTuple):
-    """One user's report.
+    """One user's noisy degree, NaN where the mechanism sends none, and noisy list."""
 
-    Attributes:
-      degree: the noisy degree; NaN where the mechanism sends none.
-      neighbours: the noisy list.
-    """
-
-    degree: Any
+    degree: Scalar
     neighbours: NeighbourList
 
     def __repr__(self) -> str:
@@ -65,15 +61,10 @@ class ListReport(NamedTuple):
 
 
 class LapReport(NamedTuple):
-    """One user's report.
+    """One user's noisy degree, any real number, and noisy bits of owned pairs, float32 [n]; NaN for the others."""
 
-    Attributes:
-      degree: float32, the noisy degree; any real number.
-      values: float32 [n], the noisy bits of owned pairs; NaN for the others.
-    """
-
-    degree: Any
-    values: Any
+    degree: Scalar
+    values: AnyArray
 
     def __repr__(self) -> str:
         return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
@@ -83,14 +74,14 @@ _SHOWN = 6
 """Ids of a list that are printed."""
 
 
-def brief(value: Any) -> str:
+def brief(value: Scalar) -> str:
     """A number as it is, an array or a tracer by its kind and shape."""
     if np.ndim(value) or not validate.concrete(value):
         return f"{jnp.result_type(value)}[{','.join(map(str, np.shape(value)))}]"
     return f"{np.asarray(value).item():g}"
 
 
-def to_list(bits: Any) -> NeighbourList:
+def to_list(bits: Array) -> NeighbourList:
     """A vector of bits [n] as a list of capacity n."""
     n = bits.shape[-1]
     ids = jnp.sort(jnp.where(bits, jnp.arange(n, dtype=jnp.int32), n))
@@ -103,7 +94,7 @@ def to_bits(neighbours: NeighbourList, n: int) -> Array:
     return jnp.zeros(n, bool).at[ids_of(jnp, ids, n)].set(True, mode="drop")
 
 
-def listed(nodes: Any, n: int) -> NeighbourList:
+def listed(nodes: Sequence[int] | np.ndarray, n: int) -> NeighbourList:
     """Some nodes as a list of capacity n, on the host."""
     ids = np.full(n, n, np.int32)
     ids[: len(nodes)] = np.sort(np.asarray(nodes, np.int32))
@@ -115,6 +106,6 @@ def nodes_of(neighbours: NeighbourList) -> tuple[int, ...]:
     return tuple(np.asarray(neighbours.ids)[: int(neighbours.count)].tolist())
 
 
-def stacked(lists: Any) -> NeighbourList:
+def stacked(lists: Sequence[NeighbourList]) -> NeighbourList:
     """Lists of one capacity on the host, as one stack."""
     return NeighbourList(*(np.stack(leaves) for leaves in zip(*lists, strict=True)))

@@ -10,18 +10,11 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges import _pair_sets, _sparse
 from ldp_jax.edges._draws import drawn
 from ldp_jax.edges.lists import LapReport, NeighbourList
-from ldp_jax.edges.neighbour_lists import (
-    MAX_BIT_EPSILON,
-    OnLists,
-    Reporting,
-    pairs_of,
-    per_edge,
-    two_budgets,
-)
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, per_edge, two_budgets
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import LapReports, critical_numbers
 
@@ -88,7 +81,7 @@ class LocalLap(OnLists):
         noisy = degree + random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
 
-    def log_density(self, y: Any, x: Any, own: Scalar = 0) -> Array:
+    def log_density(self, y: LapReport, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list; -inf where it is about other than the owned pairs."""
         y = LapReport(*y)
         bits, owned, degree, _ = self._record(x, own)
@@ -114,7 +107,7 @@ class LocalLap(OnLists):
         owned = tuple(np.flatnonzero(pairs_of(own, n, self.reporting)[0]).tolist())
         return LapReports(n, owned, owned if self.reporting == "half" else tuple(range(n)))
 
-    def estimate(self, y: Any, own: Scalar = 0) -> Array:
+    def estimate(self, y: LapReport, own: Scalar = 0) -> Array:
         """The noisy degree (``half``: of the owned pairs), which is unbiased."""
         return jnp.asarray(LapReport(*y).degree)
 
@@ -193,7 +186,7 @@ class LocalLap(OnLists):
         return per_edge((owner, other) if reporting == "half list" else (owner,), reporting)
 
 
-def _log_laplace(epsilon: Scalar, off: Array) -> Array:
+def _log_laplace(epsilon: Scalar, off: AnyArray) -> Array:
     """The log density of Laplace noise of scale 1 / epsilon."""
     epsilon = jnp.asarray(epsilon)
     return jnp.log(epsilon / 2) - epsilon * jnp.abs(off)

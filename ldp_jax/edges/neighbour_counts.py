@@ -2,7 +2,7 @@
 
 import dataclasses
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from ldp_jax.core import random_words, validate, whole_noise
 from ldp_jax.core.mechanism import WordRuns
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.edges.neighbour_lists import OnLists, Reporting, per_bit, per_edge
@@ -64,11 +64,11 @@ class NeighbourCounts(OnLists):
     epsilon: float = static()
     num_groups: int = static()
     n: int | None = static(default=None)
-    groups: Any = None
+    groups: AnyArray | None = None
     most: int = static(default=65_535)
     noise: Noise = static(default="geometric")
     reporting: Reporting = static(default="full")
-    thresholds: Any = dataclasses.field(init=False, repr=False, default=None)
+    thresholds: Array | None = dataclasses.field(init=False, repr=False, default=None)
 
     budgets: ClassVar[dict[str, float]] = {"epsilon": whole_noise.MAX_EPSILON}
     reportings: ClassVar[tuple[Reporting, ...]] = ("full", "half")
@@ -105,7 +105,7 @@ class NeighbourCounts(OnLists):
         """() for one mechanism: its arrays are a table and public groups, not a stack."""
         return ()
 
-    def _counts(self, neighbours: Any, own: Scalar, groups: Any = None) -> Array:
+    def _counts(self, neighbours: NeighbourList, own: Scalar, groups: AnyArray | None = None) -> Array:
         """The true counts, int32 [K]."""
         bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
@@ -120,7 +120,9 @@ class NeighbourCounts(OnLists):
         counts = jnp.zeros(self.num_groups, jnp.int32).at[jnp.where(known, groups, 0)].add(known.astype(jnp.int32))
         return jnp.minimum(counts, self.most)
 
-    def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: Any = None) -> Array:
+    def privatize(
+        self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: AnyArray | None = None
+    ) -> Array:
         """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` it.
 
         ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
@@ -128,7 +130,7 @@ class NeighbourCounts(OnLists):
         validate.threefry(key)
         return self.add_noise(key, self._counts(neighbours, own, groups))
 
-    def add_noise(self, key: PRNGKey, counts: Any) -> Array:
+    def add_noise(self, key: PRNGKey, counts: Values) -> Array:
         """Counts, clipped to [0, ``most``], with independent noise; int32, float32 of Laplace noise."""
         if not isinstance(counts, jax.Array):  # a number of the host may be beyond 32 bits
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
@@ -137,7 +139,7 @@ class NeighbourCounts(OnLists):
             return counts + random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
         return self.from_words(random_words.words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
-    def from_words(self, word: Any, counts: Any) -> Array:
+    def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
         """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
         return with_noise(
             jnp.asarray(self.thresholds), jnp.asarray(word, jnp.uint32), counts, self._noise.reach, self.span()
@@ -166,12 +168,12 @@ class NeighbourCounts(OnLists):
         pairs = sorted({(0, 1), (self.most - 1, self.most)})
         return WordRuns(words(starts), words(ends), share * 2, pairs)
 
-    def log_density(self, y: Any, x: Any, own: Scalar = 0) -> Array:
+    def log_density(self, y: Values, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list: a mass, a density of Laplace noise."""
         y = jnp.asarray(y)
         return self.log_likelihood(y, self._counts(x, own)).sum(-1)
 
-    def log_likelihood(self, y: Any, counts: Any) -> Array:
+    def log_likelihood(self, y: Values, counts: Values) -> Array:
         """log p of each reported number given the true count; elementwise."""
         y, counts = jnp.asarray(y), jnp.asarray(counts)
         gap = jnp.abs(y - counts)
@@ -197,7 +199,7 @@ class NeighbourCounts(OnLists):
         """K numbers."""
         return CountReports(self.num_groups, None if self.noise == "laplace" else self.span())
 
-    def estimate(self, y: Any, own: Scalar = 0) -> Array:
+    def estimate(self, y: Values, own: Scalar = 0) -> Array:
         """The counts: the report itself, which is unbiased; post-processing."""
         return jnp.asarray(y, jnp.float32)
 
@@ -232,11 +234,13 @@ class NeighbourCounts(OnLists):
         return dataclasses.replace(made, arithmetic=one.arithmetic)
 
 
-def with_noise(thresholds: Any, word: Array, counts: Any, reach: Any, span: tuple[Any, Any]) -> Array:
+def with_noise(
+    thresholds: Array, word: Array, counts: AnyArray, reach: Scalar, span: tuple[Scalar, Scalar]
+) -> Array:
     """Counts with whole noise under words uint32 [4, ...], by a table of cumulative masses; all may be traced."""
     bits = (thresholds.shape[1] + 1).bit_length() - 1
 
-    def halve(at: Any, place: Array) -> Array:  # bisection: how many thresholds are at or below the number
+    def halve(at: Array, place: Array) -> Array:  # bisection: how many thresholds are at or below the number
         step = (1 << (bits - 1)) >> at
         probe = thresholds[:, place + step - 1]
         return place + jnp.where(random_words.less(word[1:], probe), 0, step)
@@ -247,7 +251,7 @@ def with_noise(thresholds: Any, word: Array, counts: Any, reach: Any, span: tupl
 
 
 def checked_groups(
-    groups: Any, n: int, num_groups: int, least: int = -1, name: str = "groups"
+    groups: Values, n: int, num_groups: int, least: int = -1, name: str = "groups"
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n].
 

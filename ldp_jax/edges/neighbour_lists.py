@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,12 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.rounding import rounded_down
-from ldp_jax.core.spaces import Finite, Interval, Mixture
+from ldp_jax.core.spaces import Finite
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.lists import ListReport, NeighbourList, to_bits, to_list
 from ldp_jax.edges.population import Population, ReportedPairs
-from ldp_jax.edges.spaces import ListReports, Lists, critical_degrees
+from ldp_jax.edges.spaces import Degrees, ListReports, Lists, critical_degrees
 
 MAX_BIT_EPSILON = 40.0
 """The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 of 2^64 words."""
@@ -31,6 +31,8 @@ Reporting = Literal["full", "half list", "half"]
 list (``half list``) or of the owned pairs alone (``half``)."""
 
 REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
+
+_S = TypeVar("_S")
 
 
 @runtime_checkable
@@ -48,28 +50,23 @@ class HasBitLaw(Protocol):
     reporting: Reporting
     reportings: tuple[Reporting, ...]
 
-    def of_users(self, choose: Callable[[Scalar], Scalar]) -> Any:
+    def of_users(self: _S, choose: Callable[[Scalar], Scalar]) -> _S:
         """The same with ``choose`` applied to each budget that users may have of their own."""
-        ...
 
     def bit_reports(self, owned: int) -> tuple[np.ndarray, np.ndarray]:
         """Noisy numbers about ``owned`` pairs, and what is sent of a bit: the largest loss is among them."""
-        ...
 
     def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
         """log p of both numbers, elementwise; one term that does not depend on the bit may be left out.
 
         Of ``owned`` pairs ``degree`` are true, the bit's among them; ``bit`` is NaN where another user reports it.
         """
-        ...
 
     def guarantee(self) -> Guarantee:
         """Per bit of one user's list."""
-        ...
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """Per edge, seen through the reports of all users."""
-        ...
 
 
 def budget_in(most: float, **kwargs: Scalar) -> None:
@@ -134,10 +131,10 @@ class OnLists(abc.ABC):
         if self.n is not None:
             validate.integer_in(1, n=self.n)
 
-    def of_users(self, choose: Callable[[Scalar], Scalar]) -> Any:
+    def of_users(self: _S, choose: Callable[[Scalar], Scalar]) -> _S:
         """The same with ``choose`` applied to each budget."""
         made: Any = self  # a dataclass
-        return dataclasses.replace(made, **{name: choose(getattr(self, name)) for name in self.budgets})
+        return dataclasses.replace(made, **{name: choose(getattr(self, name)) for name in made.budgets})
 
     def spent(self) -> list[np.ndarray]:
         """The budgets as float64 of one shape, checked.
@@ -217,20 +214,20 @@ class ListMechanism(OnLists):
         """A noisy degree, of ``degree`` true pairs among ``owned``; elementwise. None where none is sent."""
         return None
 
-    def degree_log_density(self, noisy: Any, degree: Scalar, owned: Scalar) -> Array:
+    def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
         """log p of the noisy degree; 0 where none is sent."""
         return jnp.float32(0.0)
 
-    def degrees(self, owned: int) -> Finite | Interval | Mixture | None:
+    def degrees(self, owned: int) -> Degrees:
         """The possible noisy degrees; None where none is sent."""
         return None
 
-    def degree_if_none(self, owned: Scalar) -> Any:
+    def degree_if_none(self, owned: Scalar) -> Array | None:
         """The mean of the noisy degree of a user without neighbours, of public numbers alone; None without one."""
         return None
 
     @abc.abstractmethod
-    def estimate(self, y: Any, own: Scalar = 0) -> Array:
+    def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         """The server's estimate of the degree (``half``: of the owned pairs) of the user ``own``."""
 
     def rates(self, key: PRNGKey, degree: Scalar, owned: Scalar) -> tuple[Array | None, Array, Array]:
@@ -242,7 +239,7 @@ class ListMechanism(OnLists):
     def codomain(self, own: int = 0) -> ListReports:
         """A noisy degree, or none, and a list of the user ``own``."""
         _, pairs = pairs_of(own, self._size(), self.reporting)
-        return ListReports(self._size(), self.degrees(pairs), Finite((0.0, 1.0)), own)
+        return ListReports(self._size(), self.degrees(int(pairs)), Finite((0.0, 1.0)), own)
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The reports of all users (:func:`ldp_jax.edges.privatize_graph`); budgets may be arrays [n]."""
@@ -268,7 +265,7 @@ class ListMechanism(OnLists):
         reported = random_words.bernoulli(bits_key, chance, rest) & mine
         return ListReport(jnp.float32(jnp.nan) if noisy is None else noisy, to_list(reported))
 
-    def log_density(self, y: Any, x: Any, own: Scalar = 0) -> Array:
+    def log_density(self, y: ListReport, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list: the noisy degree's, and each bit's given it."""
         y = ListReport(*y)
         true, mine, degree, pairs = self._record(x, own)

@@ -9,7 +9,7 @@ import numpy as np
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import Array, Scalar, Values
 from ldp_jax.edges._degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import Reporting
@@ -72,7 +72,7 @@ class NoisyDegree(SendsDegree):
         """A noisy degree and an empty list."""
         return dataclasses.replace(super().codomain(own), bit=Finite((0.0,)))
 
-    def add_noise(self, unit: Any, degree: Any, owned: Any) -> np.ndarray:
+    def add_noise(self, unit: Values, degree: Values, owned: Values) -> np.ndarray:
         """d* of many users from noise of epsilon 1 that the caller has drawn, on the host; elementwise.
 
         ``unit`` is Laplace noise of scale 1, independent of the true degrees among ``owned`` pairs.
@@ -87,7 +87,7 @@ class NoisyDegree(SendsDegree):
             raise ValueError(f"noise must be laplace: {self.noise} noise of another budget is no multiple of it")
         return np.clip(np.asarray(degree) + np.asarray(unit) / self.epsilon, 0, owned)
 
-    def estimate(self, y: Any, own: Scalar = 0) -> Array:
+    def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         """The noisy degree, with the bias that clipping leaves."""
         return jnp.asarray(ListReport(*y).degree)
 

@@ -1,6 +1,6 @@
 """All users of a graph or of a set of graphs, and what they report."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.graph import graphs
 
 
@@ -28,7 +28,7 @@ class Population(NamedTuple):
     private: Bool[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, graph: Graph | graphs.GraphSet, public: Any = None) -> "Population":
+    def of(cls, graph: Graph | graphs.GraphSet, public: Values | None = None) -> "Population":
         """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
 
         Raises:
@@ -80,7 +80,6 @@ class HasGraphSampler(Protocol):
 
     def guarantee(self) -> Guarantee:
         """The promise of the reports; ``trust`` says whether users perturb their lists, or a curator the graph."""
-        ...
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The reports of all private users, by the law of one user at a time.
@@ -88,7 +87,6 @@ class HasGraphSampler(Protocol):
         Raises:
           ValueError: for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
         """
-        ...
 
 
 def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +105,7 @@ def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.n
     return senders, receivers
 
 
-def mask_of(n: int, **given: Any) -> Bool[np.ndarray, " n"]:
+def mask_of(n: int, **given: Values | None) -> Bool[np.ndarray, " n"]:
     """A named mask of n users, checked; all of them for None."""
     ((name, mask),) = given.items()
     mask = np.ones(n, bool) if mask is None else np.asarray(mask)

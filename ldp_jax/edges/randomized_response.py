@@ -51,7 +51,7 @@ class RandomizedResponse(ListMechanism):
         """1 - p."""
         return flip_rate(self.epsilon)
 
-    def estimate(self, y: Any, own: Scalar = 0) -> Array:
+    def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
         r"""The unbiased degree :math:`(\tilde d - (n - 1)(1 - p)) / (2p - 1)`, :math:`\tilde d` bits reported.
 
         In a half matrix it is that of the owned pairs, with their number in the place of n - 1.
@@ -59,7 +59,7 @@ class RandomizedResponse(ListMechanism):
         flip = flip_rate(self.epsilon)
         scale = jnp.tanh(jnp.asarray(self.epsilon, flip.dtype) / 2)  # 2p - 1
         mine, _ = pairs_of(own, self._size(), self.reporting)
-        return (ListReport(*y).neighbours.count - mine.sum() * flip) / scale
+        return (jnp.asarray(ListReport(*y).neighbours.count) - mine.sum() * flip) / scale
 
     def proof(self) -> str:
         """Randomised response on one bit."""

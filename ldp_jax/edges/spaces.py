@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +12,8 @@ import numpy as np
 
 from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw
 from ldp_jax.core.spaces.line import line, spacings
-from ldp_jax.core.spaces.space import Log
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
+from ldp_jax.core.types import Array, Values
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law
@@ -21,17 +22,13 @@ _ORDER = 16  # Gauss-Legendre points of a piece of the noisy degree
 _FAR = 1e3  # a noisy number beyond all that is true
 _ENDS, _POINTS = 500.0, 1_000_001  # of a line on which the law of a real count is summed
 
-Degrees = Finite | Interval | Mixture | None
+Degrees = Finite | Mixture | None
 """Noisy degrees; a mixture is of atoms and what is between them; None where none is sent."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Lists(Records):
-    """The neighbour lists of a user among ``n`` nodes; two are adjacent where they differ in one bit.
-
-    Attributes:
-      n: nodes.
-      own: the user, who is in none of the lists.
+class Lists(Records[NeighbourList]):
+    """The neighbour lists of the user ``own`` among ``n`` nodes; two are adjacent where they differ in one bit.
 
     >>> lists = Lists(5)
     >>> lists.extremes()
@@ -56,12 +53,12 @@ class Lists(Records):
         swap = {self.own: own, own: self.own}
         return listed([swap.get(node, node) for node in nodes_of(x)], self.n)
 
-    def given(self, x: Any) -> NeighbourList:
+    def given(self, x: NeighbourList) -> NeighbourList:
         """Whole numbers."""
         ids, count = NeighbourList(*x)
         return NeighbourList(np.asarray(ids, np.int32), np.int32(count))
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: NeighbourList, *, rounding: int = 0) -> np.ndarray:
         """Which are sorted, distinct, padded with n and without the user."""
         ids, count = (np.asarray(leaf) for leaf in NeighbourList(*values))
         inside = np.arange(self.n) < count[:, None]
@@ -69,15 +66,13 @@ class Lists(Records):
         known = (((ids >= 0) & (ids < self.n) & (ids != self.own)) == inside).all(1)
         return ordered & known & (inside | (ids == self.n)).all(1)
 
-    def clip(self, x: Any) -> NeighbourList:
+    def clip(self, x: NeighbourList) -> NeighbourList:
         """The list of the ids that are other nodes, each once."""
-        x = NeighbourList(*x)
 
-        def one(ids: Any) -> NeighbourList:
-            bits = to_bits(NeighbourList(ids, None), self.n)
-            return to_list(bits & (jnp.arange(self.n) != self.own))
+        def one(ids: Array) -> NeighbourList:
+            return to_list(to_bits(NeighbourList(ids, 0), self.n) & (jnp.arange(self.n) != self.own))
 
-        ids = jnp.asarray(x.ids)
+        ids = jnp.asarray(NeighbourList(*x).ids)
         return one(ids) if ids.ndim == 1 else jax.vmap(one)(ids)
 
     def extremes(self) -> tuple[NeighbourList, NeighbourList]:
@@ -118,11 +113,11 @@ class Lists(Records):
         lists = [listed(self.others[:degree], self.n) for degree in range(self.n)]
         return list(itertools.pairwise(lists))
 
-    def adjacent(self, x: Any, other: Any) -> np.ndarray:
+    def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""
         return (self._bits(x) != self._bits(other)).sum(1) == 1
 
-    def _bits(self, lists: Any) -> np.ndarray:
+    def _bits(self, lists: NeighbourList) -> np.ndarray:
         ids = np.asarray(NeighbourList(*lists).ids)
         bits = np.zeros((len(ids), self.n + 1), bool)
         np.put_along_axis(bits, ids, True, 1)
@@ -160,15 +155,8 @@ class Lists(Records):
 
 
 @dataclasses.dataclass(frozen=True)
-class ListReports(ReportLaw):
-    """Reports that are a noisy degree and a list.
-
-    Attributes:
-      n: nodes.
-      degree: the noisy degrees.
-      bit: what is sent of one bit.
-      own: whose reports they are, in none of the lists.
-    """
+class ListReports(ReportLaw[ListReport, NeighbourList]):
+    """Reports that are a noisy degree and a list of user ``own``; ``bit`` is what is sent of one bit."""
 
     n: int
     degree: Degrees
@@ -184,7 +172,7 @@ class ListReports(ReportLaw):
     def _lists(self) -> Lists:
         return Lists(self.n, self.own)
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: ListReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a list, and a degree that is possible, or NaN where none is sent."""
         y = ListReport(*values)
         lists, degree = self._lists.contains(y.neighbours), np.asarray(y.degree)
@@ -194,7 +182,7 @@ class ListReports(ReportLaw):
             return lists & np.isin(degree, np.asarray(self.degree.atoms))
         return lists & (degree >= 0) & (degree <= self._most)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[ListReport]:
+    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], ListReport]) -> list[ListReport]:
         """Reports where the loss between two lists may be largest: every critical degree, with the bit and without.
 
         ``draw`` gives a report of ``x``, where more is needed.
@@ -219,23 +207,23 @@ class ListReports(ReportLaw):
         """The largest degree of a continuum; None for others."""
         return None if self.degree is None or self.degree.atoms is not None else int(_breaks(self.degree)[-1])
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+    def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Every list with each degree of a rule: atoms, and Gauss-Legendre between breaks."""
         degrees, weights, owner = _rule(self.degree)
         lists = self._patterns(int(owner[-1]) + 1)
-        return _with_each(degrees, lists), np.repeat(weights, len(lists.count))
+        return _with_each(degrees, lists), np.repeat(weights, len(lists.ids))
 
-    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+    def cells(self, x: NeighbourList, log_density: Log) -> Cells:
         """Every list with each cell of the degree: its numbers, or both ends and what is between two breaks."""
         degrees, weights, owner = _rule(self.degree)
         cells, others = int(owner[-1]) + 1, self._lists.others
         lists = self._patterns(cells)
-        count = len(lists.count)
+        count = len(lists.ids)
         density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(len(degrees), count)
         mass = np.zeros((cells, count))
         np.add.at(mass, owner, weights[:, None] * density)
 
-        def cell(y: Any) -> np.ndarray:
+        def cell(y: ListReport) -> np.ndarray:
             degree = np.asarray(y.degree)
             if self.degree is None:
                 place = np.zeros(len(degree), np.int64)
@@ -248,7 +236,7 @@ class ListReports(ReportLaw):
 
         return mass.ravel(), cell
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: ListReport) -> Volume:
         """Four float32 spacings of the degree, where it is between the ends."""
         degree = np.asarray(ListReport(*y).degree)
         if self._most is None:
@@ -257,7 +245,7 @@ class ListReports(ReportLaw):
         atom = (degree <= 0) | (degree >= self._most)
         return np.where(atom, 1.0, spacing), atom
 
-    def scores(self, reports: list[Any], x: NeighbourList, x_other: NeighbourList) -> dict[str, Any]:
+    def scores(self, reports: list[ListReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the bit that differs, and each among the reports with the other."""
         node, degree = _differing(x, x_other), _degrees_of(reports)
         bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
@@ -274,39 +262,30 @@ class ListReports(ReportLaw):
 
 
 @dataclasses.dataclass(frozen=True)
-class LapReports(ReportLaw):
-    """Reports that are a noisy degree and noisy bits: real numbers.
-
-    Attributes:
-      n: nodes.
-      owned: the nodes whose bits are sent; NaN stands for the others.
-      counted: the nodes that the degree is of.
-    """
+class LapReports(ReportLaw[LapReport, NeighbourList]):
+    """Reports that are a noisy degree of ``counted`` nodes and noisy bits of ``owned`` ones; NaN for the others."""
 
     n: int
     owned: tuple[int, ...]
     counted: tuple[int, ...]
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
     @property
     def _mine(self) -> np.ndarray:
         return np.isin(np.arange(self.n), self.owned)
 
-    def _numbers(self, y: Any) -> np.ndarray:
+    def _numbers(self, y: LapReport) -> np.ndarray:
         """The numbers of stacked reports, [n, 1 + owned]."""
         y = LapReport(*y)
         return np.column_stack([y.degree, np.asarray(y.values)[:, list(self.owned)]])
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: LapReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a finite degree, a number of each owned bit, and nothing of the others."""
         y = LapReport(*values)
         return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != self._mine).all(1)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[LapReport]:
+    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], LapReport]) -> list[LapReport]:
         """Reports where the loss between two lists may be largest.
 
         A drawn report of ``x``, with both sides of what the two records have and places between and far away
@@ -323,11 +302,11 @@ class LapReports(ReportLaw):
         """A report as its degree and its noisy bits."""
         return float(y.degree), tuple(np.asarray(y.values).tolist())
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+    def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """None: numbers are integrated one at a time (:meth:`cells`)."""
         raise NotApplicable(f"{1 + len(self.owned)} numbers of a continuum are too many to integrate together")
 
-    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+    def cells(self, x: NeighbourList, log_density: Log) -> Cells:
         """The combinations of quartiles of a report's numbers, which are independent.
 
         A number's own law is a slice of the density through the record: a product, whose slices say all.
@@ -358,12 +337,12 @@ class LapReports(ReportLaw):
             laws.append(np.diff(np.concatenate([[0.0], cdf(cuts[-1]), [total]])))
         return _joint(laws), lambda y: _cell(cuts, self._numbers(y))
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: LapReport) -> Volume:
         """Four float32 spacings of each number."""
         numbers = self._numbers(y)
         return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
 
-    def scores(self, reports: list[Any], x: NeighbourList, x_other: NeighbourList) -> dict[str, Any]:
+    def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
         node, degree = _differing(x, x_other), _degrees_of(reports)
         value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
@@ -371,13 +350,8 @@ class LapReports(ReportLaw):
 
 
 @dataclasses.dataclass(frozen=True)
-class CountReports(ReportLaw):
-    """Reports that are ``size`` noisy counts.
-
-    Attributes:
-      size: how many.
-      span: the smallest and the largest whole number; None for real numbers.
-    """
+class CountReports(ReportLaw[Values, NeighbourList]):
+    """Reports that are ``size`` noisy counts: whole numbers of a ``span``, or real ones."""
 
     size: int
     span: tuple[int, int] | None
@@ -387,14 +361,14 @@ class CountReports(ReportLaw):
         """Whether they are real numbers."""
         return self.span is None
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are finite, and whole numbers of the span."""
         y = np.asarray(values)
         if self.span is None:
             return np.asarray(np.isfinite(y).all(1))
         return ((y >= self.span[0]) & (y <= self.span[1]) & (y == np.round(y))).all(1)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Any]) -> list[np.ndarray]:
+    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Values]) -> list[np.ndarray]:
         """Reports where the loss between two lists may be largest.
 
         A drawn report of ``x`` with each of its numbers at both ends, and near the counts that a list may have.
@@ -413,11 +387,11 @@ class CountReports(ReportLaw):
         values = np.unique([*near, *ends]).tolist()
         return [np.where(places == at, value, sent) for at, value in itertools.product(places, values)]
 
-    def plain(self, y: Any) -> tuple[float, ...]:
+    def plain(self, y: Values) -> tuple[float, ...]:
         """A report as its numbers."""
         return tuple(np.asarray(y).tolist())
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+    def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Every report of whole numbers, with weight 1."""
         if self.span is None:
             raise NotApplicable(f"{self.size} real numbers are too many to integrate together")
@@ -428,7 +402,7 @@ class CountReports(ReportLaw):
         y = np.stack(np.meshgrid(*[numbers] * self.size, indexing="ij"), -1).reshape(-1, self.size)
         return y, np.ones(len(y))
 
-    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+    def cells(self, x: NeighbourList, log_density: Log) -> Cells:
         """The combinations of ten cells of each number, which are independent given the list.
 
         A number's own law is a slice of the density through zeros: a product, whose slices say all.
@@ -451,17 +425,17 @@ class CountReports(ReportLaw):
             cuts.append(cut)
         return _joint(laws), lambda y: _cell(cuts, np.asarray(y, np.float64))
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Values) -> Volume:
         """Four float32 spacings of each real number; 1 of whole ones."""
         if self.span is not None:
             return super().volume(y)
         spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
         return spacing.prod(1), np.zeros(len(spacing), bool)
 
-    def scores(self, reports: list[Any], x: NeighbourList, x_other: NeighbourList) -> dict[str, Any]:
+    def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """Each number, and their sum."""
         y = [np.asarray(each, np.float64) for each in reports]
-        found: dict[str, Any] = {f"count {place}": [each[:, place] for each in y] for place in range(self.size)}
+        found: Scores = {f"count {place}": [each[:, place] for each in y] for place in range(self.size)}
         return {**found, "sum": [each.sum(1) for each in y]}
 
 
@@ -524,7 +498,7 @@ def _rule(degrees: Degrees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _with_each(degrees: np.ndarray, lists: NeighbourList) -> ListReport:
     """Every degree with each of stacked lists, the lists running faster."""
     many = jax.tree.map(lambda leaf: np.tile(np.asarray(leaf).T, len(degrees)).T, lists)
-    return ListReport(np.repeat(degrees, len(lists.count)), many)
+    return ListReport(np.repeat(degrees, len(lists.ids)), many)
 
 
 def _differing(x: NeighbourList, other: NeighbourList) -> int:
@@ -535,5 +509,5 @@ def _differing(x: NeighbourList, other: NeighbourList) -> int:
     return differ[0]
 
 
-def _degrees_of(reports: list[Any]) -> list[np.ndarray]:
+def _degrees_of(reports: Sequence[ListReport | LapReport]) -> list[np.ndarray]:
     return [np.nan_to_num(np.asarray(y.degree, np.float64)) for y in reports]

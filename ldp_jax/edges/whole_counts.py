@@ -1,8 +1,8 @@
 """The noisy counts of all users at once: the law of one user at a time, in O(edges)."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.ownership import Ownership
-from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.core.whole_noise import WORDS
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups, with_noise
@@ -54,7 +54,10 @@ class NoisyCounts(NamedTuple):
 
 
 def count_neighbours(
-    users: Population, groups: Any, num_groups: int, counted: Any = None
+    users: Population,
+    groups: Values,
+    num_groups: int,
+    counted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> Int[np.ndarray, "n groups"]:
     """How many neighbours each user has in each group, exactly: private, on the host, in one pass over the edges.
 
@@ -85,10 +88,10 @@ def privatize_counts(
     key: PRNGKey,
     graph: Graph | graphs.GraphSet,
     mechanism: NeighbourCounts | Sequence[NeighbourCounts],
-    groups: Any,
+    groups: Values,
     *,
-    levels: Any = None,
-    reporters: Any = None,
+    levels: Values | None = None,
+    reporters: Values | None = None,
     owners: Ownership | None = None,
     after: NoisyCounts | None = None,
 ) -> NoisyCounts:
@@ -171,7 +174,9 @@ def privatize_counts(
     return NoisyCounts(cast("np.ndarray", counts), reported, guarantee, rule, after)
 
 
-def _menu(mechanism: Any, levels: Any, n: int) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
+def _menu(
+    mechanism: NeighbourCounts | Sequence[NeighbourCounts], levels: Values | None, n: int
+) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
     """The mechanisms, and which of them each user takes."""
     menu = [mechanism] if isinstance(mechanism, NeighbourCounts) else list(mechanism)
     if not menu or not all(isinstance(one, NeighbourCounts) for one in menu):
@@ -257,5 +262,5 @@ def _whole(thresholds: Array, key: PRNGKey, counts: Array, start: Array, numbers
 
 
 @jax.jit
-def _add_noise(m: NeighbourCounts, key: PRNGKey, counts: Any) -> Array:
+def _add_noise(m: NeighbourCounts, key: PRNGKey, counts: AnyArray) -> Array:
     return m.add_noise(key, counts)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee, digits_up
 from ldp_jax.core import validate
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import _one_by_one
 from ldp_jax.edges._one_by_one import OneUsersView
 from ldp_jax.edges.neighbour_lists import Reporting
@@ -44,7 +44,7 @@ def privatize_graph(
     mechanism: HasGraphSampler | OneUsersView,
     *,
     reporting: Reporting | None = None,
-    public: Any = None,
+    public: Values | None = None,
     memory: float = _MEMORY,
 ) -> NoisyGraph:
     """Every user's noisy neighbour list, as a graph.
@@ -123,9 +123,10 @@ def privatize_graph(
     return NoisyGraph(_like(graph, senders, receivers), degree, guarantee)
 
 
-def _reporting(mechanism: Any, reporting: Reporting | None) -> tuple[Any, bool]:
+def _reporting(
+    mechanism: HasGraphSampler | OneUsersView, reporting: Reporting | None
+) -> tuple[HasGraphSampler | OneUsersView, bool]:
     """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
-    made: Any = mechanism
     if not isinstance(mechanism, OneUsersView):
         if not isinstance(mechanism, HasGraphSampler):
             raise ValueError(
@@ -133,21 +134,22 @@ def _reporting(mechanism: Any, reporting: Reporting | None) -> tuple[Any, bool]:
             )
         if reporting is not None:  # a curator has the graph: nobody reports
             raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
-        return made, False
+        return mechanism, False
     if reporting is not None:
-        validate.one_of(made.reportings, reporting=reporting)
-        made = dataclasses.replace(made, reporting=reporting)
-    return made, made.reporting == "full"
+        validate.one_of(mechanism.reportings, reporting=reporting)
+        made: Any = mechanism  # a dataclass, which no protocol can say
+        return dataclasses.replace(made, reporting=reporting), reporting == "full"
+    return mechanism, mechanism.reporting == "full"
 
 
-def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray) -> Any:
+def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.ndarray) -> Graph | graphs.GraphSet:
     """A graph, or a set of graphs, of the same users with other edges; sorted by receiver, then by sender."""
     if isinstance(graph, graphs.GraphSet):
         return dataclasses.replace(graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32))
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
 
 
-def public_part(graph: Graph | graphs.GraphSet, public: Any) -> Any:
+def public_part(graph: Graph | graphs.GraphSet, public: Values) -> Graph | graphs.GraphSet:
     """NonPriv-Part: the edges between public users alone; all nodes stay.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)

@@ -60,6 +60,4 @@ __all__ = [
     "random_projection",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

@@ -32,9 +32,7 @@ from ldp_jax.core.types import Array, Scalar
 
 __all__ = ["Estimate", "Transition", "em", "ems", "histogram", "moments", "transition"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 _NODES, _WEIGHTS = gauss_legendre(3)

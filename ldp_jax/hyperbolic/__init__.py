@@ -42,6 +42,4 @@ __all__ = [
     "wrapped_normal",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

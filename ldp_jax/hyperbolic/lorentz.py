@@ -48,9 +48,7 @@ __all__ = [
     "to_ball",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 _FAR = 80.0

@@ -49,9 +49,7 @@ __all__ = [
     "project",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 REACH = 12.0

@@ -28,9 +28,7 @@ from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
 
 __all__ = ["Volume", "log_density", "log_density_lorentz", "sample", "sample_lorentz"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Volume: TypeAlias = Literal["riemannian", "coordinates"]

@@ -50,16 +50,13 @@ class RowSource(Protocol):
     @property
     def num_nodes(self) -> int:
         """How many users."""
-        ...
 
     @property
     def num_features(self) -> int:
         """d."""
-        ...
 
     def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
         """Records [start, stop), scaled to [-1, 1] with public bounds."""
-        ...
 
 
 @runtime_checkable
@@ -69,15 +66,12 @@ class ColumnSource(Protocol):
     @property
     def num_features(self) -> int:
         """d."""
-        ...
 
     def scaled_columns(self, start: int, stop: int) -> Float[np.ndarray, "n columns"]:
         """Columns [start, stop) of the scaled records."""
-        ...
 
     def default_record(self) -> float:
         """The public default record, scaled."""
-        ...
 
 
 @runtime_checkable
@@ -87,7 +81,6 @@ class HasPublicChoices(Protocol):
     @property
     def public_choices(self) -> tuple[str, ...]:
         """What a guarantee names as not protected."""
-        ...
 
 
 @runtime_checkable
@@ -96,7 +89,6 @@ class HasColumns(Protocol):
 
     def estimate_columns(self, y: Report, start: Scalar, width: int) -> Array:
         """The estimate of coordinates [start, start + width)."""
-        ...
 
 
 @runtime_checkable
@@ -105,15 +97,12 @@ class SharesPrograms(Protocol):
 
     def shares_programs(self) -> bool:
         """Whether this one's can be asked for."""
-        ...
 
     def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> Report:
         """The reports of n users, the same as one by one."""
-        ...
 
     def column_blocks(self, y: Report, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
         """Their estimates, some columns from ``start`` on."""
-        ...
 
 
 UserRecords: TypeAlias = Any

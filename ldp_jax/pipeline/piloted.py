@@ -116,17 +116,14 @@ class Reported(Protocol):
     @property
     def counts(self) -> Array | np.ndarray:
         """Whole numbers [n, K]."""
-        ...
 
     @property
     def reported(self) -> Bool[np.ndarray, " n"]:
         """Who reports."""
-        ...
 
     @property
     def guarantee(self) -> PipelineGuarantee:
         """Per bit of a list, of this round and of those that it was made of."""
-        ...
 
 
 Ask = Callable[[PRNGKey, CountRound], Reported | Int[Array, "n groups"]]

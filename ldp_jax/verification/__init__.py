@@ -120,6 +120,4 @@ __all__ = [
     "uses_the_whole_key",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

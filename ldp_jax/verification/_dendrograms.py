@@ -2,14 +2,13 @@
 
 import functools
 import itertools
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Scalar, Values
 from ldp_jax.edges.curator import hrg
 
 
@@ -42,19 +41,19 @@ def pairs_of(n: int) -> Int[np.ndarray, "pairs 2"]:
     return np.stack(np.triu_indices(n, 1), 1)
 
 
-def joins(trees: Any, pairs: Any) -> np.ndarray:
+def joins(trees: np.ndarray, pairs: Values) -> np.ndarray:
     """Whether each internal node of each dendrogram joins each pair; bool [trees, n - 1, pairs]."""
     first, second = np.moveaxis(1 << np.asarray(pairs, np.int64).reshape(-1, 2), 1, 0)
     one, other = trees[..., 0, None], trees[..., 1, None]
     return ((one & first > 0) & (other & second > 0)) | ((one & second > 0) & (other & first > 0))
 
 
-def log_likelihoods(trees: Any, edges: Any) -> Float[np.ndarray, " trees"]:
+def log_likelihoods(trees: np.ndarray, edges: Values) -> Float[np.ndarray, " trees"]:
     """L of each dendrogram, eq. 11, by its definition."""
     return _likelihoods(trees, joins(trees, edges).sum(-1))
 
 
-def over_all_graphs(n: int, pairs: Any = None) -> Float[np.ndarray, "graphs trees"]:
+def over_all_graphs(n: int, pairs: np.ndarray | None = None) -> Float[np.ndarray, "graphs trees"]:
     """L of every graph of some pairs, by its bits, and every dendrogram over n nodes; by default all pairs."""
     pairs = pairs_of(n) if pairs is None else np.asarray(pairs)
     return _likelihoods(sides(n), np.einsum("gp,trp->gtr", bits_of(len(pairs)), joins(sides(n), pairs).astype(int)))
@@ -65,7 +64,7 @@ def bits_of(count: int) -> Int[np.ndarray, "sets count"]:
     return np.arange(1 << count)[:, None] >> np.arange(count) & 1
 
 
-def _likelihoods(trees: Any, found: np.ndarray) -> np.ndarray:
+def _likelihoods(trees: np.ndarray, found: np.ndarray) -> np.ndarray:
     """The sum over internal nodes of N chi(e / N), of so many edges each."""
     pairs = np.bitwise_count(trees).prod(-1, dtype=np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -78,7 +77,9 @@ law = functools.partial(special.softmax, axis=-1)
 """Shares that are proportional to an exponential, along the last axis."""
 
 
-def losses(n: int, scale: float, base: Any = 0.0, pairs: Any = None) -> Float[np.ndarray, "graphs pairs trees"]:
+def losses(
+    n: int, scale: float, base: Scalar = 0.0, pairs: np.ndarray | None = None
+) -> Float[np.ndarray, "graphs pairs trees"]:
     r"""The loss about each edge in each dendrogram of the law :math:`\propto \exp(s L + b)`, at each graph.
 
     At graphs of ``pairs``, by default all; ``base`` is a number for each dendrogram. 0 for graphs that have the
@@ -127,7 +128,7 @@ def name_of(tree: hrg.Dendrogram) -> Array:
     return jnp.asarray(_weights(n))[mask[: n - 1]].sum(dtype=jnp.uint32)
 
 
-def counts_of(drawn: Any, n: int) -> Int[np.ndarray, " trees"]:
+def counts_of(drawn: np.ndarray, n: int) -> Int[np.ndarray, " trees"]:
     """How often each dendrogram of :func:`sides` is among drawn numbers; others are a ``ValueError``."""
     known = _names(n)
     order = np.argsort(known)

@@ -27,15 +27,8 @@ from ldp_jax.core.spaces import (
     Vectors,
 )
 from ldp_jax.core.spaces.line import line, spacings
-from ldp_jax.core.spaces.space import Log
-from ldp_jax.core.types import Array
-
-Rule = tuple[Any, np.ndarray]
-"""Stacked reports, and weights [n]."""
-Cells = tuple[np.ndarray, Callable[[Any], np.ndarray]]
-"""Masses [m], and the cell of each of stacked reports."""
-Volume = tuple[np.ndarray, np.ndarray]
-"""Volumes [n] of the float32 reports around stacked ones, and which are atoms."""
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
+from ldp_jax.core.types import Array, Report, Values
 
 _MOST_REPORTS = 4_000_000
 _MOST_CELLS = 4096
@@ -59,23 +52,15 @@ class Law:
     def __init__(self, space: Any) -> None:
         self.space = space
 
-    def far(self, known: Any) -> Any:
-        """None: the space has an end."""
-        return None
-
-    def volume(self, y: Any) -> Volume:
-        """Atoms."""
-        n = len(jax.tree.leaves(y)[0])
-        return np.ones(n), np.ones(n, bool)
-
-    def scores(self, reports: list[Any], x: Any, x_other: Any) -> None:
-        """None: estimates tell records apart."""
+    far: Callable[..., Report] = ReportLaw.far
+    volume: Callable[..., Volume] = ReportLaw.volume
+    scores: Callable[..., Scores | None] = ReportLaw.scores
 
 
 class RealVectors(Law):
     """Vectors of reals."""
 
-    def volume(self, y: Any) -> Volume:
+    def volume(self, y: Report) -> Volume:
         """Four float32 spacings of each number."""
         spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
         return spacing.prod(-1), np.zeros(len(spacing), bool)
@@ -87,24 +72,24 @@ class RealVectors(Law):
 class Matrix(Law):
     """Members that can be listed: each has weight 1 and a cell of its own."""
 
-    def members(self, most: int = _MOST_REPORTS) -> Any:
+    def members(self, most: int = _MOST_REPORTS) -> Report:
         return self.space.members()
 
-    def place(self, y: Any) -> np.ndarray:
+    def place(self, y: Report) -> np.ndarray:
         return self.space.place(y)
 
-    def critical_reports(self, records: Any) -> Any:
+    def critical_reports(self, records: Values) -> Report:
         return self.members()
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         place = rng.integers(0, len(self.space), n)
         return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.space.members())
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         members = self.members()
         return members, np.ones(len(jax.tree.leaves(members)[0]))
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
+    def cells(self, x: Values, log_density: Log) -> Cells:
         return np.exp(np.asarray(log_density(self.members(_MOST_CELLS)))), self.place
 
 
@@ -114,7 +99,7 @@ class Numbers(Matrix):
     def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
         return np.asarray(self.space.values, np.float64)
 
-    def place(self, y: Any) -> np.ndarray:
+    def place(self, y: Report) -> np.ndarray:
         return _nearest(self.members(), y)
 
 
@@ -130,15 +115,15 @@ class Words(Matrix):
             raise NotApplicable(f"{len(values)}^{self.space.dim} reports are too many to count: test a smaller dim")
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
-    def place(self, y: Any) -> np.ndarray:
+    def place(self, y: Report) -> np.ndarray:
         values = self._values()
         return _nearest(values, y) @ len(values) ** np.arange(self.space.dim)[::-1]
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
 
 
-def _nearest(values: np.ndarray, y: Any) -> np.ndarray:
+def _nearest(values: np.ndarray, y: Report) -> np.ndarray:
     return np.searchsorted((values[1:] + values[:-1]) / 2, np.asarray(y, np.float64))
 
 
@@ -148,18 +133,18 @@ def _nearest(values: np.ndarray, y: Any) -> np.ndarray:
 class Line(Law):
     """Numbers of an interval, cut at the breaks of the records."""
 
-    def _breaks(self, records: Any) -> np.ndarray:
+    def _breaks(self, records: Values) -> np.ndarray:
         """The breaks of stacked records; they themselves where none are declared."""
         declared = self.space.breaks
         return np.asarray(records if declared is None else np.ravel(jax.vmap(declared)(records)))
 
-    def _reach(self, breaks: np.ndarray) -> tuple[Any, Any]:
+    def _reach(self, breaks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ends; a point well beyond the outermost break where one is infinite."""
         far = 1.0 + 2.0 * np.abs(breaks).max()
         lower, upper = np.asarray(self.space.lower), np.asarray(self.space.upper)
         return np.where(np.isinf(lower), -far, lower), np.where(np.isinf(upper), far, upper)
 
-    def critical_reports(self, records: Any) -> np.ndarray:
+    def critical_reports(self, records: Values) -> np.ndarray:
         """Both sides of every break of every record, the ends, and a point between any two of these."""
         breaks = self._breaks(records)
         lower, upper = self._reach(breaks)
@@ -168,7 +153,7 @@ class Line(Law):
         points = np.unique(np.clip(points, lower, upper))
         return np.concatenate([points, (points[1:] + points[:-1]) / 2])
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
 
     def _open(self) -> list[float]:
@@ -176,12 +161,12 @@ class Line(Law):
         ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
         return [sign for sign, end in ends if math.isinf(float(end))]
 
-    def far(self, known: Any) -> np.ndarray | None:
+    def far(self, known: Report) -> np.ndarray | None:
         """Ten and a thousand times as far as the farthest, on the sides without an end."""
         reach, sides = float(np.abs(known).max()), self._open()
         return reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)]) if sides else None
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Panels between breaks; towards an infinite end they double until nothing is left."""
         cuts = self._breaks(records)
         lower, upper = self._reach(cuts)
@@ -194,7 +179,7 @@ class Line(Law):
         edges = np.unique(np.concatenate([np.clip(cuts, lower, upper), lower[None], upper[None], *tails]))
         return panel_rule(edges, order, panels)
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
+    def cells(self, x: Values, log_density: Log) -> Cells:
         """Quartiles; the two sides and the rest where float32 would misplace reports of a narrow high piece."""
         cdf, misplaced, edges = line(self.space, x, log_density)
         total = cdf(edges[-1])
@@ -207,7 +192,7 @@ class Line(Law):
         mass = np.diff(np.concatenate([[0.0], cdf(cuts), [total]]))
         return mass, lambda y: np.searchsorted(cuts, np.asarray(y, np.float64), "right")
 
-    def volume(self, y: Any) -> Volume:
+    def volume(self, y: Report) -> Volume:
         return spacings(y), np.zeros(np.shape(y), bool)
 
 
@@ -218,14 +203,14 @@ class Parts(Law):
         super().__init__(space)
         self.parts = [law_of(part) for part in space.parts]
 
-    def _joined(self, found: Sequence[Any]) -> tuple[Any, Any]:
+    def _joined(self, found: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         branches = [np.full(len(value), branch) for branch, value in enumerate(found)]
         return np.concatenate(branches), np.concatenate(found)
 
-    def critical_reports(self, records: Any) -> Any:
+    def critical_reports(self, records: Values) -> Report:
         return self._joined([part.critical_reports(records) for part in self.parts])
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         """Branches and values drawn uniformly."""
         branch, value = (np.asarray(leaf) for leaf in known)
         chosen, y = rng.integers(0, len(self.parts), n), np.empty(n)
@@ -235,7 +220,7 @@ class Parts(Law):
             y = np.where(chosen == place, uniform if part.continuous else rng.choice(mine, n), y)
         return jnp.asarray(chosen), jnp.asarray(y)
 
-    def far(self, known: Any) -> Any:
+    def far(self, known: Report) -> Report:
         found = [part.far(known[1][known[0] == place]) for place, part in enumerate(self.parts)]
         if all(each is None for each in found):
             return None
@@ -244,30 +229,30 @@ class Parts(Law):
     def _logs(self, log_density: Log) -> list[Log]:
         """The log density of the values of each branch."""
 
-        def one(values: Any, place: int) -> Any:
+        def one(values: Values, place: int) -> np.ndarray:
             values = np.asarray(values, np.float64)
             return log_density((np.full(values.shape, place), values))
 
         return [lambda values, place=place: one(values, place) for place in range(len(self.parts))]
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         logs = zip(self.parts, self._logs(log_density), strict=True)
         rules = [part.quadrature(records, log, panels=panels, order=order) for part, log in logs]
         return self._joined([value for value, _ in rules]), np.concatenate([weight for _, weight in rules])
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
+    def cells(self, x: Values, log_density: Log) -> Cells:
         logs = zip(self.parts, self._logs(log_density), strict=True)
         found = [part.cells(x, log) for part, log in logs]
         starts = np.cumsum([0, *(len(mass) for mass, _ in found)])[:-1]
 
-        def cell(y: Any) -> np.ndarray:
+        def cell(y: Report) -> np.ndarray:
             branch, value = np.asarray(y[0]), np.asarray(y[1], np.float64)
             chosen = [branch == place for place in range(len(found))]
             return np.select(chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)])
 
         return np.concatenate([mass for mass, _ in found]), cell
 
-    def volume(self, y: Any) -> Volume:
+    def volume(self, y: Report) -> Volume:
         """That of the part that each value comes from."""
         atom = np.isin(y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous])
         return np.where(atom, 1.0, spacings(y[1])), atom
@@ -285,10 +270,10 @@ _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arang
 class Independent(RealVectors):
     """Vectors of independent numbers: along an axis the density is, up to a factor, that of one number."""
 
-    def far(self, known: Any) -> np.ndarray:
+    def far(self, known: Report) -> np.ndarray:
         return _FAR * np.asarray(known, np.float64)
 
-    def critical_reports(self, records: Any) -> np.ndarray:
+    def critical_reports(self, records: Values) -> np.ndarray:
         """The records themselves, the middles between them, and places beyond."""
         x, dim = np.asarray(records, np.float64), self.space.dim
         if x.shape[-1] != dim:
@@ -296,7 +281,7 @@ class Independent(RealVectors):
         middles = (x[:, None] + x[None]).reshape(-1, dim) / 2
         return np.unique(np.concatenate([x, middles, 3 * x, 10 * x]), axis=0)
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         known = np.asarray(known, np.float64)
         return jnp.asarray(rng.uniform(known.min(0), known.max(0), (n, self.space.dim)))
 
@@ -311,7 +296,7 @@ class Independent(RealVectors):
             ends[number, 0], ends[number, 1], base[number] = _ends(log_density, base, number)
         return base, ends
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """A tensor rule of one to three numbers."""
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
@@ -352,7 +337,7 @@ class Independent(RealVectors):
         y, weights = self._rule(both, base, differ)
         return y, weights * rest
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
+    def cells(self, x: Values, log_density: Log) -> Cells:
         """The combinations of quartiles of each number."""
         if 4**self.space.dim > _MOST_CELLS:
             raise NotApplicable(f"4^{self.space.dim} cells are too many to count: test a smaller dim")
@@ -368,7 +353,7 @@ class Independent(RealVectors):
             mass = (mass[:, None] * quarters).ravel()
             cuts.append(cut)
 
-        def cell(y: Any) -> np.ndarray:
+        def cell(y: Report) -> np.ndarray:
             found = np.zeros(len(y), np.int64)
             for cut, drawn in zip(cuts, np.asarray(y, np.float64).T, strict=True):
                 found = 4 * found + np.searchsorted(cut, drawn, "right")
@@ -402,7 +387,7 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
 class Sparse(Law):
     """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
 
-    def critical_reports(self, *_: Any, **__: Any) -> Any:
+    def critical_reports(self, *_: object, **__: object) -> Report:
         """Not of the space alone."""
         raise NotApplicable(
             f"mechanism must report one number, or have a coordinate(j), the law of one: {self.space}"
@@ -410,7 +395,7 @@ class Sparse(Law):
 
     search = quadrature = cells = critical_reports
 
-    def volume(self, y: Any) -> Volume:
+    def volume(self, y: Report) -> Volume:
         """The product of those of the values."""
         width, atom = law_of(self.space.inner).volume(y.values)
         return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
@@ -425,7 +410,7 @@ _SECTORS, _RINGS, _SIDE = 8, 6, 12
 class Peak(RealVectors):
     """A disc, in polar coordinates about the record, along which a peak there is smooth."""
 
-    def critical_reports(self, records: Any) -> np.ndarray:
+    def critical_reports(self, records: Values) -> np.ndarray:
         """The records themselves, the middles between them, and places on the rim."""
         x = np.asarray(records, np.float64)
         middles = (x[:, None] + x[None]).reshape(-1, 2) / 2
@@ -433,7 +418,7 @@ class Peak(RealVectors):
         rim = float(self.space.radius) * np.stack([np.cos(turn), np.sin(turn)], 1) * (1 - 1e-12)
         return np.unique(np.concatenate([x, middles, rim]), axis=0)
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         turn = rng.uniform(0, 2 * np.pi, n)
         length = float(self.space.radius) * np.sqrt(rng.random(n))
         return jnp.asarray(length[:, None] * np.stack([np.cos(turn), np.sin(turn)], 1))
@@ -456,19 +441,19 @@ class Peak(RealVectors):
         cells = sector[:, None] * _RINGS + (np.arange(len(share)) * _RINGS) // len(share)
         return y.reshape(-1, 2), weights.ravel(), cells.ravel()
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         x = np.asarray(records, np.float64)
         if len(x) > 1:
             raise NotApplicable("a disc is integrated about one record")
         return self._polar(x[0])[:2]
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
+    def cells(self, x: Values, log_density: Log) -> Cells:
         """Eight sectors about the record, each in six rings by the share of the way to the rim."""
         x = np.asarray(x, np.float64)
         y, weights, cells = self._polar(x)
         mass = np.bincount(cells, weights * np.exp(np.asarray(log_density(y))), _SECTORS * _RINGS)
 
-        def cell(y: Any) -> np.ndarray:
+        def cell(y: Report) -> np.ndarray:
             step = np.asarray(y, np.float64) - x
             turn = (np.arctan2(step[:, 1], step[:, 0]) - math.atan2(x[1], x[0])) % (2 * np.pi)
             share = np.hypot(*step.T) / np.maximum(self._way(x, turn), 1e-300)
@@ -478,32 +463,36 @@ class Peak(RealVectors):
         return mass, cell
 
 
+Slices = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""A rule over along [n] and across [n], weights [n] of whole slices; and edges of its coarse cells."""
+
+
 class Round(RealVectors, abc.ABC):
     """Laws that depend on the component along the record's direction and on the length across it."""
 
     sizes: tuple[float, ...] = (1.0,)
 
     @abc.abstractmethod
-    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
-        """A rule over along [n] and across [n], weights [n] of whole slices; and edges of its coarse cells."""
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
+        """The slices of the law about a direction."""
 
     def _steps(self) -> np.ndarray:
         """Where along the direction the density may jump."""
         cut = float(self.space.cut)
         return np.array([-cut, cut]) if cut else np.zeros(1)
 
-    def critical_reports(self, records: Any) -> np.ndarray:
+    def critical_reports(self, records: Values) -> np.ndarray:
         """In the direction of each record and against it, before and beyond the cut."""
         directions = np.unique(self._directions(records), axis=0)
         return np.concatenate([size * side * directions for size in self.sizes for side in (1.0, -1.0)])
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Array:
+    def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         """Uniform directions, lengths of known ones."""
         y = rng.normal(size=(n, self.space.dim))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
 
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 8, order: int = 8) -> Rule:
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8) -> Rule:
         """Slices across the record's direction, each by 2 (dim - 1) points around it.
 
         It is right for polynomials of degree 3 in each slice: mass, mean and variance; fourth moments come out
@@ -516,20 +505,20 @@ class Round(RealVectors, abc.ABC):
         y = along[:, None, None] * direction + across[:, None, None] * turns
         return y.reshape(-1, self.space.dim), np.repeat(weight / len(turns), len(turns))
 
-    def _directions(self, records: Any) -> np.ndarray:
+    def _directions(self, records: Values) -> np.ndarray:
         x = np.asarray(records, np.float64)
         if self.space.projection is not None:
             x = x @ np.asarray(self.space.projection, np.float64).T
         size = np.linalg.norm(x, axis=-1, keepdims=True)
         return np.where(size > 0, x / np.where(size > 0, size, 1.0), np.eye(x.shape[-1])[0])
 
-    def _direction(self, records: Any) -> np.ndarray:
+    def _direction(self, records: Values) -> np.ndarray:
         directions = self._directions(records)
         if np.abs(np.abs(directions @ directions[0]) - 1).max() > 1e-9:
             raise NotApplicable("the law is the same around one direction alone: ask one record")
         return directions[0]
 
-    def cells(self, x: Any, log_density: Log) -> Cells:
+    def cells(self, x: Values, log_density: Log) -> Cells:
         """Ranges along and across the record's direction, and the orthants of what is across."""
         direction = self._direction(np.asarray(x)[None])
         basis = _complement(direction)
@@ -546,7 +535,7 @@ class Round(RealVectors, abc.ABC):
         logs = np.asarray(log_density(along[:, None] * direction + across[:, None] * basis[0]), np.float64)
         mass = np.bincount(place(along, across), weight * np.exp(logs), minlength=math.prod(bins))
 
-        def cell(y: Any) -> np.ndarray:
+        def cell(y: Report) -> np.ndarray:
             y = np.asarray(y, np.float64)
             rest = y @ basis.T
             sides = (rest > 0) @ (1 << np.arange(len(basis)))
@@ -558,14 +547,14 @@ class Round(RealVectors, abc.ABC):
 class OnSphere(Round):
     """Unit vectors."""
 
-    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         corners = np.unique(np.arccos(np.clip(np.concatenate([[-1.0, 1.0], self._steps()]), -1, 1)))
         angle, weight = panel_rule(corners, order, panels)
         weight = weight * _surface(self.space.dim - 1) * np.sin(angle) ** (self.space.dim - 2)
         coarse = np.cos(subdivide(corners, 4)[1:-1])[::-1]
         return (np.cos(angle), np.sin(angle), weight), (coarse, np.zeros(0))
 
-    def volume(self, y: Any) -> Volume:
+    def volume(self, y: Report) -> Volume:
         """Four float32 spacings of each number but the largest, over the slope of the surface there."""
         y = np.asarray(y, np.float32)
         spacing = 4 * np.spacing(np.abs(y)).astype(np.float64)
@@ -582,7 +571,7 @@ class InSpace(Round):
         cut = float(space.cut) or 1.0
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
 
-    def far(self, known: Any) -> np.ndarray:
+    def far(self, known: Report) -> np.ndarray:
         return _FAR_AROUND * np.asarray(known, np.float64)
 
     def _reach(self, direction: np.ndarray, log_density: Log) -> tuple[float, float]:
@@ -601,7 +590,7 @@ class InSpace(Round):
         along, across = sizes[low.argmax(0)]
         return float(along), float(across)
 
-    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> tuple[Any, Any]:
+    def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         far, wide = self._reach(direction, log_density)
         corners = np.unique(np.concatenate([[-far, far], self._steps()]))
         along, weight = panel_rule(corners, order, panels)

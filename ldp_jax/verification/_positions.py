@@ -1,6 +1,7 @@
 """Where reports lie in their law: distribution functions of many records at once, from the density alone."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,9 +13,9 @@ from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasTable
 from ldp_jax.core.quadrature import unit_rule
-from ldp_jax.core.spaces import NotApplicable, Records
-from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.verification._programs import generator, in_blocks, logs_of, privatize_stacked, take, wide
+from ldp_jax.core.spaces import NotApplicable, Records, Reports
+from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
+from ldp_jax.verification._programs import Exact, generator, in_blocks, logs_of, privatize_stacked, take, wide
 from ldp_jax.verification.exact import coordinate_laws
 
 _NODES, _WEIGHTS = unit_rule(8)
@@ -22,18 +23,21 @@ _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
 _BLOCK = 4096  # reports at once
 _ROWS = 1 << 16  # reports of one call
 
+Ends = tuple[tuple[bool, bool], ...]
+"""Which ends of each part are infinite."""
+
 
 class Numbers(NamedTuple):
     """Records and reports of a mechanism on one number."""
 
-    mechanism: Any
+    mechanism: Exact
     x: np.ndarray
-    y: Any
+    y: Report
     beside: tuple[np.ndarray, np.ndarray] | None = None
     """Of numbers of a vector, another coordinate of each, and the rank of the vector's sum in [0, 1)."""
 
 
-def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
+def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
     """Random records, and reports of them by ``privatize`` of the mechanism that was given.
 
     Vectors are taken apart where their coordinates are independent given the record; others are refused.
@@ -51,7 +55,7 @@ def numbers(mechanism: Any, key: PRNGKey, trials: int) -> list[Numbers]:
     return [given for given, _, _ in by_law(mechanism, x, y)]
 
 
-def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Any) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
+def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Numbers, np.ndarray, np.ndarray]]:
     """Records [n, dim] and their reports by the law of a coordinate; whose each is, and of which coordinate."""
     indices, values = mechanism.codomain().entries(y)
     found = []
@@ -66,7 +70,7 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Any) -> list[tuple[Numbe
     return found
 
 
-def random_records(domain: Any, key: PRNGKey, trials: int) -> Any:
+def random_records(domain: object, key: PRNGKey, trials: int) -> Report:
     """Random records; NumPy draws them, of the key's words."""
     if not isinstance(domain, Records):
         raise NotApplicable(f"records must be numbers, categories or vectors, got {domain}")
@@ -88,13 +92,13 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     with float64_on_cpu():
         m = wide(mechanism)
         branch, value = y if isinstance(y, tuple) else (np.zeros(len(x), np.int32), y)
-        scale = _tail_scale(m, codomain, ends)
+        scale = _tail_scale(m, ends)
         rows = x.astype(np.float64), np.asarray(branch, np.int32), np.asarray(value, np.float64), spread
         place, misplaced = in_blocks(lambda block: _positions(m, *block, scale, ends), rows, _ROWS)
     return place, float(np.max(misplaced))
 
 
-def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def _of_table(table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
     row, part = integer_tables.split(np, x, table.inputs, table.encoding)
     above, share = np.minimum(row + 1, table.inputs - 1), part / 2.0**23
     below = np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0))) / integer_tables.WORDS
@@ -103,7 +107,7 @@ def _of_table(table: Any, x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> n
     return mix(at) + spread * (mix(at + 1) - mix(at))
 
 
-def _ends(codomain: Any) -> tuple[tuple[bool, bool], ...]:
+def _ends(codomain: Reports) -> Ends:
     """Which ends of each part are infinite."""
     if not codomain.branches:
         raise NotApplicable("reports must be one number each")
@@ -111,7 +115,7 @@ def _ends(codomain: Any) -> tuple[tuple[bool, bool], ...]:
     return tuple(infinite(part) if part.atoms is None else (False, False) for part in codomain.branches)
 
 
-def _log(mechanism: Any, branch: int, value: Array, x: Array) -> Array:
+def _log(mechanism: Exact, branch: int, value: Array, x: Array) -> Array:
     """log p of values of one branch, elementwise in ``value``."""
     codomain = mechanism.codomain()
     if len(codomain.branches) > 1:
@@ -121,7 +125,7 @@ def _log(mechanism: Any, branch: int, value: Array, x: Array) -> Array:
     return jax.vmap(one)(value)
 
 
-def _tail_scale(mechanism: Any, codomain: Any, ends: Any) -> float:
+def _tail_scale(mechanism: Exact, ends: Ends) -> float:
     """How far a density takes to fall by a factor of e, where it has no end."""
     scale = 1.0
     for branch, infinite in enumerate(ends):
@@ -136,8 +140,10 @@ def _tail_scale(mechanism: Any, codomain: Any, ends: Any) -> float:
 
 
 @partial(jax.jit, static_argnames="ends")
-def _positions(mechanism: Any, x: Any, branch: Any, value: Any, spread: Any, scale: Any, ends: Any) -> Any:
-    def one(row: Any) -> Any:
+def _positions(
+    mechanism: Exact, x: Array, branch: Array, value: Array, spread: Array, scale: Scalar, ends: Ends
+) -> tuple[Array, Array]:
+    def one(row: tuple[Array, Array, Array, Array]) -> tuple[Scalar, Scalar]:
         x, branch, value, spread = row
         parts, before, found, off = mechanism.codomain().branches, 0.0, 0.0, 0.0
         for number, (part, infinite) in enumerate(zip(parts, ends, strict=True)):
@@ -160,7 +166,15 @@ def _positions(mechanism: Any, x: Any, branch: Any, value: Any, spread: Any, sca
     return jax.lax.map(one, (x, branch, value, spread), batch_size=_BLOCK)
 
 
-def _interval(part: Any, infinite: Any, log: Any, y: Array, x: Array, spread: Array, scale: Any) -> Any:
+def _interval(
+    part: Any,
+    infinite: tuple[bool, bool],
+    log: Callable[[Array], Array],
+    y: Array,
+    x: Array,
+    spread: Array,
+    scale: Scalar,
+) -> tuple[Array, Array, Array]:
     """The distribution function near y, the whole, and what float32 may misplace."""
     breaks = jnp.sort(jnp.atleast_1d(part.breaks(x))) if part.breaks is not None else x[None]
     lower, upper = jnp.asarray(part.lower, x.dtype), jnp.asarray(part.upper, x.dtype)

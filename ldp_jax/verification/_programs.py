@@ -2,49 +2,83 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import jax
 import numpy as np
 
+from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import check_budget, privacy_loss
-from ldp_jax.core.spaces import Reports, as_records
-from ldp_jax.core.types import Array, PRNGKey, Report
+from ldp_jax.core.mechanism import HasDensity, check_budget, privacy_loss
+from ldp_jax.core.spaces import Records, Reports, as_records
+from ldp_jax.core.types import AnyArray, Array, ArrayLike, PRNGKey, R, Report, Scalar, Values, Y
 
 SIZE = 8192
 """Rows of a block."""
+
+T = TypeVar("T", bound=Any)
+"""A tree that keeps its form: records, reports, a mechanism."""
+
+
+@runtime_checkable
+class HasLaw(HasDensity, Protocol):
+    """What is asked of a law: a mechanism with a density, or one user's view of it."""
+
+    def codomain(self) -> Reports:
+        """The reports."""
+
+
+@runtime_checkable
+class Asked(Protocol[R, Y]):
+    """A mechanism without what the server makes of its reports."""
+
+    def privatize(self, key: PRNGKey, x: R) -> Y:
+        """The report of one user."""
+
+    def guarantee(self) -> Guarantee:
+        """The promise of the report."""
+
+    def domain(self) -> Records:
+        """The records."""
+
+    def codomain(self) -> Reports:
+        """The reports."""
+
+
+@runtime_checkable
+class Exact(Asked, HasDensity, Protocol):
+    """The same with a density."""
 
 
 # --- Rows ------------------------------------------------------------------------------------------------------
 
 
-def count_of(stacked: Any) -> int:
+def count_of(stacked: Values) -> int:
     """How many values are stacked."""
     return len(jax.tree.leaves(stacked)[0])
 
 
-def take(stacked: Any, place: Any) -> Any:
+def take(stacked: T, place: int | slice | np.ndarray | tuple[np.ndarray, ...]) -> T:
     """Some of stacked values, as NumPy arrays."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
 
 
-def repeated(x: Any, n: int) -> Any:
+def repeated(x: T, n: int) -> T:
     """One value as n rows."""
     return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), x)
 
 
-def block_of(rows: Any, start: int = 0, size: int = SIZE) -> Any:
+def block_of(rows: T, start: int = 0, size: int = SIZE) -> T:
     """The block of stacked rows that begins at ``start``, filled up with its own rows."""
 
-    def part(leaf: Any) -> np.ndarray:
+    def part(leaf: ArrayLike) -> np.ndarray:
         some = np.asarray(leaf)[start : start + size]
         return some if len(some) == size else np.resize(some, (size, *some.shape[1:]))
 
     return jax.tree.map(part, rows)
 
 
-def in_blocks(ask: Callable[[Any], Any], rows: Any, size: int = SIZE) -> Any:
+def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
     """The answers of ``ask`` to stacked rows, as NumPy arrays.
 
     >>> in_blocks(jax.jit(lambda row: row + 1), np.arange(3)).tolist()
@@ -57,10 +91,10 @@ def in_blocks(ask: Callable[[Any], Any], rows: Any, size: int = SIZE) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *found)
 
 
-def wide(tree: Any) -> Any:
+def wide(tree: T) -> T:
     """Parameters, records or reports in float64, with x64 enabled; whole numbers stay."""
 
-    def one(leaf: Any) -> np.ndarray:
+    def one(leaf: ArrayLike) -> np.ndarray:
         leaf = np.asarray(leaf)
         return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
 
@@ -79,23 +113,23 @@ class View(NamedTuple):
     """A mechanism on neighbour lists as user ``own`` runs it."""
 
     mechanism: Any
-    own: Any
+    own: Scalar
 
-    def privatize(self, key: PRNGKey, x: Any) -> Report:
+    def privatize(self, key: PRNGKey, x: Values) -> Report:
         return self.mechanism.privatize(key, x, self.own)
 
-    def log_density(self, y: Report, x: Any) -> Array:
+    def log_density(self, y: Report, x: Values) -> Array:
         return self.mechanism.log_density(y, x, self.own)
 
     def codomain(self) -> Reports:
         return self.mechanism.codomain(int(self.own))
 
 
-def _view(mechanism: Any, own: tuple[Any, ...]) -> Any:
+def _view(mechanism: object, own: tuple[Scalar, ...]) -> Any:
     return View(mechanism, *own) if own else mechanism
 
 
-def _report_rows(words: Any, mechanism: Any, x: Any, *own: Any) -> Any:
+def _report_rows(words: Array, mechanism: Asked[R, Y], x: R, *own: Array) -> Y:
     one = lambda key, record, *user: _view(mechanism, user).privatize(key, record)
     return jax.vmap(one)(jax.random.wrap_key_data(words), x, *own)
 
@@ -104,31 +138,31 @@ _reports = jax.jit(_report_rows)
 
 
 @jax.jit
-def _reports_of_one(words: Any, mechanism: Any, x: Any, *own: Any) -> Any:
+def _reports_of_one(words: Array, mechanism: Asked[R, Y], x: R, *own: Array) -> Y:
     return jax.vmap(_view(mechanism, own).privatize, (0, None))(jax.random.wrap_key_data(words), x)
 
 
 @jax.jit
-def _logs(mechanism: Any, y: Any, x: Any) -> Any:
+def _logs(mechanism: HasDensity, y: Report, x: Values) -> Array:
     return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
 
 
 @jax.jit
-def _losses(mechanism: Any, y: Any, x: Any, other: Any, *own: Any) -> Any:
+def _losses(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: Array) -> Array:
     one = lambda y, x, other, *user: privacy_loss(_view(mechanism, user), y, x, other)
     return jax.vmap(one)(y, x, other, *own)
 
 
 @jax.jit
-def _estimates(mechanism: Any, y: Any) -> Any:
+def _estimates(mechanism: Any, y: Report) -> Array:
     return jax.vmap(mechanism.estimate)(y)
 
 
-def _given(x: Any) -> Any:
-    return x if isinstance(x, tuple) else np.asarray(as_records(x))
+def _given(x: R) -> R:
+    return x if isinstance(x, tuple) else cast(R, np.asarray(as_records(x)))
 
 
-def draws(mechanism: Any, key: PRNGKey, x: Any, n: int, *own: Any) -> Any:
+def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int, *own: Scalar) -> Y:
     """n independent reports of one record, stacked; what a draw computes of the record is computed once a block."""
     validate.threefry(key)
     check_budget(mechanism)
@@ -137,19 +171,19 @@ def draws(mechanism: Any, key: PRNGKey, x: Any, n: int, *own: Any) -> Any:
     return in_blocks(lambda block: _reports_of_one(block, mechanism, x, *own), words)
 
 
-def privatize_stacked(key: PRNGKey, mechanism: Any, x: Any) -> Any:
+def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
     """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
     return report_each(jax.random.key_data(jax.random.split(key, count_of(x))), mechanism, _given(x))
 
 
-def report_each(words: Any, mechanism: Any, x: Any, *own: Any) -> Any:
+def report_each(words: AnyArray, mechanism: Asked[R, Y], x: R, *own: AnyArray) -> Y:
     """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
 
-def report_each_retraced(words: Any, mechanism: Any, x: Any) -> Any:
+def report_each_retraced(words: AnyArray, mechanism: Asked[R, Y], x: R) -> Y | None:
     """The same after the mechanism's code was traced once more; None where that gives the same program."""
     fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
     first = block_of((words, x))
@@ -159,16 +193,16 @@ def report_each_retraced(words: Any, mechanism: Any, x: Any) -> Any:
     return in_blocks(lambda rows: fresh(rows[0], mechanism, rows[1]), (words, x))
 
 
-def logs_of(mechanism: Any, y: Any, x: Any) -> np.ndarray:
+def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p of stacked reports about one record."""
     return in_blocks(lambda rows: _logs(mechanism, rows, x), y)
 
 
-def losses_of(mechanism: Any, y: Any, x: Any, other: Any, *own: Any) -> np.ndarray:
+def losses_of(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: AnyArray) -> np.ndarray:
     """log p(y | x) - log p(y | other) of stacked triples."""
     return in_blocks(lambda rows: _losses(mechanism, *rows), (y, x, other, *own))
 
 
-def estimates(mechanism: Any, y: Any) -> np.ndarray:
+def estimates(mechanism: Any, y: Report) -> np.ndarray:
     """The server's estimates of stacked reports."""
     return in_blocks(lambda rows: _estimates(mechanism, rows), y)

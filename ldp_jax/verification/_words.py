@@ -1,7 +1,7 @@
 """A sampler as a function of the random words that it draws: its program, with other words in their place."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,8 @@ import numpy as np
 from jax.extend import core
 
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Report, Values
+from ldp_jax.verification._programs import Asked
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
@@ -25,17 +26,17 @@ class Sampler(NamedTuple):
     """A mechanism as a function of its words, those of ``draws`` in order; ``report`` may be traced."""
 
     draws: tuple[Draw, ...]
-    report: Callable[[Any, Any, list[Any]], Any]
+    report: Callable[[Asked, Values, list[AnyArray]], Report]
 
 
-def sampler(mechanism: Any, x: Any) -> Sampler:
+def sampler(mechanism: Asked, x: Values) -> Sampler:
     """The sampler of ``mechanism.privatize(key, x)``: the program that runs, not a formula beside it.
 
     One that draws inside a loop or a branch is refused: how many words it takes is not fixed.
     """
     leaves, structure = jax.tree.flatten((mechanism, x))
 
-    def privatize(key: Any, *leaves: Any) -> Any:
+    def privatize(key: PRNGKey, *leaves: Array) -> Report:
         made, record = jax.tree.unflatten(structure, leaves)
         return made.privatize(key, record)
 
@@ -44,7 +45,7 @@ def sampler(mechanism: Any, x: Any) -> Sampler:
     draws = tuple(_draws(program.jaxpr))
     out = jax.tree.structure(shape)
 
-    def report(mechanism: Any, x: Any, words: list[Any]) -> Any:
+    def report(mechanism: Asked, x: Values, words: list[AnyArray]) -> Report:
         given = jax.tree.leaves((mechanism, x))
         given = [jnp.asarray(leaf, known.dtype) for leaf, known in zip(given, leaves, strict=True)]
         supply = iter(words)
@@ -54,7 +55,7 @@ def sampler(mechanism: Any, x: Any) -> Sampler:
     return Sampler(draws, report)
 
 
-def _inner(equation: Any) -> Any:
+def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:
     """The program that an equation calls once, or None."""
     if equation.primitive.name not in _CALLS:
         return None
@@ -62,7 +63,7 @@ def _inner(equation: Any) -> Any:
     return called if isinstance(called, core.ClosedJaxpr) else core.ClosedJaxpr(called, ())
 
 
-def _draws(jaxpr: Any) -> list[Draw]:
+def _draws(jaxpr: core.Jaxpr) -> list[Draw]:
     found = []
     for equation in jaxpr.eqns:
         inner = _inner(equation)
@@ -75,9 +76,11 @@ def _draws(jaxpr: Any) -> list[Draw]:
     return found
 
 
-def _run(jaxpr: Any, consts: Any, arguments: list[Any], supply: Any) -> list[Array]:
+def _run(
+    jaxpr: core.Jaxpr, consts: Sequence[object], arguments: list[object], supply: Iterator[AnyArray]
+) -> list[object]:
     """Evaluate a program, taking words from ``supply`` where it would draw them."""
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known: dict[core.Var, object] = dict(zip(jaxpr.constvars, consts, strict=True))
     known |= dict(zip(jaxpr.invars, arguments, strict=True))
     read = lambda atom: atom.val if isinstance(atom, core.Literal) else known[atom]
     for equation in jaxpr.eqns:

@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,9 @@ from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Record, Report
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import in_blocks, logs_of
+from ldp_jax.verification._programs import Asked, Exact, in_blocks, logs_of
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, from_uniform, spaces
 
 ROUNDING = 1e-5
@@ -45,9 +45,9 @@ class ArithmeticLoss(NamedTuple):
     """
 
     epsilon: float
-    x: Any
-    x_other: Any
-    y: Any
+    x: Record | None
+    x_other: Record | None
+    y: int | None
     off: float
     cells: int
 
@@ -56,7 +56,7 @@ class ArithmeticLoss(NamedTuple):
         return self.epsilon <= epsilon + ROUNDING
 
 
-def arithmetic(mechanism: Any) -> ArithmeticLoss:
+def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
     Its program is run with words of the verifier's choice. A finite report is a step function of them, whose steps
@@ -93,7 +93,7 @@ def arithmetic(mechanism: Any) -> ArithmeticLoss:
     return _compared(found, logs, records.tolist(), pairs.tolist(), cells)
 
 
-def _claimed(mechanism: Any, records: np.ndarray) -> np.ndarray:
+def _claimed(mechanism: Exact, records: np.ndarray) -> np.ndarray:
     """Masses of the density [records, outcomes]; NaN of a continuum."""
     codomain, columns = mechanism.codomain(), []
     with float64_on_cpu():
@@ -108,10 +108,14 @@ def _claimed(mechanism: Any, records: np.ndarray) -> np.ndarray:
 
 
 def _compared(
-    laws: list[_Masses], logs: list[dict[int, float]], records: list[Any], pairs: list[Any], cells: int
+    laws: list[_Masses],
+    logs: list[dict[int, float]],
+    records: Sequence[Record],
+    pairs: Sequence[Sequence[int]],
+    cells: int,
 ) -> ArithmeticLoss:
     """The largest ratio of masses over pairs of records, and the largest distance to the claimed logarithms."""
-    best: tuple[Any, ...] = (Fraction(1), *pairs[0], 0)
+    best: tuple[Fraction | float, int, int, int] = (Fraction(1), pairs[0][0], pairs[0][1], 0)
     for y in sorted(set().union(*laws)):
         for high, low in pairs:
             ratio = _ratio(laws[high].get(y), laws[low].get(y))
@@ -122,14 +126,14 @@ def _compared(
         for y, log in claimed.items():
             mass = law.get(y)
             off = max(off, abs(math.log(mass.numerator) - math.log(mass.denominator) - log) if mass else math.inf)
-    loss = math.inf if best[0] == math.inf else integer_tables.log_up(best[0])
+    loss = integer_tables.log_up(best[0]) if isinstance(best[0], Fraction) else math.inf
     return ArithmeticLoss(loss, records[best[1]], records[best[2]], best[3], off, cells)
 
 
-def _ratio(mass: Fraction | None, other: Fraction | None) -> Any:
+def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
     """Infinite where the other record alone cannot give a report, 0 where this one cannot."""
     if not mass:
-        return 0
+        return Fraction(0)
     return mass / other if other else math.inf
 
 
@@ -167,12 +171,12 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
 
 
 @jax.jit
-def _report(m: HasWordRuns, words: Any, record: Any) -> Array:
+def _report(m: HasWordRuns, words: Array, record: Record) -> Array:
     return m.from_words(words, record)
 
 
 @jax.jit
-def _log_likelihood(m: HasWordRuns, y: Any, record: Any) -> Array:
+def _log_likelihood(m: HasWordRuns, y: Array, record: Record) -> Array:
     return m.log_likelihood(y, record)
 
 
@@ -195,7 +199,7 @@ class FloatAudit(NamedTuple):
     reports: int
 
 
-def float_audit(mechanism: Any, x: float, x_other: float) -> FloatAudit:
+def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
 
     ``privatize`` of these mechanisms draws one of them, so this is the law that runs. Tables are read over all 2^32
@@ -264,7 +268,7 @@ class _Line(NamedTuple):
 class _Steps:
     """Reports, as whole numbers, of some records under words of the verifier's choice."""
 
-    def __init__(self, mechanism: Any, records: np.ndarray, claimed: np.ndarray) -> None:
+    def __init__(self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray) -> None:
         """Trace the sampler once, for all records; the masses that are claimed say where steps may be."""
         rows = np.nan_to_num(claimed)
         self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
@@ -292,7 +296,7 @@ class _Steps:
         rows, numbers = zip(*points, strict=True)
         return self.report(np.array(rows), self.words(numbers))
 
-    def words(self, numbers: Any) -> list[np.ndarray]:
+    def words(self, numbers: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
         out = []
         for place, draw in enumerate(self.sampler.draws):
@@ -381,12 +385,12 @@ class _Steps:
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
-def _outcomes(mechanism: Any) -> Callable[[Any], Array]:
+def _outcomes(mechanism: Asked) -> Callable[[Report], Array]:
     """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
     parts = mechanism.codomain().branches
     starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])
 
-    def outcome(y: Any) -> Array:
+    def outcome(y: Report) -> Array:
         branch, value = y if isinstance(y, tuple) else (0, y)
         places = [
             0 if part.atoms is None else jnp.searchsorted(jnp.asarray(part.atoms, jnp.float32), value)

@@ -1,16 +1,16 @@
 """Whether the last bits of a float32 report follow the record."""
 
 import math
-from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
-from ldp_jax.core.spaces import ByCoordinate, NotApplicable
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
+from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification import lists, statistics
-from ldp_jax.verification._programs import generator, report_each
+from ldp_jax.verification._programs import Asked, generator, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -29,7 +29,7 @@ _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose los
 
 
 def record_in_bits(
-    mechanism: Any, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Asked, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether a bit of a report's float32 numbers tells one half of the records from the other.
 
@@ -68,7 +68,7 @@ def record_in_bits(
     return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), len(upper))
 
 
-def asked_of(mechanism: Any) -> str:
+def asked_of(mechanism: Asked) -> str:
     """How much of a report and of a record is asked; empty where all is."""
     domain, codomain = spaces(mechanism)
     record = sum(np.size(leaf) for leaf in jax.tree.leaves(domain.typical()))
@@ -82,12 +82,12 @@ def asked_of(mechanism: Any) -> str:
     return f"asked of {' and '.join(said)}, chosen at random" if said else ""
 
 
-def has_reals(codomain: Any) -> bool:
+def has_reals(codomain: Reports) -> bool:
     """Whether reports, or the values of their coordinates, hold numbers of a continuum."""
     return codomain.continuous or getattr(codomain, "inner", codomain).continuous
 
 
-def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, np.ndarray, np.ndarray]:
+def _records(domain: Records, rng: np.random.Generator, trials: int) -> tuple[Report, np.ndarray, np.ndarray]:
     """Stacked records, their side of each statistic, and whether it is asked of them: bool [n, s] both."""
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
@@ -113,12 +113,12 @@ def _records(domain: Any, rng: np.random.Generator, trials: int) -> tuple[Any, n
     return x, upper, np.concatenate([differ, differ])
 
 
-def _flat(stacked: Any, kind: Any) -> np.ndarray:
+def _flat(stacked: Values, kind: DTypeLike) -> np.ndarray:
     """All leaves of stacked values in one row each."""
     return np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(stacked)], 1).astype(kind)
 
 
-def _numbers(codomain: Any, y: Any, rng: np.random.Generator) -> np.ndarray:
+def _numbers(codomain: Reports, y: Report, rng: np.random.Generator) -> np.ndarray:
     """float32 [n, m], NaN where a number is not sent; of vectors the values of coordinates, sent or not."""
     if isinstance(codomain, ByCoordinate):
         indices, values = codomain.entries(y)

@@ -38,7 +38,7 @@ class Case(NamedTuple):
     """
 
     public: str
-    make: Callable[[Any], Any]
+    make: Callable[..., Any]
     table: bool = False
     epsilons: tuple[float, ...] = EPSILONS
     largest: float = 100.0
@@ -66,12 +66,12 @@ _PROJECTION = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 1.0]], np.float32)
 _GROUPS = np.array([0, 1, 0, 1, -1, 1], np.int32)
 
 
-def _audited(label: str, public: str, make: Callable[[float], Any], **more: Any) -> Case:
+def _audited(label: str, public: str, make: Callable[[float], object], **more: Any) -> Case:
     """A size that the audit alone asks."""
     return Case(public, make, audited=label, contract=False, **more)
 
 
-def _hyperbolic(public: str, make: Callable[[Any], Any], **more: Any) -> Case:
+def _hyperbolic(public: str, make: Callable[..., object], **more: Any) -> Case:
     """A mechanism whose suite is that of hyperbolic vectors."""
     return Case(public, make, contract=False, hyperbolic=True, **more)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, PRNGKey, Values
 from ldp_jax.edges.curator import (
     BinnedPairs,
     CentralMechanism,
@@ -24,12 +24,15 @@ from ldp_jax.edges.curator import (
     LapGraph,
     connections,
 )
+from ldp_jax.edges.curator.hrg import State
 from ldp_jax.edges.curator.noisy_counts import consistent, whole
 from ldp_jax.graph import graphs
 from ldp_jax.verification import _dendrograms as dendrograms
 from ldp_jax.verification import statistics
 from ldp_jax.verification.games import LowerBound, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
+
+Edges = tuple[tuple[int, int], ...]
 
 NODES = 4
 """Nodes of graphs whose releases are enumerated; with a public path of three nodes, and without a public edge."""
@@ -97,7 +100,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     return max(found, key=lambda loss: loss.epsilon)
 
 
-def _split(public: Any, n: int, private: Any = ()) -> EdgeSplit:
+def _split(public: Values, n: int, private: Values = ()) -> EdgeSplit:
     both = (np.array(pairs, np.int32).reshape(-1, 2) for pairs in (public, private))
     return EdgeSplit(*(graphs.from_edges(pairs, n, pairs_in="rows") for pairs in both))
 
@@ -109,7 +112,7 @@ def _candidates(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
     return pairs.nodes[every[~np.isin(pairs.codes(every), pairs.public)]]
 
 
-def _largest(loss: np.ndarray, pairs: np.ndarray, public: Any, released: str) -> PrivateEdgeLoss:
+def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) -> PrivateEdgeLoss:
     """The largest of losses [graphs, pairs, releases]."""
     worst = np.nan_to_num(loss, nan=math.inf).max(-1)
     graph, pair = np.unravel_index(worst.argmax(), worst.shape)
@@ -126,7 +129,7 @@ def _largest(loss: np.ndarray, pairs: np.ndarray, public: Any, released: str) ->
 # --- Released pairs --------------------------------------------------------------------------------------------
 
 
-def _release_loss(m: Any, public: Any) -> PrivateEdgeLoss:
+def _release_loss(m: CentralMechanism, public: Edges) -> PrivateEdgeLoss:
     split = _split(public, NODES)
     log, pairs = _law(m, split), _candidates(split)
     graph, pair = np.arange(len(log))[:, None], 1 << np.arange(len(pairs))
@@ -136,7 +139,7 @@ def _release_loss(m: Any, public: Any) -> PrivateEdgeLoss:
     return _largest(loss, pairs, public, "pairs")
 
 
-def _law(m: Any, split: EdgeSplit) -> Float[np.ndarray, "graphs sets"]:
+def _law(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs sets"]:
     """The log mass of each set of pairs given each graph of private edges, both by their bits."""
     if isinstance(m, HasReleaseLaw):
         pairs = _candidates(split)
@@ -153,7 +156,7 @@ def _law(m: Any, split: EdgeSplit) -> Float[np.ndarray, "graphs sets"]:
     return log
 
 
-def _edge_rand(m: Any, split: EdgeSplit) -> np.ndarray:
+def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     """Every pair is told wrongly with probability 1 / (e^eps + 1)."""
     count, epsilon = len(_candidates(split)), float(m.epsilon)
     sets = np.arange(1 << count)
@@ -161,7 +164,7 @@ def _edge_rand(m: Any, split: EdgeSplit) -> np.ndarray:
     return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
 
 
-def _lap_graph(m: Any, split: EdgeSplit) -> np.ndarray:
+def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
     """The mass of T, and of a set to be the T largest noisy bits, by quadrature over the largest that is not."""
     count = len(_candidates(split))
     true, size, both = np.indices((count + 1,) * 3)
@@ -176,7 +179,7 @@ def _lap_graph(m: Any, split: EdgeSplit) -> np.ndarray:
     return log[sizes[:, None], sizes, overlap]
 
 
-def _clipped_laplace(away: Any, first: Any, last: Any, rate: float) -> np.ndarray:
+def _clipped_laplace(away: np.ndarray, first: np.ndarray, last: np.ndarray, rate: float) -> np.ndarray:
     """The mass of Laplace noise within 1/2 of a whole number, or beyond it where it is the first or the last."""
     low, high = np.where(first, -np.inf, away - 0.5), np.where(last, np.inf, away + 0.5)
     low, high = np.where(high <= 0, -high, low), np.where(high <= 0, -low, high)  # mirrored
@@ -204,7 +207,7 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     return np.where(some, (largest * each * weight).sum(-1), 1.0)
 
 
-def _binned_pairs(m: Any, split: EdgeSplit) -> np.ndarray:
+def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
     """All noisy counts of the bins, all roundings; sets of as many pairs of each bin are alike."""
     if m.noise != "geometric":
         raise NotApplicable("noise must be geometric, whose laws are sums")
@@ -237,7 +240,7 @@ def _binned_pairs(m: Any, split: EdgeSplit) -> np.ndarray:
     return log[kind_of[:, None], kind_of]
 
 
-_LAWS: dict[type, Callable[[Any, EdgeSplit], np.ndarray]] = {
+_LAWS: dict[type, Callable[..., np.ndarray]] = {
     EdgeRand: _edge_rand,
     LapGraph: _lap_graph,
     BinnedPairs: _binned_pairs,
@@ -247,7 +250,7 @@ _LAWS: dict[type, Callable[[Any, EdgeSplit], np.ndarray]] = {
 # --- Dendrograms -----------------------------------------------------------------------------------------------
 
 
-def _dendrogram_loss(m: HasDendrogram, public: Any) -> PrivateEdgeLoss:
+def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
     n = DENDROGRAM_NODES
     pairs, said = _candidates(_split(public, n)), m.dendrogram_law(n)
     weight, scale = said.scales
@@ -316,7 +319,7 @@ def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: i
     def last(key: PRNGKey) -> Array:
         """The number of the dendrogram that a chain ends with."""
         found = m.dendrogram(key, split)
-        return dendrograms.name_of(getattr(found, "tree", found))
+        return dendrograms.name_of(found.tree if isinstance(found, State) else found)
 
     keys = jax.random.split(key, max(100, min(trials, _CHAINS // m.sweeps)))
     drawn = np.asarray(jax.jit(jax.vmap(last))(keys))
@@ -338,10 +341,7 @@ def _releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) 
 
 
 def private_edge_lower_bound(
-    mechanism: CentralMechanism,
-    key: PRNGKey,
-    trials: int = 4000,
-    confidence: float = 1 - SIGNIFICANCE,
+    mechanism: CentralMechanism, key: PRNGKey, trials: int = 4000, confidence: float = 1 - SIGNIFICANCE
 ) -> LowerBound:
     """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
 

@@ -11,7 +11,7 @@ from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _positions
-from ldp_jax.verification._programs import draws, generator
+from ldp_jax.verification._programs import Asked, draws, generator
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 TRIALS = 50_000
@@ -22,7 +22,7 @@ _TRIPLES = 64  # coordinates of which all triples are
 
 
 def independent_coordinates(
-    mechanism: Any, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Asked, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether signs of coordinates are independent: all pairs, all triples, and parities of any number.
 
@@ -37,7 +37,7 @@ def independent_coordinates(
     True
     """
     validate.integer_in(1000, trials=trials)
-    domain = mechanism.domain()
+    domain: Any = mechanism.domain()
     if getattr(domain, "dim", 1) < 2:
         raise NotApplicable(f"mechanism must be one on vectors of 2 and more coordinates, got {domain}")
     draw_key, spread_key = jax.random.split(key)
@@ -51,10 +51,10 @@ def independent_coordinates(
     return fit._replace(fits=fit.fits and not (whole and _dependent(sign > 0)))
 
 
-def _signs(mechanism: Any, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) -> np.ndarray:
+def _signs(mechanism: Asked, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) -> np.ndarray:
     """Fair signs [trials, dim], 0 where nothing was sent."""
-    domain, codomain = mechanism.domain(), mechanism.codomain()
-    centre = domain.centre()
+    domain: Any = mechanism.domain()
+    codomain, centre = mechanism.codomain(), domain.centre()
     y = draws(mechanism, draw_key, centre, trials)
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, HasCoordinates):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,14 +11,27 @@ from scipy import stats
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.mechanism import HasCoordinates, HasDensity
 from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.spaces.space import Cells, Log
+from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import lists, statistics
-from ldp_jax.verification._laws import Cells, law_of
-from ldp_jax.verification._programs import View, count_of, draws, generator, logs_of, report_each, take, wide
+from ldp_jax.verification._laws import law_of
+from ldp_jax.verification._programs import (
+    Asked,
+    Exact,
+    HasLaw,
+    View,
+    count_of,
+    draws,
+    generator,
+    logs_of,
+    report_each,
+    take,
+    wide,
+)
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096
@@ -34,7 +46,12 @@ _MOST_DRAWS = 1 << 22  # of all members of a small space
 
 
 def matches_density(
-    mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = 200_000, significance: float = SIGNIFICANCE
+    mechanism: Exact,
+    key: PRNGKey,
+    x: Values | None = None,
+    *,
+    trials: int = 200_000,
+    significance: float = SIGNIFICANCE,
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
@@ -50,18 +67,18 @@ def matches_density(
     True
     """
     validate.integer_in(100, trials=trials)
-    domain = mechanism.domain()
-    x = domain.typical() if x is None else domain.given(x)
+    domain: Any = mechanism.domain()
+    record = domain.typical() if x is None else domain.given(x)
     draw_key, pick_key = jax.random.split(key)
     if not domain.users:
-        return fit_of(mechanism, pick_key, x, draws(mechanism, draw_key, x, trials), significance)
+        return fit_of(mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance)
     n, fits = domain.users, []
     keys = [draw_key, *(jax.random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
         count, share = (trials, significance / 2) if own == 0 else (max(100, trials // n), significance / (2 * n))
-        user, record = np.int32(own), domain.seen_by(own, x)
-        y = draws(mechanism, user_key, record, count, user)
-        fits.append(fit_of(View(mechanism, user), user_key, record, y, share))
+        user, mine = np.int32(own), domain.seen_by(own, record)
+        y = draws(mechanism, user_key, mine, count, user)
+        fits.append(fit_of(View(mechanism, user), user_key, mine, y, share))
     return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
@@ -69,7 +86,7 @@ def _worst(fits: list[Fit]) -> Fit:
     return max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
 
 
-def fit_of(mechanism: Any, key: PRNGKey, x: Any, y: Any, significance: float) -> Fit:
+def fit_of(mechanism: HasLaw, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
     """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
     trials, codomain = count_of(y), mechanism.codomain()
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
@@ -83,8 +100,8 @@ def fit_of(mechanism: Any, key: PRNGKey, x: Any, y: Any, significance: float) ->
             return _not_one(math.inf, trials)
         return statistics.ks_test(y, cdf, rounding=misplaced, significance=significance)
     if isinstance(mechanism, HasCoordinates):
-        each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(x)]
-        return _vectors(each, codomain, y, key, significance)
+        each = [cells_of(mechanism.coordinate(j), x_j) for j, x_j in enumerate(np.asarray(x))]
+        return _vectors(each, mechanism, y, key, significance)
     mass, cell = cells_of(mechanism, x)
     if abs(mass.sum() - 1) > _TOTAL:
         return _not_one(float(mass.sum()), trials)
@@ -98,8 +115,9 @@ def _not_one(total: float, trials: int) -> Fit:
     return Fit(False, "density of total mass 1", total, 1.0, _TOTAL, trials)
 
 
-def _vectors(each: list[Cells], codomain: Any, y: Any, key: PRNGKey, significance: float) -> Fit:
+def _vectors(each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGKey, significance: float) -> Fit:
     """A G test of coordinates and cells; ``each`` has the cells of every coordinate."""
+    codomain = mechanism.codomain()
     k = codomain.sent
     indices, values = codomain.entries(y)
     n, bins = len(indices), max(len(mass) for mass, _ in each)
@@ -128,40 +146,32 @@ def _vectors(each: list[Cells], codomain: Any, y: Any, key: PRNGKey, significanc
     return statistics.g_test(counts, probability, significance=significance)
 
 
-def typical_record(mechanism: Any) -> Any:
-    """A record away from the ends and the centre of the domain, exact in float32."""
-    return mechanism.domain().typical()
-
-
-def extreme_records(mechanism: Any) -> tuple[Any, Any]:
-    """Two adjacent records at opposite ends of the domain, where laws of this library lose most."""
-    return mechanism.domain().extremes()
-
-
 # --- Laws as cells ---------------------------------------------------------------------------------------------
 
 
-def _wide_law(mechanism: Any, x: Any) -> Callable[[Any], np.ndarray]:
+def _wide_law(mechanism: HasDensity, x: Values) -> Log:
     """log p of stacked reports about ``x`` in float64; to be called with x64 enabled."""
     mechanism, x = wide(mechanism), wide(x)
     return lambda y: logs_of(mechanism, wide(y), x)
 
 
-def distribution(mechanism: Any, x: Any) -> tuple[Callable[[Any], np.ndarray] | None, float]:
+def distribution(mechanism: HasLaw, x: Values) -> tuple[Log | None, float]:
     """The distribution function of a report on a line, or None where the density does not sum to 1 (to 1e-4).
 
     And the mass that float32 may misplace: up to one spacing times the density, 0.9 % for SquareWave(16) at x =
     0.3.
     """
+    codomain: Any = mechanism.codomain()  # an interval
     with float64_on_cpu():
-        cdf, misplaced, edges = line(mechanism.codomain(), np.float64(x), _wide_law(mechanism, np.float64(x)))
+        at = np.asarray(x, np.float64)
+        cdf, misplaced, edges = line(codomain, at, _wide_law(mechanism, at))
     total = cdf(edges[-1])
     if abs(total - 1) > _TOTAL:
         return None, misplaced
     return lambda y: cdf(y) / total, misplaced
 
 
-def cells_of(mechanism: Any, x: Any) -> Cells:
+def cells_of(mechanism: HasLaw, x: Values) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
         return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
@@ -173,13 +183,13 @@ def cells_of(mechanism: Any, x: Any) -> Cells:
 class _Asked(NamedTuple):
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
 
-    x: Any
+    x: Report
     owners: np.ndarray
     all_of_them: bool
 
 
 def matches_everywhere(
-    mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
+    mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
@@ -217,8 +227,8 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Any, key: PRNGKey) -> _Asked:
-    domain = mechanism.domain()
+def _records(mechanism: Asked, key: PRNGKey) -> _Asked:
+    domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
     if isinstance(domain, Lists) and few:
         x = lists.all_lists(domain)
@@ -234,7 +244,7 @@ def _records(mechanism: Any, key: PRNGKey) -> _Asked:
     return _Asked(x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain))))
 
 
-def _each_report(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
+def _each_report(mechanism: HasLaw, x: Values, y: Report, significance: float) -> Fit:
     """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)

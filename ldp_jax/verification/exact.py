@@ -16,12 +16,12 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasInverse, HasTable, Univariate
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasDensity, HasInverse, HasTable, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Record, Report, Values
 from ldp_jax.verification import lists
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import count_of, logs_of, losses_of, report_each, take, wide
+from ldp_jax.verification._programs import Asked, Exact, count_of, logs_of, losses_of, report_each, take, wide
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -41,13 +41,13 @@ class Supremum(NamedTuple):
     """
 
     epsilon: float
-    x: Any
-    x_other: Any
-    y: Any
+    x: Report
+    x_other: Report
+    y: Report
     searched: float
 
 
-def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
+def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
     Tables are asked in whole numbers, rounded up. Of coordinates with laws of their own the suprema of as many as
@@ -75,23 +75,23 @@ def privacy_loss_supremum(mechanism: Any, records: Any = None) -> Supremum:
     check_numbers(mechanism, vectors=True)
     with float64_on_cpu():
         m = wide(mechanism)
-        if isinstance(m, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
+        if isinstance(mechanism, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
             return _of_columns(m, *m.critical_points())
         codomain = m.codomain()
-        records = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
-        reports = law_of(codomain).critical_reports(records)
+        asked = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
+        reports = law_of(codomain).critical_reports(asked)
         if domain.all_adjacent and not codomain.continuous and not codomain.branches:
-            return _of_columns(m, records, reports)
-        declared = _largest(m, records, reports)
+            return _of_columns(m, asked, reports)
+        declared = _largest(m, asked, reports)
         searched = _random_search(m, reports)
         hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
         larger = searched if hidden else declared  # NaN is not hidden
-        if _beyond(m, records, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
+        if _beyond(m, asked, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
             larger = larger._replace(epsilon=math.inf)
         return larger._replace(searched=searched.epsilon)
 
 
-def _of_its_density(mechanism: Any, said: str) -> bool:
+def _of_its_density(mechanism: object, said: str) -> bool:
     """Whether what a method says is said of the mechanism's density, and not of one that a subclass replaced."""
     kinds = type(mechanism).__mro__
     place = lambda name: next((i for i, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
@@ -119,7 +119,7 @@ def spaces(mechanism: Any) -> tuple[Records, Reports]:
     return domain, codomain
 
 
-def check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
+def check_numbers(mechanism: Asked, *, vectors: bool = False) -> None:
     """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
@@ -137,7 +137,7 @@ def check_numbers(mechanism: Any, *, vectors: bool = False) -> None:
 # --- Delta -----------------------------------------------------------------------------------------------------
 
 
-def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
+def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float:
     r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
 
     :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
@@ -173,7 +173,7 @@ def hockey_stick(mechanism: Any, epsilon: float, *, panels: int = 64) -> float:
         return _excess(mass, epsilon, adjacency(domain, records))
 
 
-def adjacency(domain: Records, records: Any) -> np.ndarray:
+def adjacency(domain: Records, records: Values) -> np.ndarray:
     """Which pairs of stacked records are adjacent, bool [records, records]."""
     n = count_of(records)
     pairs = (take(records, place) for place in (np.repeat(np.arange(n), n), np.tile(np.arange(n), n)))
@@ -190,7 +190,7 @@ def _excess(masses: np.ndarray, epsilon: float, adjacent: np.ndarray) -> float:
     )
 
 
-def _hockey_stick_of_vectors(mechanism: Any, records: np.ndarray, epsilon: float) -> float:
+def _hockey_stick_of_vectors(mechanism: Exact, records: np.ndarray, epsilon: float) -> float:
     """The largest over adjacent pairs of records, both ways; with x64 enabled."""
     codomain, domain = mechanism.codomain(), mechanism.domain()
     found = [0.0]
@@ -234,17 +234,17 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
 
 
 @jax.jit
-def _grid(mechanism: Any, records: Any, reports: Any) -> Array:
+def _grid(mechanism: HasDensity, records: Values, reports: Report) -> Array:
     return jax.lax.map(lambda x: jax.vmap(lambda y: mechanism.log_density(y, x))(reports), records)
 
 
 @jax.jit
-def from_uniform(mechanism: HasInverse, u: Any, x: Any) -> Array:
+def from_uniform(mechanism: HasInverse, u: Record, x: Record) -> Array:
     """Reports of uniforms."""
     return mechanism.from_uniform(u, x)
 
 
-def _plain(stacked: Any, place: int) -> Any:
+def _plain(stacked: Values, place: int) -> Report:
     """One of stacked values as numbers: a float, or a tuple."""
     if isinstance(stacked, tuple):
         return tuple(_plain(leaf, place) for leaf in stacked)
@@ -252,7 +252,7 @@ def _plain(stacked: Any, place: int) -> Any:
     return float(value) if value.ndim == 0 else tuple(value.tolist())
 
 
-def _of_columns(mechanism: Any, records: Any, reports: Any) -> Supremum:
+def _of_columns(mechanism: HasDensity, records: Values, reports: Report) -> Supremum:
     """All records against all reports, by the largest and the smallest of each report: any two are adjacent."""
     count = count_of(records) * count_of(reports)
     if count > _MOST_TRIPLES:
@@ -266,7 +266,7 @@ def _of_columns(mechanism: Any, records: Any, reports: Any) -> Supremum:
     return Supremum(float(losses[y]), x, other, _plain(reports, y), float(losses[y]))
 
 
-def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
+def _witness(mechanism: Exact, x: Values, other: Values, y: Report) -> Supremum:
     """The largest loss among triples of equal length, of adjacent records."""
     losses = losses_of(mechanism, y, x, other)
     losses = np.where(mechanism.domain().adjacent(x, other), losses, -np.inf)
@@ -274,20 +274,20 @@ def _witness(mechanism: Any, x: Any, other: Any, y: Any) -> Supremum:
     return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
 
 
-def _largest(mechanism: Any, records: Any, y: Any) -> Supremum:
+def _largest(mechanism: Exact, records: Values, y: Report) -> Supremum:
     """The largest loss among all pairs of records and all reports."""
     every = (records, records, y)
     axes = np.meshgrid(*(np.arange(count_of(each)) for each in every), indexing="ij")
     return _witness(mechanism, *(take(each, axis.ravel()) for each, axis in zip(every, axes, strict=True)))
 
 
-def _beyond(mechanism: Any, records: Any, reports: Any) -> float:
+def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
     """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
     far = law_of(mechanism.codomain()).far(reports)
     return -math.inf if far is None else _largest(mechanism, records, far).epsilon
 
 
-def _random_search(mechanism: Any, reports: Any) -> Supremum:
+def _random_search(mechanism: Exact, reports: Report) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain = mechanism.codomain()

@@ -3,18 +3,18 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import check_budget
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.mechanism import HasDensity, check_budget
+from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import count_of, draws, estimates, generator, losses_of, repeated, take
+from ldp_jax.verification._programs import Asked, count_of, draws, estimates, generator, losses_of, repeated, take
 from ldp_jax.verification.statistics import SIGNIFICANCE
 
 _EVENTS = 512  # thresholds tried on one score
@@ -47,13 +47,13 @@ class LowerBound(NamedTuple):
 
 
 def epsilon_lower_bound(
-    mechanism: Any,
+    mechanism: Asked,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
     *,
-    x: Any = None,
-    x_other: Any = None,
+    x: Values | None = None,
+    x_other: Values | None = None,
     delta: float = 0.0,
 ) -> LowerBound:
     r"""A lower bound on the epsilon of a sampler, from draws of two records, by default the extremes of the domain.
@@ -106,7 +106,12 @@ def play(scores: Mapping[str, Scores], trials: int, confidence: float, *, delta:
 
 
 def largest_lower_bound(
-    mechanism: Any, key: PRNGKey, trials: int = 200_000, confidence: float = 1 - SIGNIFICANCE, *, delta: float = 0.0
+    mechanism: Asked,
+    key: PRNGKey,
+    trials: int = 200_000,
+    confidence: float = 1 - SIGNIFICANCE,
+    *,
+    delta: float = 0.0,
 ) -> LowerBound:
     """The largest of several lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
 
@@ -138,7 +143,7 @@ def _rounded(mine: np.ndarray, others: np.ndarray) -> Scores:
         return np.round(mine / step) * step, np.round(others / step) * step
 
 
-def _bound(hits: Any, others: Any, n: int, alpha: float, delta: float) -> Any:
+def _bound(hits: Scalar, others: Scalar, n: int, alpha: float, delta: float) -> np.ndarray:
     low, _ = statistics.clopper_pearson(np.round(hits), n, alpha)
     _, high = statistics.clopper_pearson(np.round(others), n, alpha)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -160,19 +165,19 @@ def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) ->
     return float(values[best]), float(bounds[best])
 
 
-def _scores(mechanism: Any, reports: list[Any], x: Any, x_other: Any, half: int) -> dict[str, Scores]:
+def _scores(m: Asked, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
     """Numbers that may tell two records apart."""
     scores: dict[str, Scores] = {}
-    if hasattr(mechanism, "log_density"):
+    if isinstance(m, HasDensity):
         first, second = (repeated(record, count_of(reports[0])) for record in (x, x_other))
-        losses = (losses_of(mechanism, y, first, second) for y in reports)
+        losses = (losses_of(m, y, first, second) for y in reports)
         mine, others = (np.nan_to_num(np.asarray(loss, np.float64)) for loss in losses)
         scores["declared loss"] = (mine, others)
-    of_space = law_of(mechanism.codomain()).scores(reports, x, x_other)
+    of_space = law_of(m.codomain()).scores(reports, x, x_other)
     if of_space is not None:
         return scores | of_space
     if any(np.ndim(leaf) > 1 for leaf in jax.tree.leaves(reports[0])):
-        return scores | {"logit": _logit(mechanism, reports, half)}
+        return scores | {"logit": _logit(m, reports, half)}
     pairs = isinstance(reports[0], tuple)
     for part, name in enumerate(("branch", "value") if pairs else ("report",)):
         a, b = (np.asarray(y[part] if pairs else y, np.float64) for y in reports)
@@ -182,7 +187,7 @@ def _scores(mechanism: Any, reports: list[Any], x: Any, x_other: Any, half: int)
     return scores
 
 
-def _logit(mechanism: Any, reports: list[Any], half: int) -> Scores:
+def _logit(mechanism: Asked, reports: list[Report], half: int) -> Scores:
     """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
     found = [e.reshape(len(e), -1) for e in found]
@@ -208,7 +213,7 @@ def _regress(first: Array, second: Array, size: int) -> Array:
     rows = len(codes)
     hot = jnp.zeros((rows, size), jnp.float32).at[jnp.arange(rows)[:, None], codes].set(1.0)
 
-    def step(weights: Array, _: Any) -> tuple[Array, None]:
+    def step(weights: Array, _: None) -> tuple[Array, None]:
         p = jax.nn.sigmoid(hot @ weights)
         gradient = hot.T @ (p - label) + weights
         hessian = (hot * (p * (1 - p))[:, None]).T @ hot + jnp.eye(size)

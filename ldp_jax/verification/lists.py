@@ -13,7 +13,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Report, Scalar
 from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.edges.lists import NeighbourList, listed, nodes_of, stacked
 from ldp_jax.edges.spaces import Lists
@@ -24,8 +24,15 @@ _BLOCK = 64  # reports
 _MOST_NODES = 64  # of which all degrees and critical reports are enumerated
 _SEARCH = 4096  # random pairs of lists in the cross-check
 
+Nodes = tuple[int, ...]
+Pair = tuple[int, int]
+Owners = dict[Pair, int] | None
+"""The reporter of each pair; None where both are."""
+Rows = tuple[Report, NeighbourList, NeighbourList, np.ndarray]
+"""Stacked reports, two lists that differ in one bit, and users."""
 
-def supremum(m: Any) -> tuple[float, Any, Any, Any, float]:
+
+def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
     """The fields of a :class:`~ldp_jax.verification.exact.Supremum` over lists that differ in one bit.
 
     At the critical reports and by a random search; lists are tuples of nodes.
@@ -45,13 +52,13 @@ def supremum(m: Any) -> tuple[float, Any, Any, Any, float]:
     return largest[which], nodes_of(x), nodes_of(other), m.codomain().plain(y), largest[1]
 
 
-def _critical(m: Any) -> Any:
+def _critical(m: Any) -> Rows:
     """Reports where the loss may be largest, lists of every degree, the same with one node more, and users."""
     codomain, rows = m.codomain(), []
     words = np.asarray(jax.random.key_data(jax.random.key(0)))[None]
     for x, other in m.domain().critical_pairs():
 
-        def draw(x: NeighbourList = x) -> Any:
+        def draw(x: NeighbourList = x) -> Report:
             drawn = report_each(words, m, jax.tree.map(lambda leaf: leaf[None], x), np.zeros(1, np.int32))
             return take(drawn, 0)
 
@@ -61,7 +68,7 @@ def _critical(m: Any) -> Any:
     return reports, stacked(x), stacked(other), np.zeros(len(rows), np.int32)
 
 
-def _searched(m: Any) -> Any:
+def _searched(m: Any) -> Rows:
     """Reports drawn of random lists of random users, the lists, and the same with a random bit changed."""
     own, x, other = m.domain().neighbours_of_all(np.random.default_rng(0), _SEARCH)  # no privacy depends on it
     own = own.astype(np.int32)
@@ -69,7 +76,7 @@ def _searched(m: Any) -> Any:
     return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
 
 
-def bits_of(lists: Any, n: int) -> np.ndarray:
+def bits_of(lists: NeighbourList, n: int) -> np.ndarray:
     """Stacked lists as bits [m, n]."""
     ids = np.asarray(NeighbourList(*lists).ids)
     bits = np.zeros((len(ids), n + 1), bool)
@@ -99,7 +106,7 @@ class RelationshipLoss(NamedTuple):
     graph: tuple[tuple[int, int], ...]
 
 
-def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) -> RelationshipLoss:
+def relationship_supremum(mechanism: object, reporting: Reporting | None = None) -> RelationshipLoss:
     """The largest loss about one edge, through the reports of all users, enumerated.
 
     All 64 graphs on four nodes and all six edges, taken away or added. Given the graph, reports of different users
@@ -138,7 +145,7 @@ def relationship_supremum(mechanism: Any, reporting: Reporting | None = None) ->
     return best
 
 
-def _one_of(leaf: Any, place: int) -> Any:
+def _one_of(leaf: Scalar, place: int) -> Scalar:
     if np.ndim(leaf) == 0:
         return leaf
     if np.shape(leaf) != (NODES,):
@@ -146,7 +153,7 @@ def _one_of(leaf: Any, place: int) -> Any:
     return float(np.asarray(leaf, np.float64)[place])
 
 
-def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[dict[Any, int] | None]:
+def _ownerships(budgets: list[float], pairs: list[Pair], reporting: str) -> list[Owners]:
     """The reporter of each pair; both answers for pairs of equal budgets, the lower end or the higher one."""
     if reporting == "full":
         return [None]
@@ -155,20 +162,22 @@ def _ownerships(budgets: list[float], pairs: list[Any], reporting: str) -> list[
     ]
 
 
-def _views(edge: Any, graph: Any, owners: Any, reporting: str) -> list[tuple[int, tuple[int, int, bool]]]:
+def _views(
+    edge: Pair, graph: tuple[Pair, ...], owners: Owners, reporting: str
+) -> list[tuple[int, tuple[int, int, bool]]]:
     """For each user whose report depends on the edge: pairs of the degree, how many are true, and the bit."""
     views = []
     for user in edge:
         mine = [pair for pair in itertools.combinations(range(NODES), 2) if user in pair]
         reports = owners is None or owners[edge] == user
-        if reporting == "half":
+        if owners is not None and reporting == "half":
             mine = [pair for pair in mine if owners[pair] == user]
         if reports or reporting == "half list":
             views.append((user, (len(mine), sum(pair in graph for pair in mine), reports)))
     return views
 
 
-def _loss(m: Any, owned: int, degree: int, reports: bool) -> tuple[float, float]:
+def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, float]:
     """The largest log ratio with the edge over without it, and the other way round, of one user's report."""
     noisy, sent = m.bit_reports(owned)
     room = -(len(noisy) // -_BLOCK) * _BLOCK  # repeated: of one shape, whatever is owned
@@ -187,5 +196,5 @@ def _loss(m: Any, owned: int, degree: int, reports: bool) -> tuple[float, float]
 
 
 @jax.jit
-def _logs(m: Any, noisy: Any, sent: Any, degree: Any, bit: Any, owned: Any) -> Array:
+def _logs(m: HasBitLaw, noisy: Array, sent: Array, degree: Array, bit: Array, owned: Array) -> Array:
     return m.bit_log_density(noisy, sent, degree, bit, owned) + jnp.zeros(noisy.shape)

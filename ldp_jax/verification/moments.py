@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,12 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.mechanism import HasCoordinates, HasMoments
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.spaces.space import Rule
+from ldp_jax.core.types import PRNGKey, Report, Scalar, Values
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import count_of, draws, estimates, logs_of, take, wide
+from ldp_jax.verification._programs import Asked, Exact, count_of, draws, estimates, logs_of, take, wide
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -30,24 +31,24 @@ SIGMAS = 5.0
 class Law(NamedTuple):
     """A quadrature rule over stacked reports: the integral of f is sum(weights * f(reports))."""
 
-    reports: Any
+    reports: Report
     weights: np.ndarray
 
 
-def law(mechanism: Any, x: Any) -> Law:
+def law(mechanism: Exact, x: Values) -> Law:
     """The rule for the reports about one record, with x64 enabled; of coordinates a product rule for every set."""
-    _, codomain = spaces(mechanism)
     if isinstance(mechanism, HasCoordinates):
-        return _of_coordinates(mechanism, codomain, np.asarray(x))
+        return _of_coordinates(mechanism, np.asarray(x))
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x)
-    return _rule(law_of(codomain).quadrature(one, lambda y: logs_of(mechanism, y, x)))
+    return _rule(law_of(spaces(mechanism)[1]).quadrature(one, lambda y: logs_of(mechanism, y, x)))
 
 
-def _rule(rule: tuple[Any, Any]) -> Law:
+def _rule(rule: Rule) -> Law:
     return Law(jax.tree.map(np.asarray, rule[0]), np.asarray(rule[1]))
 
 
-def _of_coordinates(mechanism: HasCoordinates, codomain: Any, x: np.ndarray) -> Law:
+def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
+    codomain = mechanism.codomain()
     dim, k = codomain.dim, codomain.sent
     lines = []
     for j, x_j in enumerate(x):
@@ -82,17 +83,17 @@ def _product(lines: list[Law]) -> Law:
 
 
 @jax.jit
-def _closed_forms(mechanism: Any, x: Any) -> Any:
+def _closed_forms(mechanism: HasMoments, x: Values) -> tuple[Scalar, Scalar]:
     return mechanism.mean(x), mechanism.variance(x)
 
 
-def _masses(mechanism: Any, x: Any) -> tuple[Any, np.ndarray]:
+def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray]:
     """The reports of the rule about one record, and their masses; with x64 enabled."""
     rule = law(mechanism, x)
     return rule.reports, rule.weights * np.exp(np.asarray(logs_of(mechanism, rule.reports, x), np.float64))
 
 
-def _moments(mechanism: Any, reports: Any, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(mechanism: Asked, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and fourth central moment of the estimate; with x64 enabled."""
     values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
@@ -101,14 +102,14 @@ def _moments(mechanism: Any, reports: Any, mass: np.ndarray) -> tuple[np.ndarray
     return np.asarray(mean), np.asarray(second), np.asarray(fourth)
 
 
-def _records(mechanism: Any, x: Any) -> list[Any]:
+def _records(mechanism: Asked, x: Values | None) -> list[Report]:
     """The record that is given; else a typical one, the centre and both extremes; float64."""
     domain, _ = spaces(mechanism)
     found = [x] if x is not None else [domain.typical(), domain.centre(), *domain.extremes()]
     return [jax.tree.map(np.float64, record) for record in found]
 
 
-def sums_to_one(mechanism: Any, x: Any = None) -> Fit:
+def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether the density of reports sums to 1 to 1e-8, in float64.
 
     Raises:
@@ -122,12 +123,12 @@ def sums_to_one(mechanism: Any, x: Any = None) -> Fit:
         return _total([_masses(mechanism, record)[1].sum() for record in _records(mechanism, x)])
 
 
-def _total(found: list[Any]) -> Fit:
+def _total(found: list[float]) -> Fit:
     worst = float(np.max(np.abs(np.array(found) - 1)))  # NaN is not hidden
     return Fit(worst <= _EXACT, "total mass", worst, _EXACT, _EXACT, 0)
 
 
-def matches_moments(mechanism: Any, x: Any = None) -> Fit:
+def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
     To 1e-8 in float64; in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6.
@@ -142,7 +143,7 @@ def matches_moments(mechanism: Any, x: Any = None) -> Fit:
     return integrals(mechanism, x)[1]
 
 
-def integrals(mechanism: Any, x: Any = None) -> tuple[Fit, Fit]:
+def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature."""
     worst, totals = 0.0, []
     for record in _records(mechanism, x):
@@ -162,7 +163,7 @@ def integrals(mechanism: Any, x: Any = None) -> tuple[Fit, Fit]:
     return _total(totals), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
-def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = 200_000) -> Fit:
+def draws_have_moments(mechanism: Asked, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000) -> Fit:
     """Whether estimates of draws have the stated mean and variance, within five standard errors.
 
     The standard errors are the law's; of vectors whose reports are too many to count, those of the draws.
@@ -173,18 +174,18 @@ def draws_have_moments(mechanism: Any, key: PRNGKey, x: Any = None, *, trials: i
     """
     validate.integer_in(1000, trials=trials)
     domain, _ = spaces(mechanism)
-    x = domain.typical() if x is None else domain.given(x)
-    return moments_of(mechanism, x, draws(mechanism, key, x, trials))
+    record = domain.typical() if x is None else domain.given(x)
+    return moments_of(mechanism, record, draws(mechanism, key, record, trials))
 
 
-def moments_of(mechanism: Any, x: Any, y: Any) -> Fit:
+def moments_of(mechanism: Asked, x: Values, y: Report) -> Fit:
     """The same of stacked reports of a record."""
     values, trials = np.asarray(estimates(mechanism, y), np.float64), count_of(y)
     fourth = ((values - values.mean(0)) ** 4).mean(0)
     with float64_on_cpu():
         record = wide(x)
         mean, variance = (np.asarray(moment, np.float64) for moment in _closed_forms(mechanism, record))
-        if hasattr(mechanism, "log_density"):
+        if isinstance(mechanism, Exact):
             with contextlib.suppress(NotApplicable):
                 fourth = _moments(mechanism, *_masses(mechanism, record))[2]
     error = np.sqrt(variance / trials)

@@ -1,7 +1,7 @@
 """Is a report a function of its arguments, of the whole key, and of whatever is taken for a record?"""
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,16 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import PRNGKey
-from ldp_jax.verification._programs import count_of, generator, repeated, report_each, report_each_retraced, take
+from ldp_jax.core.types import AnyArray, PRNGKey, Report
+from ldp_jax.verification._programs import (
+    Asked,
+    count_of,
+    generator,
+    repeated,
+    report_each,
+    report_each_retraced,
+    take,
+)
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -18,7 +26,7 @@ FUSED = 2e-5
 """How far, relative and absolute, an eager report may be from a compiled one: fused multiply-adds round once."""
 
 
-def _same(a: Any, b: Any, rounding: float = 0.0) -> np.ndarray:
+def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
     """Which of stacked reports are equal, floats up to ``rounding``; NaN stands for what is not sent."""
     n = count_of(a)
     same = np.ones(n, bool)
@@ -31,7 +39,7 @@ def _same(a: Any, b: Any, rounding: float = 0.0) -> np.ndarray:
     return same
 
 
-def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
+def is_pure(mechanism: Asked, key: PRNGKey, *, calls: int = 4) -> Fit:
     """Whether ``privatize`` gives the same report traced, eager, traced again and eager again.
 
     Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a compiled program,
@@ -52,7 +60,7 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     )
     data = np.asarray(jax.random.key_data(jax.random.split(key, count)))
 
-    def eager(as_given: Any) -> Any:
+    def eager(as_given: Callable[[np.ndarray], AnyArray]) -> Report:
         keys = jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
         given = lambda place: jax.tree.map(lambda leaf: as_given(leaf[place]), many)
         reports = [mechanism.privatize(one, given(place)) for place, one in enumerate(keys)]
@@ -64,7 +72,7 @@ def is_pure(mechanism: Any, key: PRNGKey, *, calls: int = 4) -> Fit:
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * count), 3 * count)
 
 
-def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit:
+def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> Fit:
     """Whether every one of the 64 bits of a key changes what is reported, at a record in the middle of the domain.
 
     Each of ``calls`` keys is compared with the same key with one bit changed.
@@ -92,7 +100,7 @@ def uses_the_whole_key(mechanism: Any, key: PRNGKey, *, calls: int = 256) -> Fit
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
 
 
-def is_total(mechanism: Any, key: PRNGKey) -> Fit:
+def is_total(mechanism: Asked, key: PRNGKey) -> Fit:
     """Whether values that are not records are reported as the record that ``clip`` takes them for.
 
     NaN, infinities, 1e30 and numbers just beyond the ends are privatised with the keys of the clipped records:

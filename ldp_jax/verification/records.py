@@ -1,7 +1,5 @@
 """Is every record treated alike? Windows that are not, what single reports lose, and how often one is sent."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +7,19 @@ from scipy import stats
 
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, PRNGKey, Report, Values
 from ldp_jax.verification import _positions
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import count_of, draws, generator, in_blocks, logs_of, privatize_stacked, take
+from ldp_jax.verification._programs import (
+    Exact,
+    count_of,
+    draws,
+    generator,
+    in_blocks,
+    logs_of,
+    privatize_stacked,
+    take,
+)
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
@@ -26,7 +33,7 @@ _MOST = 4096  # reports, the most frequent, whose mass is asked
 
 
 def record_windows(
-    mechanism: Any, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether reports follow their law in every window of the records, however narrow.
 
@@ -64,7 +71,7 @@ def _shares(given: _positions.Numbers) -> np.ndarray:
     if given.beside is None:
         return alone[None]
     other, total = given.beside
-    return np.stack([alone, domain.share(other), total])
+    return np.stack([alone, np.asarray(domain.share(other)), total])
 
 
 def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float) -> Fit:
@@ -87,7 +94,7 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
     return tail_fit("windows", worst, significance / tests, 64 / n, n)
 
 
-def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
+def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
     """Whether no report that is drawn loses more than the guarantee, by the density.
 
     The report of each random record is asked against another one and against both ends of the domain.
@@ -115,13 +122,13 @@ def reported_losses(mechanism: Any, key: PRNGKey, *, trials: int = TRIALS) -> Fi
 
 
 @jax.jit
-def _losses(mechanism: Any, y: Any, x: Any, other: Any, adjacent: Any, ends: Any) -> Array:
+def _losses(mechanism: Exact, y: Report, x: Values, other: Values, adjacent: Array, ends: Values) -> Array:
     """Losses of reports [n] against another record each, [n], and against all of ``ends``, [m].
 
     That of the worst of those that ``adjacent`` [n, 1 + m] says are adjacent; ``inf`` for a NaN.
     """
 
-    def one(y: Any, x: Any, other: Any, adjacent: Any) -> Array:
+    def one(y: Report, x: Values, other: Values, adjacent: Array) -> Array:
         mine = mechanism.log_density(y, x)
         against = jax.vmap(lambda end: mechanism.log_density(y, end))(ends)
         logs = jnp.append(mechanism.log_density(y, other), against)
@@ -133,7 +140,12 @@ def _losses(mechanism: Any, y: Any, x: Any, other: Any, adjacent: Any, ends: Any
 
 
 def distinct_reports(
-    mechanism: Any, key: PRNGKey, x: Any = None, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Exact,
+    key: PRNGKey,
+    x: Values | None = None,
+    *,
+    trials: int = TRIALS,
+    significance: float = SIGNIFICANCE,
 ) -> Fit:
     """Whether no single report of one record comes more often than its law and float32 allow.
 
@@ -146,11 +158,11 @@ def distinct_reports(
     """
     validate.integer_in(1000, trials=trials)
     domain, _ = spaces(mechanism)
-    x = domain.typical() if x is None else domain.given(x)
-    return counted(mechanism, x, draws(mechanism, key, x, trials), significance)
+    record = domain.typical() if x is None else domain.given(x)
+    return counted(mechanism, record, draws(mechanism, key, record, trials), significance)
 
 
-def counted(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
+def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """The same of stacked reports of a record."""
     leaves, trials = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)], count_of(y)
     rows = np.concatenate([leaf.reshape(trials, -1).view(np.uint32) for leaf in leaves], 1)
@@ -162,7 +174,7 @@ def counted(mechanism: Any, x: Any, y: Any, significance: float) -> Fit:
     return tail_fit("distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials)
 
 
-def _mass(mechanism: Any, y: Any, x: Any) -> np.ndarray:
+def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
     """The most that a report may weigh."""
     codomain = mechanism.codomain()
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.

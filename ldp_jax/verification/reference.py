@@ -1,18 +1,17 @@
 """Word by word: each report against an independent inverse of the law that the mechanism's name claims."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.mechanism import HasTable
-from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
 from ldp_jax.verification import _positions, _words
-from ldp_jax.verification._programs import generator
+from ldp_jax.verification._programs import Asked, generator
 from ldp_jax.verification.statistics import Fit
 
 TRIALS = 1 << 21
@@ -22,7 +21,7 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """P(report <= y | x), elementwise in y and x, float64."""
 
 
-def matches_reference(mechanism: Any, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
+def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
     """Whether each report is the one that the claimed law has at the words that were drawn.
 
     Random words and records go through the program of ``privatize``; the share of words below the drawn ones must
@@ -66,7 +65,7 @@ def _share(words: np.ndarray) -> np.ndarray:
     return words.astype(np.float64) @ scale ** np.arange(1.0, words.shape[1] + 1)
 
 
-def _off(mechanism: Any, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
+def _off(mechanism: Asked, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Which reports are not where the law has them."""
     x = x.astype(np.float64)
     codomain = mechanism.codomain()
@@ -75,7 +74,7 @@ def _off(mechanism: Any, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarr
         place = np.clip(np.searchsorted(values, y), 0, len(values) - 1)
         least = np.where(place > 0, law(values[np.maximum(place - 1, 0)], x), 0.0)
         return (values[place] != y) | (share < least - _STEP) | (share > law(values[place], x) + _STEP)
-    if getattr(codomain, "breaks", None) is None:
+    if not isinstance(codomain, Interval) or codomain.breaks is None:
         raise NotApplicable(f"reports in {codomain} declare no breaks")
     breaks = np.asarray(jax.vmap(codomain.breaks)(x.astype(np.float32)))
     step = 2.0**-21 * np.maximum(np.abs(y), np.abs(breaks).max(1))
@@ -99,14 +98,14 @@ def _table_report(table: integer_tables.Table, x: np.ndarray, words: list[np.nda
 # --- The laws of the papers -----------------------------------------------------------------------------------
 
 
-def _claimed(mechanism: Any) -> Law:
+def _claimed(mechanism: Asked) -> Law:
     for kind, law in _LAWS.items():
         if isinstance(mechanism, kind):
             return law(mechanism)
     raise NotApplicable(f"no law is known of {type(mechanism).__name__}: give ``law``")
 
 
-def _laplace(m: Any) -> Law:
+def _laplace(m: Laplace) -> Law:
     def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         tail = np.exp(-np.abs(y - x) * float(m.epsilon) / 2) / 2
         return np.where(y < x, tail, 1 - tail)
@@ -114,7 +113,7 @@ def _laplace(m: Any) -> Law:
     return law
 
 
-def _duchi(m: Any) -> Law:
+def _duchi(m: Duchi) -> Law:
     return lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(float(m.epsilon) / 2))
 
 
@@ -129,7 +128,7 @@ def _window(low: Law, high: Law, density: float, ratio: float, end: float) -> La
     return law
 
 
-def _piecewise(m: Any) -> Law:
+def _piecewise(m: GeneralPiecewise) -> Law:
     e, t = np.exp(float(m.epsilon)), float(m.t)
     g = (e + t) / (t * (e - 1))
     return _window(
@@ -137,7 +136,7 @@ def _piecewise(m: Any) -> Law:
     )
 
 
-def _square_wave(m: Any) -> Law:
+def _square_wave(m: SquareWave) -> Law:
     epsilon = float(m.epsilon)
     e = np.exp(epsilon)
     if epsilon > 0.01:
@@ -147,7 +146,7 @@ def _square_wave(m: Any) -> Law:
     return _window(lambda y, x: x - b, lambda y, x: x + b, e / (2 * b * e + 2), e, 1 + b)
 
 
-def _three_outputs(m: Any) -> Law:
+def _three_outputs(m: ThreeOutputs) -> Law:
     e = np.exp(float(m.epsilon))
     if e <= 2:
         a = 0.0
@@ -171,7 +170,7 @@ def _three_outputs(m: Any) -> Law:
     return law
 
 
-_LAWS: dict[type, Callable[[Any], Law]] = {
+_LAWS: dict[type, Callable[..., Law]] = {
     Laplace: _laplace,
     Duchi: _duchi,
     GeneralPiecewise: _piecewise,

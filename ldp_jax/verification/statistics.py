@@ -1,10 +1,12 @@
 """Tests of draws against a law, and bounds of a probability: each says the smallest defect that it detects."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
+
+from ldp_jax.core.types import AnyArray, Scalar, Values
 
 SIGNIFICANCE = 1e-6
 """How often a test of this library may reject a correct sampler."""
@@ -49,7 +51,7 @@ def ks_threshold(n: int, significance: float = SIGNIFICANCE) -> float:
 
 
 def ks_test(
-    draws: Any, cdf: Callable[[Any], np.ndarray], *, rounding: float = 0.0, significance: float = SIGNIFICANCE
+    draws: AnyArray, cdf: Callable[..., np.ndarray], *, rounding: float = 0.0, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Draws [n] of a continuous law against its distribution function.
 
@@ -71,7 +73,7 @@ def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE)
     return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))
 
 
-def g_test(counts: Any, probabilities: Any, *, significance: float = SIGNIFICANCE) -> Fit:
+def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNIFICANCE) -> Fit:
     """Counts of outcomes [cells] against their probabilities: the likelihood-ratio (G) test.
 
     An outcome of probability 0 must not happen at all. Rare outcomes (fewer than 10 expected) are taken together,
@@ -110,7 +112,7 @@ def tail_fit(test: str, chance: float, limit: float, smallest_defect: float, dra
     return Fit(chance >= limit, test, float(digits[0]), float(digits[1]), float(smallest_defect), draws)
 
 
-def clopper_pearson(successes: Any, n: Any, alpha: float) -> tuple[Any, Any]:
+def clopper_pearson(successes: Scalar, n: Scalar, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """Exact bounds of a probability: each is wrong with probability at most ``alpha``; elementwise.
 
     Reference: Clopper & Pearson, Biometrika 1934.

@@ -13,9 +13,9 @@ from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol, unstacked
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
-from ldp_jax.core.types import PRNGKey
+from ldp_jax.core.types import PRNGKey, Report
 from ldp_jax.edges.curator import CentralMechanism, promised
-from ldp_jax.verification._programs import draws
+from ldp_jax.verification._programs import Asked, Exact, draws
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
 from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
@@ -179,7 +179,7 @@ def _badness(rung: Rung) -> tuple[bool, bool, float]:
     return rung.holds is False, rung.holds is None, near
 
 
-def _check(mechanism: Any, key: PRNGKey, trials: int, significance: float) -> Verdict:
+def _check(mechanism: Asked | CentralMechanism, key: PRNGKey, trials: int, significance: float) -> Verdict:
     check_budget(mechanism)
     key, draw_key = jax.random.split(key)
     asked: _Release | Questions
@@ -197,18 +197,20 @@ def _check(mechanism: Any, key: PRNGKey, trials: int, significance: float) -> Ve
     return Verdict(repr(mechanism), str(asked.guarantee), tuple(rungs))
 
 
-def needed(mechanism: Any) -> set[str]:
+def needed(mechanism: Asked) -> set[str]:
     """The rungs without which nothing is shown of a mechanism."""
     found = {"unit", "law", "sampler", "records"}
     codomain = mechanism.codomain()
-    if isinstance(mechanism, HasCoordinates) and codomain.dim > 1:
+    if isinstance(mechanism, HasCoordinates) and mechanism.codomain().dim > 1:
         found.add("coordinates")
     if not isinstance(codomain, Reports) or has_reals(codomain):
         found.add("bits")
     return found
 
 
-def ask(mechanism: Any, name: str, words: str, needs: str, answer: Callable[[Any], Any], key: Any) -> Rung:
+def ask(
+    mechanism: object, name: str, words: str, needs: str, answer: Callable[[PRNGKey], Answer], key: PRNGKey
+) -> Rung:
     """The rung of one of the :class:`Questions`."""
     lacking = [what for what in needs.split() if not hasattr(mechanism, what)]
     if lacking:
@@ -275,7 +277,7 @@ class Questions:
         return [*found, ("curve", "delta by the closed form", "", self._curve)] if hasattr(m, "curve") else found
 
     @functools.cached_property
-    def typical(self) -> tuple[Any, Any]:
+    def typical(self) -> tuple[Report, Report]:
         """A record and draws of it: one batch for all rungs that ask one record."""
         x = self.m.domain().typical()
         return x, draws(self.m, self.draw_key, x, self.trials)
@@ -333,7 +335,7 @@ class Questions:
         return _within(self.m.curve().delta(self.claim), self.guarantee.delta)
 
 
-def delta_of(m: Any, epsilon: float, claimed: float) -> tuple[float, float, bool]:
+def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bool]:
     """Delta by two rules, the limit that it is held to, and whether it keeps to it.
 
     The difference of the rules, and 1e-3 of delta, is what quadrature may be off by; a claim below that is no

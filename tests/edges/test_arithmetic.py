@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.core import random_words
-from ldp_jax.edges import DPRR, LocalLap, NeighbourList, RandomizedResponse, _draws, _sparse
+from ldp_jax.edges import DPRR, ListReport, LocalLap, NeighbourList, RandomizedResponse, _draws, _sparse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 
@@ -92,17 +92,17 @@ def test_noisy_degrees_reach_their_neighbours_degree(monkeypatch, noise, epsilon
 
 def test_log_density_of_the_rarest_report_is_a_number_in_float32():
     for m in (RandomizedResponse(MAX_BIT_EPSILON, n=N), DPRR(1.0, MAX_BIT_EPSILON, n=N)):
-        y = (np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N]), 2))
-        far = float(m.log_density(y, LIST)) - float(m.log_density((np.float32(4.0), LIST), LIST))
+        y = ListReport(np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N]), 2))
+        far = float(m.log_density(y, LIST)) - float(m.log_density(y._replace(neighbours=LIST), LIST))
         assert far == pytest.approx(-4 * MAX_BIT_EPSILON, rel=1e-5)
 
 
 def test_estimates_at_tiny_budgets():
     """(bits - (n - 1)(1 - p)) / (2p - 1), where float32 has no 2p - 1 of its own."""
     m = RandomizedResponse(1e-8, n=N)
-    assert float(m.estimate((np.nan, LIST))) == pytest.approx(0.0, abs=1e-6)
+    assert float(m.estimate(ListReport(np.nan, LIST))) == pytest.approx(0.0, abs=1e-6)
     y = NeighbourList(np.array([1, 2, 3, N, N]), 3)
-    assert float(m.estimate((np.nan, y))) == pytest.approx(1 / math.tanh(5e-9), rel=1e-5)
+    assert float(m.estimate(ListReport(np.nan, y))) == pytest.approx(1 / math.tanh(5e-9), rel=1e-5)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -13,7 +13,7 @@ import pytest
 from scipy import special
 from scipy import stats as scipy_stats
 
-from ldp_jax.edges import LocalLap, NeighbourList, NoisyGraph, _one_by_one, _pair_sets, privatize_graph
+from ldp_jax.edges import LapReport, LocalLap, NeighbourList, NoisyGraph, _one_by_one, _pair_sets, privatize_graph
 from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
@@ -208,6 +208,6 @@ def test_impossible_reports_have_no_density():
     m = LocalLap(0.5, 0.5, n=3)
     nobody = NeighbourList(jnp.array([3, 3, 3]), jnp.int32(0))
     possible = [math.nan, math.nan, 0.2]  # user 0 owns the pair with 2
-    assert np.isfinite(m.log_density((1.0, jnp.array(possible)), nobody, 0))
+    assert np.isfinite(m.log_density(LapReport(1.0, jnp.array(possible)), nobody, 0))
     for degree, values in ((1.0, [math.nan] * 3), (1.0, [math.nan, 0.1, 0.2]), (math.nan, possible)):
-        assert float(m.log_density((degree, jnp.array(values)), nobody, 0)) == -math.inf
+        assert float(m.log_density(LapReport(degree, jnp.array(values)), nobody, 0)) == -math.inf

@@ -33,6 +33,4 @@ __all__ = [
     "clip",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

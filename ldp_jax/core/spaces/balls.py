@@ -1,19 +1,18 @@
 """Balls of vectors, and reports that are vectors of real numbers."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.spaces.space import Records, Reports, as_records, shown
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import Array, Scalar, Values
 
 _LARGE = 1e18  # its square is a float32
 _INSIDE = 1 - 2.0**-20  # of a shortened vector, so that its length is at most the radius after rounding
 
 
-def shortened(x: Any, radius: Any) -> Array:
+def shortened(x: Values, radius: Scalar) -> Array:
     """Vectors [..., dim] of a length of at most ``radius``, which may be traced; a coordinate that is NaN is 0.
 
     >>> shortened(jnp.array([3.0, 4.0]), 1.0).round(3).tolist(), shortened([0.5, float("nan")], 1.0).tolist()
@@ -34,7 +33,7 @@ def shortened(x: Any, radius: Any) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Ball(Records):
+class Ball(Records[Values]):
     """Vectors of ``dim`` numbers whose Euclidean length is at most ``radius``, which may be traced.
 
     >>> Ball(2, 1.5).contains([[0.9, 1.2], [1.0, 1.2]]).tolist(), Ball(2, 1.5)
@@ -47,7 +46,7 @@ class Ball(Records):
     def __repr__(self) -> str:
         return f"Ball({self.dim}, {shown(self.radius)})"
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of at most that length, up to float32 rounding of their coordinates."""
         x = np.asarray(values, np.float64)
         if x.shape[-1:] != (self.dim,):
@@ -55,7 +54,7 @@ class Ball(Records):
         most = float(self.radius) * (1 + (1 + rounding) * float(np.finfo(np.float32).eps))
         return np.asarray(np.sqrt((x**2).sum(-1)) <= most)
 
-    def clip(self, x: Any) -> Array:
+    def clip(self, x: Values) -> Array:
         """The vector itself, or one in its direction inside the sphere; a coordinate that is NaN is 0."""
         return shortened(x, self.radius)
 
@@ -91,7 +90,7 @@ class Ball(Records):
         axes = float(self.radius) * np.eye(self.dim)[:2]
         return np.concatenate([np.zeros((1, self.dim)), axes, -axes])
 
-    def outside(self) -> tuple[np.ndarray, Any]:
+    def outside(self) -> tuple[np.ndarray, np.ndarray]:
         """Vectors that are longer, infinite or not numbers, and what they are taken for."""
         values = (np.nan, np.inf, -np.inf, 1e30, -7.0 * float(self.radius))
         rows = [np.full(self.dim, value) for value in values]
@@ -101,17 +100,14 @@ class Ball(Records):
 
 
 @dataclasses.dataclass(frozen=True)
-class Vectors(Reports):
+class Vectors(Reports[Values]):
     """Vectors of ``dim`` real numbers, which are independent of each other given the record."""
 
     dim: int
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of finite numbers."""
         y = np.asarray(values)
         if y.shape[-1:] != (self.dim,):
@@ -120,7 +116,7 @@ class Vectors(Reports):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Disc(Reports):
+class Disc(Reports[Values]):
     """The points of the plane within ``radius`` of the origin, for densities that have a peak at the record.
 
     >>> Disc(0.5).contains([[0.3, 0.4], [0.5, 0.1]]).tolist()
@@ -132,11 +128,8 @@ class Disc(Reports):
     def __repr__(self) -> str:
         return f"Disc({shown(self.radius)})"
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are points of the disc."""
         return Ball(2, self.radius).contains(values, rounding=rounding)

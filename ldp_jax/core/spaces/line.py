@@ -2,19 +2,21 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core.spaces.numbers import Interval
+from ldp_jax.core.spaces.space import Log
+from ldp_jax.core.types import Values
+
 _FINE = 2048  # pieces between two breaks
 
 
-def edges_of(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) -> np.ndarray:
+def edges_of(codomain: Interval, x: Values, log_density: Log) -> np.ndarray:
     """Where the density may jump or bend, ends included; an infinite end goes to where nothing is left."""
-    breaks = np.array([float(x)])
+    breaks = np.array([float(np.asarray(x))])
     if codomain.breaks is not None:
         breaks = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
     lower, upper = float(codomain.lower), float(codomain.upper)
@@ -26,7 +28,7 @@ def edges_of(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) ->
     return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]])
 
 
-def line(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) -> tuple[Any, float, np.ndarray]:
+def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.ndarray], float, np.ndarray]:
     """A distribution function (not normalised), what float32 may misplace of it, and the breaks."""
     edges = edges_of(codomain, x, log_density)
     cuts = np.concatenate([np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)])
@@ -40,7 +42,7 @@ def line(codomain: Any, x: Any, log_density: Callable[[Any], np.ndarray]) -> tup
     return partial(np.interp, xp=cuts, fp=total), misplaced, edges
 
 
-def spacings(y: Any) -> np.ndarray:
+def spacings(y: Values) -> np.ndarray:
     """Four float32 spacings of each number, at least those of 1 or of the largest."""
     y = np.asarray(y)
     least = np.float32(min(1.0, float(np.abs(y).max())))

@@ -3,37 +3,25 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
-from ldp_jax.core.spaces.space import (
-    Enumerated,
-    NotApplicable,
-    Records,
-    Reports,
-    clip,
-    infinite,
-    listed,
-    shown,
-)
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, Reports, clip, infinite, listed, shown
+from ldp_jax.core.types import Array, Record, Scalar, Values
 
 PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
 """Shares of an interval, exact in float32, of which typical records are made."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Interval(Records, Reports):
+class Interval(Records[Values], Reports[Values]):
     """The numbers in [lower, upper].
 
-    Attributes:
-      lower: may be ``-inf``.
-      upper: may be ``inf``.
-      breaks: for a codomain, the points where the density of a report jumps or bends, as a function of the
-        record; with the ends they are where the largest privacy loss is looked for.
+    An end may be infinite. Of a codomain ``breaks`` gives the points where the density about a record jumps or
+    bends; with the ends they are where the largest privacy loss is looked for.
 
     >>> Interval(-1.0, 1.0).contains([0.5, 2.0]).tolist(), Interval(-1.0, 1.0)
     ([True, False], Interval(-1, 1))
@@ -41,22 +29,19 @@ class Interval(Records, Reports):
 
     lower: Scalar
     upper: Scalar
-    breaks: Callable[[Any], Array] | None = None
+    breaks: Callable[[Record], Array] | None = None
 
     def __repr__(self) -> str:
         return f"Interval({shown(self.lower)}, {shown(self.upper)})"
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
     @property
     def branches(self) -> tuple[Reports, ...]:
         """Itself."""
         return (self,)
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are finite and between the ends."""
         y, lower, upper = np.asarray(values), float(self.lower), float(self.upper)
         slack = rounding * np.spacing(np.float32(upper)) if math.isfinite(upper) else 0.0
@@ -69,16 +54,16 @@ class Interval(Records, Reports):
             raise NotApplicable(f"records must have a lower and an upper end, got {self}")
         return float(self.upper) - float(self.lower)
 
-    def clip(self, x: Any) -> Array:
+    def clip(self, x: Values) -> Array:
         """The nearest number of the interval; NaN goes to the centre."""
         return clip(x, float(self.lower), float(self.upper))
 
-    def extremes(self) -> tuple[Any, Any]:
+    def extremes(self) -> tuple[np.float32, np.float32]:
         """The two ends."""
         self._width()
         return np.float32(self.lower), np.float32(self.upper)
 
-    def typical(self) -> Any:
+    def typical(self) -> np.float32:
         """A number at two thirds of the interval, exact in float32 for ends that are whole numbers."""
         return np.float32(self.lower + np.float32(PLACES[0]) * self._width())
 
@@ -86,7 +71,7 @@ class Interval(Records, Reports):
         """Uniform numbers."""
         return (float(self.lower) + self._width() * rng.random((n,))).astype(np.float32)
 
-    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
         """Uniform pairs, in float64."""
         self._width()
         x, other = jnp.asarray(rng.uniform(float(self.lower), float(self.upper), (2, n)))
@@ -97,14 +82,14 @@ class Interval(Records, Reports):
         self._width()
         return jnp.linspace(self.lower, self.upper, count)
 
-    def share(self, x: Any) -> np.ndarray:
+    def share(self, x: Values) -> np.ndarray:
         """The distance from the lower end, in widths."""
         x = np.asarray(x).astype(np.float64)
         return np.clip((x - float(self.lower)) / self._width(), 0, 1 - 2.0**-53)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Finite(Enumerated):
+class Finite(Enumerated[Values]):
     """A finite set of numbers; others are rounded to the nearest. Known ones are kept in rising order.
 
     >>> Finite(tuple(range(129)))
@@ -134,36 +119,36 @@ class Finite(Enumerated):
         return (self,)
 
     @property
-    def atoms(self) -> tuple[Any, ...]:
+    def atoms(self) -> tuple[Scalar, ...]:
         """The numbers."""
         return self.values
 
-    def members(self) -> Any:
+    def members(self) -> Array:
         """[n] numbers."""
         return jnp.asarray(self.values, jnp.result_type(float))
 
-    def _numbers(self, kind: Any) -> np.ndarray:
+    def _numbers(self, kind: DTypeLike) -> np.ndarray:
         return np.asarray(self.values, kind)
 
-    def _pick(self, place: Any, kind: Any = np.float32) -> np.ndarray | np.generic:
+    def _pick(self, place: int | np.ndarray, kind: DTypeLike = np.float32) -> Values:
         return self._numbers(kind)[place]
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def share(self, x: Any) -> np.ndarray:
+    def share(self, x: Values) -> np.ndarray:
         """The place in the order, over how many there are."""
         return np.searchsorted(np.asarray(self.values), np.asarray(x)) / len(self.values)
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(Reports):
+class Mixture(Reports[tuple[Values, Values]]):
     """Pairs (branch, value): an integer that says which of ``parts`` the value comes from."""
 
     parts: tuple[Interval | Finite, ...]
 
     @property
-    def branches(self) -> tuple[Reports, ...]:
+    def branches(self) -> tuple[Interval | Finite, ...]:
         """The parts."""
         return self.parts
 
@@ -172,7 +157,7 @@ class Mixture(Reports):
         """Whether any part is."""
         return any(part.continuous for part in self.parts)
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: tuple[Values, Values], *, rounding: int = 0) -> np.ndarray:
         """Which have a valid branch, and a value of its part."""
         branch, value = np.asarray(values[0]), np.asarray(values[1])
         inside = np.isin(branch, np.arange(len(self.parts)))

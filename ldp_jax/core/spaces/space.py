@@ -3,16 +3,25 @@
 import abc
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
-from ldp_jax.core.types import Array, Record
+from ldp_jax.core.types import AnyArray, Array, ArrayLike, R, Scalar, Values, Y
 
-Log = Callable[[Any], Any]
+Log = Callable[..., np.ndarray]
 """log p of stacked reports about one record."""
+Rule = tuple[Values, np.ndarray]
+"""Stacked reports, and weights [n]."""
+Cells = tuple[np.ndarray, Callable[..., np.ndarray]]
+"""Masses [m], and the cell of each of stacked reports."""
+Scores = dict[str, list[np.ndarray]]
+"""Named numbers [n] of the reports of two records, which may tell them apart."""
+Volume = tuple[np.ndarray, np.ndarray]
+"""Volumes [n] of the float32 reports around stacked ones, and which are atoms, of volume 1."""
 
 
 class NotApplicable(ValueError):
@@ -23,12 +32,14 @@ _FAR = 1e9
 """Where numbers of the host are cut before they become float32: beyond every domain."""
 
 
-def as_records(x: Any) -> Array:
+_A = TypeVar("_A", bound=AnyArray)
+
+
+def as_records(x: object) -> Array:
     """Records as an array of the device; the one place where numbers of the host become float32.
 
-    They may be of any size and kind, Python integers without end included: they are clipped to +-1e9 first (every
-    domain lies far within), in a precision that holds them, and no floating-point flag is seen. Arrays of the
-    device and traced ones stay as they are.
+    Numbers of any size are clipped to +-1e9 first (every domain lies far within), in a precision that holds them,
+    and no floating-point flag is seen. Arrays of the device and traced ones stay as they are.
 
     Raises:
       TypeError: for what are no real numbers, by their type alone.
@@ -52,7 +63,7 @@ def as_records(x: Any) -> Array:
         return jnp.asarray(array)
 
 
-def real(array: Any) -> Any:
+def real(array: _A) -> _A:
     """An array of real numbers as it is, and any other refused by its type: what is cast from it is no record.
 
     >>> real(np.array([1j]))
@@ -75,7 +86,7 @@ def _near(x: Any) -> float:
         raise TypeError(f"records must be real numbers, got {type(x).__name__}") from None
 
 
-def clip(x: Record, lower: Any = -1.0, upper: Any = 1.0) -> Array:
+def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
     """Bring any number into [lower, upper], numbers or arrays; NaN goes to the centre.
 
     >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
@@ -87,34 +98,34 @@ def clip(x: Record, lower: Any = -1.0, upper: Any = 1.0) -> Array:
     return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
 
 
-class Records(abc.ABC):
+class Records(abc.ABC, Generic[R]):
     """A set of records: what a mechanism takes.
 
     ``stacked`` records are a pytree whose leaves have one more axis, the first. Random records are drawn by NumPy.
     """
 
     @abc.abstractmethod
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: R, *, rounding: int = 0) -> np.ndarray:
         """Which of stacked values of the host are members, bool [n]; ``rounding`` float32 roundings still count."""
 
     @abc.abstractmethod
-    def clip(self, x: Any) -> Any:
+    def clip(self, x: R) -> R:
         """The member that a value is taken for, NaN for the centre; stacked values too, and traced ones."""
 
     @abc.abstractmethod
-    def extremes(self) -> tuple[Any, Any]:
+    def extremes(self) -> tuple[R, R]:
         """Two adjacent records, exact in float32, that are as far apart as any."""
 
     @abc.abstractmethod
-    def typical(self) -> Any:
+    def typical(self) -> R:
         """A record away from the ends and the centre, exact in float32."""
 
     @abc.abstractmethod
-    def sample(self, rng: np.random.Generator, n: int) -> Any:
+    def sample(self, rng: np.random.Generator, n: int) -> R:
         """Stacked random records, float32, all of whose bits are random."""
 
     @abc.abstractmethod
-    def grid(self, count: int) -> Any:
+    def grid(self, count: int) -> R:
         """At most ``count`` stacked records across the space, or all of a finite one."""
 
     @property
@@ -122,17 +133,17 @@ class Records(abc.ABC):
         """How many users there are whose views differ, where a mechanism takes whose record it is; else 0."""
         return 0
 
-    def given(self, x: Any) -> Any:
+    def given(self, x: R) -> R:
         """A caller's record as verification holds it: float32; a list is a vector."""
         return jax.tree.map(
             lambda leaf: np.asarray(leaf, np.float32), x, is_leaf=lambda leaf: isinstance(leaf, list)
         )
 
-    def critical_records(self) -> Any:
+    def critical_records(self) -> R:
         """Stacked records among which a density is largest or smallest."""
         return self.grid(9)
 
-    def centre(self) -> Any:
+    def centre(self) -> R:
         """The record that NaN is taken for."""
         nothing = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), self.typical())
         return jax.tree.map(np.asarray, jax.jit(self.clip)(nothing))
@@ -142,30 +153,30 @@ class Records(abc.ABC):
         """Whether any two records are adjacent."""
         return type(self).adjacent is Records.adjacent
 
-    def adjacent(self, x: Any, other: Any) -> np.ndarray:
+    def adjacent(self, x: R, other: R) -> np.ndarray:
         """Which pairs of stacked records a guarantee is about, bool [n]: by default all."""
         return np.ones(len(jax.tree.leaves(x)[0]), bool)
 
-    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
         return self.sample(rng, n), self.sample(rng, n)
 
-    def share(self, x: Any) -> np.ndarray | None:
+    def share(self, x: R) -> np.ndarray | None:
         """Where stacked records lie along the space, in [0, 1); None where it has no order."""
         return None
 
-    def outside(self) -> tuple[Any, Any]:
+    def outside(self) -> tuple[R, R]:
         """Stacked values that are not records, and the records that they are taken for."""
         end = jax.tree.map(lambda leaf: np.float32(np.max(leaf) + 0.5), self.extremes()[1])
 
-        def strange(leaf: Any, beyond: Any) -> np.ndarray:
+        def strange(leaf: ArrayLike, beyond: ArrayLike) -> np.ndarray:
             bad = np.array([np.nan, np.inf, -np.inf, 1e30, -7.0, beyond], np.float32)
             return np.stack([np.resize(bad[place:], np.shape(leaf)) for place in range(len(bad))])
 
         bad = jax.tree.map(strange, self.typical(), end)
         return bad, jax.tree.map(np.asarray, jax.jit(self.clip)(bad))
 
-    def validate(self, x: Any, name: str = "x") -> None:
+    def validate(self, x: R, name: str = "x") -> None:
         """Refuse stacked records of the host that are not members: for loaded data, never inside a mechanism.
 
         Mechanisms clip whatever they are given. The message counts invalid records and shows none.
@@ -184,7 +195,7 @@ class Records(abc.ABC):
             raise ValueError(f"{name} must lie in {self}: {int((~inside).sum())} of {inside.size} records do not")
 
 
-class Reports(abc.ABC):
+class Reports(abc.ABC, Generic[Y]):
     """A set of reports: what a mechanism sends."""
 
     @property
@@ -198,92 +209,89 @@ class Reports(abc.ABC):
         return ()
 
     @property
-    def atoms(self) -> tuple[Any, ...] | None:
+    def atoms(self) -> tuple[Scalar, ...] | None:
         """The numbers that are reported, where they are finitely many."""
         return None
 
     @abc.abstractmethod
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Y, *, rounding: int = 0) -> np.ndarray:
         """Which of stacked reports are possible, bool [n]; see :meth:`Records.contains`."""
 
 
-class ReportLaw(Reports):
+class ReportLaw(Reports[Y], Generic[Y, R]):
     """Reports that say themselves how verification integrates and counts them.
 
     Spaces of :mod:`ldp_jax.core.spaces` need not: verification knows their laws.
     """
 
-    def critical_reports(self, records: Any) -> Any:
+    def critical_reports(self, records: R) -> Y:
         """Stacked reports where the loss between any of stacked records may be largest, float64; not for lists."""
         raise NotApplicable(f"{type(self).__name__} has no critical reports")
 
-    def search(self, rng: np.random.Generator, known: Any, n: int) -> Any:
+    def search(self, rng: np.random.Generator, known: Y, n: int) -> Y:
         """n random stacked reports over the range of known ones; not for lists."""
         raise NotApplicable(f"{type(self).__name__} has no random reports")
 
     @abc.abstractmethod
-    def quadrature(self, records: Any, log_density: Log, *, panels: int = 64, order: int = 8) -> tuple[Any, Any]:
+    def quadrature(self, records: R, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Stacked reports and weights [n] that integrate the density of any of stacked records.
 
-        Args:
-          records: stacked.
-          log_density: of the first record: how far an infinite space must be followed.
-          panels: between two places where a density may jump or bend.
-          order: Gauss-Legendre points of a panel.
+        The first record's ``log_density`` says how far an infinite space is followed. Each of the ``panels``
+        between two places where a density may jump or bend has ``order`` Gauss-Legendre points.
         """
 
     @abc.abstractmethod
-    def cells(self, x: Any, log_density: Log) -> tuple[np.ndarray, Callable[[Any], np.ndarray]]:
+    def cells(self, x: R, log_density: Log) -> Cells:
         """Masses [m] of finitely many cells of the reports about ``x``, and which cell stacked reports are in."""
 
-    def far(self, known: Any) -> Any | None:
+    def far(self, known: Y) -> Y | None:
         """Stacked reports far beyond known ones, where the space has no end; else None."""
         return None
 
-    def volume(self, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    def volume(self, y: Y) -> Volume:
         """Volumes [n] of the float32 reports around each of stacked ones, and which are atoms, of volume 1."""
         n = len(jax.tree.leaves(y)[0])
         return np.ones(n), np.ones(n, bool)
 
-    def scores(self, reports: list[Any], x: Any, x_other: Any) -> dict[str, Any] | None:
-        """Named numbers [n] of the reports of two records, which may tell them apart; None: by estimates."""
+    def scores(self, reports: list[Y], x: R, x_other: R) -> Scores | None:
+        """Of the reports of two records; None: by estimates."""
         return None
 
 
-class Enumerated(Records, Reports):
+class Enumerated(Records[R], Reports[R]):
     """A space whose members are listed: a subclass gives :meth:`members`, and :meth:`adjacent` where not all are.
 
     Members that are not rising numbers also need :meth:`place` and :meth:`clip`.
     """
 
     @abc.abstractmethod
-    def members(self) -> Any:
+    def members(self) -> R:
         """All of them, stacked: whole numbers, or float64 numbers that are exact in float32."""
 
-    def _numbers(self, kind: Any) -> np.ndarray:
+    def _numbers(self, kind: DTypeLike) -> np.ndarray:
         return np.asarray(self.members(), kind)
 
-    def place(self, values: Any) -> np.ndarray:
+    def place(self, values: R) -> np.ndarray:
         """The places of stacked values among the members, int [n], -1 for others; in the values' precision."""
         y = np.asarray(values)
         known = self._numbers(np.float64 if y.dtype.kind in "biu" else y.dtype)
         at = np.clip(np.searchsorted(known, y), 0, len(known) - 1)
         return np.where(known[at] == y, at, -1)
 
-    def clip(self, x: Any) -> Any:
+    def clip(self, x: R) -> R:
         """The nearest member; NaN goes to the middle one, the lower of two."""
-        x, values = as_records(x), jnp.asarray(self.members(), jnp.result_type(float))
-        x = jnp.where(jnp.isnan(x), values[(len(self) - 1) // 2], x)
-        nearest = jnp.rint(jnp.interp(x, values, jnp.arange(len(self), dtype=values.dtype)))
-        return values[nearest.astype(jnp.int32)]
+        number, values = as_records(x), jnp.asarray(self.members(), jnp.result_type(float))
+        number = jnp.where(jnp.isnan(number), values[(len(self) - 1) // 2], number)
+        nearest = jnp.rint(jnp.interp(number, values, jnp.arange(len(self), dtype=values.dtype)))
+        return cast(R, values[nearest.astype(jnp.int32)])
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.members())[0])
 
-    def _pick(self, place: Any, kind: Any = np.float32) -> Any:
+    def _pick(self, place: int | np.ndarray, kind: DTypeLike = np.float32) -> R:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[place].astype(kind), self.members())
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: R, *, rounding: int = 0) -> np.ndarray:
         """By :meth:`place`."""
         return self.place(values) >= 0
 
@@ -293,20 +301,20 @@ class Enumerated(Records, Reports):
         near = np.asarray(self.adjacent(self._pick(first), self._pick(other)))
         return np.stack([first[near], other[near]], 1)
 
-    def extremes(self) -> tuple[Any, Any]:
+    def extremes(self) -> tuple[R, R]:
         """The first and the last, or the first two that are adjacent."""
         first, last = (0, len(self) - 1) if self.all_adjacent else self._pairs()[0].tolist()
         return self._pick(first), self._pick(last)
 
-    def typical(self) -> Any:
+    def typical(self) -> R:
         """The one that a third of the others come before."""
         return self._pick(len(self) // 3)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Any:
+    def sample(self, rng: np.random.Generator, n: int) -> R:
         """Members drawn uniformly."""
         return self._pick(rng.integers(0, len(self), n))
 
-    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+    def neighbours(self, rng: np.random.Generator, n: int) -> tuple[R, R]:
         """Any two members, or adjacent pairs drawn uniformly; float64."""
         if self.all_adjacent:
             places = rng.integers(0, len(self), (2, n))
@@ -315,12 +323,12 @@ class Enumerated(Records, Reports):
             places = rng.permuted(pairs[rng.integers(0, len(pairs), n)], axis=1).T
         return self._pick(places[0], np.float64), self._pick(places[1], np.float64)
 
-    def grid(self, count: int) -> Any:
+    def grid(self, count: int) -> R:
         """All."""
         return self.members()
 
 
-def shown(value: Any) -> str:
+def shown(value: Scalar) -> str:
     """A number in few characters; of a tracer or a stack its kind."""
     if isinstance(value, (bool, int, float, np.number)):
         return f"{value:.6g}"
@@ -329,7 +337,7 @@ def shown(value: Any) -> str:
     return f"{float(value):.6g}"
 
 
-def listed(values: tuple[Any, ...]) -> str:
+def listed(values: tuple[Scalar, ...]) -> str:
     """Some values in few characters: the first three and the last of many.
 
     >>> listed(tuple(range(129)))
@@ -340,6 +348,6 @@ def listed(values: tuple[Any, ...]) -> str:
     return ", ".join(map(shown, values))
 
 
-def infinite(value: Any) -> bool:
+def infinite(value: Scalar) -> bool:
     """Whether an end of a line is none."""
     return math.isinf(float(value))

@@ -2,20 +2,19 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.spaces.balls import Vectors
 from ldp_jax.core.spaces.space import Reports, as_records
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, ArrayLike, Scalar, Values
 
 _LARGE = 1e18  # its square is a float32
 _WHOLE = 1 - 2.0**-19  # a length above is the radius: float32 rounds a vector of length 1 to less
 
 
-def polar(x: Any, radius: float = 1.0) -> tuple[Array, Array]:
+def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
     """Lengths [...] of vectors [..., dim], in units of ``radius`` and at most 1; and their directions [..., dim].
 
     Total: a coordinate that is NaN is 0, and a vector of zeros has the direction of the first axis. A length within
@@ -39,7 +38,7 @@ def polar(x: Any, radius: float = 1.0) -> tuple[Array, Array]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Around(Reports):
+class Around(Reports[Values]):
     """Vectors whose law about a record depends on two numbers; abstract.
 
     They are the component ``along`` the record's direction and the length ``across`` it. The density may jump where
@@ -48,13 +47,10 @@ class Around(Reports):
     """
 
     dim: int
-    cut: Any = 0.0
-    projection: Any = dataclasses.field(default=None, compare=False, repr=False)
+    cut: Scalar = 0.0
+    projection: ArrayLike | None = dataclasses.field(default=None, compare=False, repr=False)
 
-    @property
-    def continuous(self) -> bool:
-        """True."""
-        return True
+    continuous = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +61,7 @@ class Sphere(Around):
     [True, False]
     """
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of length 1, up to float32 roundings."""
         y = np.asarray(values, np.float64)
         if y.shape[-1:] != (self.dim,):
@@ -78,6 +74,6 @@ class Sphere(Around):
 class Turned(Around):
     """Vectors of ``dim`` >= 2 real numbers, whose law is the same all round the record's direction."""
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of finite numbers."""
         return Vectors(self.dim).contains(values)

@@ -10,13 +10,13 @@ import numpy as np
 
 from ldp_jax.core.spaces.numbers import PLACES, Finite, Interval, Mixture
 from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, clip
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array, Values, Y
 
 _MOST_RECORDS = 4_000_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Box(Records):
+class Box(Records[Values]):
     """Vectors of ``dim`` numbers, each in [lower, upper]."""
 
     dim: int
@@ -28,18 +28,18 @@ class Box(Records):
         """One coordinate."""
         return Interval(self.lower, self.upper)
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] with all coordinates between the ends."""
         x = np.asarray(values)
         if x.shape[-1:] != (self.dim,):
             return np.zeros(x.shape[:1], bool)
         return np.asarray(self.side.contains(x, rounding=rounding).all(-1))
 
-    def clip(self, x: Any) -> Array:
+    def clip(self, x: Values) -> Array:
         """Coordinate by coordinate; NaN goes to the centre."""
         return clip(x, float(self.lower), float(self.upper))
 
-    def extremes(self) -> tuple[Any, Any]:
+    def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Two opposite corners."""
         return np.full(self.dim, self.lower, np.float32), np.full(self.dim, self.upper, np.float32)
 
@@ -68,12 +68,8 @@ class Box(Records):
 
 
 @dataclasses.dataclass(frozen=True)
-class ByCoordinate(Reports):
-    """Reports that hold values of some or all coordinates of a vector; abstract.
-
-    Attributes:
-      dim: how many coordinates there are.
-    """
+class ByCoordinate(Reports[Y]):
+    """Reports that hold values of some or all of ``dim`` coordinates of a vector; abstract."""
 
     dim: int
 
@@ -83,16 +79,16 @@ class ByCoordinate(Reports):
         """How many coordinates a report holds."""
 
     @abc.abstractmethod
-    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+    def entries(self, y: Y) -> tuple[np.ndarray, Values]:
         """The coordinates of stacked reports [n, sent], and their values."""
 
     @abc.abstractmethod
-    def of_entries(self, indices: np.ndarray, values: Any) -> Any:
+    def of_entries(self, indices: np.ndarray, values: Values) -> Y:
         """The stacked reports of coordinates [n, sent] in order, and their values: what :meth:`entries` reads."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Product(ByCoordinate):
+class Product(ByCoordinate[Values]):
     """Vectors of ``dim`` values, each from ``inner``."""
 
     dim: int
@@ -103,15 +99,15 @@ class Product(ByCoordinate):
         """How many coordinates a report holds."""
         return self.dim
 
-    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+    def entries(self, y: Values) -> tuple[np.ndarray, Values]:
         """The coordinates of stacked reports [n, sent], and their values."""
         return np.broadcast_to(np.arange(self.dim), np.shape(y)), y
 
-    def of_entries(self, indices: np.ndarray, values: Any) -> Any:
+    def of_entries(self, indices: np.ndarray, values: Values) -> Values:
         """The values."""
         return values
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of values of ``inner``."""
         if np.shape(values)[-1:] != (self.dim,):
             return np.zeros(np.shape(values)[:1], bool)
@@ -119,19 +115,14 @@ class Product(ByCoordinate):
 
 
 class SparseReport(NamedTuple):
-    """k coordinates and their values, as a user sends them; O(k), whatever the dimension.
+    """k sorted, distinct coordinates, int32, and the inner mechanism's reports of them, [k] or a tuple of such."""
 
-    Attributes:
-      indices: int32 [k], sorted and distinct.
-      values: the inner mechanism's reports, [k] (a tuple of such where its report is a tuple).
-    """
-
-    indices: Any
+    indices: AnyArray
     values: Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Subset(ByCoordinate):
+class Subset(ByCoordinate[SparseReport]):
     """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`.
 
     Verification asks the mechanism for the law of one coordinate (:class:`~ldp_jax.core.mechanism.HasCoordinates`).
@@ -151,15 +142,15 @@ class Subset(ByCoordinate):
         """Whether values are."""
         return self.inner.continuous
 
-    def entries(self, y: Any) -> tuple[np.ndarray, Any]:
+    def entries(self, y: SparseReport) -> tuple[np.ndarray, Values]:
         """The coordinates of stacked reports [n, sent], and their values."""
         return np.asarray(y.indices), y.values
 
-    def of_entries(self, indices: np.ndarray, values: Any) -> SparseReport:
+    def of_entries(self, indices: np.ndarray, values: Values) -> SparseReport:
         """Stacked coordinates [n, k] in order, and their values."""
         return SparseReport(np.asarray(indices, np.int32), values)
 
-    def contains(self, values: Any, *, rounding: int = 0) -> np.ndarray:
+    def contains(self, values: SparseReport, *, rounding: int = 0) -> np.ndarray:
         """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
         at = np.asarray(values.indices)
         ordered = (np.diff(at, axis=-1) > 0).all(-1) & (at >= 0).all(-1) & (at < self.dim).all(-1)

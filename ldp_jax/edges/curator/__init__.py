@@ -39,6 +39,4 @@ __all__ = [
     "split_edges",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

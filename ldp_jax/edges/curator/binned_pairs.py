@@ -1,7 +1,6 @@
 """BinnedPairs: private edges counted by the rank that public knowledge gives each pair."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.types import Graph, PRNGKey, Scalar
+from ldp_jax.core.types import Graph, PRNGKey, Scalar, Values
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges._draws import contains, ordinal, uniforms
 from ldp_jax.edges._pair_sets import other_pairs
@@ -21,7 +20,7 @@ from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory
 from ldp_jax.edges.curator.split import EdgeSplit, Pairs
 from ldp_jax.graph import graphs
 
-Score = Callable[[Graph], tuple[Any, Any]]
+Score = Callable[[Graph], tuple[Values, Values]]
 """From the public graph alone: pairs [k, 2] and their scores [k]; every other pair ranks below them."""
 
 NAMED = 2**22
@@ -131,7 +130,7 @@ def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarr
     return np.bincount(np.searchsorted(np.cumsum(sizes), rank, "right"), minlength=len(sizes))
 
 
-def _checked(named: Any, score: Any, split: EdgeSplit) -> tuple[np.ndarray, np.ndarray]:
+def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scores of those pairs that may be private edges."""
     named, values = np.asarray(named), np.asarray(score, np.float64)
     n, pairs = split.num_nodes, split.pairs()

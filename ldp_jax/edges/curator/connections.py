@@ -91,10 +91,7 @@ def probabilities(
 
 
 def sample(
-    key: PRNGKey,
-    tree: hrg.Dendrogram,
-    probability: Float[np.ndarray, " internal"],
-    memory: float = MEMORY,
+    key: PRNGKey, tree: hrg.Dendrogram, probability: Float[np.ndarray, " internal"], memory: float = MEMORY
 ) -> Int[np.ndarray, "k 2"]:
     """A random graph: each pair of leaves is an edge with the probability of the node that joins it, independently.
 

@@ -18,7 +18,7 @@ section III-B and eq. 10-19.
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Values
 from ldp_jax.edges._draws import capacity
 
 MIXED = 1.05
@@ -61,7 +61,7 @@ class Edges(NamedTuple):
     kind: Int[Array | np.ndarray, " m"]
 
     @classmethod
-    def of(cls, public: Any, private: Any) -> "Edges":
+    def of(cls, public: Values, private: Values) -> "Edges":
         """Pairs [m, 2] of either kind, each edge once, padded to one of few shapes.
 
         >>> Edges.of([[0, 1]], [[1, 2], [0, 2]]).kind[:4].tolist()
@@ -218,7 +218,7 @@ def log_likelihood(state: State) -> Float[Array, " 2"]:
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
 
 
-def step(key: PRNGKey, state: State, edges: Edges, scales: Any) -> tuple[State, Moves]:
+def step(key: PRNGKey, state: State, edges: Edges, scales: Values) -> tuple[State, Moves]:
     """One sweep: about n / 8 moves of the Metropolis chain, see the module.
 
     Numerics: counts are integers, a term of the likelihood is float32 and a function of its counts alone, and a
@@ -284,7 +284,7 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     return jax.lax.scan(advance, state, (keys, scales))[0]
 
 
-def run(key: PRNGKey, state: State, edges: Edges, scales: Any, sweeps: int) -> State:
+def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
     """The state after some ``sweeps``, a static number, at ``scales`` [2] or [sweeps, 2].
 
     Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
@@ -343,7 +343,7 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
 
 
 @partial(jax.jit, static_argnames="moves")
-def regraft(key: PRNGKey, state: State, edges: Edges, scales: Any, moves: int) -> State:
+def regraft(key: PRNGKey, state: State, edges: Edges, scales: Values, moves: int) -> State:
     """The state after a number of regrafts, in which one subtree moves to any place of the tree.
 
     A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree, chosen by
@@ -359,7 +359,7 @@ def regraft(key: PRNGKey, state: State, edges: Edges, scales: Any, moves: int) -
 
 @partial(jax.jit, static_argnames=("sweeps", "regrafts"))
 def trace(
-    keys: PRNGKeys, state: State, edges: Edges, scales: Any, sweeps: int, regrafts: int = 0
+    keys: PRNGKeys, state: State, edges: Edges, scales: Values, sweeps: int, regrafts: int = 0
 ) -> tuple[State, Float[Array, "k 2"]]:
     """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2]: for public data and tests.
 
@@ -375,7 +375,7 @@ def trace(
     return jax.lax.scan(block, state, keys)
 
 
-def r_hat(values: Any) -> float:
+def r_hat(values: Values) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
     Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at least 4 draws].

@@ -1,7 +1,7 @@
 """What a trusted curator releases of a graph: one function for all mechanisms of this package."""
 
 import abc
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -9,7 +9,9 @@ from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasGuarantee
 from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges.curator.hrg import Dendrogram, State
 from ldp_jax.edges.curator.split import EdgeSplit
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.whole_graph import NoisyGraph
@@ -81,15 +83,12 @@ class HasDendrogram(Protocol):
     @property
     def sweeps(self) -> int:
         """How many sweeps the chain makes."""
-        ...
 
     def dendrogram_law(self, num_nodes: int) -> DendrogramLaw:
         """The law over so many private nodes."""
-        ...
 
-    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> Any:
+    def dendrogram(self, key: PRNGKey, split: EdgeSplit) -> Dendrogram | State:
         """A dendrogram, or the chain's state that holds one as ``tree``."""
-        ...
 
 
 @runtime_checkable
@@ -98,14 +97,12 @@ class HasStationaryLaw(Protocol):
 
     def stationary(self) -> Guarantee:
         """The guarantee of a draw of the stationary law."""
-        ...
 
     def measured(self, key: PRNGKey, split: EdgeSplit, chains: int) -> Guarantee:
         """The same where several chains agree on these edges, else none."""
-        ...
 
 
-def promised(mechanism: Any) -> Guarantee:
+def promised(mechanism: HasGuarantee) -> Guarantee:
     """The promise of the law that verification enumerates: of a chain, its stationary one."""
     return mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
 
@@ -143,9 +140,7 @@ def release(
     if isinstance(mechanism, HasStationaryLaw):
         promise = mechanism.measured(jax.random.fold_in(key, _MIXING), split, chains)
     spent = PipelineGuarantee.of(
-        [promise],
-        protected=("private edges",),
-        unprotected=("public edges", "private nodes", "number of nodes"),
+        [promise], protected=("private edges",), unprotected=("public edges", "private nodes", "number of nodes")
     )
     pairs = mechanism.sample_pairs(key, split, memory)
     edges = np.concatenate([graphs.to_edges(split.public), pairs])

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges.population import edges_of, mask_of
 from ldp_jax.graph import graphs
 
@@ -31,15 +31,15 @@ class Pairs(NamedTuple):
         """How many pairs may be private edges: all but the public ones. It is a public number."""
         return len(self.nodes) * (len(self.nodes) - 1) // 2 - len(self.public)
 
-    def places(self, codes: Any) -> Int[np.ndarray, "m 2"]:
+    def places(self, codes: Values) -> Int[np.ndarray, "m 2"]:
         """Codes as pairs of places."""
         return np.stack(np.divmod(np.asarray(codes, np.int64), max(len(self.nodes), 1)), 1)
 
-    def ids(self, codes: Any) -> Int[np.ndarray, "m 2"]:
+    def ids(self, codes: Values) -> Int[np.ndarray, "m 2"]:
         """Codes as pairs of nodes."""
         return self.nodes[self.places(codes)]
 
-    def codes(self, ends: Any) -> Int[np.ndarray, " m"]:
+    def codes(self, ends: Values) -> Int[np.ndarray, " m"]:
         """Pairs of places [m, 2], in either order, as codes."""
         ends = np.asarray(ends, np.int64).reshape(-1, 2)
         return ends.min(1) * len(self.nodes) + ends.max(1)
@@ -89,7 +89,7 @@ class EdgeSplit:
         object.__setattr__(self, "private_nodes", nodes)
 
     @classmethod
-    def of(cls, graph: Graph, private_nodes: Any = None) -> "EdgeSplit":
+    def of(cls, graph: Graph, private_nodes: Values | None = None) -> "EdgeSplit":
         """A graph of which every edge is private.
 
         >>> EdgeSplit.of(graphs.from_edges([[0, 1]], 3))
