@@ -224,6 +224,7 @@ def _friendships() -> tuple[Config, ...]:
             seeds=5,
         ),
         replace(half, datasets=("amazon_computers",), labels=("20",), mechanisms=LISTS_OF_OTHERS, seeds=5),
+        replace(half, datasets=("crocodile",), labels=("20",), mechanisms=("dprr, gcn", *NETWORK), seeds=5),
     )
 
 
