@@ -319,8 +319,10 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
     if not np.all(np.less(lower, upper)):
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
     if validate.concrete(x) and not clip:
-        values = real(x if isinstance(x, jax.Array) else np.asarray(x))
-        if not bool(((values >= lower) & (values <= upper)).all()):  # NaN is in no interval
+        with jax.ensure_compile_time_eval():  # x may be a constant of a program
+            values = real(x if isinstance(x, jax.Array) else np.asarray(x))
+            inside = bool(((values >= lower) & (values <= upper)).all())  # NaN is in no interval
+        if not inside:
             raise ValueError(
                 f"x must lie in {_shown(lower, upper)}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "

@@ -487,7 +487,7 @@ def test_with_an_operator_it_is_a_part_of_a_program_and_a_traced_graph_or_mechan
     keys = lambda: jax.random.split(jax.random.key(8), 2)
 
     def one(key, op, mechanism):
-        return private_embedding(key, op, X, mechanism, alpha=ALPHA, r=R).z
+        return private_embedding(key, op, jnp.asarray(X), mechanism, alpha=ALPHA, r=R).z
 
     found = jax.jit(jax.vmap(lambda key: one(key, op, mechanism)))(keys())
     wanted = [np.asarray(one(key, op, mechanism)) for key in keys()]
