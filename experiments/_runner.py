@@ -27,14 +27,6 @@ from typing import Any, ClassVar, NamedTuple
 import pandas as pd
 from filelock import FileLock
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 COLUMNS = (
     "dataset", "task", "mechanism", "epsilon", "seed", "metric", "value", "epsilon_proved", "unit", "seconds",
@@ -49,9 +41,6 @@ REFERENCE = Path(__file__).parent / "results"
 """The committed results, which are read and shown; only a maintainer writes there, by ``--out``."""
 
 console = Console(width=None if sys.stdout.isatty() else 140)  # a file has no width: room for tables
-
-SECONDS_A_LINE = 10.0
-"""Between two lines of progress, where no terminal shows a bar."""
 
 Row = Mapping[Any, Any]
 
@@ -327,11 +316,13 @@ def run(
     check: Callable[[Any], object] = lambda cell: None,
     called: str = "cells",
 ) -> int:
-    """Compute the cells whose rows are missing, in their order, with a progress bar; return how many these were.
+    """Compute the cells whose rows are missing, in their order, and return how many these were.
+
+    A bar, or without a terminal lines on stderr, show how far it is (:mod:`ldp_jax.core.progress`).
 
     Args:
       cells: the plan.
-      compute: what a cell finds; its second argument shows a few words beside the bar.
+      compute: what a cell finds; its second argument shows a few words of progress.
       results: where rows are looked for and appended.
       settings: what a cell's column ``config`` is the hash of.
       notes: what else the manifest says of a cell, by heading.
@@ -342,6 +333,8 @@ def run(
       Interrupted: on Ctrl-C, which loses the cell in flight alone.
       UsageError: before anything is computed, for an empty plan, a cell that ``check`` refuses, or damaged files.
     """
+    from ldp_jax.core.progress import phase, watched  # the list of experiments needs no library
+
     planned = list(dict.fromkeys(cells))
     if not planned:
         raise UsageError(f"these words name no {called}: 0 of 0 to compute")
@@ -358,25 +351,18 @@ def run(
             soft_wrap=True,
         )
     place = 0
-    last_line = begun = time.monotonic()
-    with progress() as bar:
-        line = bar.add_task(results.csv.stem, total=len(work))
+    with watched(results.csv.stem):
         try:
-            for place, cell in enumerate(work):  # noqa: B007
-                bar.update(line, description=str(cell))
+            for place, cell in enumerate(work):
+                phase(f"{place + 1} of {len(work)} {called}, {cell}", place / len(work), (place + 1) / len(work))
                 start = time.perf_counter()
-                found = compute(
-                    cell, lambda words, label=str(cell): bar.update(line, description=f"{label}, {words}")
-                )
+                with watched(str(cell)):
+                    found = compute(cell, lambda words: phase(words, 0.0))
                 seconds = round(time.perf_counter() - start, 4)
                 shared = {**dataclasses.asdict(cell), "seconds": seconds, **found.also}
                 rows = [{**shared, "metric": metric, "value": value} for metric, value in found.values.items()]
                 if rows:
                     results.append(rows, [settings(cell)], notes(cell))
-                bar.advance(line)
-                if bar.disable and (now := time.monotonic()) - last_line > SECONDS_A_LINE:
-                    last_line = now
-                    console.print(f"{place + 1} of {len(work)} {called}, {now - begun:.0f} s", soft_wrap=True)
         except KeyboardInterrupt as stopped:
             kept = len(planned) - len(work) + place
             raise Interrupted(
@@ -426,17 +412,3 @@ def describe_environment() -> dict[str, Any]:
         "device": f"{jax.default_backend()}: {jax.devices()[0].device_kind} x {jax.device_count()}",
         "cores": os.cpu_count(),
     }
-
-
-def progress() -> Progress:
-    """A progress bar with the time left; nothing where there is no terminal."""
-    return Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not sys.stderr.isatty() and not console.is_terminal,
-    )

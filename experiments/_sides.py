@@ -13,7 +13,8 @@ from typing import Any
 
 import jax
 
-from experiments._runner import UsageError, console, progress
+from experiments._runner import UsageError, console
+from ldp_jax.core.progress import phase, watched
 
 Sides = dict[str, tuple[Callable[[int], Any], str]]
 """What is timed, as a function of the repetition's number (the untimed one is 0), and a note on it."""
@@ -33,17 +34,16 @@ def row(benchmark: str, subject: str, repeat: int, wall: float, cpu: float, note
 def interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, Any]]:
     """Time every side in turn; the first repetition of each compiles and is left out."""
     rows = []
-    with progress() as bar:
-        line = bar.add_task(benchmark, total=(repeats + 1) * len(sides))
+    with watched(benchmark):
         for repeat in range(-1, repeats):
-            for subject, (function, note) in sides.items():
+            for place, (subject, (function, note)) in enumerate(sides.items(), (repeat + 1) * len(sides)):
+                phase(subject, place / ((repeats + 1) * len(sides)))
                 gc.collect()
                 wall, cpu = time.perf_counter(), time.process_time()
                 result = function(repeat + 1)
                 jax.block_until_ready(result)
                 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
                 del result
-                bar.advance(line)
                 if repeat >= 0:
                     rows.append(row(benchmark, subject, repeat, wall, cpu, note))
     return rows

@@ -25,12 +25,13 @@ from experiments import (
     privge,
 )
 from experiments._report import markdown
-from experiments._runner import DEFAULT_OUT, check_positive, console, progress, write_tables
+from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from experiments._sides import Sides, installed, interleaved, key_of, row
 from experiments.privge import accuracy, cells
 from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.core import mechanism as mechanisms
+from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
 
@@ -348,11 +349,10 @@ def figure2(_: int) -> list[dict[str, Any]]:
     jax.clear_caches()
     wall, cpu = time.perf_counter(), time.process_time()
     benches = {seed: cells.prepare(planned[work[0]], seed) for seed in sorted({cell.seed for cell in work})}
-    with progress() as bar:
-        line = bar.add_task("figure 2 on Cora", total=len(work))
-        for cell in work:
+    with watched("figure 2 on Cora"):
+        for place, cell in enumerate(work):
+            phase(str(cell), place / len(work))
             cells.compute(benches[cell.seed], cell)
-            bar.advance(line)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     compiled: tuple[Any, Any] = (training._fit, pipeline.embedding._private_embeddings)
     programs = [function._cache_size() for function in compiled]

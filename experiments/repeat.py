@@ -11,11 +11,12 @@ import pandas as pd
 
 from experiments import privge
 from experiments._report import markdown, terminal
-from experiments._runner import DEFAULT_OUT, check_positive, console, progress, write_tables
+from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from experiments._sides import in_a_process
 from experiments.privge import accuracy, cells
 from experiments.privge.config import plan
 from experiments.privge.summary import name_of_row
+from ldp_jax.core.progress import phase, watched
 
 NAME = "repeat"
 BASE = "all seeds in one process"
@@ -63,14 +64,12 @@ def main(config: Config) -> None:
     accuracy.load(config.datasets[0])
     planned = conditions(config.seeds)
     rows = []
-    with progress() as bar:
-        task = bar.add_task(NAME, total=sum(len(processes) for processes in planned.values()))
-        for condition, processes in planned.items():
-            bar.update(task, description=condition)
-            for seeds, environment, one_core in processes:
-                found = _in_a_process(config, seeds, environment, one_core)
-                rows += [{"condition": condition, **row} for row in found]
-                bar.advance(task)
+    work = [(condition, *process) for condition, processes in planned.items() for process in processes]
+    with watched(NAME):
+        for place, (condition, seeds, environment, one_core) in enumerate(work):
+            phase(condition, place / len(work))
+            found = _in_a_process(config, seeds, environment, one_core)
+            rows += [{"condition": condition, **row} for row in found]
     frame = pd.DataFrame(rows)
     head, lines = spread(frame)
     text = f"{_ABOUT.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"

@@ -4,14 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
 from experiments._report import legend_below, markdown, panels, save, terminal
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from ldp_jax import features
+from ldp_jax.verification import plot
 
 NAME = "variance"
 TABLE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
@@ -52,24 +51,11 @@ class Config:
     """where variance.csv, variance.md and variance.png go"""
 
 
-def worst_case(epsilons: np.ndarray) -> dict[str, np.ndarray]:
-    """The largest variance over records on [-1, 1], for each mechanism and budget, [budgets]."""
-    records = jnp.linspace(-1.0, 1.0, 641)  # 64 points in each segment of the coarsest grid
-    found = {}
-    for name, make in FORMULAS.items():
-        swept: Any = jax.jit(jax.vmap(lambda e, make=make: make(e).variance(records).max()))
-        found[name] = np.asarray(swept(jnp.asarray(epsilons, jnp.float32)))
-    worst = jax.jit(lambda m: m.variance(records).max())
-    for name, make in TABLES.items():
-        found[name] = np.array([float(worst(make(float(e)))) for e in epsilons])
-    return found
-
-
 def main(config: Config) -> None:
     """Compute, print and draw."""
     check_positive("--points", config.points)
     grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
-    found = worst_case(grid)
+    figure, found = draw(grid)
     rows = [
         {"mechanism": name, "epsilon": float(e), "worst_variance": float(v)}
         for name, values in found.items()
@@ -79,7 +65,6 @@ def main(config: Config) -> None:
     header, lines = ["worst-case variance", *(f"{e:g}" for e in TABLE)], _lines(frame)
     write_tables(config.out, NAME, frame, markdown(header, lines))
     console.print(terminal(header, lines, "worst-case variance on [-1, 1]"))
-    figure = plot(grid, found)
     path = config.out / f"{NAME}.png"
     save(figure, path)
     console.print(f"rows: {config.out / f'{NAME}.csv'}\nfigure: {path}", soft_wrap=True)
@@ -96,15 +81,17 @@ def _lines(frame: pd.DataFrame) -> list[list[str]]:
     return lines
 
 
-def plot(epsilons: np.ndarray, found: dict[str, np.ndarray]) -> Any:
+def draw(epsilons: np.ndarray) -> tuple[Any, dict[str, np.ndarray]]:
     """Variances, and their ratios to the least one."""
     figure, axes = panels(2, width=4.6, height=3.8)
+    plot.variance(FORMULAS | TABLES, epsilons, ax=axes[0])
+    found = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axes[0].lines}
     least = np.min(list(found.values()), axis=0)
-    for name, values in found.items():
-        style = {"color": COLOURS[name], "lw": 1.6, "ls": "--" if name in TABLES else "-", "label": name}
-        axes[0].plot(epsilons, values, **style)
+    for line, (name, values) in zip(axes[0].lines, found.items(), strict=True):
+        style = {"color": COLOURS[name], "lw": 1.6, "ls": "--" if name in TABLES else "-"}
+        line.set(**style)
         axes[1].plot(epsilons, values / least, **style)
-    axes[0].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="worst-case variance on [-1, 1]")
+    axes[0].set(ylabel="worst-case variance on [-1, 1]")
     axes[1].set(xscale="log", xlabel="epsilon", ylabel="over the least of all", ylim=(0.95, 3.0))
     for axis in axes:
         axis.set_xticks([0.25, 0.5, 1, 2, 5], ["0.25", "0.5", "1", "2", "5"])
@@ -113,4 +100,4 @@ def plot(epsilons: np.ndarray, found: dict[str, np.ndarray]) -> Any:
     axes[0].set_title("variance (dashed: integer tables)")
     axes[1].set_title("how far from the best")
     legend_below(figure, axes[0], columns=5)
-    return figure
+    return figure, found

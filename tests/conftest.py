@@ -18,6 +18,7 @@ import jaxlib.version
 import pytest
 from jaxtyping import config as jaxtyping_config
 
+os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
 # Kernels by XLA's older emitter, here and in what tests start: two thirds of the time of compiling, and the same
 # bits but for one mechanism's. XLA ends a process whose flags it does not know.

@@ -98,7 +98,8 @@ def test_imports_go_one_way(path):
         if not where.startswith(home):
             assert not any(name.split(".")[0] == package for name in imports(path)), f"{package} outside {home}"
     foreign = {name.split(".")[0] for name in imports(path)}
-    assert not foreign & {"experiments", "tests", "colab", "pytest", "matplotlib"}
+    drawn = {"matplotlib"} if where == "verification/plot.py" else set()
+    assert not (foreign - drawn) & {"experiments", "tests", "colab", "pytest", "matplotlib"}
     assert not (where.startswith(NO_JAX) and foreign & {"jax", "jaxlib"}), f"{where} needs no JAX"
     if where in PURE:
         assert foreign <= {*sys.stdlib_module_names, "ldp_jax"}

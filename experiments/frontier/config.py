@@ -212,10 +212,18 @@ def _friendships() -> tuple[Config, ...]:
         replace(half, datasets=("twitch_de", "crocodile"), mechanisms=LISTS_OF_OTHERS),
         replace(
             half,
-            datasets=("facebook_pages", "blogcatalog", "pubmed", "amazon_photo", "facebook100_oklahoma97"),
+            datasets=(
+                "facebook_pages",
+                "blogcatalog",
+                "pubmed",
+                "amazon_photo",
+                "facebook100_oklahoma97",
+                "amazon_computers",
+            ),
             mechanisms=LISTS_OF_OTHERS,
             seeds=5,
         ),
+        replace(half, datasets=("amazon_computers",), labels=("20",), mechanisms=LISTS_OF_OTHERS, seeds=5),
     )
 
 

@@ -66,6 +66,25 @@ def positive(**kwargs: object) -> None:
                 _refuse(name, array, "finite and > 0")
 
 
+def labels(given: object) -> "np.ndarray":
+    """Classes as whole numbers, -1 for None and NaN; values that are no whole numbers stay as they are.
+
+    >>> labels([1, None, 0]).tolist(), labels(["red", None]).dtype.kind
+    ([1, -1, 0], 'O')
+    """
+    import numpy as np
+
+    array = np.asarray(given)
+    if array.dtype.kind not in "fO":
+        return array
+    filled = np.where(np.equal(array, np.array(None)) | (array != array), -1, array)
+    try:
+        whole = filled.astype(np.int64)
+    except (TypeError, ValueError):
+        return array
+    return whole if (whole == filled).all() else array
+
+
 def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: object) -> None:
     """Refuse what is outside [lower, upper], or (lower, upper] with ``open_lower``."""
     for name, value in kwargs.items():

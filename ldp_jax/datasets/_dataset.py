@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Bool, Float32, Int32
 
+from ldp_jax.core import validate
 from ldp_jax.core.validate import integer_in
 
 Bounds: TypeAlias = tuple[float | int, float | int]
@@ -24,9 +25,9 @@ class Dataset:
     Attributes:
       name: what tables call it.
       graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
-      x: raw feature values of the source, float32 [n, d]; [n, 0] where there are none.
-      y: one class a node, int32 [n], -1 where it is unknown; several labels a node, int8 [n, k] of 0/1; or, for a
-        set of graphs, one class a graph, int32 [graphs], all known.
+      x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none.
+      y: one class a node, int32 [n], -1 (also given as None, NaN) where it is unknown; several labels a node, int8
+        [n, k] of 0/1; or, for a set of graphs, one class a graph, int32 [graphs], all known.
       lower: public lower bound of every feature value.
       upper: public upper bound of every feature value.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
@@ -53,7 +54,7 @@ class Dataset:
 
     name: str
     graph: Any  # a jraph.GraphsTuple; unnamed here, so that importing the data sets imports no jax
-    x: scipy.sparse.csr_array
+    x: Any  # a csr_array, or dense
     y: np.ndarray
     lower: float | int
     upper: float | int
@@ -68,7 +69,12 @@ class Dataset:
     public_choices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        n = int(np.sum(self.graph.n_node))
+        from ldp_jax.graph import graphs
+
+        n = graphs.num_nodes(self.graph)
+        object.__setattr__(self, "y", validate.labels(self.y))
+        if not scipy.sparse.issparse(self.x):
+            object.__setattr__(self, "x", np.asarray(self.x, np.float32))
         if self.x.shape[0] != n:
             raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
         validate_records(self.x, self.lower, self.upper, self.name)
@@ -127,21 +133,21 @@ class Dataset:
         return np.ones(len(self.y), bool) if self.y.ndim == 2 else self.y >= 0
 
     @cached_property
-    def _columns(self) -> scipy.sparse.csc_array:
-        return self.x.tocsc()
+    def _columns(self) -> Any:
+        return self.x.tocsc() if scipy.sparse.issparse(self.x) else self.x
 
     def scaled_rows(self, start: int, stop: int) -> Float32[np.ndarray, "rows d"]:
         """The records of users ``start`` to ``stop``, scaled to [-1, 1] by the public bounds; dense."""
         _check_block(start, stop, self.num_nodes)
-        return self._scaled(self.x[start:stop].toarray())
+        return self._scaled(self.x[start:stop])
 
     def scaled_columns(self, start: int, stop: int) -> Float32[np.ndarray, "n columns"]:
         """Features ``start`` to ``stop`` of all users, scaled to [-1, 1] by the public bounds; dense."""
         _check_block(start, stop, self.num_features)
-        return self._scaled(self._columns[:, start:stop].toarray())
+        return self._scaled(self._columns[:, start:stop])
 
-    def _scaled(self, block: np.ndarray) -> np.ndarray:
-        block = np.ascontiguousarray(block, np.float32)
+    def _scaled(self, block: Any) -> np.ndarray:
+        block = np.array(block.toarray() if scipy.sparse.issparse(block) else block, np.float32, order="C")
         block -= np.float32(self.lower)
         block *= np.float32(2 / (self.upper - self.lower))
         block -= np.float32(1)
@@ -157,12 +163,12 @@ class Dataset:
         The choice comes from the records, and no mechanism protects it: ``notes`` and ``public_choices`` say so.
         """
         integer_in(1, self.num_features, k=k)
-        frequency = np.bincount(self.x.indices[self.x.data != 0], minlength=self.num_features)
+        frequency = np.asarray((self.x != 0).sum(0)).ravel()
         keep = np.sort(np.argsort(-frequency, kind="stable")[:k])
         names = self.feature_names
         return dataclasses.replace(
             self,
-            x=scipy.sparse.csr_array(self._columns[:, keep].tocsr()),
+            x=self.x[:, keep],
             feature_names=None if names is None else tuple(names[i] for i in keep),
             notes=" ".join(filter(None, [self.notes, f"Only the {k} most frequent features."])),
             public_choices=(*self.public_choices, f"the choice of the {k} most frequent features"),

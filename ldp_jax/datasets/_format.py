@@ -1,7 +1,8 @@
 """The uniform format: one ``.npz`` a data set, numpy arrays alone, never a pickle.
 
 A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indices``, ``x_values``, ``x_shape``:
-left out where there are none), ``y`` (left out where nothing is labelled), and ``node_graph`` for a set of graphs.
+or dense as ``x`` [n, d]; left out where there are none), ``y`` (-1 for an unknown class; left out where nothing is
+labelled), and ``node_graph`` for a set of graphs.
 Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text as uint8 arrays: ``source``, ``licence``,
 ``notes``, and ``feature_names``, ``node_names``, ``class_names`` with one name a line. Any other array is an extra.
 """
@@ -25,7 +26,7 @@ _TEXT = ("source", "licence", "notes")
 _NAMES = ("feature_names", "node_names", "class_names")
 _FEATURES = ("x_indptr", "x_indices", "x_values", "x_shape")
 _CLIPPED = "Feature values are clipped to the declared bounds."
-_RESERVED = {"edges", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEXT, *_NAMES}
+_RESERVED = {"edges", "x", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEXT, *_NAMES}
 
 
 def build(
@@ -59,11 +60,14 @@ def build(
         fields = _metadata(arrays, metadata or {})
         lower, upper = _bounds(arrays, bounds, name, x.shape[1])
         if clip:
-            if not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
+            if scipy.sparse.issparse(x) and not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
                 raise ValueError(
                     f"clip needs bounds around 0, which entries that are not stored are; got {lower, upper}"
                 )
-            x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
+            if isinstance(x, np.ndarray):
+                x = np.clip(x, np.float32(lower), np.float32(upper))
+            else:
+                x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
             fields["notes"] = " ".join(filter(None, [fields.get("notes"), _CLIPPED]))
         return Dataset(
             name=name,
@@ -80,7 +84,7 @@ def build(
 
 def _nodes(
     arrays: Mapping[str, np.ndarray], max_bytes: int
-) -> tuple[scipy.sparse.csr_array, np.ndarray, np.ndarray | None]:
+) -> tuple[scipy.sparse.csr_array | np.ndarray, np.ndarray, np.ndarray | None]:
     """Features [n, d], labels, and the graph of each node; n comes from the first of them that is there."""
     x, y, node_graph = _features(arrays), arrays.get("y"), arrays.get("node_graph")
     if x is not None and 4 * x.shape[1] > max_bytes:
@@ -130,8 +134,14 @@ def _text(field: str, array: np.ndarray) -> str:
         raise ValueError(f"{field} must be UTF-8 text, got other bytes from {error.start} on") from error
 
 
-def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | None:
+def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.ndarray | None:
     absent = [key for key in _FEATURES if key not in arrays]
+    if "x" in arrays:
+        x = arrays["x"]
+        if len(absent) < len(_FEATURES) or x.ndim != 2 or not len(x) or x.dtype.kind not in "biuf":
+            raise ValueError(f"x must be real numbers [nodes, features], alone, got {x.dtype} of shape {x.shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.astype(np.float32)
     if len(absent) == len(_FEATURES):
         return None
     if absent:
@@ -192,13 +202,16 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     taken = sorted(_RESERVED & set(dataset.extras))
     if taken:
         raise ValueError(f"extras must not use the names of the format, got {', '.join(taken)}")
-    x = scipy.sparse.csr_array(dataset.x)
+    x = dataset.x
+    if scipy.sparse.issparse(x):
+        x = scipy.sparse.csr_array(x)
+        parts = x.indptr.astype(np.int32), x.indices.astype(np.int32), x.data.astype(np.float32)
+        features = dict(zip(_FEATURES, (*parts, np.array(x.shape, np.int64)), strict=True))
+    else:
+        features = {"x": np.asarray(x, np.float32)}
     arrays: dict[str, np.ndarray] = {
         "edges": dataset.edges,
-        "x_indptr": x.indptr.astype(np.int32),
-        "x_indices": x.indices.astype(np.int32),
-        "x_values": x.data.astype(np.float32),
-        "x_shape": np.array(x.shape, np.int64),
+        **features,
         "x_lower": np.array(dataset.lower, np.float64),
         "x_upper": np.array(dataset.upper, np.float64),
         "y": dataset.y,

@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse
 from jaxtyping import Float32, Int32
 
 from ldp_jax.core.validate import one_of
@@ -37,13 +36,12 @@ class Records(NamedTuple):
         """These records on a graph whose node i is the user of row i; :func:`ldp_jax.datasets.save` keeps it.
 
         Raises:
-          ValueError: where the graph has another number of nodes, or no record has a label.
+          ValueError: where the graph has another number of nodes.
         """
-        if self.y is None:
-            raise ValueError("a data set needs labels: read_records(table, label=...) names their column")
+        y = np.zeros((len(self.x), 0), np.int8) if self.y is None else self.y
         return Dataset(
-            name, graph, scipy.sparse.csr_array(self.x), self.y, 0, 1, feature_names=self.columns,
-            node_names=tuple(map(str, self.names)), class_names=self.class_names,
+            name, graph, self.x, y, 0, 1, feature_names=self.columns, node_names=tuple(map(str, self.names)),
+            class_names=self.class_names or None,
         )  # fmt: skip
 
 
@@ -64,7 +62,7 @@ def read_records(
       table: one row a user, named by its index.
       numbers: the public (lower, upper) of each column of numbers.
       categories: the public categories of each column of words.
-      label: the column of classes; an empty cell or -1 is an unknown class.
+      label: the column of classes; an empty cell or -1, a number or a word, is an unknown class.
       classes: the public names of the classes; by default those that occur, sorted.
       nodes: the users in the order of the graph's nodes, as :func:`ldp_jax.graph.interop.read` gives it; a user
         without a row has a record of missing values. By default the rows of the table.
@@ -83,8 +81,6 @@ def read_records(
     """
     one_of(("centre", "refuse"), missing=missing)
     numbers, categories = dict(numbers or {}), dict(categories or {})
-    for name, (lower, upper) in numbers.items():
-        check_bounds(lower, upper, name)
     faults: list[str] = []
     names = list(table.index) if nodes is None else list(nodes)
     for what, given in (("users", list(table.index)), ("nodes", names)):
@@ -92,10 +88,11 @@ def read_records(
             faults.append(f"{what} must be named once each, and are not")
     strangers = set(table.index) - set(names)
     if strangers:
-        faults.append(f"{len(strangers)} rows are of users that are not among the nodes")
+        faults.append(f"{len(strangers)} rows are of users that are not among the nodes: see table.set_index")
     wanted = [*numbers, *categories, *([label] if label else [])]
     faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
     faults += [f"column {name!r} is not there" for name in wanted if name not in table.columns]
+    faults += [f"column {name!r} is there twice" for name in wanted if list(table.columns).count(name) > 1]
     if not numbers and not categories:
         faults.append("no column is declared: numbers={name: (lower, upper)} or categories={name: (word, ...)}")
     if any("named once" in fault for fault in faults):
@@ -103,8 +100,9 @@ def read_records(
 
     table = table.reindex(names)
     refuse = missing == "refuse"
-    numbers = {name: bounds for name, bounds in numbers.items() if name in table.columns}
-    categories = {name: words for name, words in categories.items() if name in table.columns}
+    there = {name for name in wanted if list(table.columns).count(name) == 1}
+    numbers = {name: bounds for name, bounds in numbers.items() if name in there}
+    categories = {name: words for name, words in categories.items() if name in there}
     blocks: list[np.ndarray] = []
     columns: list[str] = []
     for name, bounds in numbers.items():
@@ -114,8 +112,8 @@ def read_records(
         blocks.append(_one_hot(table[name], words, refuse, _said(faults, name)))
         columns += [f"{name}={word}" for word in words]
     y, found = None, ()
-    if label is not None and label in table.columns:
-        y, found = _labels(table[label], classes, _said(faults, label))
+    if label in there:
+        y, found = _labels(table[label].astype(object), classes, _said(faults, label))
     _refuse(faults)
     x = np.concatenate(blocks, axis=1, dtype=np.float32)
     return Records(x, tuple(columns), np.asarray(table.index), y, tuple(map(str, found)))
@@ -137,13 +135,17 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
     """[n, 1] in [0, 1]."""
     import pandas
 
+    try:
+        lower, upper = check_bounds(*bounds, str(column.name))
+    except (TypeError, ValueError) as error:
+        say(f"needs public bounds (lower, upper): {error}")
+        return np.zeros((len(column), 1))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
     if (np.isnan(values) & ~absent).any():
         say("must hold numbers, and does not everywhere")
     if absent.any() and refuse:
         say("misses values: missing='centre' puts them at the middle of the bounds")
-    lower, upper = bounds
     outside = ((values < lower) | (values > upper)).any()  # NaN is neither
     if outside and not clip:
         say(f"must be within its declared bounds ({lower:g}, {upper:g}), and is not: widen them, or clip=True")
@@ -154,9 +156,10 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
 def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, say: Say) -> np.ndarray:
     """[n, categories] of 0 and 1; a missing word is zeros."""
     absent = column.isna().to_numpy()
-    if len(set(words)) != len(words) or not words:
-        say("must declare each category once, and at least one")
-    made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words] or [absent], 1)
+    if isinstance(words, str) or len(set(words)) != len(words) or not words:
+        say("must declare each category once, and at least one, in a tuple")
+        return np.zeros((len(column), 1))
+    made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words], 1)
     if (~made.any(1) & ~absent).any():
         say("holds words that are not declared")
     if absent.any() and refuse:
@@ -169,7 +172,7 @@ def _labels(
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     import pandas
 
-    unknown = (column.isna() | (column == -1)).to_numpy(bool)
+    unknown = (column.isna() | column.isin([-1, "-1", ""])).to_numpy(bool)
     found = list(dict.fromkeys(column[~unknown]))
     try:
         names = tuple(sorted(found) if classes is None else classes)
@@ -180,4 +183,6 @@ def _labels(
         say("holds classes that are not declared")
     if not found:
         say("holds no label")
+    # Beside an empty cell pandas reads whole numbers as floats.
+    names = tuple(int(each) if isinstance(each, float) and each.is_integer() else each for each in names)
     return np.where(unknown, -1, y).astype(np.int32), names

@@ -59,7 +59,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
-    elif hasattr(graph, "graph") and hasattr(graph, "y"):
+    elif hasattr(graph, "graph") and (hasattr(graph, "y") or hasattr(graph, "names")):
         hint = ": give its attribute graph"
     elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
         hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes"
@@ -100,7 +100,10 @@ def from_edges(
     repeat = code[1:] == code[:-1]
     if repeat.any():
         first = int(code[1:][repeat][0])
-        raise ValueError(f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice")
+        raise ValueError(
+            f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice: "
+            "ldp_jax.graph.interop.read takes both directions of each"
+        )
     senders, receivers = _both_ways(code, num_nodes)
     return directed(senders, receivers, num_nodes)
 

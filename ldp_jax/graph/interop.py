@@ -77,7 +77,7 @@ def read(
     networkx graph                             ``G.nodes``                           optional: their order
     scipy sparse matrix [n, n]                 its rows                              optional: their names
     PyTorch Geometric or DGL graph             0, ..., num_nodes - 1                 optional: their names
-    pandas table of two columns                as they first appear                  optional: order, isolated ones
+    pandas table of two columns, and weight    as they first appear                  optional: order, isolated ones
     array [m, 2], or edge_index [2, m]         the numbers that it holds             needed: n, or the n names
     ``GraphsTuple``                            0, ..., n - 1                         optional: their names
     ========================================== ===================================== ===========================
@@ -229,8 +229,15 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
 def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _Source:
     import pandas
 
+    weighted = False
+    if table.ndim == 2 and "weight" in table.columns and table.shape[1] == 3:
+        weighted = bool((table["weight"] != 1).any())
+        table = table.drop(columns="weight")
     if table.ndim != 2 or table.shape[1] != 2:
-        raise ValueError(f"source must be a table of two columns, the ends of each edge, got shape {table.shape}")
+        raise ValueError(
+            f"source must be a table of two columns, the ends of each edge, and perhaps a third, weight; got shape "
+            f"{table.shape}: table[[one, other]] chooses, scipy.sparse.csr_array(table) is of an adjacency matrix"
+        )
     if table.isna().to_numpy().any():
         raise ValueError("source must name both ends of each edge, and misses some")
     if isinstance(nodes, (int, np.integer)):
@@ -240,7 +247,7 @@ def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _So
     places = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(ends, tupleize_cols=False))
     if (places < 0).any():
         raise _unnamed(set(ends[places < 0]))
-    return _Source(places.astype(np.int64).reshape(-1, 2), names)
+    return _Source(places.astype(np.int64).reshape(-1, 2), names, weighted)
 
 
 def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
@@ -248,7 +255,10 @@ def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
     if edges.size == 0:
         return np.zeros((0, 2), np.int64)
     if edges.ndim != 2 or 2 not in edges.shape or not np.issubdtype(edges.dtype, np.integer):
-        raise ValueError(f"source must be integers [m, 2] or [2, m], got {edges.dtype} of shape {edges.shape}")
+        hint = ": of an adjacency matrix give scipy.sparse.csr_array(it)" if edges.ndim == 2 else ""
+        raise ValueError(
+            f"source must be integers [m, 2] or [2, m], got {edges.dtype} of shape {edges.shape}{hint}"
+        )
     if edges.shape == (2, 2) and pairs_in is None:
         (a, b), (c, d) = edges.tolist()
         raise ValueError(
@@ -301,5 +311,6 @@ def _unnamed(ends: set) -> ValueError:
 
 def _host(values: object) -> np.ndarray:
     """A tensor of any library as an array."""
-    copy = getattr(values, "cpu", None)
-    return np.asarray(copy() if callable(copy) else values)
+    for step in ("detach", "cpu"):  # of a tensor that is trained, or lies on a device
+        values = getattr(values, step, lambda here=values: here)()
+    return np.asarray(values)

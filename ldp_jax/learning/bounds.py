@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Shaped
 from ldp_jax.core.validate import number
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWave
 
-__all__ = ["ErrorBound", "PageRankRows", "error_bound", "worst_case"]
+__all__ = ["error_bound", "worst_case"]
 
 
 def __dir__() -> list[str]:

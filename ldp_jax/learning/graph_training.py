@@ -21,7 +21,7 @@ from ldp_jax.learning._checkpoint import Store, import_orbax
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import Run, Settings, begin, run_epochs, step
 
-__all__ = ["FittedGraphs", "Progress", "Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
+__all__ = ["Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
 
 
 def __dir__() -> list[str]:

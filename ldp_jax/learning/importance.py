@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 
-__all__ = ["FeatureScores", "Public", "importance", "sensitivity"]
+__all__ = ["Public", "importance", "sensitivity"]
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,6 @@ from ldp_jax.learning.training import (
 )
 
 __all__ = [
-    "DropInputs",
     "NoisyExamples",
     "drop",
     "drop_inputs",

@@ -34,6 +34,7 @@ __all__ = [
     "node_classification",
     "node_labels",
     "on_graph",
+    "predict",
     "scored_by_loss",
 ]
 
@@ -501,3 +502,26 @@ def _fit_many(
         return jax.lax.map(one, stacked, batch_size=settings.at_once)
 
     return runs(stacked) if over is None else each_part(runs, over, (over.spec,), over.spec)(stacked)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
+    """The likeliest class of each example by a trained model, int32 [n]; of runs side by side, [runs, n].
+
+    ``inputs`` are what the model takes: rows of an embedding, or a graph and features; after :func:`fit_many` each
+    leaf has a leading axis of runs.
+
+    >>> from ldp_jax.learning import models
+    >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3
+    >>> parts = [Examples(np.arange(start, start + 10), y[start:start + 10]) for start in (0, 10, 20)]
+    >>> settings = Settings(adam(0.1), epochs=20, batch_size=10)
+    >>> model = models.linear(3)
+    >>> found = fit(jax.random.key(0), model, node_classification, z, *parts, settings)
+    >>> predict(model, found, z[:4]).tolist()
+    [0, 1, 2, 0]
+    """
+
+    def one(variables: Variables, inputs: PyTree) -> Array:
+        return model.apply(variables, inputs, key=None, train=False)[0].argmax(-1).astype(jnp.int32)
+
+    return (jax.vmap(one) if fitted.epoch.ndim else one)(fitted.variables, inputs)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -106,6 +107,9 @@ class SharesPrograms(Protocol):
 
 UserRecords: TypeAlias = Any
 """Records of n users: dense [n, d] of the host or the device, or a :class:`RowSource`."""
+
+Bounds: TypeAlias = tuple[ArrayLike, ArrayLike]
+"""Lower and upper, each a number or one a column, [d]."""
 
 
 class PublicRecord(NamedTuple):
@@ -296,7 +300,7 @@ def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
     return jax.random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
 
 
-def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, clip: bool) -> UserRecords:
+def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
     """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``.
 
     The data owner's own check of the simulation's data, on the host. What it raises is one bit about all records
@@ -307,21 +311,29 @@ def _declared(x: UserRecords, domain: Box, bounds: tuple[float, float] | None, c
             raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
         return x
     lower, upper = (domain.lower, domain.upper) if bounds is None else bounds
+    if np.ndim(lower) or np.ndim(upper):  # in the precision of the records, as a number is
+        kind = getattr(x, "dtype", np.dtype(float))
+        kind = kind if kind.kind == "f" else np.dtype(np.float32)
+        lower, upper = (np.broadcast_to(np.asarray(each, kind), (domain.dim,)) for each in (lower, upper))
     validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
-    if not lower < upper:
+    if not np.all(np.less(lower, upper)):
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
     if validate.concrete(x) and not clip:
         values = real(x if isinstance(x, jax.Array) else np.asarray(x))
         if not bool(((values >= lower) & (values <= upper)).all()):  # NaN is in no interval
             raise ValueError(
-                f"x must lie in [{lower:g}, {upper:g}], and some of it does not, or is NaN (records are private: "
+                f"x must lie in {_shown(lower, upper)}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
                 "mechanism's domain; or say clip=True, and what is outside is clipped and NaN goes to the centre"
             )
     if bounds is None:
         return x
-    share = (into(x, lower, upper) - lower) / (upper - lower)
+    share = (into(x, lower, upper) - lower) / (upper - lower)  # pyrefly: ignore[unsupported-operation]
     return domain.lower + share * (domain.upper - domain.lower)
+
+
+def _shown(lower: Any, upper: Any) -> str:
+    return "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
 
 
 def _to_domain(rows: Array, domain: Box) -> Array:
@@ -442,7 +454,7 @@ def private_embedding(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    bounds: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
     clip: bool = False,
     memory: float = _MEMORY,
 ) -> Embedding:
@@ -466,8 +478,8 @@ def private_embedding(
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
-      bounds: public (lower, upper) of a dense x, which is mapped from them to the mechanism's domain; by default x
-        is in that domain.
+      bounds: public (lower, upper) of a dense x, numbers or one a column, which is mapped from them to the
+        mechanism's domain; by default x is in that domain.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
 
@@ -521,7 +533,7 @@ def private_embeddings(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    bounds: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
     clip: bool = False,
     memory: float = _MEMORY,
 ) -> Float[Array, "runs n d"]:

@@ -6,11 +6,13 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax  # noqa: F401 - the example below
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
@@ -89,7 +91,7 @@ def predict_from_counts(
     key: PRNGKey,
     lists: Graph | GraphSet,
     features: Any,
-    labels: Int[np.ndarray, " n"],
+    labels: ArrayLike,
     epsilon: float,
     *,
     unit: Protects = "list",
@@ -99,6 +101,7 @@ def predict_from_counts(
     most: int = 65_535,
     num_folds: int | None = None,
     guarded: bool = True,
+    progress: Progress | None = None,
 ) -> CountedClasses:
     """Ask users how many of their neighbours are of each public class, and say what class each user is of.
 
@@ -118,7 +121,7 @@ def predict_from_counts(
         (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, where rows should
         be scaled to length 1 without a choice, as they are where ``log_q`` is a posterior of the regression; or
         None.
-      labels: public, int [n] in [0, C), -1 for users whose class is asked for.
+      labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
       num_classes: C; by default the largest label plus 1.
@@ -130,6 +133,7 @@ def predict_from_counts(
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
@@ -149,9 +153,10 @@ def predict_from_counts(
     """
     validate.threefry(key)
     validate.one_of(("list", "relationship"), unit=unit)
-    labels = np.asarray(labels)
+    labels = validate.labels(labels)
     if labels.dtype.kind not in "iu":
-        raise ValueError(f"labels must be integers, one a user and -1 for none, got {labels.dtype}")
+        hint = "datasets.read_records numbers names of classes"
+        raise ValueError(f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}")
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
         if num_classes < 2:
@@ -178,7 +183,8 @@ def predict_from_counts(
         return rounds[-1]
 
     public = PublicFacts(rows, labels, num_classes, log_q, silent)
-    found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
+    with watched("predict_from_counts", progress):
+        found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     if found.scaling is not None:
         warn_of_columns(features, found.scaling)
     guarantee = PipelineGuarantee.of(

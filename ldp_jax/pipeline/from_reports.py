@@ -12,6 +12,7 @@ from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
@@ -84,6 +85,7 @@ def predict_from_reports(
     facts: PanelFacts | None = None,
     num_folds: int = 10,
     label_epsilon: float | None = None,
+    progress: Progress | None = None,
 ) -> PredictedClasses:
     """Ask each private user for the class that its device predicts, and say what class each user is of.
 
@@ -114,6 +116,7 @@ def predict_from_reports(
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
         :func:`~ldp_jax.features.GeneralizedRR` before anything else (:mod:`ldp_jax.pipeline.panel`).
         ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
       ValueError: before anybody reports, for arguments that do not fit each other or are out of range, or a panel
@@ -125,8 +128,7 @@ def predict_from_reports(
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
     >>> found = predict_from_reports(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
-    >>> of_structure = found.found.facts.structure.log_q
-    >>> found.used, [int((p.argmax(1) == y)[private].sum()) for p in (of_structure, found.log_posterior)]
+    >>> found.used, [int((p.classes == y)[private].sum()) for p in (found.found.facts.structure, found)]
     ('reports', [32, 40])
     """
     validate.threefry(key)
@@ -141,13 +143,14 @@ def predict_from_reports(
         _check_facts(facts, graph, given)
     labels = given.server_labels(label_key, panel, labels)
     facts_key, key = random_words.split(key)
-    if facts is None:
-        facts = panel_facts(
-            facts_key, graph, given.rows.take(given.members), labels, num_classes=given.num_classes,
-            num_folds=num_folds, keep=given.keep,
-        )  # fmt: skip
-    alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
-    found = local_prediction(key, class_reports(alphabets, given.rows), facts)
+    with watched("predict_from_reports", progress):
+        if facts is None:
+            facts = panel_facts(
+                facts_key, graph, given.rows.take(given.members), labels, num_classes=given.num_classes,
+                num_folds=num_folds, keep=given.keep,
+            )  # fmt: skip
+        alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
+        found = local_prediction(key, class_reports(alphabets, given.rows), facts)
     spent = [alphabets.guarantee()]
     protected, unprotected = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
     if given.noise is not None:  # a member of the panel reports nothing but a label

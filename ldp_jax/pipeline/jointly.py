@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.accounting import composition
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core import validate
+from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
@@ -155,6 +156,7 @@ def predict_jointly(
     *,
     num_classes: int | None = None,
     num_folds: int = 10,
+    progress: Progress | None = None,
 ) -> JointClasses:
     """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
 
@@ -178,6 +180,7 @@ def predict_jointly(
       budget: the total, and how it may be split.
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
@@ -198,33 +201,38 @@ def predict_jointly(
 
     keys = jax.random.split(key, 8)
     label_key, fold_key, early_key, noise_key, choice_key, record_key, count_key, second_key = keys
-    known = _taught(fold_key, given, given.server_labels(label_key, panel, labels), num_folds)
-    devices, choice = _Devices(lists, n), len(budget.splits) > 1
-    early, forecasts = np.zeros(n, bool), ()
-    if choice:
-        early = silent_users(early_key, known.labels, 0.5)
-        reports = _early_reports(noise_key, devices, known, early, budget.pilot)
-        forecasts = _forecasts(choice_key, budget, known, reports)
-    split = best_split(forecasts).split if forecasts else budget.splits[0]
-    reason = split_reason(forecasts, known.prior)
-    waiting = np.bincount(known.labels[(known.labels >= 0) & ~early], minlength=given.num_classes)
-    counting = split.list > 0.0 and bool(waiting.all())
-    if split.list > 0.0 and not counting:
-        reason = f"nobody of class {waiting.argmin()} is left to count with: records alone"
+    with watched("predict_jointly", progress):
+        phase("what the panel teaches", 0.0)
+        known = _taught(fold_key, given, given.server_labels(label_key, panel, labels), num_folds)
+        devices, choice = _Devices(lists, n), len(budget.splits) > 1
+        early, forecasts = np.zeros(n, bool), ()
+        if choice:
+            phase("the split of the total", 0.2)
+            early = silent_users(early_key, known.labels, 0.5)
+            reports = _early_reports(noise_key, devices, known, early, budget.pilot)
+            forecasts = _forecasts(choice_key, budget, known, reports)
+        split = best_split(forecasts).split if forecasts else budget.splits[0]
+        reason = split_reason(forecasts, known.prior)
+        waiting = np.bincount(known.labels[(known.labels >= 0) & ~early], minlength=given.num_classes)
+        counting = split.list > 0.0 and bool(waiting.all())
+        if split.list > 0.0 and not counting:
+            reason = f"nobody of class {waiting.argmin()} is left to count with: records alone"
 
-    own, paid = _record_evidence(record_key, known, split.record)
-    log_posterior, found, strength = jax.nn.log_softmax(known.log_prior + own), None, float(split.record > 0.0)
-    # Half of the panel is early, half of the rest a pilot; the number of members is public, whatever labels are.
-    second = budget.second if choice and len(given.members) < 4 * _FEW else 0.0
-    if counting:
-        public = PublicFacts(None, known.labels, given.num_classes, log_posterior, early)
-        counts = devices.counts(split.list)
-        found = piloted_counts(count_key, counts, public, split.list, num_folds=num_folds, guarded=False)
-        of_lists, seen = found.log_likelihood, found.pilot | (early & (second == 0.0))
-        if second and early.any():
-            again = _second_evidence(second_key, devices.counts(second), found, known.labels, early, second)
-            of_lists = jnp.where(early[:, None], again, of_lists)
-        log_posterior, strength = _stacked(known, own, of_lists, found.pilot, seen, early)
+        phase("reports of records", 0.4)
+        own, paid = _record_evidence(record_key, known, split.record)
+        log_posterior, found, strength = jax.nn.log_softmax(known.log_prior + own), None, float(split.record > 0.0)
+        # Half of the panel is early, half of the rest a pilot; how many members there are is public.
+        second = budget.second if choice and len(given.members) < 4 * _FEW else 0.0
+        if counting:
+            public = PublicFacts(None, known.labels, given.num_classes, log_posterior, early)
+            counts = devices.counts(split.list)
+            with watched("counts"):
+                found = piloted_counts(count_key, counts, public, split.list, num_folds=num_folds, guarded=False)
+            of_lists, seen = found.log_likelihood, found.pilot | (early & (second == 0.0))
+            if second and early.any():
+                again = _second_evidence(second_key, devices.counts(second), found, known.labels, early, second)
+                of_lists = jnp.where(early[:, None], again, of_lists)
+            log_posterior, strength = _stacked(known, own, of_lists, found.pilot, seen, early)
     # Whether anybody is early is told by labels: where these are private, what is stated does not depend on it.
     piloted = (budget.pilot, second) if choice and (early.any() or given.noise is not None) else ()
     guarantee = _guarantee(paid, given.noise, split.list if counting else 0.0, piloted, budget)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
@@ -126,6 +127,11 @@ class LocalPrediction(NamedTuple):
     smoothing: float
     facts: PanelFacts
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
 
 def panel_facts(
     key: PRNGKey,
@@ -172,7 +178,7 @@ def panel_facts(
     ...     sent = jnp.where(jax.random.bernoulli(key, 0.95, (60,)), best, 1 - best)
     ...     return ClassReports(jnp.log(jnp.array([[0.95, 0.05], [0.05, 0.95]]))[sent], np.ones((60, 2), bool))
     >>> found = local_prediction(jax.random.key(1), collect, facts)
-    >>> found.used, int((found.log_posterior.argmax(1) == y)[labels < 0].sum())  # of 40; 32 by structure
+    >>> found.used, int((found.classes == y)[labels < 0].sum())  # of 40; 32 by structure
     ('reports', 39)
     """
     validate.integer_in(2, num_folds=num_folds)
@@ -185,8 +191,10 @@ def panel_facts(
         key, network_key = jax.random.split(key)
     labels = labels.astype(np.int32)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
+    phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
     panel = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
+    phase("the classifier of the devices", 0.5)
     classifier = device_classifier(rows, panel, hidden=hidden, key=network_key, room=len(labels))
     return PanelFacts(known, structure, classifier, op)
 
@@ -206,6 +214,7 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     validate.threefry(key)
     known, op, log_q = facts.known, facts.op, facts.structure.log_q
     labels, asked, posterior = known.labels, known.labels < 0, np.exp(np.asarray(log_q))
+    phase("devices report", 0.65)
     answers = collect(key, Broadcast(posterior, facts.classifier, known.nodes))
     for name, given in answers._asdict().items():
         wanted = log_q.shape[:1] if name == "reported" else log_q.shape
@@ -226,6 +235,7 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
 
     if strength == 0.0:
         return found(log_q, "structure", "the guard found nothing in the reports that structure foretells")
+    phase("what reports teach", 0.75)
     field, numbers = best_field(op, known, posterior.mean(0), evidence, asked)
     narrow = [log_q, evidence, field]
     around, design = _around(op, narrow)

@@ -27,6 +27,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, design
@@ -164,6 +165,11 @@ class PilotedCounts(NamedTuple):
     pilot: Bool[np.ndarray, " n"]
     scaling: Scaling | None = None
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
 
 def piloted_counts(
     key: PRNGKey,
@@ -196,10 +202,12 @@ def piloted_counts(
     _check(public, epsilon)
     fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
     labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes
+    phase("what features say", 0.0)
     rows, known, scaling = _features(fold_key, public, num_folds)
     log_q, (prior, fine), num_fine = known.log_q, shares_and_groups(known.log_q, labels), 3 * classes
     prior, fine, confidence = np.asarray(prior), np.asarray(fine), np.exp(np.asarray(log_q)).max(-1)
     piloting = pilot(pilot_key, labels, quiet)
+    phase("the pilot reports", 0.3)
     asked_by = CountRound(fine, num_fine, piloting, confidence)
     pilot_reports, first = _ask(noisy_counts, first_key, asked_by, epsilon)
     model, means = shares_and_counts(pilot_reports, fine, prior, first, np.float32(epsilon))
@@ -207,10 +215,12 @@ def piloted_counts(
     size = table_size(pilot_reports, means, epsilon)
     piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
     expected = CountModel(means, piloted.weights, DISPERSIONS[int(piloted.dispersion)])
+    phase("the groups of the others", 0.45)
     plan = design(design_key, log_q, expected, epsilon, size=size, asked=~piloting & ~quiet)
 
     groups = merge(plan.best, classes)
     asked_by = CountRound(groups.groups(fine), groups.num_groups, ~piloting & ~quiet, confidence)
+    phase("the others report", 0.55)
     reports, second = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
     reports = np.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
@@ -220,6 +230,7 @@ def piloted_counts(
     own = np.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
     own = np.where((first | second)[:, None], own, np.float32(0.0))
     counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+    phase("what reports teach", 0.65)
     learned = _learned(known, rows, _Answers(own, counts, second, first | second), guarded)
     return PilotedCounts(
         **learned, log_q=jax.device_put(log_q), design=plan, model=model,

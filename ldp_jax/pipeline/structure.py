@@ -61,6 +61,11 @@ class StructurePosterior(NamedTuple):
     names: tuple[str, ...]
     weights: Float[Array, " j"]
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_q).argmax(1)
+
 
 def label_log_loss(
     log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0
@@ -224,7 +229,7 @@ def structure_posterior(
     >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
     >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
     >>> found = structure_posterior(circles, FoldedLabels(labels, 2, nodes // 3 % 2, 2))
-    >>> bool((found.log_q.argmax(1) == nodes // 30).all())
+    >>> bool((found.classes == nodes // 30).all())
     True
     """
     as_graph(graph)

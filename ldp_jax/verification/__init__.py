@@ -57,7 +57,8 @@ rung                              smallest defect that is found                 
                                   four nodes (4 000 draws)                       than 4.9
 ================================  =============================================  ==================================
 
-:func:`check` asks all of them that apply, compares with the claim by itself, and is true or false.
+:func:`check` asks all of them that apply, compares with the claim by itself, and is true or false. Module ``plot``
+draws variances, densities, and what is lost for an error.
 
 None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one
 record of 2^24, or after a million reports, passes all of them. What is proved is proved by reading: a table of
@@ -65,6 +66,7 @@ whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search o
 """
 
 from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.verification import plot as plot
 from ldp_jax.verification.arithmetic import FloatAudit, arithmetic, float_audit
 from ldp_jax.verification.bits import record_in_bits
 from ldp_jax.verification.central import (

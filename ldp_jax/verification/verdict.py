@@ -11,6 +11,7 @@ import jax
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol, unstacked
+from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
 from ldp_jax.edges.curator import CentralMechanism, promised
@@ -113,7 +114,14 @@ class Verdict:
     __repr__ = __str__
 
 
-def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE) -> Verdict:
+def check(
+    mechanism: Any,
+    key: PRNGKey,
+    *,
+    trials: int = 200_000,
+    significance: float = SIGNIFICANCE,
+    progress: Progress | None = None,
+) -> Verdict:
     """Ask a mechanism everything that applies to it, and compare with what it claims.
 
     A rung that does not apply says why; one that raises anything else is refused. :mod:`ldp_jax.verification` says
@@ -122,7 +130,8 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     shown.
 
     Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
-    honest mechanism may be refused, by all rungs together.
+    honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
+    (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
     Raises:
       ValueError: for trials, a significance or parameters out of range, or a key that is not threefry.
@@ -139,14 +148,19 @@ def check(mechanism: Any, key: PRNGKey, *, trials: int = 200_000, significance: 
     if not isinstance(mechanism, CentralMechanism):
         require_protocol(mechanism)
     levels = unstacked(mechanism)
-    if len(levels) == 1:
-        return _check(levels[0], key, trials, significance)
     if len(levels) > _LEVELS:
         raise ValueError(
             f"mechanism must be a stack of at most {_LEVELS} levels, got {len(levels)}: ask some of them"
         )
-    keys = jax.random.split(key, len(levels))
-    found = [_check(level, k, trials, significance / len(levels)) for level, k in zip(levels, keys, strict=True)]
+    keys = [key] if len(levels) == 1 else jax.random.split(key, len(levels))
+    found = []
+    with watched("check", progress):
+        for place, (level, k) in enumerate(zip(levels, keys, strict=True)):
+            phase("begins", place / len(levels), (place + 1) / len(levels))
+            with watched(f"level {place + 1}"):
+                found.append(_check(level, k, trials, significance / len(levels)))
+    if len(levels) == 1:
+        return found[0]
     rungs = [
         dataclasses.replace(worst, reason="; ".join(filter(None, [worst.reason, f"level {place + 1}"])))
         if worst.holds is not None
@@ -175,7 +189,10 @@ def _check(mechanism: Asked | CentralMechanism, key: PRNGKey, trials: int, signi
         asked, necessary = Questions(mechanism, draw_key, trials, significance), needed(mechanism)
     table = asked.table()
     keys = jax.random.split(key, len(table))
-    rungs = [ask(mechanism, *question, key=keys[i]) for i, question in enumerate(table)]
+    rungs = []
+    for i, question in enumerate(table):
+        phase(question[0], i / len(table))
+        rungs.append(ask(mechanism, *question, key=keys[i]))
     rungs = [dataclasses.replace(rung, needed=rung.name in necessary) for rung in rungs]
     return Verdict(repr(mechanism), str(asked.guarantee), tuple(rungs))
 

@@ -1,5 +1,6 @@
 """The uniform format: what a user's file may hold, what is refused by name, and what is written."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -34,6 +35,31 @@ def test_a_users_file_loads(write):
     assert (data.lower, data.upper, data.source) == (0.0, 1.0, str(path))
     assert (data.x.dtype, data.y.dtype) == (np.float32, np.int32)
     np.testing.assert_array_equal(datasets.load(str(path)).x.toarray(), [[0, 1], [0.5, 0], [0, 0]])
+
+
+def test_dense_features_stay_dense(write, tmp_path):
+    x = np.array([[0.0, 1.0], [0.5, 0.0], [2.0, 0.25]], np.float32)
+    path = write(**{**NO_FEATURES, "x": x, "x_lower": 0.0, "x_upper": 2.0})
+    data = datasets.load(path)
+    datasets.save(data, tmp_path / "again.npz")
+    for each in (data, datasets.load(tmp_path / "again.npz")):
+        np.testing.assert_array_equal(each.x, x, strict=True)
+    np.testing.assert_array_equal(data.scaled_rows(1, 3), x[1:] - 1)
+    np.testing.assert_array_equal(data.scaled_columns(1, 2), x[:, 1:] - 1)
+    np.testing.assert_array_equal(data.top_features(1).x, x[:, :1])
+    clipped = datasets.load(path, bounds=(0.25, 1), clip=True)
+    np.testing.assert_array_equal(clipped.x, np.clip(x, 0.25, 1))
+    with pytest.raises(ValueError, match="x must be real numbers .*, alone"):
+        datasets.load(write(x=x))
+
+
+def test_unknown_classes_may_be_none(write):
+    data = datasets.load(write())
+    for unknown in (None, np.nan):
+        assert dataclasses.replace(data, y=np.array([0, unknown, 1])).y.tolist() == [0, -1, 1]
+    for bad in (["a", None, "b"], [0.5, None, 1], ["0", None, 1]):
+        with pytest.raises(ValueError, match="y of mine must be integers"):
+            dataclasses.replace(data, y=np.array(bad))
 
 
 def test_features_and_labels_may_be_absent_and_graphs_of_one_node_are_graphs(write):

@@ -34,7 +34,7 @@ def test_rows_follow_the_nodes_and_survive_a_file(tmp_path):
     assert found.y.tolist() == [1, 1, -1, 0, -1]
     datasets.save(found.dataset("mine", graph), tmp_path / "mine.npz")
     again = datasets.load(str(tmp_path / "mine.npz"))
-    np.testing.assert_allclose(again.x.toarray(), found.x)
+    np.testing.assert_array_equal(again.x, found.x, strict=True)  # dense, as it was
     assert (again.y.tolist(), again.class_names) == (found.y.tolist(), ("blue", "red"))
     assert (again.node_names, again.feature_names) == (tuple(names), found.columns)
 
@@ -69,7 +69,8 @@ def test_all_faults_at_once_and_no_value():
         ({"categories": {"age": (1,)}}, "'age' is declared twice"),
         ({"nodes": ["ana", "bo", "cy"]}, "1 rows are of users that are not among the nodes"),
         ({"nodes": ["ana", "bo", "cy", "dee", "ana"]}, "nodes must be named once"),
-        ({"numbers": {"age": (5, 5)}}, "lower < upper"),
+        ({"numbers": {"age": (5, 5), "paid": (1, 0), "height": (0, 1)}}, "'height'.*lower < upper.*'paid' needs"),
+        ({"categories": {"city": "ulm"}}, "in a tuple"),
         ({"categories": {"city": ("ulm", "ulm", "bern")}}, "each category once"),
     ],
 )
@@ -78,6 +79,24 @@ def test_declarations_that_do_not_fit_are_refused(change, words):
         read_records(TABLE, **{**DECLARED, "missing": "centre"} | change)
 
 
-def test_a_data_set_needs_labels():
-    with pytest.raises(ValueError, match="needs labels"):
-        read_records(TABLE, numbers={"age": (0, 100)}, missing="centre").dataset("mine", None)
+def test_a_data_set_needs_no_labels(tmp_path):
+    graph, names = interop.read(pd.DataFrame([("ana", "bo"), ("cy", "dee")]))
+    made = read_records(TABLE, numbers={"age": (0, 100)}, missing="centre", nodes=names).dataset("mine", graph)
+    datasets.save(made, tmp_path / "mine.npz")
+    again = datasets.load(tmp_path / "mine.npz")
+    assert (again.num_classes, again.y.shape, again.x.shape) == (0, (4, 0), (4, 1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "y", "classes"),
+    [
+        ([3, None, 7, 3], [0, -1, 1, 0], ("3", "7")),  # which pandas makes floats
+        ([3, -1, 7, 3], [0, -1, 1, 0], ("3", "7")),
+        (["red", "-1", "", "blue"], [1, -1, -1, 0], ("blue", "red")),
+        (pd.Categorical(["red", None, "blue", "red"]), [1, -1, 0, 1], ("blue", "red")),
+        (pd.array(["red", None, "blue", "red"], dtype="string"), [1, -1, 0, 1], ("blue", "red")),
+    ],
+)
+def test_labels_of_all_kinds_are_numbered_and_named(labels, y, classes):
+    found = read_records(TABLE.assign(team=labels), numbers={"age": (0, 100)}, label="team", missing="centre")
+    assert (found.y.tolist(), found.class_names) == (y, classes)

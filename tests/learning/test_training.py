@@ -222,6 +222,8 @@ def test_many_runs_are_the_single_ones_in_one_program():
         alone = fit(key, model, objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
         one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
+        scores = model.apply(one.variables, inputs[0][i], key=None, train=False)[0]
+        np.testing.assert_array_equal(training.predict(model, many, inputs[0])[i], scores.argmax(1))
     together = fit_many(
         jax.random.split(jax.random.key(2), 3), model, objective, *inputs, dataclasses.replace(SETTINGS, at_once=3)
     )

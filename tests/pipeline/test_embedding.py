@@ -244,7 +244,12 @@ def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
     with pytest.raises(ValueError, match=r"x must lie in \[60, 150\]"):
         embed(x=wide, bounds=(60.0, 150.0))
     assert np.isfinite(embed(x=wide, bounds=(60.0, 150.0), clip=True).z).all()
-    for bounds in ((1.0, 1.0), (2.0, -2.0), (0.0, float("nan"))):
+    lower, upper = np.linspace(-3.0, 0.0, X.shape[1]), np.linspace(1.0, 5.0, X.shape[1])  # one a column
+    columns = lower + (upper - lower) * (X + 1) / 2
+    np.testing.assert_allclose(embed(x=columns.astype(np.float32), bounds=(lower, upper)).z, z, atol=1e-3)
+    with pytest.raises(ValueError, match="x must lie in the bounds of its columns"):
+        embed(x=columns + 9.0, bounds=(lower, upper))
+    for bounds in ((1.0, 1.0), (2.0, -2.0), (0.0, float("nan")), (upper, lower)):
         with pytest.raises(ValueError, match="bounds must be"):
             embed(bounds=bounds)
     with pytest.raises(ValueError, match="public bounds of their own"):

@@ -44,7 +44,10 @@ def test_lists_say_what_features_do_not_and_the_ledger_takes_what_it_cost(data, 
         return report(key, lists, mechanism, groups, **given)
 
     monkeypatch.setattr(from_counts, "privatize_counts", watched)
-    found = predict_from_counts(jax.random.key(0), graph, x, labels, 1.0, unit=unit, num_folds=FOLDS)
+    told = []
+    given = {"unit": unit, "num_folds": FOLDS, "progress": lambda *now: told.append(now)}
+    found = predict_from_counts(jax.random.key(0), graph, x, labels, 1.0, **given)
+    assert [words for words, _ in told][1::2] == ["the pilot reports", "the others report", "done"]
     assert right(found.log_posterior, y, labels) > right(found.found.log_q, y, labels) + 0.1
     # Exactly what was asked: no user twice, the silent never, one rule of ownership in both rounds.
     first, second = asked

@@ -208,8 +208,10 @@ def test_alphabets_are_settled_by_the_panel_alone(data):
 def test_labels_of_the_panel_may_be_private_and_cost_a_line_of_their_own(data):
     graph, y, x, facts = data
     panel, label_epsilon = np.arange(PANEL), 2.5
-    given = {"num_classes": 3, "num_folds": FOLDS, "label_epsilon": label_epsilon}
-    found = predict_from_reports(jax.random.key(2), graph, x, panel, y[:PANEL], 3.0, **given)
+    given, told = {"num_classes": 3, "num_folds": FOLDS, "label_epsilon": label_epsilon}, []
+    hear = lambda words, _: told.append(words)
+    found = predict_from_reports(jax.random.key(2), graph, x, panel, y[:PANEL], 3.0, progress=hear, **given)
+    assert told[2:] == ["devices report", "what reports teach", "done"]
     told, keep = found.found.facts.labels[:PANEL], found.found.facts.known.keep
     assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
     assert abs((told == y[:PANEL]).mean() - keep) < 5 * np.sqrt(keep * (1 - keep) / PANEL)

@@ -86,8 +86,8 @@ def _near(x: Any) -> float:
         raise TypeError(f"records must be real numbers, got {type(x).__name__}") from None
 
 
-def clip(x: Values, lower: float = -1.0, upper: float = 1.0) -> Array:
-    """Bring any number into [lower, upper]; NaN goes to the centre.
+def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
+    """Bring any number into [lower, upper], numbers or arrays; NaN goes to the centre.
 
     >>> clip(jnp.array([3.0, -jnp.inf, jnp.nan])).tolist()
     [1.0, -1.0, 0.0]

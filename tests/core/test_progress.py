@@ -1,0 +1,79 @@
+"""Progress: told in order to whoever asks, shown late to whoever does not, and never in the way of the call."""
+
+import sys
+import time
+import types
+
+import pytest
+
+from ldp_jax.core import progress
+from ldp_jax.core.progress import phase, watched
+
+
+def test_a_call_within_another_stands_in_its_phase():
+    told = []
+    with watched("outer", lambda words, share: told.append((words, round(share, 6)))):
+        phase("first", 0.2, 0.6)
+        with watched("inner"):
+            phase("half", 0.5)
+            phase("late", 0.1)  # never backwards
+        phase("second", 0.3)
+        with watched("own", lambda *_: None):  # tells somebody else
+            phase("elsewhere", 0.5)
+    assert told == [("first", 0.2), ("inner: half", 0.4), ("inner: late", 0.4), ("second", 0.4), ("done", 1.0)]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """At once rather than after five seconds."""
+    monkeypatch.setenv("LDP_JAX_PROGRESS", "1")
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "BETWEEN", 0.02)
+
+
+def test_a_long_phase_is_a_line_without_a_terminal(shown, capsys):
+    said = ""
+    with watched("job"):
+        phase("asks", 0.25)
+        while "job: asks, 25%, 0 s\n" not in said:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("job: done, 100%, 0 s\n")
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_a_terminal_has_a_bar_where_rich_is(shown, capsys, monkeypatch, rich):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    said = ""
+    with watched("job"):
+        phase("asks", 0.25)
+        while "25%" not in said:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert ("━" in said) == rich
+
+
+def test_quick_calls_and_a_switch_are_silent(monkeypatch, capsys):
+    with watched("quick"):
+        phase("asks", 0.5)
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setenv("LDP_JAX_PROGRESS", "0")
+    with watched("off"):
+        time.sleep(0.01)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_call_that_raises_ends_what_is_shown(shown):
+    with pytest.raises(KeyError), watched("job"):
+        raise KeyError
+    phase("outside", 0.5)  # of no call
+
+
+def test_notebooks_without_widgets_have_lines(monkeypatch):
+    console = types.SimpleNamespace(is_jupyter=True, is_terminal=True)
+    monkeypatch.setattr("rich.console.Console", lambda **_: console)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert progress._bar("job") is None
