@@ -18,8 +18,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from experiments._report import legend_below, log_ticks, panels, save
-from experiments._runner import progress
 from experiments._sides import in_a_process, row
+from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 
 SIDES = {"ldp_jax": (1, 1), "2 devices": (2, 1), "4 devices": (4, 1), "8 devices": (8, 1), "2 processes": (1, 2)}
@@ -34,17 +34,15 @@ _CHILD = "import sys; from experiments import _scaling_benchmark as here; here.c
 def scaling(repeats: int) -> list[dict[str, Any]]:
     """Strong and weak scaling of divided columns and of divided nodes: a fresh process for each side and turn."""
     rows = []
-    with progress() as bar:
-        line = bar.add_task("scaling", total=repeats * len(SIDES))
-        for repeat in range(repeats):
-            for side, (devices, processes) in SIDES.items():
-                flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-                found = in_a_process(
-                    _CHILD, str(processes), "0", str(_free_port()), what=f"scaling, {side}",
-                    environment={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-                )  # fmt: skip
-                rows += [row(name, side, repeat, *times) for name, times in found.items()]
-                bar.advance(line)
+    with watched("scaling"):
+        for turn, (side, (devices, processes)) in enumerate([*SIDES.items()] * repeats):
+            phase(side, turn / (repeats * len(SIDES)))
+            flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+            found = in_a_process(
+                _CHILD, str(processes), "0", str(_free_port()), what=f"scaling, {side}",
+                environment={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+            )  # fmt: skip
+            rows += [row(name, side, turn // len(SIDES), *times) for name, times in found.items()]
     return sorted(rows, key=lambda line: line["benchmark"])
 
 
