@@ -16,7 +16,7 @@ from ldp_jax.core import validate
 _T = TypeVar("_T")
 
 
-def placement(x: Any) -> NamedSharding | None:
+def placement(x: object) -> NamedSharding | None:
     """How an array is divided among devices, with an entry for each of its axes; None where it is not, or unknown.
 
     >>> placement(jax.numpy.ones(3)) is None
@@ -55,7 +55,7 @@ def varying(*trees: Any) -> tuple[Any, ...]:
     Loops and linear maps whose operands are of two kinds are refused by JAX.
     """
 
-    def own(leaf: Any) -> frozenset:
+    def own(leaf: object) -> frozenset:
         return jax.typeof(leaf).manual_axis_type.varying
 
     axes = frozenset().union(*map(own, jax.tree.leaves(trees)))
