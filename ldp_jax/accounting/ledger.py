@@ -27,7 +27,7 @@ from ldp_jax.accounting.guarantee import (
     said_once,
     sequential,
 )
-from ldp_jax.core.checksum import Public
+from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
 
 __all__ = ["BudgetExceededError", "Ledger", "Release"]
@@ -433,12 +433,12 @@ class Ledger(Public):
     def __str__(self) -> str:
         return self.explain()
 
-    def _parts(self) -> tuple[dict[str, Any], bytes]:
+    def _parts(self) -> tuple[Header, bytes]:
         lines = [{"of": type(line.cost).__name__, **dataclasses.asdict(line)} for line in self.releases]
         return {"budget": [dataclasses.asdict(one) for one in self.budgets], "releases": lines}, b""
 
     @classmethod
-    def _made(cls, header: dict[str, Any], body: bytes) -> "Ledger":
+    def _made(cls, header: Header, body: bytes) -> "Ledger":
         budgets, releases = _objects(header["budget"], Budget), []
         for line in _objects(header["releases"], dict):
             of, cost = line.pop("of"), line.pop("cost")

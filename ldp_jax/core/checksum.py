@@ -12,7 +12,10 @@ import abc
 import hashlib
 import json
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+Header: TypeAlias = dict[str, Any]
+"""What JSON holds of an object."""
 
 _T = TypeVar("_T", bound="Public")
 _TAG = b"ldp_jax 1 public"
@@ -31,12 +34,12 @@ class Public(abc.ABC):
     VERSION: ClassVar[int]
 
     @abc.abstractmethod
-    def _parts(self) -> tuple[dict[str, Any], bytes]:
+    def _parts(self) -> tuple[Header, bytes]:
         """The header and the arrays."""
 
     @classmethod
     @abc.abstractmethod
-    def _made(cls: type[_T], header: dict[str, Any], body: bytes) -> _T:
+    def _made(cls: type[_T], header: Header, body: bytes) -> _T:
         """The object of a header and arrays; it may fail on either."""
 
     def _written(self, version: int) -> bytes:

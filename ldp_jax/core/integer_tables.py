@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ldp_jax.core.checksum import Public
+from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.rounding import digits_up, exponential, log_up
 from ldp_jax.core.validate import concrete, number
 
@@ -129,7 +129,7 @@ class Table(Public):
         row = row + rounds_up(rounding, part)
         return np.asarray(outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs))
 
-    def _parts(self) -> tuple[dict[str, Any], bytes]:
+    def _parts(self) -> tuple[Header, bytes]:
         header = {
             "name": self.name,
             "encoding": self.encoding,
@@ -139,7 +139,7 @@ class Table(Public):
         return header, self.masses.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
 
     @classmethod
-    def _made(cls, header: dict[str, Any], body: bytes) -> "Table":
+    def _made(cls, header: Header, body: bytes) -> "Table":
         shapes = [header[part] for part in ("masses", "values")]
         if not all(isinstance(shape, list) and len(shape) <= 2 for shape in shapes):
             raise ValueError("masses and values have one or two dimensions")

@@ -19,7 +19,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from ldp_jax.core.checksum import Public
+from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
 from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.session import Session
@@ -100,8 +100,8 @@ class Classifier(Public):
                 made = np.maximum(made, np.float32(0.0)) @ weights + bias
             return np.asarray(made)
 
-    def _parts(self) -> tuple[dict[str, Any], bytes]:
-        header: dict[str, Any] = {
+    def _parts(self) -> tuple[Header, bytes]:
+        header: Header = {
             "bias": self.bias.shape,
             "layers": [weights.shape for weights, _ in self.layers],
             "log_counts": self.log_counts,
@@ -112,7 +112,7 @@ class Classifier(Public):
         return header, b"".join(array.astype("<f4").tobytes() for array in arrays)
 
     @classmethod
-    def _made(cls, header: dict[str, Any], body: bytes) -> "Classifier":
+    def _made(cls, header: Header, body: bytes) -> "Classifier":
         sizes = [header["weights"], *header["layers"]]
         shapes = [(operator.index(rows), operator.index(columns)) for rows, columns in sizes]
         announced = 4 * sum(columns * (rows + 1) for rows, columns in shapes)
@@ -182,11 +182,11 @@ class Alphabet(Public):
         held = np.asarray(scores)[list(self.members)]
         return int(np.argmax(np.where(np.isnan(held), -np.inf, held)))
 
-    def _parts(self) -> tuple[dict[str, Any], bytes]:
+    def _parts(self) -> tuple[Header, bytes]:
         return {"epsilon": self.epsilon, "members": self.members}, self.table.to_bytes()
 
     @classmethod
-    def _made(cls, header: dict[str, Any], body: bytes) -> "Alphabet":
+    def _made(cls, header: Header, body: bytes) -> "Alphabet":
         return cls(tuple(header["members"]), header["epsilon"], Table.from_bytes(body))
 
 

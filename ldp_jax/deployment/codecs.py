@@ -61,7 +61,7 @@ _COUNTS_VERSION = (257).to_bytes(2, "little")
 _COUNTS_HEAD = 24  # bytes before the counts
 
 
-def itself(given: Any, kind: type[_T]) -> _T:
+def itself(given: object, kind: type[_T]) -> _T:
     """A public object made of its fields alone: charged for, named by and drawn from is one thing.
 
     A subclass, or a number that somebody kept in the object, has no say in what it loses.
@@ -147,7 +147,7 @@ class FieldReports:
             raise ValueError("a release of nothing, or a field twice")
         return held
 
-    def others(self, stretch: bytes, start: Any) -> tuple[int, int]:
+    def others(self, stretch: bytes, start: object) -> tuple[int, int]:
         """All is damage: whole reports by other tables are read, and :meth:`known` leaves them out."""
         return 0, len(stretch)
 
@@ -251,7 +251,7 @@ class CountReports:
             raise ValueError("a report of no counts")
         return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
 
-    def others(self, stretch: bytes, start: Any) -> tuple[int, int]:
+    def others(self, stretch: bytes, start: object) -> tuple[int, int]:
         """Whole reports of other questions at its beginning; one hash of no more than what is left for each."""
         at = many = 0
         while stretch.startswith(_COUNTS_VERSION, at) and len(stretch) - at > _COUNTS_HEAD:

@@ -12,12 +12,11 @@ How long a report takes depends a little on the list: send it at a time of its o
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee
-from ldp_jax.core.checksum import Public
+from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.validate import whole
@@ -103,12 +102,12 @@ class Question(Public):
             reason="a bit moves one count by one; each has whole noise of its own",
         )
 
-    def _parts(self) -> tuple[dict[str, Any], bytes]:
+    def _parts(self) -> tuple[Header, bytes]:
         fields = ("epsilon", "most", "num_groups", "num_nodes", "round")
         return {name: getattr(self, name) for name in fields}, np.asarray(self.groups).tobytes()
 
     @classmethod
-    def _made(cls, header: dict[str, Any], body: bytes) -> "Question":
+    def _made(cls, header: Header, body: bytes) -> "Question":
         kind = _kind(whole(1, MAX_GROUPS, num_groups=header["num_groups"]))
         if len(body) != whole(1, WORDS - 1, num_nodes=header["num_nodes"]) * kind.itemsize:
             raise ValueError(f"{len(body)} bytes of groups where {header['num_nodes']} nodes were announced")

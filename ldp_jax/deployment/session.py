@@ -95,7 +95,7 @@ class Session:
     1.0986122886681098
     """
 
-    def __init__(self, device: Device, *, budget: Any, key: bytes | None = None) -> None:
+    def __init__(self, device: Device, *, budget: object, key: bytes | None = None) -> None:
         self._device = device
         self._budget, unit = _checked_budget(budget)
         self._kind = _KINDS[unit]
