@@ -319,16 +319,15 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
     if name == "public-mean":
         return nobody, name
     z = release(name, epsilon, embedding, seed, settings)  # pyrefly: ignore
-    attackers: dict[str, dict[str, Any]] = {
-        "linear": {"layers": 1, "learning_rate": 1e-2},
-        "perceptron": {"layers": 3, "hidden": settings.attacker},
+    attackers = {
+        "linear": attacks.Perceptron(1, 256, settings.epochs, 1e-2),
+        "perceptron": attacks.Perceptron(3, settings.attacker, settings.epochs, 1e-3),
     }
 
     def invert(who: str, purpose: str, asked: np.ndarray, true: np.ndarray, known: int) -> Reconstruction:
         return attacks.inversion(
             _key(seed, purpose), asked, true, public_z=z.public[:known].reshape(-1, asked.shape[1]),
-            public_x=np.repeat(x[:known], settings.copies, 0), shape=SHAPE, epochs=settings.epochs,
-            **attackers[who],
+            public_x=np.repeat(x[:known], settings.copies, 0), shape=SHAPE, perceptron=attackers[who],
         )  # fmt: skip
 
     most = public - public // 4

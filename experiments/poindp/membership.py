@@ -117,9 +117,8 @@ def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attack
         posteriors = -np.sort(-scipy.special.softmax(asked.outputs.astype(np.float64), -1), -1)
         side = here.known[asked.nodes] if attack == ATTACKS[1] else None
         key = jax.random.fold_in(jax.random.clone(bench.report_key), np.uint32(ATTACKS.index(attack)))
-        return attacks.trained_membership(
-            key, posteriors, asked.member, side=side, epochs=min(50, here.settings.epochs)
-        )
+        perceptron = attacks.Perceptron(epochs=min(50, here.settings.epochs))
+        return attacks.trained_membership(key, posteriors, asked.member, side=side, perceptron=perceptron)
     odds = attacks.log_odds(asked.outputs, labels)
     if attack == "RMIA offline":
         return attacks.rmia(odds, asked.member, form="offline")

@@ -11,6 +11,7 @@ attack that finds nothing shows the limits of the attack, the ``guarantee()`` of
 0.625
 """
 
+from ldp_jax.attacks._classifier import Perceptron
 from ldp_jax.attacks._result import (
     Attack,
     Difference,
@@ -35,6 +36,7 @@ __all__ = [
     "Attack",
     "Difference",
     "Distance",
+    "Perceptron",
     "Reconstruction",
     "Shadows",
     "Targets",

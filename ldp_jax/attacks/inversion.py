@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from ldp_jax.attacks._classifier import Perceptron
 from ldp_jax.attacks._result import Reconstruction
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import metrics
 from ldp_jax.learning.metrics import mean_interval
-from ldp_jax.learning.models import mlp
-from ldp_jax.learning.training import Objective, Settings, adam, fit
+from ldp_jax.learning.training import Objective, fit
 
 
 class _Rows(NamedTuple):
@@ -30,6 +30,9 @@ _RECONSTRUCTION = Objective(
 """Squared error of reconstructed rows."""
 
 
+_PERCEPTRON = Perceptron(hidden=256, epochs=100, learning_rate=1e-3)
+
+
 def inversion(
     key: PRNGKey,
     z: ArrayLike | tuple,
@@ -39,10 +42,7 @@ def inversion(
     public_x: ArrayLike | tuple,
     shape: tuple[int, int] | None = None,
     window: int = 7,
-    layers: int = 3,
-    hidden: int = 256,
-    epochs: int = 100,
-    learning_rate: float = 1e-3,
+    perceptron: Perceptron = _PERCEPTRON,
 ) -> Reconstruction:
     """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
 
@@ -57,10 +57,7 @@ def inversion(
       public_x: float [m, d].
       shape: height and width where records are images; for the SSIM.
       window: of the SSIM, in pixels.
-      layers: of the perceptron.
-      hidden: its width.
-      epochs: of its training; a tenth of the public records chooses the epoch.
-      learning_rate: of Adam.
+      perceptron: the attacker; a tenth of the public records chooses the epoch.
 
     Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
     perceptron; HeteroRR, section V and Figure 8.
@@ -85,11 +82,10 @@ def inversion(
     train, validation = (
         _Rows((public_z[part] - mean) / spread, public_x[part] - centre) for part in (order[held:], order[:held])
     )
-    model = mlp(layers, hidden, x.shape[1])
+    model = perceptron.model(x.shape[1])
     fitted = fit(
-        fit_key, model, _RECONSTRUCTION, (), train, validation, validation,
-        Settings(adam(learning_rate), epochs, batch_size=64),
-    )  # fmt: skip
+        fit_key, model, _RECONSTRUCTION, (), train, validation, validation, perceptron.settings(batch_size=64)
+    )
     found, _ = model.apply(fitted.variables, jnp.asarray((z - mean) / spread), key=None, train=False)
     return _judge("inversion", np.asarray(found) + centre, x, public_x, shape, window)
 

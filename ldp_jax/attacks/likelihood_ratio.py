@@ -28,7 +28,6 @@ def planted_edge(
     shadows: int = 400,
     runs: int = 400,
     at_once: int | None = None,
-    ridge: float = 0.1,
     confidence: float = 0.95,
 ) -> Attack:
     """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
@@ -43,7 +42,6 @@ def planted_edge(
       shadows: the attacker's runs of each world, at least 8.
       runs: of each world, to be told apart; at least 2.
       at_once: runs that are vmapped together; None for one at a time.
-      ridge: as :func:`likelihood_ratio`.
       confidence: as :func:`likelihood_ratio`.
 
     Raises:
@@ -62,7 +60,7 @@ def planted_edge(
         np.asarray(_observed(jax.random.split(part, count), world, observe=observe, at_once=at_once))
         for part, count, world in parts
     ]
-    return likelihood_ratio(*seen, ridge=ridge, confidence=confidence)
+    return likelihood_ratio(*seen, confidence=confidence)
 
 
 def likelihood_ratio(

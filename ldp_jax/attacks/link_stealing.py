@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._classifier import CLASSIFICATION, Rows, settings
+from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.learning.models import linear, mlp
 from ldp_jax.learning.training import fit
 
 Distance = Literal[
@@ -110,6 +109,9 @@ def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -
     return jnp.concatenate([*distances, jnp.stack(mixed, 1)], 1)
 
 
+_PERCEPTRON = Perceptron(layers=2, hidden=32)
+
+
 def trained_link_stealing(
     key: PRNGKey,
     posteriors: ArrayLike | tuple,
@@ -119,8 +121,7 @@ def trained_link_stealing(
     known_posteriors: ArrayLike | tuple | None = None,
     x: ArrayLike | tuple | None = None,
     known_x: ArrayLike | tuple | None = None,
-    hidden: int = 32,
-    epochs: int = 50,
+    perceptron: Perceptron = _PERCEPTRON,
     density: float | None = None,
 ) -> Attack:
     """Score pairs by an attacker that was trained on pairs whose truth is public.
@@ -139,15 +140,13 @@ def trained_link_stealing(
         against inductive models. By default ``posteriors``.
       x: float [n, d], records that the attacker has, too.
       known_x: float [m, d], the records of ``known``, where ``known_posteriors`` are given with ``x``.
-      hidden: width of the perceptron; 0 for logistic regression.
-      epochs: of its training.
+      perceptron: the attacker.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
     et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
     """
     validate.threefry(key)
-    validate.integer_in(0, hidden=hidden)
     inductive = known_posteriors is not None
     if (known_x is not None) != (inductive and x is not None):
         raise ValueError("known_x must be given where x and known_posteriors both are, and only there")
@@ -174,8 +173,8 @@ def trained_link_stealing(
         Rows((rows[part] - mean) / spread, jnp.asarray(truth[part], jnp.float32)[:, None])
         for part in (order[~validates], order[validates])
     )
-    model = mlp(2, hidden, 1) if hidden else linear(1)
-    fitted = fit(fit_key, model, CLASSIFICATION, (), train, validation, validation, settings(epochs))
+    model = perceptron.model()
+    fitted = fit(fit_key, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
     features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
     scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]
     name = "trained link stealing" + (" with records" if asked_x else "")

@@ -18,11 +18,11 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._classifier import CLASSIFICATION, Rows, settings
+from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.learning.models import Model, Variables, mlp
+from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import fit_many
 
 Form = Literal["online", "offline"]
@@ -203,6 +203,9 @@ def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray
     return (inside + outside) / 2 if form == "online" else ((1 + a) * outside + 1 - a) / 2
 
 
+_PERCEPTRON = Perceptron()
+
+
 def trained_membership(
     key: PRNGKey,
     posteriors: ArrayLike | tuple,
@@ -210,9 +213,7 @@ def trained_membership(
     *,
     side: ArrayLike | tuple | None = None,
     shadows: int = 1,
-    hidden: int = 64,
-    layers: int = 3,
-    epochs: int = 50,
+    perceptron: Perceptron = _PERCEPTRON,
     density: float | None = None,
     confidence: float = 0.95,
 ) -> Attack:
@@ -228,9 +229,7 @@ def trained_membership(
       side: float [n, k], side information on each node, such as its place in a hierarchy; [N, n, k] where it
         depends on the model, as :func:`log_odds` do.
       shadows: how many models the attacker learns from, at most N - 1.
-      hidden: width of the perceptron.
-      layers: of the perceptron.
-      epochs: of its training.
+      perceptron: the attacker.
       density: as :func:`ldp_jax.attacks.evaluate_membership`.
       confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
 
@@ -259,10 +258,8 @@ def trained_membership(
         Rows(jnp.asarray(((features - mean) / spread)[:, part]), jnp.asarray(truth[:, part]))
         for part in (~validates, validates)
     )
-    model = mlp(layers, hidden, 1)
-    fitted = fit_many(
-        jax.random.split(fit_key, count), model, CLASSIFICATION, (), train, validation, validation, settings(epochs)
-    )
+    model, keys = perceptron.model(), jax.random.split(fit_key, count)
+    fitted = fit_many(keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
     scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
     return evaluate_membership(name, np.asarray(scores), member, density=density, confidence=confidence)

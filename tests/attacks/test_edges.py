@@ -205,7 +205,7 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     known = attacks.balanced_pairs(jax.random.key(0), np.arange(N), known_edges, known=secret)
     targets = all_pairs(np.arange(N), secret, known=known.units)
     train = lambda rows, x, asked=targets, **more: attacks.trained_link_stealing(
-        jax.random.key(1), rows, asked, known=known, x=x, hidden=8, epochs=20, **more
+        jax.random.key(1), rows, asked, known=known, x=x, perceptron=attacks.Perceptron(2, 8, epochs=20), **more
     )
     rng = np.random.default_rng(5)
     blind, noise = rng.dirichlet(np.ones(C), N).astype(np.float32), rng.normal(size=(N, D)).astype(np.float32)

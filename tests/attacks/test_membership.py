@@ -23,6 +23,8 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 N, P, D, C, MODELS = 320, 160, 48, 4, 12
 MODEL = gcn(2, 48, C)
 
+SHORT = attacks.Perceptron(epochs=20)
+
 
 @cache
 def world():
@@ -52,7 +54,11 @@ ATTACKS = {
     "rmia": lambda outputs, labels, member: rmia(log_odds(outputs, labels), member),
     "rmia offline": lambda outputs, labels, member: rmia(log_odds(outputs, labels), member, form="offline"),
     "trained": lambda outputs, labels, member: trained_membership(
-        jax.random.key(1), jax.nn.softmax(outputs), member, side=log_odds(outputs, labels)[..., None], epochs=20
+        jax.random.key(1),
+        jax.nn.softmax(outputs),
+        member,
+        side=log_odds(outputs, labels)[..., None],
+        perceptron=SHORT,
     ),
 }
 LEAST = {"lira": 0.9, "lira, a variance a node": 0.85, "lira offline": 0.85, "rmia": 0.85, "rmia offline": 0.85,
@@ -272,7 +278,11 @@ def test_what_is_known_of_a_node_says_how_to_read_its_answers():
     logits[..., 0] += np.where(member == top, 5.0, -1.0)
     for side in (top, rng.permutation(top)):
         found = trained_membership(
-            jax.random.key(9), jax.nn.softmax(logits), member, side=1.0 * side[:, None], epochs=20
+            jax.random.key(9),
+            jax.nn.softmax(logits),
+            member,
+            side=1.0 * side[:, None],
+            perceptron=SHORT,
         )
         if side is top:
             assert found.auc.mean > 0.9

@@ -86,7 +86,7 @@ def invert(z):
     x, _ = digits()
     return attacks.inversion(
         jax.random.key(0), z[1200:], x[1200:], public_z=z[:1200], public_x=x[:1200],
-        shape=(8, 8), layers=2, hidden=64, epochs=10,
+        shape=(8, 8), perceptron=attacks.Perceptron(2, 64, epochs=10, learning_rate=1e-3),
     )  # fmt: skip
 
 

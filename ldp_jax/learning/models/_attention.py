@@ -47,8 +47,8 @@ def attend(
     """
     if isinstance(neighbours, (Induced, Divided)):
         raise TypeError(
-            "attention needs a weight for each edge, and graphs in parts have none: lay the graph "
-            "out on one device as segments, operator(graph, 'segment')"
+            "attention needs a weight for each edge, and graphs in parts have none: lay the graph out "
+            "as segments on one device, operator(graph, 'segment')"
         )
     dropped = 0 if key is None else round(rate * STEPS)
     words = None
