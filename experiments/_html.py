@@ -90,7 +90,8 @@ def beside_the_paper(name: str, out: Path) -> str:
 
 def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] | None) -> dict[str, Any]:
     more = {name: row[name] for name in row if name not in (*COLUMNS, "delta", "value", "proved", "minutes")}
-    further = [value if isinstance(value, str) else f"{name} {value:g}" for name, value in more.items()]
+    more = {key: value for key, value in more.items() if value == value}  # not what the row has no number of
+    further = [value if isinstance(value, str) else f"{key} {value:g}" for key, value in more.items()]
     value, proved = row["value"], row["proved"]
     return {
         "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]),

@@ -93,6 +93,8 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
         return f"{run} {name} has no rows by seed: its tables show what was measured.", []
     both = zip(experiment.results(config.out), experiment.results(REFERENCE), strict=True)
     found = [compare(*each) for each in both]
+    if not any(one.rows for one in found):
+        return f"{run} There are no rows here: what follows is committed.", []
     heads = ["file", "committed rows", "of them here", "equal", "largest difference", "means apart"]
     compared = markdown(heads, [one.line for one in found])
     return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
@@ -104,6 +106,7 @@ class Comparison:
 
     line: list[str]
     apart: list[str]
+    rows: int
 
 
 TOLERANCE = 1e-3
@@ -127,4 +130,4 @@ def compare(mine: Results, committed: Results) -> Comparison:
             apart.append(f"{words}: {ours.mean:.6g}, committed {other.mean:.6g}")
     equal = int(np.sum(gap == 0))
     line = [mine.csv.name, len(theirs), len(both), equal, f"{gap.max() if len(gap) else 0:.4g}", len(apart)]
-    return Comparison([str(x) for x in line], apart)
+    return Comparison([str(x) for x in line], apart, len(both))
