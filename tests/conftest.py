@@ -7,6 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import jax.monitoring
 import jaxlib.version
 import pytest
 from jaxtyping import config as jaxtyping_config
+
+from tests import mutants
 
 os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
@@ -114,8 +118,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Memory())
 
 
-@pytest.hookimpl(trylast=True)
+_SAMPLED: dict[str, int] = tomllib.loads(Path(__file__).with_name("sampled.toml").read_text())
+_FAULTS = {test for mutant in mutants.load() for test in mutant["tests"]}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases that sampled.toml leaves to ``-m slow`` are marked; then those of one name are put together."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        every = _SAMPLED.get(test, 1)
+        if item.nodeid not in _FAULTS and (every == 0 or cases[test] % every):
+            item.add_marker(pytest.mark.slow)
+        cases[test] += 1
+    _together(items)
+
+
+def _together(items: list[pytest.Item]) -> None:
     """A file's tests of one ``name`` run together: they share programs that :class:`_Memory` would soon forget."""
     seen: dict[tuple[Path, Any], int] = {}
 

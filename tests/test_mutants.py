@@ -1,5 +1,7 @@
 """The list of planted faults fits the tree; ``python -m tests.mutants`` plants them."""
 
+import tomllib
+
 from tests import mutants
 
 
@@ -13,3 +15,9 @@ def test_every_fault_can_be_planted_and_its_tests_are_there():
         for test in mutant["tests"]:
             file, _, name = test.partition("::")
             assert f"def {name.partition('[')[0]}(" in (mutants.ROOT / file).read_text() or not name, test
+
+
+def test_every_test_that_is_sampled_is_there():
+    for test in tomllib.loads((mutants.ROOT / "tests" / "sampled.toml").read_text()):
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (mutants.ROOT / file).read_text(), test
