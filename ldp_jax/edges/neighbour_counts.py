@@ -64,7 +64,7 @@ class NeighbourCounts(OnLists):
     epsilon: float = static()
     num_groups: int = static()
     n: int | None = static(default=None)
-    groups: AnyArray | None = None
+    groups: Values | None = None
     most: int = static(default=65_535)
     noise: Noise = static(default="geometric")
     reporting: Reporting = static(default="full")
@@ -105,14 +105,14 @@ class NeighbourCounts(OnLists):
         """() for one mechanism: its arrays are a table and public groups, not a stack."""
         return ()
 
-    def _counts(self, neighbours: NeighbourList, own: Scalar, groups: AnyArray | None = None) -> Array:
+    def _counts(self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None) -> Array:
         """The true counts, int32 [K]."""
         bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
         if groups is None:
             raise ValueError("groups must be given, int [n]: the public group of every node")
-        if jnp.shape(groups) != (self.n,):
-            raise ValueError(f"groups must have shape ({self.n},), got {jnp.shape(groups)}")
+        if np.shape(groups) != (self.n,):
+            raise ValueError(f"groups must have shape ({self.n},), got {np.shape(groups)}")
         if validate.concrete(groups):
             groups = checked_groups(groups, self._size(), self.num_groups)
         groups = jnp.asarray(groups)
@@ -121,7 +121,7 @@ class NeighbourCounts(OnLists):
         return jnp.minimum(counts, self.most)
 
     def privatize(
-        self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: AnyArray | None = None
+        self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0, groups: Values | None = None
     ) -> Array:
         """The report of one user, int32 [K] (float32 of Laplace noise): O(n), as a device would; ``vmap`` it.
 
