@@ -68,7 +68,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Index) -> pd.Series | None:
-    """The row of the best mean among features alone and published ones, over the draws that all of them have.
+    """All draws of the row of the best mean, over the draws that all have, among features alone and published ones.
 
     None where none of these was run but noisy degrees, which are no match for anything.
     """
@@ -79,7 +79,7 @@ def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Inde
     known = [values[_LIST, *row] for row in rows]
     for series in known:
         draws = draws.intersection(series.index)
-    return max((series[draws] for series in known), key=lambda series: series.mean()) if len(draws) else None
+    return max(known, key=lambda series: series[draws].mean()) if len(draws) else None
 
 
 def write(out: Path) -> list[Path]:
