@@ -226,7 +226,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
 
 
 _ABOUT = (
-    "The noisy degree d~ of a user is the number of neighbours she reports; all are of one draw of the noise, over "
+    "The noisy degree d~ of a user is the number of neighbours they report; all are of one draw of the noise, over "
     "all users. The paper calls DPRR's degrees almost unbiased. d* is the degree that its users compute their "
     "sampling rate from: Laplace noise on d, clipped to [0, n - 1], which biases it by the expectation given, "
     "averaged over users. The rate is concave in d*, so noise on d* also lowers d~: a small bias can be the sum of "

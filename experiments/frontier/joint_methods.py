@@ -62,7 +62,7 @@ UNASKED = PipelineGuarantee.of(
 
 
 def _nothing(key: Any, asked: Asked, total: float) -> Answer:
-    """Class shares of the panel: all that is known of who neither reports nor shows her friends."""
+    """Class shares of the panel: all that is known of who neither reports nor shows their friends."""
     shares = np.bincount(asked.labels[asked.members], minlength=asked.classes) / len(asked.members)
     return Answer(np.tile(np.log(np.maximum(shares, 1e-9)), (len(asked.labels), 1)), UNASKED)
 

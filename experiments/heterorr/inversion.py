@@ -434,8 +434,8 @@ def as_markdown(rows: pd.DataFrame) -> str:
             markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
             "Pixels are in [0, 1]. Intervals are Student's, at 95 %, over seeds, each with a public split, noise "
             "and training of its own; differences are paired by seed, and bold where their interval leaves 0 out. "
-            "An attacker who does no better on public images than their mean takes the mean: a difference of 0. A "
-            "budget at which she finds nothing is no proof that nobody can: that is what epsilon says. FeatureRR "
+            "Attackers who do no better on public images than their mean take the mean: a difference of 0. A "
+            "budget at which they find nothing is no proof that nobody can: that is what epsilon says. FeatureRR "
             "has 4 bins.",
             markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
             "FeatureRR less itself with equal budgets for all features: what the shares theta change.",

@@ -67,8 +67,8 @@ take these as they are, some 15 long).
   GCN, which have no bound. LaP puts it on features, once: of rows that sum to 1 that is a true local mechanism, at
   twice its nominal epsilon. RdDP is PoinDP with noise of random strength, AtDP with strength by attention. What
   scales the released noise never gets a gradient in that code, and gets none here.
-* **Sound**: every user reports her own record once, at the nominal epsilon and delta 1e-5: 16 random projections
-  of her features, as a tangent vector at the origin of the ball of length at most 1, by one of the two Gaussian
+* **Sound**: every user reports their own record once, at the nominal epsilon and delta 1e-5: 16 random projections
+  of their features, as a tangent vector at the origin of the ball of length at most 1, by one of the two Gaussian
   mechanisms; or all features by Laplace noise, delta 0. *By level*: users of the inner third of the public
   hierarchy have all of epsilon, of the middle third half, of the outer third a quarter. PoinDP's network without
   noise is trained on the reports, those of the Gaussian mechanisms propagated by 0, 4 or 16 steps and standardised,

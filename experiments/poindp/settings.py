@@ -30,8 +30,8 @@ STRUCTURE, FEATURES = "structure-only:", "features-only:"
 """Before a sound mechanism: one public record for all; and the reports without any edge."""
 
 SOUND = ("hyperbolic", "radial", "levels", "laplace")
-"""Each user reports her record once: by a Gaussian in the tangent space, by radius and angle, by the Gaussian with
-less budget at lower levels of the public hierarchy, by Laplace noise on all features.
+"""Each user reports their record once: by a Gaussian in the tangent space, by radius and angle, by the Gaussian
+with less budget at lower levels of the public hierarchy, by Laplace noise on all features.
 """
 
 PUBLIC = f"{STRUCTURE}stack"

@@ -128,7 +128,7 @@ def amplified(
         guarantee,
         epsilon=_epsilon(own, n, share, delta),
         delta=delta,
-        adjacency=f"two sets of {n} records that differ in one user's; her report: {guarantee.adjacency}",
+        adjacency=f"two sets of {n} records that differ in one user's; that report: {guarantee.adjacency}",
         reason=f"clones among shuffled reports; {guarantee.reason}" if guarantee.reason else "",
         trust="shuffled",
     )

@@ -313,7 +313,7 @@ class Forecast(NamedTuple):
     """What to expect; prints as a sentence.
 
     Attributes:
-      z: signal over noise of a user's own class in her report.
+      z: signal over noise of a user's own class in their report.
       worth: ``little``, ``some`` or ``much``.
     """
 

@@ -20,8 +20,8 @@ class Design(NamedTuple):
 
     Attributes:
       best: its name in :data:`~ldp_jax.pipeline.groups.MERGES`.
-      gain: by name, how much the expected log posterior of a user's class rises with her report, in nats.
-      accuracy: by name, the expected accuracy with her report.
+      gain: by name, how much the expected log posterior of a user's class rises with their report, in nats.
+      accuracy: by name, the expected accuracy with their report.
       accuracy_without: the expected accuracy of the prior alone.
     """
 

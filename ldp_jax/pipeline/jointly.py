@@ -361,7 +361,7 @@ def _guarantee(
         spent += [worst, dataclasses.replace(per_edge(ends, "full"), arithmetic="exact")]
     might_be = lists if noise is None else lists + dearest
     member = [max(might_be, key=lambda one: one.epsilon)] if might_be else []
-    words = "two inputs that differ in one user's record, or label, and in one bit of her list"
+    words = "two inputs that differ in one user's record, or label, and in one bit of their list"
     pairs = [(records, of_list), (of_labels, member)]
     both = [composition.joint(*own, *bit, adjacency=words) for own, bit in pairs if own and bit]
     spent += [composition.parallel(*both)] if both else []

@@ -163,7 +163,7 @@ def test_group_delta_is_needed():
 
 
 def test_joint_sums_units_for_an_adjacency_in_words():
-    words = "two graphs that differ in a user's record and one bit of her list"
+    words = "two graphs that differ in a user's record and one bit of their list"
     total = composition.joint(
         Guarantee(1.0, delta=1e-6), Guarantee(0.5, unit=NEIGHBOUR_LIST), Guarantee(0.25), adjacency=words
     )

@@ -145,7 +145,7 @@ def check_sample_moments(m: Any, x: Any, n: int = 200_000, seed: int = 3) -> Non
 
 
 def check_users_are_independent(many: Any, n: int = 6, dim: int | None = None) -> None:
-    """A user's report depends on her own record and key alone: ``many(keys, xs)`` must not mix users."""
+    """A user's report depends on their own record and key alone: ``many(keys, xs)`` must not mix users."""
     shape = (n,) if dim is None else (n, dim)
     x = np.linspace(-0.5, 0.5, int(np.prod(shape)), dtype=np.float32).reshape(shape)
     other = x.copy()

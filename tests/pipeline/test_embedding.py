@@ -165,7 +165,7 @@ def test_blocks_are_those_of_one_program_to_the_last_bit():
 
 
 def test_every_user_may_have_a_budget_of_her_own():
-    """User i reports as under her own epsilon alone; estimates are by her own epsilon, too; rows may stream."""
+    """User i reports as under their own epsilon alone; estimates are by their own epsilon, too; rows may stream."""
     budgets = np.linspace(0.5, 4.0, N)
     m, data = HDS(budgets, D, 3, debias=True), sparse_data()
     x = 2 * data.x.toarray() - 1
@@ -266,7 +266,7 @@ def test_one_users_record_changes_her_report_alone(name):
     before, after = (pipeline.perturb(jax.random.key(7), x, m) for x in (X, other))
     rest = np.arange(N) != 11
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[rest], b[rest]), before, after)
-    # And the subset she reports is chosen before her record is looked at.
+    # And the subset they report is chosen before their record is looked at.
     np.testing.assert_array_equal(before.indices[11], after.indices[11])
     assert not np.array_equal(before.values[11], after.values[11])
 

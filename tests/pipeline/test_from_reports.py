@@ -226,7 +226,7 @@ def test_labels_of_the_panel_may_be_private_and_cost_a_line_of_their_own(data):
         ledger.spend("records", spent[RECORD])
     with pytest.raises(BudgetExceededError):
         Ledger([Budget(2.0, unit=LABEL), Budget(3.0)]).spend("prediction", found)
-    # What a member's label is reaches nothing but her report: another label with the same report changes nothing.
+    # What a member's label is reaches nothing but their report: another label with the same report changes nothing.
     outside = np.where(y[:PANEL] == 2, 9, y[:PANEL])  # clipped to the last class
     again = predict_from_reports(jax.random.key(2), graph, x, panel, outside, 3.0, **given)
     np.testing.assert_array_equal(again.log_posterior, found.log_posterior)

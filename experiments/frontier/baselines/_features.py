@@ -45,7 +45,7 @@ def posterior(features: Rows | None, labels: Int[np.ndarray, " n"], num_classes:
 
 
 def groups(log_q: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The class that is broadcast of each node: her label, else the likeliest."""
+    """The class that is broadcast of each node: their label, else the likeliest."""
     return np.where(labels >= 0, labels, np.asarray(log_q).argmax(1)).astype(np.int32)
 
 

@@ -108,7 +108,7 @@ def trained(
 def over(
     key: Any, links: Any, features: Any, labels: Int[np.ndarray, " n"], num_classes: int
 ) -> Float[np.ndarray, "n classes"]:
-    """Log posteriors of a graph convolutional network; without features each node has a name of her own."""
+    """Log posteriors of a graph convolutional network; without features each node has a name of their own."""
     rows = features
     if rows is None:
         n = len(labels)
