@@ -161,8 +161,8 @@ def distribution(mechanism: HasLaw, x: Values) -> tuple[Log | None, float]:
     And the mass that float32 may misplace: up to one spacing times the density, 0.9 % for SquareWave(16) at x =
     0.3.
     """
-    codomain: Any = mechanism.codomain()  # an interval
-    with float64_on_cpu():
+    with float64_on_cpu():  # the codomain too, whose breaks are of its mechanism's precision
+        codomain: Any = mechanism.codomain()  # an interval
         at = np.asarray(x, np.float64)
         cdf, misplaced, edges = line(codomain, at, _wide_law(mechanism, at))
     total = cdf(edges[-1])
