@@ -29,7 +29,6 @@ def linkteller(
     degrees: ArrayLike | tuple | None = None,
     outputs: Outputs = "logits",
     density: float | None = None,
-    at_once: int = 1,
 ) -> Attack:
     r"""Score pairs by the influence of one node's record on the other's output, both ways.
 
@@ -50,7 +49,6 @@ def linkteller(
         degrees[v] + 1, by which the mean over v's neighbourhood divides it. None leaves it as it is.
       outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
       density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
-      at_once: nodes whose derivatives are pushed together; more take more memory.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
@@ -65,7 +63,6 @@ def linkteller(
     1.0
     """
     validate.one_of(tuple(_READ), outputs=outputs)
-    validate.integer_in(1, at_once=at_once)
     if step is not None:
         step = validate.number(0.0, open_lower=True, step=step)
     graph, x, *rest = inputs
@@ -89,9 +86,8 @@ def linkteller(
     read = Bound(_read, (model, isinstance(inputs, NodeInputs), outputs))
     given = variables, graph, x
     found, moves = _influences(
-        given, nodes.astype(np.int32), asked, jnp.float32(step or 0.0), read=read, finite=step is not None,
-        at_once=at_once,
-    )  # fmt: skip
+        given, nodes.astype(np.int32), asked, jnp.float32(step or 0.0), read=read, finite=step is not None
+    )
     if not moves:
         raise ValueError(
             "inputs must move the outputs, and scaling all rows of x moves none: a model that does not multiply by "
@@ -110,9 +106,9 @@ def _read(
     return _READ[outputs](model.apply(variables, inputs, key=None, train=False)[0])
 
 
-@partial(jax.jit, static_argnames=("read", "finite", "at_once"))
+@partial(jax.jit, static_argnames=("read", "finite"))
 def _influences(
-    given: tuple, nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool, at_once: int
+    given: tuple, nodes: Array, asked: Array, step: Array, *, read: Bound, finite: bool
 ) -> tuple[Array, Array]:
     """The influence of each of ``nodes`` [s] on those it is asked about, [s, k]; and whether x moves anything."""
     ones = jnp.ones(len(given[-1]))
@@ -124,5 +120,5 @@ def _influences(
         moved = (read(*given, ones + step * along) - value) / step if finite else push(along)
         return jnp.linalg.norm(moved[who], axis=-1)
 
-    found = jax.lax.map(one, (nodes, asked), batch_size=at_once if at_once > 1 else None)
+    found = jax.lax.map(one, (nodes, asked))
     return found, (push(ones) != 0).any()
