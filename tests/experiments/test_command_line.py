@@ -312,7 +312,7 @@ def test_reproduce_computes_the_committed_rows_anew_and_compares(toy, capsys, mo
 def test_reproduce_can_compare_alone(toy, capsys, monkeypatch):
     monkeypatch.setattr(Toy, "main", lambda _: pytest.fail("computed"))
     command_line.main(["reproduce", "toy", "--compare-only"])
-    assert "| toy.csv | 3 | 0 | 0 | 0 | 0 |" in capsys.readouterr().out
+    assert "There are no rows here: what follows is committed." in capsys.readouterr().out
 
 
 def test_reproduce_does_not_write_over_what_it_compares_with(toy, capsys):
