@@ -225,6 +225,7 @@ def _friendships() -> tuple[Config, ...]:
         ),
         replace(half, datasets=("amazon_computers",), labels=("20",), mechanisms=LISTS_OF_OTHERS, seeds=5),
         replace(half, datasets=("crocodile",), labels=("20",), mechanisms=("dprr, gcn", *NETWORK), seeds=5),
+        replace(half, datasets=("blogcatalog",), mechanisms=("rr, ppr", *BLINK), seeds=5),
     )
 
 
