@@ -110,11 +110,16 @@ def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] 
 def _made_with(results: Sequence[Results]) -> str:
     """Versions and devices, as manifests have them."""
     rows = [
-        (one.csv.name, environment["device"], ", ".join(f"{k} {v}" for k, v in environment["versions"].items()))
+        (
+            one.csv.name,
+            "committed" if one.csv.parent == REFERENCE else "yours",
+            environment["device"],
+            ", ".join(f"{k} {v}" for k, v in environment["versions"].items()),
+        )
         for one in results
         for environment in one.describe().get("environments", ())
     ]
-    return markdown(["rows", "device", "versions"], dict.fromkeys(rows))
+    return markdown(["file", "rows", "device", "versions"], dict.fromkeys(rows))
 
 
 # --- Pages -------------------------------------------------------------------------------------------------------
@@ -140,7 +145,7 @@ def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: 
         base = out if (out / file).exists() else REFERENCE
         label = "Your figure" if base is out else "Committed figure"
         parts.append(render(f"![{file}]({file})\n\n{label}: {file}", base))
-    made = [one for one in experiment.results(out) if one.csv.exists()] or experiment.results(REFERENCE)
+    made = [one for folder in (out, REFERENCE) for one in experiment.results(folder) if one.csv.exists()]
     parts.append(render(f"## Versions and devices\n\n{_made_with(made)}", out))
     parts += ['<p><a href="index.html">All pages</a></p>'] if beside else []
     return _write(out / f"{name}.html", name, *parts)
@@ -161,5 +166,6 @@ def index(out: Path, names: Sequence[str]) -> Path:
     """index.html: all pages, what was found, and every table and figure of the papers."""
     rows = [{"page": f"[{name}]({name}.html)", "what": EXPERIMENTS[name].about} for name in names]
     parts = [render(f"# Results\n\n{table(rows)}", out, "", names)]
-    parts += [render((REFERENCE / file).read_text(), REFERENCE, "", names) for file in ("findings.md", "papers.md")]
+    for file in ("findings.md", "papers.md"):
+        parts.append(render(f"*Committed rows*: {file}\n\n{(REFERENCE / file).read_text()}", REFERENCE, "", names))
     return _write(out / "index.html", "Results", *parts)

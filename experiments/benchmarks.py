@@ -116,11 +116,9 @@ def summary(rows: pd.DataFrame) -> str:
 
 _NOTES = """\
 The sides of a benchmark take turns in one run, with a new key in each repetition. A row of one run is a single
-measurement. Other work ran on the cores during some of them: CPU seconds are the fairer column. `ppr` is as fast as
-SciPy's CSR product at its best (the same recurrence, in blocks of columns) on one thread, and uses both; the power
-series needs more products. The torch sides need `pip install torch`; dense sides are our own. The chain, LinkTeller
-and Poincaré embeddings ran on one core (`taskset -c 0`). The DPRR authors' C code was measured at 41.8 CPU s for
-n = 4000 on a similar machine."""
+measurement. Where other work ran on the cores, CPU seconds are the fairer column. SciPy's CSR product follows the
+same recurrence, in blocks of columns; the power series needs more products. The torch sides need `pip install
+torch`; dense sides are our own."""
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:

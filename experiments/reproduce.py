@@ -74,13 +74,20 @@ def _run(name: str, config: Config, items: Sequence[papers.Item]) -> None:
     planned = runs(name, config.preset, config.out)
     if not planned:
         raise UsageError(f"--preset {config.preset}: {name} has none; committed is what there is")
-    kind = type(planned[0])
-    parts = {part for item in items for part in tyro.cli(kind, args=item.command.split()[1:]).parts}
+    if items:
+        kind = type(planned[0])
+        commands = [item.command.split() for item in items]
+        asked = [tyro.cli(kind, args=words) for command, *words in commands if command == name]
+        if config.preset == "committed" and any(one != kind(parts=one.parts) for one in asked):
+            planned = [dataclasses.replace(one, out=config.out) for one in asked]  # by the commands of papers.md
+        else:
+            wanted = {part for one in asked for part in one.parts}
+            kept = [(one, tuple(part for part in one.parts if part in wanted)) for one in planned]
+            planned = [dataclasses.replace(one, parts=parts) for one, parts in kept if parts]
+        if asked and not planned:
+            raise UsageError(f"--table {config.table}: preset {config.preset} of {name} computes nothing of it")
     for one in planned:
-        if not parts:
-            _registry.module(name).main(one)
-        elif here := tuple(part for part in one.parts if part in parts):
-            _registry.module(name).main(dataclasses.replace(one, parts=here))
+        _registry.module(name).main(one)
     if write := getattr(_registry.module(name), "write_report", None):
         write(config.out)
 
@@ -95,6 +102,8 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
     found = [compare(*each) for each in both]
     if not any(one.rows for one in found):
         return f"{run} There are no rows here: what follows is committed.", []
+    if not any(one.shared for one in found):
+        return f"{run} No row here has the settings of a committed one: none is compared.", []
     heads = ["file", "committed rows", "of them here", "equal", "largest difference", "means apart"]
     compared = markdown(heads, [one.line for one in found])
     return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
@@ -107,6 +116,9 @@ class Comparison:
     line: list[str]
     apart: list[str]
     rows: int
+    """how many are here"""
+    shared: int
+    """how many of these are committed too"""
 
 
 TOLERANCE = 1e-3
@@ -118,16 +130,17 @@ def compare(mine: Results, committed: Results) -> Comparison:
     theirs = committed.read()
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
     keys = list(committed.key)
-    both = theirs.merge(mine.read(), on=keys, suffixes=("_committed", ""))
+    ours = mine.read()
+    both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
     gap = (both.value - both.value_committed).abs().fillna(0.0)
     apart = []
     for group, part in both.groupby([key for key in keys if key != "seed"], dropna=False):
-        ours, other = (mean_interval(part[name]) for name in ("value", "value_committed"))
-        widths = [x.half_width for x in (ours, other) if math.isfinite(x.half_width)]
+        here, other = (mean_interval(part[name]) for name in ("value", "value_committed"))
+        widths = [x.half_width for x in (here, other) if math.isfinite(x.half_width)]
         allowed = sum(widths) if widths else TOLERANCE * max(abs(other.mean), TOLERANCE)
-        if abs(ours.mean - other.mean) > allowed:
+        if abs(here.mean - other.mean) > allowed:
             words = ", ".join(map(str, group))
-            apart.append(f"{words}: {ours.mean:.6g}, committed {other.mean:.6g}")
+            apart.append(f"{words}: {here.mean:.6g}, committed {other.mean:.6g}")
     equal = int(np.sum(gap == 0))
     line = [mine.csv.name, len(theirs), len(both), equal, f"{gap.max() if len(gap) else 0:.4g}", len(apart)]
-    return Comparison([str(x) for x in line], apart, len(both))
+    return Comparison([str(x) for x in line], apart, len(ours), len(both))

@@ -16,7 +16,7 @@ import jax
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from experiments._common import check_words
+from experiments._common import check_words, fingerprint
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
 from experiments.privge import accuracy, cells
@@ -65,7 +65,8 @@ class Config:
     def study(self) -> str:
         """The study's name in its file: what makes trials comparable."""
         fresh = ", fresh reports" if self.fresh else ""
-        where = f"{self.datasets[0]}, {self.parts[0]}, epsilon {self.epsilons[0]:g}"
+        data = fingerprint(accuracy.load(self.datasets[0]))
+        where = f"{self.datasets[0]} {data}, {self.parts[0]}, epsilon {self.epsilons[0]!r}"
         return f"{where}, {self.epochs} epochs, seed {self.seed}{fresh}"
 
 
@@ -117,7 +118,7 @@ def ledger(config: Config, trials: Any) -> Ledger:
 
 
 def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -> tuple[Settings, int, str]:
-    """Suggested settings, k and preprocessing; the published choice is within the ranges."""
+    """Suggested settings, k and preprocessing; the published choice is among them."""
     task, dataset = config.parts[0], config.datasets[0]
     k = trial.suggest_categorical("k", [k for k in KS if k <= accuracy.load(dataset).num_features])
     published = privge.settings(privge.Config(), task, dataset, Plan(config.epsilons, 1, epochs=config.epochs))
@@ -125,9 +126,13 @@ def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -
         published,
         alpha=trial.suggest_float("alpha", 0.01, 0.9, log=True),
         r=trial.suggest_float("r", 0.0, 1.0),
-        hidden=trial.suggest_categorical("hidden", [64, 128]),
-        dropout=trial.suggest_categorical("dropout", [0.1, 0.5]),
     )
+    if chosen.head == "mlp":
+        chosen = dataclasses.replace(
+            chosen,
+            hidden=trial.suggest_categorical("hidden", [64, 128, 256]),
+            dropout=trial.suggest_categorical("dropout", [0.1, 0.5, 0.7]),
+        )
     return chosen, int(k), trial.suggest_categorical("preprocessing", list(cells.EMBEDDINGS))
 
 
@@ -145,7 +150,8 @@ def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> floa
             raise optuna.TrialPruned(str(error)) from error
     trial.set_user_attr(REPORTS, name)
     bench = cells.prepare(chosen, config.seed)
-    key = jax.random.fold_in(bench.noise_key, zlib.crc32(name.encode()))  # reports of another name: other noise
+    asked = f"{config.study}: {name}"  # another budget, data set or name: other noise
+    key = jax.random.fold_in(bench.noise_key, zlib.crc32(asked.encode()))
     score = cells.train(
         bench, cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k)), preprocessing
     )

@@ -43,7 +43,7 @@ class Config:
     seeds: int = 5
     """how many, from 0: each a split, noise and training of its own"""
     attacked_nodes: int = 600
-    """nodes whose pairs are attacked_nodes: drawn at random from larger graphs"""
+    """nodes whose pairs are attacked: drawn at random from larger graphs"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: seconds"""
     out: Path = DEFAULT_OUT

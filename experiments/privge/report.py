@@ -57,7 +57,7 @@ def write(out: Path) -> list[Path]:
     figures = {"figure1": figure_1()}
     for task, title, stem in (
         ("node", "Node classification (Figure 2)", "figure2_node"),
-        ("link", "Link prediction (Table III)", "table3_link"),
+        ("link", "Link prediction (Table III, Table 2)", "table3_link"),
     ):
         of_task = [one for one in folder.all if one.task == task]
         if drawn := [one for one in of_task if one.epsilons()]:

@@ -31,13 +31,19 @@ def shown(monkeypatch):
     monkeypatch.setattr(progress, "BETWEEN", 0.02)
 
 
-def test_a_long_phase_is_a_line_without_a_terminal(shown, capsys):
+def said_until(words, capsys):
+    """What a phase says on stderr until it has said this."""
+    phase("asks", 0.25)
     said = ""
+    while words not in said:
+        time.sleep(0.01)
+        said += capsys.readouterr().err
+    return said
+
+
+def test_a_long_phase_is_a_line_without_a_terminal(shown, capsys):
     with watched("job"):
-        phase("asks", 0.25)
-        while "job: asks, 25%, 0 s\n" not in said:
-            time.sleep(0.01)
-            said += capsys.readouterr().err
+        said_until("job: asks, 25%, 0 s\n", capsys)
     assert capsys.readouterr().err.endswith("job: done, 100%, 0 s\n")
 
 
@@ -47,12 +53,8 @@ def test_a_terminal_has_a_bar_where_rich_is(shown, capsys, monkeypatch, rich):
     monkeypatch.setenv("TERM", "xterm")
     if not rich:
         monkeypatch.setitem(sys.modules, "rich.console", None)
-    said = ""
     with watched("job"):
-        phase("asks", 0.25)
-        while "25%" not in said:
-            time.sleep(0.01)
-            said += capsys.readouterr().err
+        said = said_until("25%", capsys)
     assert ("━" in said) == rich
 
 

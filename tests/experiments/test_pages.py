@@ -91,7 +91,7 @@ def test_one_table_of_a_paper_is_its_command_and_its_sections(tmp_path, monkeypa
     command_line.main(["reproduce", "privge", "--table", "III", "--preset", "smoke", "--out", str(tmp_path)])
     assert [(config.parts, config.preset) for config in ran] == [(("link",), "smoke")]
     text = (tmp_path / "privge.html").read_text()
-    assert "Link prediction (Table III)</h2>" in text
+    assert "Link prediction (Table III, Table 2)</h2>" in text
     assert "Node classification (Figure 2)</h2>" not in text
     assert "Preset smoke" in capsys.readouterr().out
     for changes, message in (
