@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,14 +124,22 @@ _FAULTS = {test for mutant in mutants.load() for test in mutant["tests"]}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases that sampled.toml leaves to ``-m slow`` are marked; then those of one name are put together."""
-    cases: Counter[str] = Counter()
+    """Cases that sampled.toml leaves to ``-m slow`` are marked; then those of one name are put together.
+
+    As on a chessboard: a case runs where the places of its parameters add up to a multiple, so that no value of a
+    parameter is left out.
+    """
+    places: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for item in items:
         test = item.nodeid.partition("[")[0]
-        every = _SAMPLED.get(test, 1)
-        if item.nodeid not in _FAULTS and (every == 0 or cases[test] % every):
+        if test not in _SAMPLED:
+            continue
+        every, where = _SAMPLED[test], 0
+        for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
+            known = places[test, name]
+            where += known.setdefault(repr(value), len(known))
+        if item.nodeid not in _FAULTS and (every == 0 or where % every):
             item.add_marker(pytest.mark.slow)
-        cases[test] += 1
     _together(items)
 
 

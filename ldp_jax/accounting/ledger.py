@@ -115,6 +115,8 @@ class Release:
             object.__setattr__(self, "unit", unit)
             point = 1e-6 if self.delta is None else self.delta  # any will do to find out what the words are
             object.__setattr__(self, "adjacency", self.cost.guarantee(point, unit, self.adjacency).adjacency)
+            if self.delta is not None:
+                object.__setattr__(self, "delta", float(self.delta))
         elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
             kind = type(self.cost).__name__
             if (self.delta, self.unit, self.adjacency) != (None, None, ""):
@@ -434,7 +436,7 @@ class Ledger(Public):
         return self.explain()
 
     def _parts(self) -> tuple[Header, bytes]:
-        lines = [{"of": type(line.cost).__name__, **dataclasses.asdict(line)} for line in self.releases]
+        lines = [{"of": _kind(line.cost), **dataclasses.asdict(line)} for line in self.releases]
         return {"budget": [dataclasses.asdict(one) for one in self.budgets], "releases": lines}, b""
 
     @classmethod
@@ -449,6 +451,11 @@ class Ledger(Public):
 
 
 _COSTS = {kind.__name__: kind for kind in (Guarantee, GaussianCurve, PipelineGuarantee)}
+
+
+def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
+    """Which kind a cost is, a subclass its base."""
+    return next(name for name, kind in _COSTS.items() if isinstance(cost, kind))
 
 
 def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:

@@ -70,7 +70,7 @@ class Public(abc.ABC):
             made = cls._made(header, body)
             if made.to_bytes() != data:
                 raise ValueError("its header is not written as to_bytes() writes it")
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"a damaged {kind}: {error}") from error
         return made
 

@@ -34,7 +34,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
-from ldp_jax.core.sharding import each_part, placement
+from ldp_jax.core.sharding import by_rows, each_part
 from ldp_jax.core.spaces import ByCoordinate, Enumerated, Finite, Interval, Mixture, Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, PRNGKeys, R, Record, Report, Scalar, Values, Y
 
@@ -535,8 +535,9 @@ def _privatize(
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
-    That is ``jax.random.fold_in(key, i)``, whatever n is: so any part of the users, in any order, on any device,
-    draws the same reports by ``jax.vmap(mechanism.privatize)`` of the keys that are folded with their numbers.
+    By JAX's default generator that is ``jax.random.fold_in(key, i)``, whatever n is. So any part of the users, in
+    any order, on any device, draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of
+    the keys that are folded with their numbers.
 
     Args:
       key: a typed threefry key.
@@ -552,7 +553,7 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     validate.threefry(key)
     check_budget(mechanism)
     records = as_records(x)
-    return _privatize(jax.random.split(key, len(records)), mechanism, records, block, placement(records))
+    return _privatize(jax.random.split(key, len(records)), mechanism, records, block, by_rows(records))
 
 
 def compiled_privatize(key: PRNGKey, mechanism: Mechanism, x: AnyArray) -> jax.stages.Compiled:

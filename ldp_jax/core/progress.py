@@ -43,7 +43,8 @@ def __dir__() -> list[str]:
 
 
 Progress = Callable[[str, float], object]
-"""Told, as each phase of a call begins, its name and the share of the call that is over; at the end ``done``, 1."""
+"""Told, as each phase of a call begins, its name and the share of the call that is over; at the end ``done``, 1.
+What it raises ends the call."""
 
 AFTER, BETWEEN = 5.0, 10.0
 """Seconds before anything is shown, and between two lines."""
@@ -130,7 +131,8 @@ class _Shown:
             self.bar.update(self.bar.task_ids[0], description=f"{self.name}: {self.words}", completed=self.share)
         elif self.lines:
             seconds = time.monotonic() - self.begun
-            sys.stderr.write(f"{self.name}: {self.words}, {self.share:.0%}, {seconds:.0f} s\n")
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # no stderr, or one that is closed
+                sys.stderr.write(f"{self.name}: {self.words}, {self.share:.0%}, {seconds:.0f} s\n")
 
     def close(self) -> None:
         self.over.set()
@@ -148,11 +150,20 @@ def _bar(words: str) -> "Bar | None":
         from rich.progress import Progress, TimeElapsedColumn
     except ImportError:
         return None
+    if sys.stderr is None or sys.stderr.closed:
+        return None
     console = Console(stderr=True)
     drawn = importlib.util.find_spec("ipywidgets") if console.is_jupyter else console.is_terminal
     if not drawn:
         return None
-    bar = Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console, transient=True)
+    bar = Progress(
+        *Progress.get_default_columns(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
     bar.add_task(words, total=1.0)
     bar.start()
     return bar

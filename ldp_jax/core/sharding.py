@@ -30,6 +30,12 @@ def placement(x: object) -> NamedSharding | None:
     return NamedSharding(sharding.mesh, P(*sharding.spec, *(None,) * (x.ndim - len(sharding.spec))))
 
 
+def by_rows(x: object) -> NamedSharding | None:
+    """:func:`placement`, where the first axis is divided: that of the users."""
+    over = placement(x)
+    return None if over is None or over.spec[0] is None else over
+
+
 def each_part(
     function: Callable[..., _T], over: NamedSharding, in_specs: tuple[Any, ...], out_specs: P
 ) -> Callable[..., _T]:

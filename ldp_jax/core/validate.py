@@ -79,8 +79,9 @@ def labels(given: object) -> "np.ndarray":
         return array
     filled = np.where(np.equal(array, np.array(None)) | (array != array), -1, array)
     try:
-        whole = filled.astype(np.int64)
-    except (TypeError, ValueError):
+        with np.errstate(invalid="ignore"):  # beyond 64 bits: not whole, as the comparison finds
+            whole = filled.astype(np.int64)
+    except (OverflowError, TypeError, ValueError):
         return array
     return whole if (whole == filled).all() else array
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
-from ldp_jax.core.sharding import each_part, placement
+from ldp_jax.core.sharding import by_rows, each_part, placement
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
 from ldp_jax.core.spaces.space import real
@@ -257,7 +257,7 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     keys = jax.random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
-        over = placement(records)
+        over = by_rows(records)
         known = known and validate.concrete(records)
         if over is not None and known:
             return _reports(keys, mechanism, records, over=over)

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from ldp_jax.core.mechanism import HasDensity, HasMoments, Mechanism
 from ldp_jax.core.spaces import Box, Interval, NotApplicable
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Values
 from ldp_jax.verification.exact import privacy_loss_supremum
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ def density(
     ax = _axes(ax, "report", "probability" if finite else "density")
     law: Callable = jax.jit(jax.vmap(mechanism.log_density, (0, None)))
     for record in records:
-        mass = np.exp(np.asarray(law(jnp.asarray(reports), jnp.asarray(record))))
-        ax.plot(reports, mass, "o:" if finite else "-", label=f"record {float(record):.3g}")
+        at = _with_breaks(reports, space, record) if isinstance(space, Interval) else reports
+        mass = np.exp(np.asarray(law(jnp.asarray(at), jnp.asarray(record))))
+        ax.plot(at, mass, "o:" if finite else "-", label=f"record {float(record):.3g}")
     return ax
 
 
@@ -105,6 +106,15 @@ def _reports(mechanism: Mechanism, space: object) -> Float[np.ndarray, " points"
         beyond = 8 * float(np.sqrt(_moments(mechanism)[1].max()))
         low, high = max(low, ends.min() - beyond), min(high, ends.max() + beyond)
     return np.linspace(low, high, _RECORDS)
+
+
+def _with_breaks(reports: np.ndarray, space: Interval, record: Values) -> Float[np.ndarray, " points"]:
+    """Points on both sides of the density's jumps about a record, and between them."""
+    if space.breaks is None:
+        return reports
+    breaks = np.asarray(space.breaks(jnp.asarray(record)), np.float32).ravel()
+    sides = np.concatenate([np.nextafter(breaks, np.float32(side)) for side in (-np.inf, np.inf)])
+    return np.unique(np.concatenate([reports, np.clip(sides, reports[0], reports[-1])]).astype(np.float32))
 
 
 def _moments(mechanism: Mechanism) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:

@@ -1,5 +1,6 @@
 """Progress: told in order to whoever asks, shown late to whoever does not, and never in the way of the call."""
 
+import io
 import sys
 import time
 import types
@@ -56,6 +57,29 @@ def test_a_terminal_has_a_bar_where_rich_is(shown, capsys, monkeypatch, rich):
     with watched("job"):
         said = said_until("25%", capsys)
     assert ("━" in said) == rich
+
+
+@pytest.mark.parametrize("stderr", [None, io.StringIO()])
+def test_a_result_is_not_lost_where_stderr_is_none_or_closed(shown, monkeypatch, stderr):
+    if stderr is not None:
+        stderr.close()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with watched("job"):
+        phase("asks", 0.25)
+        time.sleep(0.05)
+        result = 1
+    assert result == 1
+
+
+def test_a_bar_leaves_what_the_caller_prints_alone(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    before, bar = sys.stdout, progress._bar("job")
+    assert bar is not None
+    try:
+        assert sys.stdout is before
+    finally:
+        bar.stop()
 
 
 def test_quick_calls_and_a_switch_are_silent(monkeypatch, capsys):
