@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from experiments._runner import Found, Results, UsageError, check_positive, run
 from ldp_jax import datasets
@@ -72,6 +73,14 @@ LABEL_ALPHAS, LABEL_RS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9), (0.0
 def best(scores: Sequence[Score]) -> Score:
     """The best score in validation; the first of equals."""
     return max(scores, key=lambda score: score.validation)
+
+
+def load(name: str, bounds: tuple[float, float] | None = None) -> datasets.Dataset:
+    """A data set; the features of one graph are sparse, however its file holds them."""
+    data = datasets.load(name, bounds=bounds)
+    if sparse.issparse(data.x) or data.node_graph is not None:
+        return data
+    return dataclasses.replace(data, x=sparse.csr_array(data.x))
 
 
 def fingerprint(data: datasets.Dataset) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _runner
+from experiments import _common, _runner
 from experiments._common import fingerprint
 from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.frontier.config import Config
@@ -77,7 +77,7 @@ def results_in(out: Path) -> Results:
 def load_any(name: str) -> datasets.Dataset:
     """A graph or a set of graphs."""
     try:
-        return datasets.load(name)
+        return _common.load(name)
     except (ValueError, OSError, datasets.DataUnavailableError) as error:
         raise UsageError(f"--datasets {name}: {error}") from error
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _runner
+from experiments import _common, _runner
 from experiments._common import Score, best, label_propagation, standardized
 from experiments._runner import Found
 from experiments.heterorr import releases, scores
@@ -90,7 +90,7 @@ class Bench:
         return self.data.y.ndim == 2
 
 
-load = lru_cache(maxsize=2)(datasets.load)
+load = lru_cache(maxsize=2)(_common.load)
 
 
 @lru_cache(maxsize=16)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _runner
+from experiments import _common, _runner
 from experiments._common import Score, best, standardized
 from experiments._runner import Found
 from experiments.poindp import networks, releases
@@ -37,7 +37,7 @@ class Cell(_runner.Cell):
         return f"{self.dataset} {self.split} {self.mechanism} eps {self.epsilon:g} seed {self.seed}"
 
 
-load = lru_cache(maxsize=2)(datasets.load)
+load = lru_cache(maxsize=2)(_common.load)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -143,7 +143,7 @@ def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
 @lru_cache(maxsize=4)
 def load(name: str) -> datasets.Dataset:
     """A data set."""
-    return datasets.load(name, bounds=_BOUNDS.get(name))
+    return _common.load(name, _BOUNDS.get(name))
 
 
 @lru_cache(maxsize=1)

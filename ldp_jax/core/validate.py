@@ -67,7 +67,7 @@ def positive(**kwargs: object) -> None:
 
 
 def labels(given: object) -> "np.ndarray":
-    """Classes as whole numbers, -1 for None and NaN; values that are no whole numbers stay as they are.
+    """Classes as whole numbers, -1 for None and NaN; booleans and other values stay as they are.
 
     >>> labels([1, None, 0]).tolist(), labels(["red", None]).dtype.kind
     ([1, -1, 0], 'O')
@@ -75,7 +75,7 @@ def labels(given: object) -> "np.ndarray":
     import numpy as np
 
     array = np.asarray(given)
-    if array.dtype.kind not in "fO":
+    if array.dtype.kind not in "fO" or any(isinstance(one, bool | np.bool_) for one in array.ravel()):
         return array
     filled = np.where(np.equal(array, np.array(None)) | (array != array), -1, array)
     try:

@@ -52,9 +52,9 @@ def load(
     the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses, with the registered
     digests. $LDP_JAX_CACHE moves the cache.
 
-    An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features in CSR form, ``x_indptr`` [n + 1],
-    ``x_indices``, ``x_values`` and ``x_shape`` = [n, d], and their public bounds ``x_lower`` and ``x_upper``;
-    labels ``y`` [n], -1 where unknown. Features or labels may be left out.
+    An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features, dense as ``x`` [n, d] or in CSR form
+    as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d], and their public bounds
+    ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown. Features or labels may be left out.
 
     Args:
       name_or_path: one of :func:`names`, or a path: of an ``.npz`` as :func:`ldp_jax.datasets.save` writes it; of a

@@ -172,6 +172,8 @@ def _labels(
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     import pandas
 
+    if classes is not None and not {-1, "-1", ""}.isdisjoint(classes):
+        say("may not declare a class -1 or '': they mark an unknown class")
     unknown = (column.isna() | column.isin([-1, "-1", ""])).to_numpy(bool)
     found = list(dict.fromkeys(column[~unknown]))
     try:
@@ -185,4 +187,6 @@ def _labels(
         say("holds no label")
     # Beside an empty cell pandas reads whole numbers as floats.
     names = tuple(int(each) if isinstance(each, float) and each.is_integer() else each for each in names)
+    if len(set(map(str, names))) < len(names):
+        say("holds classes that are written alike, as 1 and '1'")
     return np.where(unknown, -1, y).astype(np.int32), names

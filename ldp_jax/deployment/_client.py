@@ -7,6 +7,7 @@ find its module.
 """
 
 import sys
+from importlib.metadata import version
 
 try:
     import ldp_jax  # noqa: F401 - beside it the client has no modules of its own
@@ -15,3 +16,5 @@ except ModuleNotFoundError:
 
 from ldp_jax.deployment import *  # noqa: E402, F403
 from ldp_jax.deployment import __all__, __dir__  # noqa: E402, F401
+
+__version__ = version("ldp_jax_client")

@@ -188,7 +188,8 @@ class ReportStore:
         Args:
           name: of the release.
           release: a guarantee, or a result that has one.
-          budget: of the ledger, when it is first written; later the same, or None.
+          budget: of the ledger, when it is first written, or None for one that only adds up; later the same, or
+            None.
 
         Raises:
           BudgetExceededError: if it does not fit; nothing is written.
@@ -198,7 +199,7 @@ class ReportStore:
             kept = _ledger(database)
             if kept is None:
                 kept = Ledger(budget)
-            elif budget is not None and Ledger(budget).budget != kept.budget:
+            elif budget is not None and set(Ledger(budget).budgets) != set(kept.budgets):
                 raise ValueError(f"budget must be that of the ledger, {kept.budget}, got {budget}")
             before = [line for line in kept.releases if line.name == name]
             if before and before != list(Ledger().spend(name, release).releases):

@@ -509,7 +509,10 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     """The likeliest class of each example by a trained model, int32 [n]; of runs side by side, [runs, n].
 
     ``inputs`` are what the model takes: rows of an embedding, or a graph and features; after :func:`fit_many` each
-    leaf has a leading axis of runs.
+    leaf has a leading axis of runs. Of several labels an example, threshold the outputs of ``model.apply``.
+
+    Raises:
+      ValueError: for a model that has not an output for each of two classes or more.
 
     >>> from ldp_jax.learning import models
     >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3
@@ -522,6 +525,9 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     """
 
     def one(variables: Variables, inputs: PyTree) -> Array:
-        return model.apply(variables, inputs, key=None, train=False)[0].argmax(-1).astype(jnp.int32)
+        outputs = model.apply(variables, inputs, key=None, train=False)[0]
+        if outputs.ndim != 2 or outputs.shape[1] < 2:
+            raise ValueError(f"model must have outputs [n, classes], of at least two classes, got {outputs.shape}")
+        return outputs.argmax(1).astype(jnp.int32)
 
     return (jax.vmap(one) if fitted.epoch.ndim else one)(fitted.variables, inputs)

@@ -121,7 +121,7 @@ def observations(
       labels: -1 for none.
       prior: class shares.
       log_likelihood: of each report, as far as it is believed.
-      reported: by whom :math:`\rho` is found.
+      reported: by whom :math:`\rho` is found. Whoever neither reported nor has a label is not observed.
       keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
     """
     known = jnp.asarray(labels) >= 0
@@ -130,7 +130,8 @@ def observations(
     of_label = jnp.where(known[:, None], jnp.where(keep == 1.0, indicator, noisy), 0.0)
     label_trust = jnp.where(known, jnp.where(keep == 1.0, 1.0 / LABEL_VARIANCE, noisy_trust), 0.0)
     of_report, trust, rho = _of_reports(prior, log_likelihood, reported)
-    precision = jnp.stack([label_trust, jnp.broadcast_to(trust, known.shape)], 1)
+    of_report_trust = jnp.where(jnp.asarray(reported) | known, trust, 0.0)  # a silent user says nothing
+    precision = jnp.stack([label_trust, of_report_trust], 1)
     return Observations(jnp.stack([of_label, of_report], 1), precision, prior, rho)
 
 

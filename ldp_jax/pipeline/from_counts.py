@@ -222,26 +222,31 @@ def classify_counts(
     public: PublicFacts,
     epsilon: float,
     *,
-    owned: bool = False,
     num_folds: int | None = None,
     guarded: bool = True,
+    progress: Progress | None = None,
 ) -> CountedClasses:
     """What :func:`~ldp_jax.pipeline.predict_from_counts` does, of counts that devices sent.
 
     The second question is made of the first round's rows. Whoever calls again after a restart gives the same rows
     for it, or asks anew and has devices pay twice: late rows of a round that is over are left out.
 
-    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship, or epsilon where
-    ``owned``. What users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. Devices that count
+    only the pairs they own (:func:`~ldp_jax.edges.ownership`) lose epsilon per relationship; no report shows that
+    they do, so it is not claimed here. What users lost who answered more is
+    :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+
+    Nobody can check a count: one device that sends the largest count for a class moves the result. Ask for
+    ``Question(most=...)`` near the largest public degree.
 
     Args:
       key: of public randomness; the same one asks the same questions.
       ask: see :data:`AskDevices`; rows of users who were not asked are never read.
       public: features, labels, and what was found of them.
       epsilon: of each count, in both rounds.
-      owned: whether each device counts only what it owns by ``ownership(asked.confidence, public.silent)``.
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
       ValueError: as :func:`~ldp_jax.pipeline.piloted.piloted_counts`; for a question about other groups, and for
@@ -272,9 +277,10 @@ def classify_counts(
         rounds.append(_counts(asked, *ask(len(rounds), asked)))
         return rounds[-1]
 
-    found = piloted_counts(key, counts, public, epsilon, num_folds=num_folds, guarded=guarded)
+    with watched("classify_counts", progress):
+        found = piloted_counts(key, counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     bit = parallel(*(guarantee for one in rounds for guarantee in one.guarantee.values()))
-    edge = per_edge((bit.epsilon,) * (1 if owned else 2), "half" if owned else "full")
+    edge = per_edge((bit.epsilon, bit.epsilon), "full")
     guarantee = PipelineGuarantee.of(
         [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)],
         protected=("edges",),

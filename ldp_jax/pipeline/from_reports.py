@@ -187,6 +187,8 @@ def classify_reports(
     alphabets: PersonalAlphabets,
     nodes: Integer[np.ndarray, " n"],
     reports: Sequence[ReportRows],
+    *,
+    progress: Progress | None = None,
 ) -> PredictedClasses:
     """What :func:`~ldp_jax.pipeline.predict_from_reports` does, of classes that devices sent.
 
@@ -204,6 +206,7 @@ def classify_reports(
         ``order[i]``.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
       ValueError: for facts and alphabets that do not fit each other, a panel with private labels, rows of a table
@@ -245,7 +248,8 @@ def classify_reports(
         told = jnp.asarray(reported | (labels >= 0))[:, None]
         return ClassReports(jnp.where(told, alphabets.log_likelihoods(sent), 0.0), alphabets.mask, reported)
 
-    found = local_prediction(key, collect, facts)
+    with watched("classify_reports", progress):
+        found = local_prediction(key, collect, facts)
     guarantee = PipelineGuarantee.of(
         [alphabets.guarantee()],
         protected=("features of private users",),

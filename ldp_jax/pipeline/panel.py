@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.spaces import as_records
@@ -139,7 +140,7 @@ def panel_arguments(
       ValueError: for arguments that do not fit each other or are out of range; of private labels it says nothing.
     """
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
-    everybody = _labels(panel, labels if noise is None else np.zeros_like(labels), n)
+    everybody = _labels(panel, validate.labels(labels) if noise is None else np.zeros_like(labels), n)
     members = np.flatnonzero(everybody >= 0)
     if num_classes is None:
         num_classes = int(everybody.max(initial=-1)) + 1

@@ -70,7 +70,7 @@ class PublicFacts(NamedTuple):
       rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`); several scalings of them
         (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none:
         then reports and labels have to do.
-      labels: int [n] in [0, C), -1 for users who have none.
+      labels: int [n] in [0, C), -1, None or NaN for users who have none.
       num_classes: C.
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
         probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that it is
@@ -199,6 +199,7 @@ def piloted_counts(
         epsilon, or of users who were not asked.
     """
     validate.threefry(key)
+    public = public._replace(labels=validate.labels(public.labels))
     _check(public, epsilon)
     fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
     labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes

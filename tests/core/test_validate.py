@@ -135,6 +135,10 @@ def test_parameters_that_are_no_real_numbers_are_refused_in_a_sentence(name):
         assert len(str(refused.value)) < 300
 
 
+def test_booleans_are_no_classes():
+    assert validate.labels([True, None]).dtype.kind == "O"
+
+
 @pytest.mark.usefixtures("untyped")
 def test_an_array_of_keys_is_not_a_key():
     keys = jax.random.split(jax.random.key(0), 3)

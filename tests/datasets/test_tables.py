@@ -72,6 +72,8 @@ def test_all_faults_at_once_and_no_value():
         ({"numbers": {"age": (5, 5), "paid": (1, 0), "height": (0, 1)}}, "'height'.*lower < upper.*'paid' needs"),
         ({"categories": {"city": "ulm"}}, "in a tuple"),
         ({"categories": {"city": ("ulm", "ulm", "bern")}}, "each category once"),
+        ({"classes": ("red", "blue", "-1")}, "'team' may not declare a class -1"),
+        ({"classes": ("red", "blue", 1, "1")}, "'team' holds classes that are written alike"),
     ],
 )
 def test_declarations_that_do_not_fit_are_refused(change, words):

@@ -261,6 +261,14 @@ def test_examples_outside_the_model_are_refused(part, field, value, message):
         fit_many(jax.random.split(jax.random.key(0), 2), linear(3), training.node_classification, *runs, SETTINGS)
 
 
+def test_predictions_need_an_output_a_class():
+    z, *parts = blobs()
+    fitted = fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, SETTINGS)
+    model = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
+    with pytest.raises(ValueError, match="outputs .n, classes., of at least two"):
+        training.predict(model, fitted, z)
+
+
 def test_other_bad_input_is_refused():
     z, train, *others = blobs()
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))

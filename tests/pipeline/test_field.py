@@ -90,6 +90,14 @@ def test_reports_are_unbiased_values_with_the_noise_that_they_have():
     assert not np.asarray(nothing.precision[:, 1]).any()
 
 
+def test_who_neither_reports_nor_has_a_label_is_not_observed():
+    """Node 3 is silent: the field passes it by, and does not pull it to the prior."""
+    labels, reported = np.array([0, -1, -1, -1]), np.array([False, True, True, False])
+    evidence = jnp.zeros((4, 2)).at[:3].set(jnp.array([2.0, 0.0]))
+    seen = observations(labels, jnp.array([0.5, 0.5]), evidence, reported)
+    assert (np.asarray(seen.precision[:, 1]) > 0).tolist() == [True, True, True, False]
+
+
 def test_no_member_of_the_panel_sees_her_own_label(problem):
     graph, _, _, _ = problem
     op, fold = propagation.operator(graph), jnp.arange(N) % 4
