@@ -17,4 +17,8 @@ except ModuleNotFoundError:
 from ldp_jax.deployment import *  # noqa: E402, F403
 from ldp_jax.deployment import __all__, __dir__  # noqa: E402, F401
 
-__version__ = version("ldp_jax_client")
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return version("ldp_jax_client")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
