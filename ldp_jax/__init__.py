@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from ldp_jax.learning.training import fit, fit_many
     from ldp_jax.pipeline import (
         JointPrivacy,
-        advise,
         predict_from_counts,
         predict_from_reports,
         predict_jointly,
         private_embedding,
+        rehearse,
     )
 
 __version__ = "0.2.0"
@@ -49,7 +49,6 @@ __all__ = [
     "Ledger",
     "PipelineGuarantee",
     "__version__",
-    "advise",
     "fit",
     "fit_many",
     "from_edges",
@@ -62,6 +61,7 @@ __all__ = [
     "private_embedding",
     "privatize",
     "privatize_graph",
+    "rehearse",
     "save",
     "synthetic",
 ]
@@ -77,8 +77,8 @@ __getattr__, __dir__ = lazy.attach(
         "graph.graphs": "from_edges",
         "graph.propagation": "operator ppr",
         "learning.training": "fit fit_many",
-        "pipeline": "JointPrivacy advise predict_from_counts predict_from_reports predict_jointly"
-        " private_embedding",
+        "pipeline": "JointPrivacy predict_from_counts predict_from_reports predict_jointly"
+        " private_embedding rehearse",
     },
     "accounting attacks core datasets deployment edges features graph hyperbolic learning pipeline verification",
 )

@@ -32,7 +32,7 @@ NOISY_GCN = ("dprr, gcn", "rr, gcn", "blink hybrid, gcn")
 WIDE = (
     "local prediction", "local prediction, placebo", "local prediction, no guard",
     "local prediction, placebo, no guard",
-    "local prediction, plain alphabet", "local prediction, scores", "local prediction, record", "advice",
+    "local prediction, plain alphabet", "local prediction, scores", "local prediction, record", "rehearsal",
     "structure, stack", "structure, field", "structure, PageRank 0.1", "structure, records of the panel",
     "structure, spectral 32", "non-private, class",
 )  # fmt: skip
@@ -136,7 +136,7 @@ SPARSE = tuple(name for name in SMALL if not name.startswith(("blink", "rr")))
 
 FURTHER = (
     *(name for name in FEATURES_METHODS if name.startswith(("structure", "non-private")) and "privge" not in name),
-    *(name for name in WIDE if name.startswith("local")), "advice",
+    *(name for name in WIDE if name.startswith("local")), "rehearsal",
 )  # fmt: skip
 """What further graphs are asked."""
 FURTHER_LARGE = tuple(

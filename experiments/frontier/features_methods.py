@@ -23,7 +23,7 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.learning import metrics, models
 from ldp_jax.learning.training import Examples
-from ldp_jax.pipeline import advise, predict_from_reports
+from ldp_jax.pipeline import predict_from_reports, rehearse
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.rows import Rows
@@ -70,9 +70,9 @@ class Method(NamedTuple):
 
 
 STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
-LOG_LOSS_GAIN, FORETOLD, GUARD, T = "expected log-loss gain", "expected gain", "expected guard", "expected t"
-NEEDED, COLLECT = "epsilon needed", "advised to collect"
-"""Metrics of the rows ``advice``: nats, points, standard errors twice, epsilon, 0 or 1."""
+FORETOLD, LOW, HIGH = "points foretold", "least points foretold", "most points foretold"
+CHANCE, COLLECT = "chance of a gain", "told to collect"
+"""Metrics of the rows ``rehearsal``: points, a probability, 0 or 1."""
 
 PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
 
@@ -265,18 +265,15 @@ def _dense(dataset: str) -> Any:
     return jnp.asarray(data.scaled_rows(0, data.num_nodes))
 
 
-# --- Advice ------------------------------------------------------------------------------------------------------
+# --- Rehearsal ---------------------------------------------------------------------------------------------------
 
 
-def _advice(key: Any, asked: Asked, epsilon: float) -> Answer:
-    """What the panel foretells of local prediction; nobody reports."""
-    found = advise(asked.facts, epsilon)
-    gain = found.gains[epsilon]
-    values = {
-        LOG_LOSS_GAIN: gain.log_loss, FORETOLD: gain.accuracy, GUARD: gain.guard(found.users), T: gain.t,
-        **({} if found.needed is None else {NEEDED: found.needed}), COLLECT: float(found.collect),
-    }  # fmt: skip
-    return Answer(values, UNREAD)
+def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
+    """What worlds foretell of local prediction; nobody reports."""
+    found = rehearse(key, asked.facts, (epsilon,))
+    told = found.foreseen(epsilon)
+    values = {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
+    return Answer(values | {COLLECT: float(found.collect(epsilon))}, UNREAD)
 
 
 # --- By name ---------------------------------------------------------------------------------------------------
@@ -284,7 +281,7 @@ def _advice(key: Any, asked: Asked, epsilon: float) -> Answer:
 LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
 PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"
 PLAIN, PRIVGE = "local prediction, plain alphabet", "privge"
-FIDELITY, ADVICE = "privge, fidelity", "advice"
+FIDELITY, REHEARSAL = "privge, fidelity", "rehearsal"
 SCORES, RECORD_ITSELF, SAMPLED = (f"{LOCAL}, {name}" for name in ("scores", "record", "sampled"))
 STRUCTURE, CHOSEN = "structure", "structure, chosen"
 TRUE = "non-private"
@@ -316,7 +313,7 @@ METHODS: dict[str, Method] = {
     SCORES: Method(0, partial(_by_steps, message=messages.class_scores)),
     RECORD_ITSELF: Method(0, partial(_by_steps, message=messages.projected_record)),
     SAMPLED: Method(0, partial(_by_steps, message=messages.sampled_numbers)),
-    ADVICE: Method(30, _advice),
+    REHEARSAL: Method(30, _rehearsal),
     FIDELITY: Method(13, _fidelity),
 }
 """By name; a name's number of noise is a part of its rows' keys."""
@@ -324,7 +321,7 @@ METHODS: dict[str, Method] = {
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith((STRUCTURE, TRUE)))
 """Rows that use no private record at all, or all of them."""
 
-LAST = {ADVICE: COLLECT, FIDELITY: CORRELATION}
+LAST = {REHEARSAL: COLLECT, FIDELITY: CORRELATION}
 """Of rows without an accuracy, the metric that is computed last."""
 
 DENSE = (SAMPLED,)

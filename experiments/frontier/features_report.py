@@ -20,7 +20,7 @@ from experiments._report import (
     significant,
 )
 from experiments._report import table as as_table
-from experiments.frontier import advice_report, features
+from experiments.frontier import features, rehearsal_report
 from experiments.frontier._points import (
     ACCURACY,
     PANEL,
@@ -111,14 +111,14 @@ def write(out: Path) -> list[Path]:
     if sizes := _of_sizes(found):
         figures[f"{NAME}_panels"] = _size_figure(sizes)
         sections.append(f"![Gain against the size of the panel]({NAME}_panels.png)")
-    foretold = advice_report.outcomes(frame, pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
+    foretold = rehearsal_report.outcomes(frame, pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
     sections += ["## All graphs", summary(found)]
     if said := messages(found):
         sections += ["## What a device should say", _MESSAGES, said]
     if foretold:
-        figures[f"{NAME}_advice"] = advice_report.figure(foretold)
-        sections += ["## Advice before anybody reports, against outcome", advice_report.words(foretold)]
-        sections += [f"![Advice against outcome]({NAME}_advice.png)", advice_report.table(foretold)]
+        figures[f"{NAME}_rehearsal"] = rehearsal_report.figure(foretold)
+        sections += ["## Rehearsal before anybody reports, against outcome", rehearsal_report.words(foretold)]
+        sections += [f"![Rehearsal against outcome]({NAME}_rehearsal.png)", rehearsal_report.table(foretold)]
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", table(part), _public_table(part)]
     return publish(out, {NAME: "\n\n".join(sections)}, figures, found)

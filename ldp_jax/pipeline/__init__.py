@@ -1,9 +1,9 @@
 """The main jobs in one call: what users report, what the server makes of it, and what the whole of it spends.
 
 * :func:`private_embedding` - private features, public graph;
-* :func:`predict_from_reports` - private features, public graph and panel; :func:`advise` says beforehand whether to
-  collect;
-* :func:`predict_from_counts` - public features, private graph; :func:`forecast` says beforehand whether to collect;
+* :func:`predict_from_reports` - private features, public graph and panel;
+* :func:`predict_from_counts` - public features, private graph;
+* :func:`rehearse` - whether either is worth collecting, before anybody reports;
 * :func:`predict_jointly` - private features and graph, public panel;
 * :func:`collect_rounds` - the same data in every round;
 * :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
-    from ldp_jax.pipeline.advice import Advice, advise, forecast
     from ldp_jax.pipeline.budget_split import JointPrivacy
     from ldp_jax.pipeline.embedding import (
         Embedding,
@@ -33,24 +32,24 @@ if TYPE_CHECKING:
     from ldp_jax.pipeline.from_reports import PredictedClasses, classify_reports, predict_from_reports
     from ldp_jax.pipeline.jointly import JointClasses, predict_jointly
     from ldp_jax.pipeline.local_prediction import panel_facts
+    from ldp_jax.pipeline.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
     from ldp_jax.pipeline.rows import feature_rows
 
 __all__ = [
-    "Advice",
     "CountedClasses",
     "Embedding",
     "JointClasses",
     "JointPrivacy",
     "PredictedClasses",
     "PublicRecord",
+    "Rehearsal",
     "RepeatedReports",
-    "advise",
+    "StatedFriends",
     "classify_counts",
     "classify_reports",
     "collect_rounds",
     "feature_rows",
-    "forecast",
     "non_private_embedding",
     "panel_facts",
     "perturb",
@@ -59,18 +58,19 @@ __all__ = [
     "predict_jointly",
     "private_embedding",
     "private_embeddings",
+    "rehearse",
 ]
 
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {
-        "advice": "Advice advise forecast",
         "budget_split": "JointPrivacy",
         "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
         "from_counts": "CountedClasses classify_counts predict_from_counts",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "jointly": "JointClasses predict_jointly",
         "local_prediction": "panel_facts",
+        "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
         "rows": "feature_rows",
     },

@@ -239,6 +239,21 @@ def piloted_counts(
     )  # fmt: skip
 
 
+def with_posterior(key: PRNGKey, public: PublicFacts, num_folds: int | None = None) -> PublicFacts:
+    """The same facts with features in one scaling, and a :class:`FeaturesPosterior` for ``log_q``.
+
+    A sweep over epsilon, or worlds of a rehearsal, then find it once.
+
+    Raises:
+      ValueError: as :func:`piloted_counts`.
+    """
+    validate.threefry(key)
+    public = public._replace(labels=validate.labels(public.labels))
+    _check(public, 1.0)
+    rows, known, _ = _features(key, public, num_folds)
+    return public._replace(rows=rows, log_q=known)
+
+
 def _features(
     key: PRNGKey, public: PublicFacts, num_folds: int | None
 ) -> tuple[Rows | None, FeaturesPosterior, Scaling | None]:

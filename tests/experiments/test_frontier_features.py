@@ -11,7 +11,6 @@ import pytest
 
 from experiments import frontier
 from experiments.frontier import (
-    advice_report,
     features,
     features_methods,
     features_report,
@@ -19,21 +18,24 @@ from experiments.frontier import (
     joint_methods,
     joint_report,
     messages,
+    rehearsal_report,
 )
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
-    ADVICE,
     CHOSEN,
     COLLECT,
     CORRELATION,
     FIDELITY,
     FORETOLD,
+    HIGH,
     LOCAL,
+    LOW,
     METHODS,
     PLACEBO,
     PLAIN,
     PRIVGE,
     RECORD_ITSELF,
+    REHEARSAL,
     SAMPLED,
     SCORES,
     STRUCTURE,
@@ -41,12 +43,10 @@ from experiments.frontier.features_methods import (
     UNGUARDED,
     UNGUARDED_PLACEBO,
     WITHOUT_EPSILON,
-    T,
 )
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.pipeline import Advice, JointPrivacy, predict_jointly
-from ldp_jax.pipeline.advice import ExpectedGain
+from ldp_jax.pipeline import JointPrivacy, Rehearsal, predict_jointly
 from ldp_jax.pipeline.budget_split import Split, SplitForecast
 from ldp_jax.pipeline.rows import feature_rows
 from tests.experiments.rows import of_panel
@@ -191,10 +191,9 @@ def test_messages_are_compared_with_a_class_draw_by_draw():
 
 
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
-    """What was advised, and how much PrivGE's embedding shows; each ends with what completes its cell."""
-    gain = ExpectedGain(0.2, 0.05, 3.0, 1.0, 0.1, 0.5, 0.5, 120, 2.0, 1.0)
-    told = Advice(True, "", 1.0, None, {1.0: gain}, 100)
-    monkeypatch.setattr(features_methods, "advise", lambda facts, epsilon: told)
+    """What was foretold, and how much PrivGE's embedding shows; each ends with what completes its cell."""
+    told = Rehearsal((1.0,), np.array([[2.0], [3.0], [4.0]]), np.full(3, 50.0), "records", 100, 60)
+    monkeypatch.setattr(features_methods, "rehearse", lambda key, facts, epsilons: told)
     private, true = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
     made = {"hds": jnp.asarray(private), None: jnp.asarray(true), "public": jnp.ones((40, 3))}
     bench = features_methods.cells.Bench(*[None] * 8, jax.random.key(1), None, None)
@@ -207,13 +206,13 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
 
     monkeypatch.setattr(features_methods.cells, "embed", embed)
     asked = type("Draw", (), {"facts": None})
-    found = {name: METHODS[name].run(jax.random.key(0), asked, 1.0) for name in (ADVICE, FIDELITY)}
+    found = {name: METHODS[name].run(jax.random.key(0), asked, 1.0) for name in (REHEARSAL, FIDELITY)}
     values = {name: features.scored(answer, asked) for name, answer in found.items()}
     for name, of_row in values.items():
         assert list(of_row)[-1] == features_methods.LAST[name]
-    assert (values[ADVICE][COLLECT], values[ADVICE][T], values[ADVICE][FORETOLD]) == (1.0, 4.0, 3.0)
-    assert "epsilon needed" not in values[ADVICE]
-    assert found[ADVICE].guarantee[RECORD].epsilon == 0.0
+    assert (values[REHEARSAL][COLLECT], values[REHEARSAL][FORETOLD]) == (1.0, 3.0)
+    assert values[REHEARSAL][LOW] < 0.0 < values[REHEARSAL][HIGH]
+    assert found[REHEARSAL].guarantee[RECORD].epsilon == 0.0
     wanted = np.corrcoef((private - private.mean(0)).ravel(), (true - true.mean(0)).ravel())[0, 1]
     assert values[FIDELITY][CORRELATION] == pytest.approx(wanted, abs=1e-5)
     assert values[FIDELITY]["relative error"] == pytest.approx(math.sqrt(1 - wanted**2), abs=1e-5)
@@ -231,26 +230,27 @@ def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
     assert "fidelity" not in features_report.table(features_report.points(base))
 
 
-def test_advice_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():
-    """Of draws that have both: 0 and 1 of a graph, on which collecting is advised in one, in both, in none."""
-    advised = {0.5: (0, 1), 1.0: (1, 1), 2.0: (1, 1), 4.0: (0, 0)}
+def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():
+    """Of draws that have both: 0 and 1 of a graph, on which the verdict is to collect in one, in both, in none."""
+    verdicts = {0.5: (0, 1), 1.0: (1, 1), 2.0: (1, 1), 4.0: (0, 0)}
     gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
     told = [
-        of_panel([(ADVICE, epsilon, {seed: 100 * value for seed, value in enumerate(each)})]).assign(metric=metric)
-        for epsilon, collect in advised.items()
-        for metric, each in ((COLLECT, (*collect, 1)), (T, (2 * epsilon,) * 3), (FORETOLD, (epsilon,) * 3))
-    ]
+        of_panel([(REHEARSAL, epsilon, dict(enumerate(100 * np.array(each))))]).assign(metric=metric)
+        for epsilon, collect in verdicts.items()
+        for metric, each in (
+            (COLLECT, (*collect, 1)), (FORETOLD, (epsilon,) * 3), (LOW, (-1.0,) * 3), (HIGH, (3.05,) * 3)
+        )
+    ]  # fmt: skip
     measured = [of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
-    found = advice_report.outcomes(pd.concat(told), pd.concat(measured))
+    found = rehearsal_report.outcomes(pd.concat(told), pd.concat(measured))
     assert [one.gain.n for one in found] == [2] * 4
-    assert [one.advised for one in found] == [1, 2, 2, 0]
-    assert [one.miss for one in found] == ["not advised, and it gains", "", "advised, and no gain is seen", ""]
-    assert "wrong in 2" in advice_report.words(found)
-    (axis,) = advice_report.figure(found).axes
-    assert [text.get_text() for text in axis.texts] == ["g, 20 (60)"]
-    (ringed,) = [line for line in axis.lines if line.get_label() == "the advice was wrong"]
-    assert list(ringed.get_xdata()) == [1.0, 4.0]
-    assert advice_report.outcomes(of_panel(ROWS), pd.concat(measured)) == []
+    assert [(one.collect, one.inside) for one in found] == [(1, 1), (2, 1), (2, 2), (0, 2)]
+    assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
+    assert "wrong in 2 of 4" in rehearsal_report.words(found)
+    (axis,) = rehearsal_report.figure(found).axes
+    (ringed,) = [line for line in axis.lines if line.get_label() == "the verdict was wrong"]
+    assert list(ringed.get_xdata()) == [0.5, 2.0]
+    assert rehearsal_report.outcomes(of_panel(ROWS), pd.concat(measured)) == []
 
 
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):

@@ -1,0 +1,461 @@
+r"""Rehearse before you collect: worlds are drawn from public facts, and the server is run on each of them.
+
+In a world every private user has a class. Devices report it as they would, the server reads their reports as it
+would, and the classes that it finds are counted right or wrong, beside those that it finds without any report.
+Nobody is asked, and no budget is spent.
+
+* Records (of :class:`~ldp_jax.pipeline.local_prediction.PanelFacts`). Classes follow the structural posterior q.
+  Those of friends are alike: their Gumbel noise is a Gaussian copula, of which a share :data:`COUPLING` is noise
+  averaged over four hops, given the labels of the panel. A private user of class y has the classifier's scores of a
+  member of that class whom structure knew about as well: of a near :math:`q(y)`. Members are drawn anew in each
+  world, as often as there are, so that a small panel is as unsure as it is.
+* Lists (of :class:`~ldp_jax.pipeline.piloted.PublicFacts`). Classes follow the public posterior. A list is what is
+  stated of friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others
+  of anybody's.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+from jax.scipy.special import log_ndtr, ndtri
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from ldp_jax.core import random_words, validate
+from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.edges import NeighbourCounts
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
+from ldp_jax.pipeline.message import ClassReports
+from ldp_jax.pipeline.panel import MOST_EPSILON
+from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts, with_posterior
+from ldp_jax.pipeline.self_training import FeaturesPosterior
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+"""Of which the least that is worth asking for is looked for."""
+
+WORLDS = 10
+"""Fewer give intervals that are too narrow."""
+
+LEAST_POINTS, LEAST_CHANCE = 0.5, 0.8
+"""Of the mean gain, and of its probability to be above 0: below, nothing should be collected."""
+
+LEAST_LABELS = 50
+"""Public labels: fewer cannot tell."""
+
+COUPLING = 0.9
+"""Share of the noise of a class that friends have in common."""
+
+_HOPS = 4
+"""Over which noise is shared."""
+
+_NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
+"""A donor is among this share of the class, at least so many, on either side; or of all of it, so often."""
+
+_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01
+"""Of the estimate of variances; of conjugate gradients."""
+
+
+class StatedFriends(NamedTuple):
+    """What is known or assumed of private friendships.
+
+    Attributes:
+      mean_degree: neighbours of a user, > 0.
+      homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
+      spread: standard deviation of the logarithm of a degree, >= 0.
+    """
+
+    mean_degree: float
+    homophily: float
+    spread: float = 1.0
+
+
+class Foreseen(NamedTuple):
+    """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0)."""
+
+    points: float
+    low: float
+    high: float
+    chance: float
+
+
+class Rehearsal(NamedTuple):
+    """What came of the worlds; prints as a verdict and a table.
+
+    Attributes:
+      epsilons: that were asked about, ascending.
+      gains: float64 [worlds, epsilons], points of accuracy on private users over no report.
+      without: float64 [worlds], accuracy without any report, in percent.
+      message: ``records`` or ``lists``.
+      users: how many would report.
+      labels: how many are public.
+      friends: what was stated, of lists.
+    """
+
+    epsilons: tuple[float, ...]
+    gains: Float[np.ndarray, "worlds epsilons"]
+    without: Float[np.ndarray, " worlds"]
+    message: str
+    users: int
+    labels: int
+    friends: StatedFriends | None = None
+
+    def foreseen(self, epsilon: float) -> Foreseen:
+        """The forecast for one of :attr:`epsilons`."""
+        gains = self.gains[:, self.epsilons.index(epsilon)]
+        count, mean = len(gains), float(gains.mean())
+        error = float(gains.std(ddof=1)) * math.sqrt(1 + 1 / count)
+        if error == 0.0:
+            return Foreseen(mean, mean, mean, float(mean > 0.0))
+        half = float(scipy.stats.t.ppf(0.975, count - 1)) * error
+        return Foreseen(mean, mean - half, mean + half, float(scipy.stats.t.cdf(mean / error, count - 1)))
+
+    def collect(self, epsilon: float) -> bool:
+        """Whether to ask for reports of this epsilon."""
+        told = self.foreseen(epsilon)
+        return self.labels >= LEAST_LABELS and told.points >= LEAST_POINTS and told.chance >= LEAST_CHANCE
+
+    @property
+    def needed(self) -> float | None:
+        """The least epsilon that is worth asking for; None where there is none."""
+        return next((one for one in self.epsilons if self.collect(one)), None)
+
+    def __str__(self) -> str:
+        if self.labels < LEAST_LABELS:
+            verdict = f"cannot tell: {self.labels} public labels, and it takes {LEAST_LABELS}"
+        elif self.needed is None:
+            verdict = f"do not collect: {LEAST_POINTS:g} points are not likely up to epsilon {self.epsilons[-1]:g}"
+        else:
+            verdict = f"collect, at epsilon {self.needed:g} or more"
+        stated = ""
+        if self.friends is not None:
+            stated = f", of {self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g} as stated"
+        lines = [
+            verdict,
+            f"{self.users} {self.message} beside {self.labels} public labels, {len(self.gains)} worlds{stated}",
+            f"without any report {self.without.mean():.1f} % are right",
+            "epsilon   points   95 % interval    P(gain > 0)",
+        ]
+        for epsilon in self.epsilons:
+            told = self.foreseen(epsilon)
+            interval = f"{told.low:+.1f} to {told.high:+.1f}"
+            lines.append(f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}")
+        return "\n".join(lines)
+
+
+def rehearse(
+    key: PRNGKey,
+    public: PanelFacts | PublicFacts,
+    epsilons: Sequence[float] = EPSILONS,
+    *,
+    friends: StatedFriends | None = None,
+    worlds: int = WORLDS,
+    progress: Progress | None = None,
+) -> Rehearsal:
+    """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
+
+    To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.8, beside at
+    least 50 public labels.
+
+    Args:
+      key: of public randomness.
+      public: of records, what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found, with true labels; of
+        lists, features and labels.
+      epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40].
+      friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
+      worlds: how many are drawn, at least 2.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+
+    Raises:
+      ValueError: for private labels, an epsilon out of range, or friends where there are none to be stated.
+
+    >>> from ldp_jax import datasets
+    >>> data = datasets.synthetic(
+    ...     jax.random.key(0), num_nodes=300, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
+    ... )
+    >>> public = PublicFacts(None, np.where(np.arange(300) < 100, data.y, -1), 3)
+    >>> found = rehearse(jax.random.key(1), public, (2.0,), friends=StatedFriends(8, 0.8), worlds=2)
+    >>> found.collect(2.0), str(found).splitlines()[0]
+    (True, 'collect, at epsilon 2 or more')
+    """
+    validate.threefry(key)
+    worlds = validate.whole(2, worlds=worlds)
+    records = isinstance(public, PanelFacts)
+    most = MOST_EPSILON if records else 40.0
+    asked = tuple(sorted({validate.number(0.0, most, open_lower=True, epsilons=one) for one in epsilons}))
+    if not asked:
+        raise ValueError("epsilons must name one at least")
+    if records and friends is not None:
+        raise ValueError("friends must be None of records, whose graph is public")
+    if not records and friends is None:
+        raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
+    fold_key, key = random_words.split(key)
+    with watched("rehearse", progress):
+        if isinstance(public, PanelFacts):
+            if public.known.keep < 1.0:
+                raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
+            run = _of_records(key, public, asked)
+        else:
+            assert friends is not None
+            check_friends(friends)
+            phase("what features say", 0.0)
+            run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
+        found = []
+        for world in range(worlds):
+            phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
+            with watched("server"):
+                found.append(run(world))
+    right = np.array(found)
+    private = np.asarray(public.labels) < 0
+    return Rehearsal(
+        asked, right[:, 1:] - right[:, :1], right[:, 0], "records" if records else "lists",
+        int(private.sum()), int((~private).sum()), friends,
+    )  # fmt: skip
+
+
+World = Callable[[int], list[float]]
+"""Draws a world: accuracy in percent without any report, and at each epsilon."""
+
+
+def _points(scores: ArrayLike, y: np.ndarray, asked: np.ndarray) -> float:
+    return 100.0 * float((np.asarray(scores).argmax(1) == y)[asked].mean())
+
+
+# --- Records -----------------------------------------------------------------------------------------------------
+
+
+def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
+    """Worlds of a public graph and panel."""
+    spread_key, key = jax.random.split(key)
+    log_q, labels, panel = facts.structure.log_q, facts.labels, facts.known.nodes
+    posterior, private = np.exp(np.asarray(log_q)), labels < 0
+    alphabets = [PersonalAlphabets.of(epsilon, posterior) for epsilon in epsilons]
+    scored, spread = np.asarray(facts.classifier.panel_scores), shared_spread(spread_key, facts.op)
+
+    def world(number: int) -> list[float]:
+        class_key, donor_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
+        y = coupled_classes(class_key, facts.op, spread, log_q, labels, np.float32(COUPLING))
+        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel]))]
+        scores[panel] = scored
+        truth = np.asarray(y)
+        found = [_points(log_q, truth, private)]
+        for number, mine in enumerate(alphabets):
+            made = local_prediction(jax.random.fold_in(report_key, number), partial(_send, mine, scores), facts)
+            found.append(_points(made.log_posterior, truth, private))
+        return found
+
+    return world
+
+
+def _send(alphabets: PersonalAlphabets, scores: np.ndarray, key: PRNGKey, public: Broadcast) -> ClassReports:
+    """What devices with these scores report."""
+    return ClassReports(alphabets.log_likelihoods(alphabets.privatize(key, alphabets.best(scores))), alphabets.mask)
+
+
+def _shared(op: Operator, noise: Array) -> Array:
+    """S w, noise averaged over a few hops: S is ((I + D^-1 A) / 2)^hops."""
+    return op.nodes(jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + op.average(w)), op.rows(noise)))
+
+
+def _shared_back(op: Operator, w: Array) -> Array:
+    """S^T w."""
+    degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
+    back = jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w))
+    return op.nodes(back)
+
+
+@jax.jit
+def shared_spread(key: PRNGKey, op: Operator) -> Float[Array, "n one"]:
+    """The standard deviation of shared noise at each node, from 64 draws; float32 [n, 1]."""
+    made = _shared(op, jax.random.normal(key, (op.num_nodes, _COLUMNS)))
+    return jnp.sqrt((made**2).mean(1, keepdims=True))
+
+
+@jax.jit
+def coupled_classes(
+    key: PRNGKey,
+    op: Operator,
+    spread: Float[Array, "n one"],
+    log_q: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " n"],
+    coupling: Scalar,
+) -> Int[Array, " n"]:
+    r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels; int32 [n].
+
+    Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian field of
+    covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise. The panel's noise is drawn given
+    its labels, and the field given the panel's noise (Matheron's rule, by conjugate gradients).
+
+    Args:
+      key: of public randomness.
+      op: the public graph's.
+      spread: of shared noise (:func:`shared_spread`).
+      log_q: posteriors, of the panel out of fold.
+      labels: -1 for those whose class is drawn.
+      coupling: rho in [0, 1).
+    """
+    shared_key, own_key, top_key, rest_key = jax.random.split(key, 4)
+    known = (labels >= 0)[:, None]
+    # Gumbel noise given which class is the largest: the largest is free, the others are truncated at it.
+    top = jax.random.gumbel(top_key, (len(log_q), 1))
+    others = -jnp.logaddexp(-top, -(jax.random.gumbel(rest_key, log_q.shape) + log_q))
+    noise = jnp.where(jnp.arange(log_q.shape[1]) == labels[:, None], top, others) - log_q
+    wanted = ndtri(jnp.clip(jnp.exp(-jnp.exp(-noise)), 1e-6, 1.0 - 1e-6))
+
+    def covariance(w: Array) -> Array:
+        return jnp.asarray(coupling) * _shared(op, _shared_back(op, w / spread)) / spread
+
+    drawn = jnp.sqrt(coupling) * _shared(op, jax.random.normal(shared_key, log_q.shape)) / spread
+    drawn = drawn + jnp.sqrt(1.0 - coupling) * jax.random.normal(own_key, log_q.shape)
+    lacking = jnp.where(known, wanted - drawn, 0.0)
+
+    def among_known(w: Array) -> Array:
+        return jnp.where(known, covariance(w) + (1.0 - coupling + _RIDGE) * w, w)
+
+    solved, _ = jax.scipy.sparse.linalg.cg(among_known, lacking, maxiter=_STEPS, tol=1e-2)
+    field = drawn + covariance(jnp.where(known, solved, 0.0))
+    found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
+    return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
+
+
+@jax.jit
+def donors(
+    key: PRNGKey,
+    y: Int[Array, " n"],
+    log_q: Float[Array, "n classes"],
+    labels: Int[Array | np.ndarray, " panel"],
+    panel_log_q: Float[Array, "panel classes"],
+) -> Int[Array, " n"]:
+    """For each user a member of the same class whom structure knew about as well; int32 [n], places in the panel.
+
+    Members are drawn anew first, as many of each class as there are, so that some are nobody's donors.
+    """
+    member_key, near_key, any_key, which_key = jax.random.split(key, 4)
+    size = (labels[:, None] == jnp.arange(log_q.shape[1])).sum(0)
+    start = size.cumsum() - size
+    order = jnp.argsort(labels)
+    of = labels[order]
+    drawn = order[start[of] + _below(member_key, size[of])]
+    known = of + _under_one(jnp.take_along_axis(panel_log_q[drawn], of[:, None], 1)[:, 0])
+    place = jnp.argsort(known)  # by class, then by what structure knew
+    mine = y + _under_one(jnp.take_along_axis(log_q, y[:, None], 1)[:, 0])
+    count, first = size[y], start[y]
+    reach = jnp.maximum(jnp.ceil(_NEAR * count).astype(jnp.int32), _LEAST_NEAR)
+    width = jnp.minimum(2 * reach, count)
+    low = jnp.clip(jnp.searchsorted(known[place], mine) - reach, first, first + count - width)
+    anybody = jax.random.uniform(which_key, y.shape) < _ANYBODY
+    chosen = jnp.where(anybody, first + _below(any_key, count), low + _below(near_key, width))
+    return drawn[place[chosen]]
+
+
+def _below(key: PRNGKey, count: Array) -> Array:
+    """Whole numbers below each count."""
+    return jnp.minimum((jax.random.uniform(key, count.shape) * count).astype(jnp.int32), count - 1)
+
+
+def _under_one(log_p: Array) -> Array:
+    return jnp.minimum(jnp.exp(log_p), 0.999)
+
+
+# --- Lists -------------------------------------------------------------------------------------------------------
+
+
+def check_friends(friends: StatedFriends) -> None:
+    """Refuse what no friendships are like."""
+    validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)
+    validate.number(0.0, 1.0, homophily=friends.homophily)
+    validate.number(0.0, 4.0, spread=friends.spread)
+
+
+def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
+    """Worlds of public features and private lists."""
+    assert isinstance(public.log_q, FeaturesPosterior)
+    log_q, labels = public.log_q.log_q, np.asarray(public.labels)
+    stated = (np.float32(friends.mean_degree), np.float32(friends.homophily), np.float32(friends.spread))
+
+    def world(number: int) -> list[float]:
+        draw_key, report_key = jax.random.split(jax.random.fold_in(key, number))
+        y, users = _drawn_users(draw_key, log_q, labels, stated)
+        truth = np.asarray(y)
+        found = [_points(log_q, truth, labels < 0)]
+        for place, epsilon in enumerate(epsilons):
+            count_key = jax.random.fold_in(report_key, place)
+            made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
+            found.append(_points(made.log_posterior, truth, labels < 0))
+        return found
+
+    return world
+
+
+class _Users(NamedTuple):
+    """Of a world: classes as rows of 0 and 1 [n, C], expected degrees [n], homophily."""
+
+    of_class: Array
+    rate: Array
+    homophily: Array
+
+
+def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Array:
+    """What devices of a world report."""
+    count_key, noise_key = jax.random.split(key)
+    counts = _drawn_counts(count_key, users, jnp.asarray(asked.groups), num_groups=asked.num_groups)
+    return NeighbourCounts(epsilon, asked.num_groups).add_noise(noise_key, counts)
+
+
+@jax.jit
+def _drawn_users(
+    key: PRNGKey, log_q: Array, labels: Array, friends: tuple[Array, Array, Array]
+) -> tuple[Array, _Users]:
+    """Classes by q, of labelled users their own, and log-normal expected degrees."""
+    mean_degree, homophily, spread = friends
+    class_key, rate_key = jax.random.split(key)
+    y = jnp.where(labels >= 0, labels, jax.random.categorical(class_key, log_q))
+    rate = mean_degree * jnp.exp(spread * jax.random.normal(rate_key, y.shape) - 0.5 * spread**2)
+    return y, _Users(jax.nn.one_hot(y, log_q.shape[1]), rate, homophily)
+
+
+@partial(jax.jit, static_argnames="num_groups")
+def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
+    """Neighbours by group, int32 [n, K]: a share of them of the own class, the rest of anybody's; Poisson."""
+    size = users.of_class.sum(0)
+    shares = users.of_class.T @ jax.nn.one_hot(groups, num_groups) / jnp.maximum(size, 1.0)[:, None]  # of a class
+    friends = users.homophily * users.of_class + (1.0 - users.homophily) * size / len(groups)
+    return jax.random.poisson(key, users.rate[:, None] * (friends @ shares), dtype=jnp.int32)
+
+
+def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
+    r"""How far friends are alike, beyond chance: :math:`(s - s_0) / (1 - s_0)`, at least 0.
+
+    s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
+
+    ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
+    has no label (-1) are left out. A handful of pairs says little.
+
+    Raises:
+      ValueError: for pairs of another shape (an ``edge_index`` is [2, pairs]: give its transpose), a node outside
+        [0, n), or where no pair has labels at both ends.
+
+    >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
+    0.333...
+    """
+    labels, pairs = np.asarray(labels), np.asarray(pairs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(labels)):
+        raise ValueError(f"pairs must join nodes in [0, {len(labels)}), got {pairs.min()} to {pairs.max()}")
+    ends = labels[pairs]
+    ends = ends[(ends >= 0).all(-1)]
+    if not len(ends):
+        raise ValueError("pairs must hold one of two labelled users, got none: state a guess of the homophily")
+    share = np.bincount(ends.ravel()) / ends.size
+    chance = float((share**2).sum())
+    alike = float((ends[:, 0] == ends[:, 1]).mean())
+    return max(0.0, (alike - chance) / (1.0 - chance)) if chance < 1.0 else 0.0

@@ -1,0 +1,151 @@
+"""Worlds follow what is public of them, and the verdict follows what the worlds brought."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ldp_jax as ldp
+from ldp_jax.graph.propagation import operator
+from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts
+from ldp_jax.pipeline.device_classifier import DeviceClassifier
+from ldp_jax.pipeline.local_prediction import PanelFacts
+from ldp_jax.pipeline.piloted import PublicFacts
+from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, shared_spread
+from ldp_jax.pipeline.self_training import FoldedLabels
+from ldp_jax.pipeline.structure import StructurePosterior
+from tests.pipeline.planted import blocks, some_labels
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+N, DIM, PANEL = 500, 24, 200
+
+
+@pytest.fixture(scope="module")
+def graph():
+    made, y, _ = blocks(n=N, degree=8.0, homophily=0.9)
+    return operator(made), y, made
+
+
+def facts_of(graph, strength, panel=PANEL):
+    """Facts by hand: structure that half knows, and a classifier that knows as much as ``strength`` says."""
+    (op, y, _), rng = graph, np.random.default_rng(0)
+    labels = np.where(np.arange(N) < panel, y, -1).astype(np.int32)
+
+    def scores(of, much):
+        made = rng.normal(0, 1, (len(of), 3)) + much * np.eye(3)[of]
+        return jax.nn.log_softmax(jnp.asarray(made, jnp.float32))
+
+    structure = StructurePosterior(scores(y, 1.0), "stack", {}, jnp.zeros((N, 3, 1)), ("one",), jnp.ones(1))
+    classifier = DeviceClassifier(jnp.zeros((DIM, 3)), jnp.zeros(3), scores(y[:panel], strength), 0.4)
+    return PanelFacts(FoldedLabels(labels, 3, jnp.arange(N) % 3, 3), structure, classifier, op)
+
+
+def test_classes_of_a_world_follow_their_posteriors_and_those_of_friends_are_alike(graph):
+    """400 worlds: shares within 5 standard errors of the posterior where nobody's label says more."""
+    op, _, made = graph
+    log_q = facts_of(graph, 0.0).structure.log_q
+    nobody = np.full(N, -1)
+    spread = shared_spread(jax.random.key(0), op)
+
+    def worlds(coupling, labels):
+        draw = lambda key: coupled_classes(key, op, spread, log_q, labels, np.float32(coupling))
+        return np.asarray(jax.lax.map(draw, jax.random.split(jax.random.key(1), 400)))
+
+    alike = {}
+    for coupling in (0.0, 0.9):
+        y = worlds(coupling, nobody)
+        q = np.exp(np.asarray(log_q))
+        share = (y[..., None] == np.arange(3)).mean(0)
+        away = (share - q) / np.sqrt(np.maximum(q * (1 - q), 1e-4) / 400)
+        assert np.abs(away).mean() < (0.85 if coupling == 0.0 else 1.6)  # 0.8 of a normal; spread is estimated
+        alike[coupling] = (y[:, made.senders] == y[:, made.receivers]).mean()
+    assert alike[0.9] > alike[0.0] + 0.1
+    labels = np.where(np.arange(N) < 250, 0, -1)
+    drawn = worlds(0.9, labels)
+    assert (drawn[:, :250] == 0).all()
+    assert (drawn[:, 250:] == 0).mean() > np.exp(np.asarray(log_q))[250:, 0].mean() + 0.05  # friends of class 0
+
+
+def test_donors_are_of_the_class_and_known_as_well():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 100)
+    known = jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (300, 3)), jnp.float32))
+    y, log_q = rng.integers(0, 3, 3000), jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (3000, 3)), jnp.float32))
+    found = np.asarray(donors(jax.random.key(0), jnp.asarray(y), log_q, labels, known))
+    assert (labels[found] == y).all()
+    of_donor, own = np.asarray(known)[found, y], np.asarray(log_q)[np.arange(3000), y]
+    assert np.corrcoef(np.exp(of_donor), np.exp(own))[0, 1] > 0.9
+    assert len(np.unique(found)) < 250  # drawn anew: a third of the members are nobody's
+
+
+def test_records_that_know_more_than_structure_are_worth_collecting(graph):
+    good = ldp.rehearse(jax.random.key(0), facts_of(graph, 4.0), (4.0, 0.01), worlds=4)
+    assert good.epsilons == (0.01, 4.0)
+    assert (good.collect(0.01), good.collect(4.0), good.needed) == (False, True, 4.0)
+    assert (good.users, good.labels) == (N - PANEL, PANEL)
+    told = good.foreseen(4.0)
+    assert told.low < told.points < told.high
+    assert told.points == pytest.approx(good.gains[:, 1].mean())
+    assert str(good).startswith("collect, at epsilon 4 or more")
+    again = ldp.rehearse(jax.random.key(0), facts_of(graph, 4.0), (4.0, 0.01), worlds=4)
+    np.testing.assert_array_equal(good.gains, again.gains)
+    few = ldp.rehearse(jax.random.key(0), facts_of(graph, 4.0, panel=40), (4.0,), worlds=2)
+    assert not few.collect(4.0)
+    assert str(few).startswith("cannot tell: 40 public labels")
+
+
+def test_records_that_know_nothing_are_not(graph):
+    told = ldp.rehearse(jax.random.key(0), facts_of(graph, 0.0), (4.0,), worlds=4)
+    assert told.needed is None
+    assert str(told).startswith("do not collect")
+
+
+def test_lists_bring_about_what_was_foretold(graph):
+    """Beside 100 labels and no features; the accuracy of one collection within 10 points."""
+    _, y, made = graph
+    labels = some_labels(y, 0.2)
+    told = ldp.rehearse(
+        jax.random.key(0), PublicFacts(None, labels, 3), (1.0,), friends=StatedFriends(8.0, 0.9, 0.3), worlds=3
+    )
+    found = predict_from_counts(jax.random.key(1), made, None, labels, 1.0)
+    right = 100 * (found.classes == y)[labels < 0].mean()
+    assert told.collect(1.0)
+    assert abs(told.without.mean() + told.foreseen(1.0).points - right) < 10
+    assert "8 friends and homophily 0.9 as stated" in str(told)
+
+
+def test_a_verdict_needs_points_and_a_chance():
+    gains = np.array([[0.0, 0.4, 0.6, 9.0], [0.0, 0.4, 0.7, -9.0], [0.0, 0.4, 0.8, 3.0]])
+    found = Rehearsal((0.5, 1.0, 2.0, 4.0), gains, np.full(3, 50.0), "records", 900, 100)
+    assert [found.collect(epsilon) for epsilon in found.epsilons] == [False, False, True, False]
+    assert [found.foreseen(epsilon).chance for epsilon in (0.5, 1.0)] == [0.0, 1.0]
+    assert 0.5 < found.foreseen(4.0).chance < 0.8
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_cannot_be_rehearsed_is_refused(graph):
+    facts, lists = facts_of(graph, 1.0), PublicFacts(None, some_labels(graph[1], 0.2), 3)
+    private = facts._replace(known=facts.known._replace(keep=0.9))
+    for public, also, words in (
+        (facts, {"epsilons": (0.0,)}, "epsilons must be"),
+        (facts, {"epsilons": ()}, "must name one"),
+        (facts, {"worlds": 1}, "worlds must be"),
+        (facts, {"friends": StatedFriends(4, 0.5)}, "friends must be None"),
+        (private, {}, "must have true labels"),
+        (lists, {}, "friends must be stated"),
+        (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
+        (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
+        (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "a member of each"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ldp.rehearse(jax.random.key(0), public, **also)
+
+
+def test_homophily_is_beyond_chance_and_of_labelled_pairs():
+    labels = np.array([0, 0, 1, 1, -1])
+    assert homophily([[0, 1], [2, 3], [0, 4]], labels) == 1.0
+    assert homophily([[0, 2], [1, 3]], labels) == 0.0
+    for pairs, words in (([[0, 4]], "two labelled users"), ([[0, 9]], "join nodes in"), ([[0, 1, 2]], "shape")):
+        with pytest.raises(ValueError, match=words):
+            homophily(pairs, labels)
