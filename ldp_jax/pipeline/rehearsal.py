@@ -70,7 +70,7 @@ class StatedFriends(NamedTuple):
     Attributes:
       mean_degree: neighbours of a user, > 0.
       homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
-      spread: standard deviation of the logarithm of a degree, >= 0.
+      spread: standard deviation of a degree over the mean, in [0, 10].
     """
 
     mean_degree: float
@@ -372,7 +372,7 @@ def check_friends(friends: StatedFriends) -> None:
     """Refuse what no friendships are like."""
     validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)
     validate.number(0.0, 1.0, homophily=friends.homophily)
-    validate.number(0.0, 4.0, spread=friends.spread)
+    validate.number(0.0, 10.0, spread=friends.spread)
 
 
 def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
@@ -418,7 +418,8 @@ def _drawn_users(
     mean_degree, homophily, spread = friends
     class_key, rate_key = jax.random.split(key)
     y = jnp.where(labels >= 0, labels, jax.random.categorical(class_key, log_q))
-    rate = mean_degree * jnp.exp(spread * jax.random.normal(rate_key, y.shape) - 0.5 * spread**2)
+    variance = jnp.log1p(spread**2)  # of the logarithm
+    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * jax.random.normal(rate_key, y.shape) - 0.5 * variance)
     return y, _Users(jax.nn.one_hot(y, log_q.shape[1]), rate, homophily)
 
 
